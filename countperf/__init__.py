@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
     from countperf.properties.count_properties import count_kernel
-    from countperf.properties.vector import Count, PropertyVector
+    from countperf.properties.counts import Count
+    from countperf.properties.vector import PropertyVector
     from countperf.tuning.space import SearchSpace
     from countperf.workflow.analyzing import coverage, with_transactions
     from countperf.workflow.applications import measure_application, predict_application

@@ -1,4 +1,4 @@
-"""How good tuning is on a device itself, on spaces that were measured whole.
+"""Quality of tuning on a device itself, on spaces that were measured whole.
 
 ``python scripts/benchmark_live_tuning.py [--device DEVICE] [--repetitions N]``
 

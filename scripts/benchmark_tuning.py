@@ -1,4 +1,4 @@
-"""How good tuning is against random search and Kernel Tuner, on spaces that were measured whole.
+"""Quality of tuning beside random search and Kernel Tuner, on spaces measured whole.
 
 ``python scripts/benchmark_tuning.py [--device DEVICE] [--points N] [--families NAME ...]``
 ``python scripts/benchmark_tuning.py --replay-only SLUG [--weights WEIGHTS]``

@@ -25,7 +25,7 @@ import islpy as isl
 
 from countperf.counting.kernel import count_loopy_kernel
 from countperf.errors import CountingError
-from countperf.symbolic import elimination, sets
+from countperf.symbolic import elimination, isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from measurement_kernels.catalog import entries
@@ -55,7 +55,7 @@ def counted_sets(t_unit: Any, statistics: Any = None) -> list[Case]:
 
     def noting_product(self: Counter, factors: Any) -> Any:
         for factor in factors:
-            note(self, sets.to_isl(factor))
+            note(self, isl_sets.to_isl(factor))
         return product(self, factors)
 
     with (
@@ -79,13 +79,13 @@ def collections() -> Iterator[tuple[str, Iterable[Case]]]:
 
 
 def is_allowed(assumptions: str | None, values: dict[str, int]) -> bool:
-    """Whether parameters satisfy the assumptions."""
+    """Return whether parameters satisfy the assumptions."""
     return assumptions is None or not fixed(isl.Set(assumptions), values).is_empty()
 
 
 def fixed(integer_set: Any, values: dict[str, int]) -> Any:
     """Put in values of parameters."""
-    for position, name in enumerate(sets.names_of(integer_set, parameters=True)):
+    for position, name in enumerate(isl_sets.names_of(integer_set, parameters=True)):
         integer_set = integer_set.fix_val(isl.dim_type.param, position, isl.Val(values[name]))
     return integer_set
 
@@ -96,7 +96,7 @@ def sample(names: tuple[str, ...], assumptions: str | None, seed: str) -> list[d
     found: list[dict[str, int]] = []
     known = set(names)
     if assumptions is not None:
-        known |= set(sets.names_of(isl.Set(assumptions), parameters=True))
+        known |= set(isl_sets.names_of(isl.Set(assumptions), parameters=True))
     moduli = [int(m) for m in re.findall(r"mod (\d+)", assumptions or "")]
     for _ in range(400):
         largest = rng.choice([5, 12, 40, 300, 10**5])
@@ -147,7 +147,7 @@ def write(name: str, cases: Iterable[Case]) -> None:
     late = 0
     for text, assumptions in dict.fromkeys(cases):
         parsed = isl.Set(text)
-        rows = sample(sets.names_of(parsed, parameters=True), assumptions, text)
+        rows = sample(isl_sets.names_of(parsed, parameters=True), assumptions, text)
         if not rows:
             sys.exit(f"no parameters satisfy {assumptions}")
         counts = cardinality_in_time(text, rows)

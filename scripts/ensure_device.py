@@ -39,7 +39,7 @@ Execute = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Whether there is a working device.
+    """A working device, or the reason why there is none.
 
     Attributes
     ----------

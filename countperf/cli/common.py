@@ -204,16 +204,16 @@ def add_kernel(command: argparse.ArgumentParser) -> None:
         type=sizes,
         metavar="name=value",
         help="size parameters: n=1024; several values at once: n=256,512,1024, n=256:4096:8 (evenly"
-        " spaced, both ends) or n=256:4096:8:log; several parameters with as many values each go"
-        " together value by value",
+        " spaced, both ends) or n=256:4096:8:log; several parameters with the same number of"
+        " values are combined value by value",
     )
     command.add_argument(
         "--statistics",
         action="append",
         type=statistic,
         metavar="NAME=VALUE",
-        help="what depends on data: mean trip count of a loop, probability of a condition, or "
-        "access pattern of an array (such as x=stride1)",
+        help="a number for values that depend on data: mean trip count of a loop, probability of a "
+        "condition, or access pattern of an array (such as x=stride1)",
     )
 
 
@@ -223,7 +223,7 @@ def add_instruction_counts(command: argparse.ArgumentParser) -> None:
         "--instruction-counts",
         type=instruction_counts,
         metavar="DICT",
-        help="what one execution of an instruction without a counting rule does (C code, atomic"
+        help="counts for one execution of each instruction without a counting rule (C code, atomic"
         " updates), such as \"{'raw': {'flop.add.f32': 1, 'gmem.load.32.stride1': 1}}\"",
     )
 
@@ -263,7 +263,7 @@ def add_level(command: argparse.ArgumentParser) -> None:
         type=float,
         choices=(0.9, 0.95),
         default=0.95,
-        help="in which share of cases the interval is to hold the time (default: 0.95)",
+        help="share of cases in which the interval holds the measured time (default: 0.95)",
     )
 
 
@@ -272,7 +272,6 @@ def add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model",
         metavar="NAME",
-        help="which of a device's weights: those of the model linear (the paper's), for example;"
-        " by default those of the model chosen for the device; uncorrected: these without a"
-        " correction by similar measured kernels",
+        help="model whose weights predict, such as linear (the paper's); by default the model"
+        " chosen for the device; uncorrected: that model without its correction by similar kernels",
     )

@@ -9,9 +9,9 @@ from countperf.cli.common import print_json
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.measurements import TimingDocument
+from countperf.report.accuracy_figures import comparisons_figure
 from countperf.report.comparison import comparison_object, comparison_text
 from countperf.report.drawing import check_figure_path, save_figure
-from countperf.report.figures import comparisons_figure
 from countperf.workflow.comparing import compare, measured_devices
 
 

@@ -54,7 +54,7 @@ from countperf.errors import (
     UncountableSetError,
     UnsupportedExpressionError,
 )
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import ALWAYS, Condition
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
@@ -309,7 +309,7 @@ class Footprints:
             return [_Stride(zero, (zero,) * len(address.index), ALWAYS)]
         (lane, *_) = lanes
         address = address.with_values(domains.determined(within))
-        bounds: sets.Bounds = dict.fromkeys(within, (None, None))
+        bounds: isl_sets.Bounds = dict.fromkeys(within, (None, None))
         counted, _ = domains.trip_statistics(within)
         if any(lane in part.names() for part in address.index if not part.is_linear):
             bounds = {**bounds, **sets.constant_bounds(domains.domain(counted))}
@@ -352,7 +352,7 @@ class Footprints:
         reason = ""
         for in_blocks in (False, True):
             try:
-                with sets.limited_operations(FOOTPRINT_OPERATIONS, what):
+                with isl_sets.limited_operations(FOOTPRINT_OPERATIONS, what):
                     return self._by_footprint(access, layout, stride, in_blocks=in_blocks)
             except CountingError as error:
                 refusals = (UnsupportedExpressionError, DataDependentControlFlowError)

@@ -22,7 +22,7 @@ from countperf.counting.keys import MemoryAccess
 from countperf.counting.layouts import assumed_order
 from countperf.display import ShortRepr
 from countperf.errors import CountingError, UnsupportedExpressionError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -302,7 +302,7 @@ def address_of(
 
 
 def step_along(
-    expression: QuasiPolynomial, name: str, bounds: sets.Bounds
+    expression: QuasiPolynomial, name: str, bounds: isl_sets.Bounds
 ) -> QuasiPolynomial | None:
     """Return the change of an expression from one value of a name to the next.
 

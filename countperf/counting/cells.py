@@ -8,7 +8,7 @@ from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration
 from countperf.errors import UncountableSetError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor
 from countperf.symbolic.splitting import quotients
@@ -23,7 +23,7 @@ def accessed_cells(
     places: Iterable[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]],
     domains: Domains,
     functions: Callable[[Address], Sequence[QuasiPolynomial]],
-) -> sets.IntegerSet:
+) -> isl_sets.IntegerSet:
     """Return the union of the cells that accesses reach, as one set.
 
     Parameters
@@ -40,7 +40,7 @@ def accessed_cells(
     CountingError
         A subscript is not affine.
     """
-    parts: list[sets.IntegerSet] = []
+    parts: list[isl_sets.IntegerSet] = []
     for address, within, cases in places:
         counted, _ = domains.trip_statistics(within)
         executed = domains.executed_set(counted, cases)
@@ -50,8 +50,8 @@ def accessed_cells(
 
 
 def _without_quotients(
-    executed: sets.IntegerSet, functions: tuple[QuasiPolynomial, ...], domains: Domains
-) -> Iterator[tuple[sets.IntegerSet, tuple[QuasiPolynomial, ...]]]:
+    executed: isl_sets.IntegerSet, functions: tuple[QuasiPolynomial, ...], domains: Domains
+) -> Iterator[tuple[isl_sets.IntegerSet, tuple[QuasiPolynomial, ...]]]:
     """Split a set so that floors of quotients by size parameters have one value on each part."""
     quotient = next(
         (q for f in functions for q in f.floors() if isinstance(q, ParametricFloor)), None

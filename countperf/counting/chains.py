@@ -188,7 +188,7 @@ def _assigned(instruction: Any, type_names: Mapping[str, str]) -> str:
 
 
 def _may_be_same(left: Any, right: Any) -> bool:
-    """Whether two references may be one element: other constants in a subscript tell them apart."""
+    """Return whether two references may be one element; constants in subscripts tell some apart."""
     if _name_of(left) != _name_of(right):
         return False
     if isinstance(left, p.Subscript) and isinstance(right, p.Subscript):

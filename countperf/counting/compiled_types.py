@@ -25,8 +25,8 @@ import pymbolic.primitives as p
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.complex_arithmetic import HELPERS, ComplexRules
 from countperf.counting.domains import Domains
+from countperf.counting.expression_types import DType
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.operations import DType
 from countperf.counting.vectors import VectorRules, component_of, has_vectors, vector_axis
 
 __all__ = ["compiled_counter"]

@@ -75,7 +75,7 @@ from typing import Any
 import numpy as np
 import pymbolic.primitives as p
 
-from countperf.counting.operations import (
+from countperf.counting.expression_types import (
     DType,
     flattened_operands,
     is_constant,

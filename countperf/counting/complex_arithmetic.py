@@ -25,8 +25,8 @@ import numpy as np
 import pymbolic.primitives as p
 from loopy.symbolic import LinearSubscript, TypeCast
 
+from countperf.counting.expression_types import DType, UnrolledVariable, is_constant
 from countperf.counting.functions import FunctionCounter, TupleCounter
-from countperf.counting.operations import DType, UnrolledVariable, is_constant
 
 Kind = Literal["constant", "product", "value"]
 

@@ -16,7 +16,7 @@ from countperf.counting.keys import Case
 from countperf.counting.places import Place
 from countperf.errors import CountingError
 from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.elimination import Polyhedron
+from countperf.symbolic.isl_sets import IntegerSet
 from countperf.symbolic.points import (
     Points,
     points_of_polyhedron,
@@ -24,8 +24,9 @@ from countperf.symbolic.points import (
     split_off_full,
     values_at,
 )
+from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-from countperf.symbolic.sets import IntegerSet, rows_of
+from countperf.symbolic.sets import rows_of
 
 Enumeration = Callable[[int], tuple[Points, int]]
 """Lists the points of a part of a loop domain, if there are not more than a limit."""

@@ -11,7 +11,7 @@ from loopy.schedule import EnterLoop
 
 from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, DataDependentControlFlowError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
@@ -50,7 +50,7 @@ def entered_loops(kernel: Any) -> Iterator[str]:
 def data_loops(
     kernel: Any,
     sizes: Collection[str],
-    joint_domain: Callable[[frozenset[str]], sets.IntegerSet],
+    joint_domain: Callable[[frozenset[str]], isl_sets.IntegerSet],
 ) -> dict[str, DataLoop]:
     """Return the loops around instructions whose values depend on more than sizes.
 
@@ -69,7 +69,9 @@ def data_loops(
         By loop variable, sorted.
     """
     inames = kernel.all_inames()
-    parameters = {n for domain in kernel.domains for n in sets.names_of(domain, parameters=True)}
+    parameters = {
+        n for domain in kernel.domains for n in isl_sets.names_of(domain, parameters=True)
+    }
     if parameters <= inames | set(sizes):
         return {}
     used = frozenset[str]().union(*(i.within_inames for i in kernel.instructions))
@@ -79,15 +81,15 @@ def data_loops(
         whole = joint_domain(frozenset([name]))
         reads = _read_by(sets.project_onto(whole, [name]), sizes)
         if reads:
-            around = _around(kernel, name, sets.names_of(whole, parameters=False), place)
+            around = _around(kernel, name, isl_sets.names_of(whole, parameters=False), place)
             trips = _trips(kernel, name, around, whole, sizes)
             found[name] = DataLoop(iname=name, reads=reads, trips=trips)
     return found
 
 
-def _read_by(line: sets.IntegerSet, sizes: Collection[str]) -> tuple[str, ...]:
+def _read_by(line: isl_sets.IntegerSet, sizes: Collection[str]) -> tuple[str, ...]:
     """Return the parameters beside sizes on which the values in a set depend."""
-    unknown = [name for name in sets.names_of(line, parameters=True) if name not in sizes]
+    unknown = [name for name in isl_sets.names_of(line, parameters=True) if name not in sizes]
     if not unknown or sets.without_parameters(line, unknown) is not None:
         return ()
     reads = [name for name in unknown if sets.without_parameters(line, [name]) is None]
@@ -115,7 +117,7 @@ def _trips(
     kernel: Any,
     name: str,
     around: frozenset[str],
-    whole: sets.IntegerSet,
+    whole: isl_sets.IntegerSet,
     sizes: Collection[str],
 ) -> PiecewiseQuasiPolynomial | None:
     """Count the iterations of a loop for given values of those around it, if sizes decide them."""
@@ -123,7 +125,7 @@ def _trips(
     outside = sets.as_parameters(sets.project_onto(joint, around), sorted(around)).params()
     what = f"kernel '{kernel.name}': the trip count of {name}"
     try:
-        with sets.limited_operations(_OPERATIONS, what):
+        with isl_sets.limited_operations(_OPERATIONS, what):
             trips = Counter(outside).count(sets.as_parameters(joint, sorted(around)))
     except CountingError:
         return None
@@ -186,7 +188,7 @@ def check_trip_counts(
 def refuse_loops_beside(
     kernel: Any,
     loops: Mapping[str, DataLoop],
-    joint_domain: Callable[[frozenset[str]], sets.IntegerSet],
+    joint_domain: Callable[[frozenset[str]], isl_sets.IntegerSet],
 ) -> None:
     """Refuse instructions that run only where a loop over data that is not around them does.
 
@@ -198,7 +200,7 @@ def refuse_loops_beside(
     if not loops:
         return
     for within in {i.within_inames for i in kernel.instructions}:
-        names = sets.names_of(joint_domain(within), parameters=False) if within else ()
+        names = isl_sets.names_of(joint_domain(within), parameters=False) if within else ()
         for name in sorted(set(names).difference(within).intersection(loops)):
             raise DataDependentControlFlowError(
                 f"kernel '{kernel.name}': an instruction in the loops "

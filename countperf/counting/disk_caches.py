@@ -1,4 +1,4 @@
-"""Keeps Loopy from its caches on the disk."""
+"""Switch-off of Loopy's caches on disk."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from countperf.errors import (
     DataDependentControlFlowError,
     UnsupportedExpressionError,
 )
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import (
     Condition,
     NotAffineError,
@@ -37,8 +37,9 @@ from countperf.symbolic.affine import (
     ToCondition,
     ToQuasiPolynomial,
 )
-from countperf.symbolic.cardinality import Counter, from_pieces
+from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.factors import FactoredDomain
+from countperf.symbolic.isl_counts import from_pieces
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor
@@ -101,8 +102,8 @@ class Domains:
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
         self._factored_within: dict[frozenset[str], FactoredDomain | None] = {}
         self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
-        self._hulls: dict[int, tuple[Any, sets.IntegerSet | None]] = {}
-        self._quotients: dict[Any, list[tuple[int, sets.IntegerSet]] | None] = {}
+        self._hulls: dict[int, tuple[Any, isl_sets.IntegerSet | None]] = {}
+        self._quotients: dict[Any, list[tuple[int, isl_sets.IntegerSet]] | None] = {}
         self._determined: dict[frozenset[str], dict[str, QuasiPolynomial]] = {}
         self._value_bounds: dict[str, tuple[int | None, int | None]] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
@@ -240,7 +241,7 @@ class Domains:
 
     def _without_data(self, within: frozenset[str]) -> Any:
         found = sets.project_onto(self._joint_domain(within), within)
-        data = [n for n in sets.names_of(found, parameters=True) if n not in self.sizes]
+        data = [n for n in isl_sets.names_of(found, parameters=True) if n not in self.sizes]
         if not data:
             return found
         without = sets.without_parameters(found, data)
@@ -441,7 +442,7 @@ class Domains:
         whole = self._joint_domain(within)
         key = id(whole)  # Loopy gives one object for all loops of the same domains
         if key not in self._factored:
-            unknown = set(sets.names_of(whole, parameters=True)) - self.sizes
+            unknown = set(isl_sets.names_of(whole, parameters=True)) - self.sizes
             self._factored[key] = (
                 whole,
                 None if unknown else FactoredDomain.of(whole, self.counter.context),
@@ -511,7 +512,7 @@ class Domains:
         if not counted:
             return frozenset()
         whole = self._joint_domain(counted)
-        present = set(sets.names_of(whole, parameters=False)) & set(self.group_axes)
+        present = set(isl_sets.names_of(whole, parameters=False)) & set(self.group_axes)
         factored = self.factored(counted)
         if factored is not None:
             present = {n for n in present if factored.component_of(n) & counted}

@@ -1,4 +1,4 @@
-"""Which elements of its arrays a kernel addresses at given sizes.
+"""Elements of its arrays that a kernel addresses at given sizes.
 
 Only what a launch has to know before it begins: the smallest and the largest subscript. Conditions
 of instructions and of ``if`` expressions are taken into account where they are affine. A condition
@@ -22,7 +22,7 @@ from countperf.counting.copies import preprocessed
 from countperf.counting.schedule import inlined
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial
 from countperf.symbolic.extremes import at_values, contains_values, extremes
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
@@ -197,7 +197,7 @@ class AddressedElements:
         parts: list[tuple[IndexRange, ...]] = []
         for access in self._collected[0].get(array, []):
             try:
-                with sets.limited_operations(_OPERATIONS, f"the subscript of {access.text}"):
+                with isl_sets.limited_operations(_OPERATIONS, f"the subscript of {access.text}"):
                     part = self._of_access(access, weights, values, fixed or {}, offset)
             except (NotAffineError, CountingError):
                 return None

@@ -17,7 +17,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.slots import Refusable
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -149,7 +149,7 @@ def _cells(members: Sequence[AccessAnalysis], layout: Layout, domains: Domains) 
         return Refusable(count=None, reason=f"{estimates[0]} decides what is accessed")
     places = dict.fromkeys((a.index, a.place.within, a.place.cases) for a in members)
     try:
-        with sets.limited_operations(FOOTPRINT_OPERATIONS, what):
+        with isl_sets.limited_operations(FOOTPRINT_OPERATIONS, what):
             cells = accessed_cells(
                 ((i, w, c) for i, w, c in places if i is not None),
                 domains,

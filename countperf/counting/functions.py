@@ -29,14 +29,10 @@ from loopy.library.reduction import (
 from loopy.symbolic import ResolvedFunction, SubstitutionMapper, get_dependencies
 from pymbolic.mapper.substitutor import make_subst_func
 
+from countperf.counting.access_counter import Tally
+from countperf.counting.expression_types import DType, UnrolledVariable, context_of
 from countperf.counting.keys import Case
-from countperf.counting.operations import (
-    DType,
-    InstructionCounter,
-    Tally,
-    UnrolledVariable,
-    context_of,
-)
+from countperf.counting.operations import InstructionCounter
 from countperf.symbolic.affine import NotAffineError
 
 _UNROLLED = (UnrollTag, UnrolledIlpTag)

@@ -127,7 +127,7 @@ class Hoisting:
     def _is_unguarded(
         self, within: frozenset[str], cases: Sequence[Case], outer: frozenset[str]
     ) -> bool:
-        """Whether all items of each group execute something in all iterations of outer loops."""
+        """Return whether all items of a group execute a node in all iterations of outer loops."""
         executed = sets.project_onto(self._domains.executed_set(within, cases), outer)
         lanes = {name: self._lanes[name] for name in outer & set(self._lanes)}
         everything = coverage.widened_along(self._domains.domain(outer), lanes)

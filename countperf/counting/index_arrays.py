@@ -22,7 +22,7 @@ from pymbolic.primitives import Subscript, Variable
 from countperf.counting.automatic import offset_of
 from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.errors import CountingError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.extremes import at_values, extremes
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -232,7 +232,7 @@ class _Limits:
         domain = self.kernel.get_inames_domain(frozenset([iname]))
         domain = sets.project_onto(domain, [iname])
         found: set[str] = set()
-        for name in sets.names_of(domain, parameters=True):
+        for name in isl_sets.names_of(domain, parameters=True):
             if name not in self.sizes:
                 found |= self.sources(Variable(name), seen)
         return frozenset(found)
@@ -270,7 +270,7 @@ class _Limits:
     def _loop_interval(self, iname: str, seen: frozenset[str]) -> _Interval:
         domain = self.kernel.get_inames_domain(frozenset([iname]))
         domain = sets.project_onto(domain, [iname])
-        for name in sets.names_of(domain, parameters=True):
+        for name in isl_sets.names_of(domain, parameters=True):
             if name in self.sizes:
                 continue
             low, high = self.interval_of(name, seen)

@@ -23,7 +23,7 @@ from pymbolic.primitives import Product, Subscript, Sum, Variable
 from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.counting.index_arrays import followed_limits, ranges_of
 from countperf.errors import CountingError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.extremes import ends_along
 
 __all__ = ["OutsideAccess", "UncheckedAccess", "find_outside"]
@@ -258,9 +258,9 @@ class _Points:
     def _is_bounded_by(self, iname: str, other: str) -> bool:
         """Return whether the bounds of a loop depend on another loop's variable."""
         domain = self.kernel.get_inames_domain(frozenset([iname]))
-        domain = sets.as_set(sets.project_onto(domain, [iname, other]))
-        if other not in sets.names_of(domain, parameters=False):
-            return other in sets.names_of(domain, parameters=True)
+        domain = isl_sets.as_set(sets.project_onto(domain, [iname, other]))
+        if other not in isl_sets.names_of(domain, parameters=False):
+            return other in isl_sets.names_of(domain, parameters=True)
         return not sets.is_independent(domain, {iname}, other)
 
     def _is_affine(self, expr: Any, iname: str) -> bool:
@@ -307,7 +307,7 @@ class _Points:
     def _data_names(self, iname: str) -> frozenset[str]:
         """Return the private variables in the bounds of a loop."""
         domain = self.kernel.get_inames_domain(frozenset([iname]))
-        names = sets.names_of(sets.project_onto(domain, [iname]), parameters=True)
+        names = isl_sets.names_of(sets.project_onto(domain, [iname]), parameters=True)
         return frozenset(name for name in names if name in self.kernel.temporary_variables)
 
     def written(self, name: str) -> Any:
@@ -368,8 +368,8 @@ class _Points:
     def _inside(self, iname: str, columns: Columns) -> NDArray[np.bool_]:
         """Return which rows are points of a loop."""
         domain = self.kernel.get_inames_domain(frozenset([iname]))
-        known = [name for name in sets.names_of(domain, parameters=False) if name in columns]
-        condition = set_to_cond_expr(sets.as_set(sets.project_onto(domain, known)))
+        known = [name for name in isl_sets.names_of(domain, parameters=False) if name in columns]
+        condition = set_to_cond_expr(isl_sets.as_set(sets.project_onto(domain, known)))
         return np.broadcast_to(self._value(condition, columns), columns[""].shape).astype(bool)
 
     def _ends(self, iname: str, columns: Columns) -> tuple[Any, Any]:
@@ -380,9 +380,9 @@ class _Points:
         if iname in self.ends:
             return self.ends[iname]
         domain = self.kernel.get_inames_domain(frozenset([iname]))
-        known = [name for name in sets.names_of(domain, parameters=False) if name in columns]
+        known = [name for name in isl_sets.names_of(domain, parameters=False) if name in columns]
         try:
-            with sets.limited_operations(_OPERATIONS, f"the ends of '{iname}'"):
+            with isl_sets.limited_operations(_OPERATIONS, f"the ends of '{iname}'"):
                 low, high = ends_along(domain, iname, known)
                 found = pw_aff_to_expr(low), pw_aff_to_expr(high)
         except (CountingError, NotImplementedError, ValueError):

@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, Conjunction
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
 
@@ -44,7 +44,7 @@ _Change = tuple[QuasiPolynomial, Conjunction, Fraction]
 
 
 def steps_along(
-    expression: QuasiPolynomial, name: str, bounds: sets.Bounds, domain: sets.IntegerSet
+    expression: QuasiPolynomial, name: str, bounds: isl_sets.Bounds, domain: isl_sets.IntegerSet
 ) -> tuple[Step, ...]:
     """Return the changes of an expression from one value of a name to the next.
 
@@ -102,7 +102,7 @@ def are_neighbors(steps: tuple[Step, ...]) -> bool:
     return all(step.change.is_constant and abs(step.change.constant_term) <= 1 for step in steps)
 
 
-def _is_nowhere(domain: sets.IntegerSet, conditions: Conjunction) -> bool:
+def _is_nowhere(domain: isl_sets.IntegerSet, conditions: Conjunction) -> bool:
     if not all(each.is_affine for each in conditions):
         return False
     return bool(sets.restrict(domain, nonnegative=conditions).is_empty())

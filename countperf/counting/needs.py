@@ -176,7 +176,7 @@ def _note_arrays(
 
 
 def _takes_pattern(access: MemoryAccess, within: frozenset[str], domains: Domains) -> bool:
-    """Whether data decides an address, or the elements that a strided access shares lines with."""
+    """Return whether an address, or the lines that strided accesses share, depend on data."""
     array = domains.kernel.arg_dict.get(access.array)
     if array is None:
         array = domains.kernel.temporary_variables[access.array]

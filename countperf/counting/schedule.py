@@ -159,7 +159,7 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
 
 
 def _has_separate_axes(kernel: Any) -> bool:
-    """Whether an array has an axis along which each place is an argument of its own."""
+    """Return whether an array has an axis along which each place is an argument of its own."""
     return any(
         isinstance(tag, SeparateArrayArrayDimTag)
         for variable in (*kernel.args, *kernel.temporary_variables.values())
@@ -168,7 +168,7 @@ def _has_separate_axes(kernel: Any) -> bool:
 
 
 def _shares_group_axes(kernel: Any) -> bool:
-    """Whether loops of different lengths in one device program are mapped to one group axis."""
+    """Return whether loops of different lengths in one program are mapped to one group axis."""
     lengths: dict[int, set[str]] = {}
     for item in kernel.linearization:
         if isinstance(item, CallKernel):

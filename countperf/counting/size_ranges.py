@@ -1,4 +1,4 @@
-"""Which sizes the integer arguments of a kernel hold."""
+"""Ranges of sizes that the types of integer arguments can represent."""
 
 from __future__ import annotations
 

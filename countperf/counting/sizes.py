@@ -9,7 +9,7 @@ from typing import Any
 
 from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError
-from countperf.symbolic.cardinality import assumptions_text, guards_of
+from countperf.symbolic.isl_counts import assumptions_text, guards_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 

@@ -9,11 +9,11 @@ from countperf.counting.domains import Domains
 from countperf.counting.places import Place
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.elimination import Polyhedron
 from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 _OPERATIONS = 500_000
@@ -70,7 +70,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
         return Refusable(count=factor, reason=reason)
     what = f"kernel '{domains.kernel.name}': the trip count of {', '.join(sorted(counted))}"
     try:
-        with sets.limited_operations(_OPERATIONS, what):
+        with isl_sets.limited_operations(_OPERATIONS, what):
             return Refusable(count=_trips(domains, counted, outside) * factor, reason=reason)
     except CountingError as error:
         return Refusable(count=None, reason=str(error))
@@ -117,7 +117,7 @@ def slots_of(place: Place) -> Refusable:
         return Refusable(count=None, reason=f"data decides how often '{given}' runs in each item")
     what = f"kernel '{domains.kernel.name}': the slots in {', '.join(sorted(place.within))}"
     try:
-        with sets.limited_operations(_OPERATIONS, what):
+        with isl_sets.limited_operations(_OPERATIONS, what):
             return _slots(place)
     except CountingError as error:
         return Refusable(count=None, reason=str(error))

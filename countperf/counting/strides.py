@@ -11,7 +11,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.lane_steps import main_step, steps_along
 from countperf.counting.places import Place
 from countperf.display import ShortRepr
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 AxisKind = Literal["local", "group", "loop", "barrier loop", "launch loop", "unrolled"]
@@ -149,7 +149,7 @@ def _stride(
 
 
 def _main_stride(
-    place: Place, flat: QuasiPolynomial, name: str, bounds: sets.Bounds, *, of_most: bool
+    place: Place, flat: QuasiPolynomial, name: str, bounds: isl_sets.Bounds, *, of_most: bool
 ) -> QuasiPolynomial | None:
     counted, _ = place.domains.trip_statistics(place.within)
     if not flat.names() <= counted | place.domains.sizes:
@@ -159,7 +159,7 @@ def _main_stride(
     return main_step(steps) if of_most or len(steps) == 1 else None
 
 
-def _bounds(domains: Domains, place: Place) -> sets.Bounds:
+def _bounds(domains: Domains, place: Place) -> isl_sets.Bounds:
     key = ("bounds", place.within)
     found = place.memo.get(key)
     if found is None:

@@ -1,4 +1,4 @@
-"""Keeps Loopy from asking at the terminal, and from warning of what is no concern of the caller."""
+"""Suppression of Loopy's questions at the terminal and of warnings that do not concern callers."""
 
 from __future__ import annotations
 

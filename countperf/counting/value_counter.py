@@ -10,7 +10,9 @@ from typing import Any, Literal
 import pymbolic.primitives as p
 from loopy.symbolic import LinearSubscript, get_dependencies
 
+from countperf.counting.access_counter import Key, Tally
 from countperf.counting.domains import Domains
+from countperf.counting.expression_types import DType
 from countperf.counting.functions import TupleCounter
 from countperf.counting.hoisting import Hoisting, Moved
 from countperf.counting.keys import Case, MemoryAccess, Operation
@@ -24,7 +26,6 @@ from countperf.counting.loops import (
     positions_of,
     written_by,
 )
-from countperf.counting.operations import DType, Key, Tally
 from countperf.counting.sinking import sunk_instructions
 from countperf.counting.values import Guard, Point, Values
 from countperf.errors import CountingError

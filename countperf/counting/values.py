@@ -51,7 +51,7 @@ class _Provider:
     guards: frozenset[Guard]
 
     def reaches(self, point: Point) -> bool:
-        """Whether it was executed before whatever is executed at the point, in the same loops."""
+        """Return whether the value was computed in the same loops, before the given point."""
         return (
             self.region in point.regions
             and self.within <= point.within

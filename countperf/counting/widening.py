@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 
 from countperf.counting.accesses import Layout
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets, widened_sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import (
@@ -102,12 +102,12 @@ def _is_of(atom: Atom, sizes: Container[str]) -> bool:
     return all(name in sizes for name in names)
 
 
-def is_within_rows(cells: sets.IntegerSet, layout: Layout, counter: Counter) -> bool:
-    """Whether subscripts stay within the rows of a layout, so that no two mean the same cell."""
+def is_within_rows(cells: isl_sets.IntegerSet, layout: Layout, counter: Counter) -> bool:
+    """Return whether subscripts stay within the rows of a layout, so that cells are distinct."""
     nested = layout.nested_axes()
     if nested is None:
         return False
-    names = sets.names_of(cells, parameters=False)
+    names = isl_sets.names_of(cells, parameters=False)
     for axis, extent in zip(nested[0][1:], nested[1][1:], strict=True):
         index = QuasiPolynomial.name(names[axis])
         if extent is None or not extent.is_affine:
@@ -120,7 +120,7 @@ def is_within_rows(cells: sets.IntegerSet, layout: Layout, counter: Counter) -> 
 
 
 def footprint_and_widened(
-    cells: sets.IntegerSet,
+    cells: isl_sets.IntegerSet,
     layout: Layout,
     stride: QuasiPolynomial,
     digits: Digits | None,
@@ -175,14 +175,14 @@ def footprint_and_widened(
     return accessed, widened, counter
 
 
-def _of_separate_arrays(cells: sets.IntegerSet, layout: Layout) -> list[sets.IntegerSet]:
+def _of_separate_arrays(cells: isl_sets.IntegerSet, layout: Layout) -> list[isl_sets.IntegerSet]:
     """Return the cells of each array, where an array's axes are implemented as several arrays."""
     if not layout.separate:
         return [cells]
-    names = sets.names_of(cells, parameters=False)
+    names = isl_sets.names_of(cells, parameters=False)
     extents = [layout.shape[axis] for axis in layout.separate]
     numbers = [range(int(extent.constant_term)) for extent in extents if extent is not None]
-    parts: list[sets.IntegerSet] = []
+    parts: list[isl_sets.IntegerSet] = []
     for values in product(*numbers):
         zero = [
             QuasiPolynomial.name(names[axis]) - value
@@ -195,7 +195,7 @@ def _of_separate_arrays(cells: sets.IntegerSet, layout: Layout) -> list[sets.Int
 
 
 def _of_one_array(
-    cells: sets.IntegerSet,
+    cells: isl_sets.IntegerSet,
     layout: Layout,
     stride: QuasiPolynomial,
     digits: Digits | None,
@@ -209,10 +209,10 @@ def _of_one_array(
             return None
         counted = cells
         if not is_flattened:
-            axes = [QuasiPolynomial.name(n) for n in sets.names_of(cells, parameters=False)]
+            axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
             flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
             cells = sets.image(cells, [flat])
-        widened = counter.as_one_piece(sets.widened_on_line(cells, stride))
+        widened = counter.as_one_piece(widened_sets.widened_on_line(cells, stride))
         return counter.count(counted), counter.count(widened), counter
     nested = layout.nested_axes()
     if nested is None or digits is None:
@@ -225,7 +225,7 @@ def _of_one_array(
     if in_blocks:
         blocks = _in_blocks(cells, order, extents, steps, counter)
         return None if blocks is None else (blocks[0].approximated(padding), blocks[1], counter)
-    filled = sets.widened_lexicographically(cells, order, extents, steps)
+    filled = widened_sets.widened_lexicographically(cells, order, extents, steps)
     if filled is None:
         return None
     widened = counter.count(counter.as_one_piece(filled))
@@ -258,7 +258,7 @@ def _without_overlaps(
 
 
 def _in_blocks(
-    cells: sets.IntegerSet,
+    cells: isl_sets.IntegerSet,
     order: Sequence[int],
     extents: Sequence[QuasiPolynomial | None],
     steps: Sequence[QuasiPolynomial],
@@ -275,7 +275,7 @@ def _in_blocks(
     if not stepped or stepped[-1] == len(order) - 1 or not steps[stepped[-1]].is_constant:
         return None
     last = stepped[-1]
-    names = sets.names_of(cells, parameters=False)
+    names = isl_sets.names_of(cells, parameters=False)
     outer = [names[axis] for axis in order[: last + 1]]
     size = ONE
     full: list[QuasiPolynomial] = []
@@ -295,9 +295,11 @@ def _in_blocks(
     for more in (0, sign):
         step = [*steps[:last], steps[last] + more]
         if last:
-            filled = sets.widened_lexicographically(blocks, places, extents[: last + 1], step)
+            filled = widened_sets.widened_lexicographically(
+                blocks, places, extents[: last + 1], step
+            )
         else:
-            filled = sets.widened_on_line(blocks, step[0])
+            filled = widened_sets.widened_on_line(blocks, step[0])
         if filled is None:
             return None
         widened.append(counter.count(counter.as_one_piece(filled)))

@@ -63,7 +63,6 @@ from countperf.counting.divisions import divisions_that_shift
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import FirstIteration, MemoryAccess, Operation
 from countperf.counting.needs import check_statistics, stating_all_needs
-from countperf.counting.operations import Number
 from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline, region_outlines
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
@@ -98,7 +97,7 @@ from countperf.execution.steps import StepSorter
 from countperf.execution.supplied import access_parts, supplied_accesses
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
 __all__ = ["ExecutionCounts", "count_execution"]
 

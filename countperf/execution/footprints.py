@@ -26,7 +26,7 @@ from countperf.execution.keys import (
 )
 from countperf.execution.reuse import LINE_BYTES, within_line
 from countperf.execution.steps import StepSorter
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -227,7 +227,7 @@ class Footprints:
         repeats: Mapping[tuple[int, ...], PiecewiseQuasiPolynomial],
     ) -> _Touched:
         what = f"kernel '{self._domains.kernel.name}': the footprint of array '{array}'"
-        with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
+        with isl_sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
             by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
             thin = next((m.thin for m in members if m.thin is not None), None)
             for axes, some in by_axes.items():
@@ -279,7 +279,7 @@ class Footprints:
             kept = (part for i, part in enumerate(address.index) if i not in without)
             return (*groups, *kept)
 
-        pieces: list[sets.IntegerSet] = []
+        pieces: list[isl_sets.IntegerSet] = []
         for member in members:
             if member.index is None:
                 continue

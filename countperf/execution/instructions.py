@@ -10,10 +10,10 @@ from typing import Any
 from loopy.kernel.data import LoopedIlpTag
 
 from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.access_counter import Tally
 from countperf.counting.compiled_types import compiled_counter
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration
-from countperf.counting.operations import Number, Tally
 from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline
 from countperf.counting.schedule import DeviceProgram
@@ -21,6 +21,7 @@ from countperf.counting.statistics import Statistics
 from countperf.counting.supplied import SuppliedCounts, reason_of, require_rule
 from countperf.execution.supplied import supplied_operations
 from countperf.symbolic.affine import ALWAYS
+from countperf.symbolic.quasipolynomial import Number
 
 __all__ = [
     "NARROW_ROW",

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag
 
 from countperf.counting.domains import Domains, Grid
-from countperf.counting.operations import Number
 from countperf.counting.schedule import DeviceProgram
 from countperf.execution.keys import Context, Placement, Site
+from countperf.symbolic.quasipolynomial import Number
 
 __all__ = ["Placements", "ProgramSites", "program_sites"]
 

@@ -1,1 +1,1 @@
-"""Devices: which one it is (identity), and what it can do (parameters)."""
+"""Devices: their identities and parameters."""

@@ -1,4 +1,4 @@
-"""Descriptions of devices on disk: the catalogue that comes along, and files of users.
+"""Descriptions of devices on disk: the shipped catalogue, and users' files.
 
 A description is a TOML file with one table per number, so that each carries unit and source::
 

@@ -1,4 +1,4 @@
-"""Which memory hierarchy a device has."""
+"""Memory hierarchies of devices, by their identity."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ __all__ = ["ArrayArgument", "KernelArray", "Placement", "evaluate_integer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where the elements of an array lie in a buffer, at given sizes.
+    """Places of the elements of an array in a buffer, at given sizes.
 
     Attributes
     ----------

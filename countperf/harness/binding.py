@@ -1,4 +1,4 @@
-"""From the inputs of a kernel to the arguments of a launch, checked before it begins."""
+"""Arguments of a launch, made from the inputs of a kernel and checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring many cases: one after another, whatever happens to some, and whatever happens to us."""
+"""Measurement of many cases, which survives failures of single cases and interruptions."""
 
 from __future__ import annotations
 

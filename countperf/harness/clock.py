@@ -29,7 +29,7 @@ class Event(Protocol):
 
 
 class Profile(Protocol):
-    """When a command ran."""
+    """Times at which a command began and ended."""
 
     @property
     def start(self) -> int:
@@ -141,7 +141,7 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockCheck:
-    """Whether event timer and host clock are consistent.
+    """Comparison of the event timer with the host clock.
 
     Attributes
     ----------

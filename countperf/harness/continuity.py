@@ -1,4 +1,4 @@
-"""Whether a machine is still what it was when a campaign began: known cases, run once more."""
+"""Check that a machine is as fast as when a campaign began, by running known cases again."""
 
 from __future__ import annotations
 

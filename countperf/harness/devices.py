@@ -1,4 +1,4 @@
-"""Devices of all backends: listing them, and finding the one that is meant."""
+"""Devices of all backends: listing them, and finding one by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """Why a backend can have no devices.
+    """Reason why a backend has no devices.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Inputs made from a kernel's own arguments, where nobody else makes them.
+"""Default inputs of a kernel, made from its arguments.
 
 Numbers are positive, so that roots, logarithms and divisions are of ordinary values; integer arrays
 whose elements are subscripts, or bound loops, hold what keeps every access inside of its array.

@@ -1,4 +1,4 @@
-"""From a Loopy translation unit to something that can be launched with arrays and sizes.
+"""OpenCL launches of a Loopy translation unit with arrays and sizes.
 
 Code is generated once per kernel; Loopy's generated host function works out the launch (grid,
 group, order of arguments) for each call. It is called directly, without Loopy's executor, which

@@ -1,4 +1,4 @@
-"""The file of a campaign: what is finished is in it for good, line by line."""
+"""File of a campaign, to which each finished case is appended at once."""
 
 from __future__ import annotations
 

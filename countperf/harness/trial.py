@@ -1,4 +1,4 @@
-"""Trying a device for real, and its copy bandwidth."""
+"""Trial run on a device, and its copy bandwidth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COPY_GROUP = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Whether a device works.
+    """Outcome of a trial run on a device.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The first line of a measurement file: which device, how it was measured, in what environment."""
+"""Header of a measurement file: device, protocol and environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""From the samples of a case to its time, and how far to trust it.
+r"""Time of a case and its uncertainty, from samples.
 
 The time is the smallest sample that counts, :math:`\min_r m_r` over the minima :math:`m_r` of the
 :math:`R` rounds. Two things can be wrong with it, and each has a stated measure:

@@ -1,4 +1,4 @@
-"""Measured times of one kernel at several sizes, beside what was predicted: a document."""
+"""Measured times of one kernel at several sizes, beside predicted ones: a document."""
 
 from __future__ import annotations
 

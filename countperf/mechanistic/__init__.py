@@ -1,4 +1,4 @@
-"""Mechanistic models: the time of a kernel from how the hardware works, with nothing fitted.
+"""Mechanistic models: published theories of how hardware executes kernels, without weights.
 
 Each model takes a `KernelProfile` (work per sub-group), a `LaunchConfiguration` and the
 `DeviceParameters`. Letters of the papers appear only beside their formulas; the code uses the names

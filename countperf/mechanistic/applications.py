@@ -115,7 +115,7 @@ class TimedStep(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule(Table, Drawable):
-    """When each step of an application runs.
+    """Schedule of an application: begin and end of each step.
 
     Attributes
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from countperf.errors import ParameterError
 
@@ -44,3 +45,16 @@ def check_whole(value: int, name: str, *, least: int = 1) -> int:
         message = f"{name} must be at least {least}, not {value}"
         raise ParameterError(message, parameter=name)
     return value
+
+
+def check_choice(value: str, name: str, choices: Sequence[str]) -> None:
+    """Refuse an option that is none of the choices.
+
+    Raises
+    ------
+    ParameterError
+        With the choices; ``parameter`` is the option's name.
+    """
+    if value not in choices:
+        message = f"{name} must be one of {', '.join(choices)}, not {value!r}"
+        raise ParameterError(message, parameter=name)

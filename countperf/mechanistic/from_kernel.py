@@ -24,7 +24,7 @@ from countperf.mechanistic.profile import (
 from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
 from countperf.mechanistic.program_profile import ProgramAtSizes
 from countperf.properties.vector import PropertyVector
-from countperf.symbolic.cardinality import assumptions_text, guards_of
+from countperf.symbolic.isl_counts import assumptions_text, guards_of
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of a sub-group up to which its graph is written out in full."""

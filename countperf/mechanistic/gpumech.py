@@ -41,7 +41,7 @@ from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_positive
+from countperf.mechanistic.checks import check_choice, check_positive
 from countperf.mechanistic.model import (
     Aspect,
     Bound,
@@ -142,9 +142,7 @@ def interval_cycles(
         message = f"occupancy must be at least 1, not {occupancy}"
         raise ParameterError(message, parameter="occupancy")
     check_positive(cpi_issue, "cpi_issue")
-    if policy not in get_args(Policy):
-        message = f"policy must be one of {', '.join(get_args(Policy))}, not {policy!r}"
-        raise ParameterError(message, parameter="policy")
+    check_choice(policy, "policy", get_args(Policy))
     instructions = float(sum(interval.insts for interval in intervals))
     stalls = float(sum(interval.stall for interval in intervals))
     if instructions == 0:

@@ -51,25 +51,22 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.mechanistic.checks import check_not_negative, check_positive
+from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Aspect,
     Bound,
     Estimate,
     MechanisticModel,
-    seconds_from_throughput,
 )
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
-from countperf.mechanistic.transit import TwoSubsystems, two_subsystems
-from countperf.mechanistic.volkov import latency_alone
 
 CaseRule = Literal["text", "printed"]
 RepRounding = Literal["none", "ceil"]
 Case = Literal["occupancy", "memory", "compute"]
 Variant = Literal["published", "corrected"]
-
-_BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
+BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
+"""Part of the time that bounds each case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +204,8 @@ def mwp_cwp_cycles(
     -----
     The comments in the code give the equation numbers of Hong & Kim (2009).
     """
-    _check_choice(case_rule, CaseRule, "case_rule")
-    _check_choice(rep_rounding, RepRounding, "rep_rounding")
+    check_choice(case_rule, "case_rule", get_args(CaseRule))
+    check_choice(rep_rounding, "rep_rounding", get_args(RepRounding))
     x = inputs
     alpha_mem = x.alpha_mem_uncoal + x.alpha_mem_coal
     total_insts = x.alpha_comp + alpha_mem
@@ -271,146 +268,6 @@ def mwp_cwp_cycles(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """Cycles of a run, that is of the concurrent sub-groups of a compute unit.
-
-    Attributes
-    ----------
-    mwp, cwp : float
-        The two degrees of parallelism.
-    case : {"occupancy", "memory", "compute"}
-        What bounds the run.
-    parts : dict from str to float
-        Cycles by part; they sum to ``cpr``.
-    cpr : float
-        Cycles of the run.
-    wpc : float
-        Sub-groups per cycle.
-    """
-
-    mwp: float
-    cwp: float
-    case: Case
-    parts: dict[str, float]
-    cpr: float
-    wpc: float
-
-
-def restated_cycles(
-    system: TwoSubsystems, occupancy: float, *, spaced_departures: bool = False
-) -> RunResult:
-    """Return the cycles of a run by the restated model.
-
-    Parameters
-    ----------
-    system : TwoSubsystems
-        Counts and costs; the latency of computations has no use here.
-    occupancy : float
-        Concurrent sub-groups.
-    spaced_departures : bool, optional
-        Fill the memory pipeline by Eq. (29), with departures spaced by ``cpi_mem``, not by (26).
-
-    Raises
-    ------
-    ParameterError
-        The occupancy is not positive.
-
-    Notes
-    -----
-    Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
-    the occupancy open; it is taken as bound by memory, as Hong & Kim do.
-
-    Examples
-    --------
-    >>> example = TwoSubsystems(alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2,
-    ...                         latency_mem=6)
-    >>> [restated_cycles(example, occupancy).cpr for occupancy in (1, 4, 5)]
-    [16.0, 22.0, 26.0]
-    """
-    check_positive(occupancy, "occupancy")
-    mwp, cwp, comp_p = _parallelism(system)
-    if occupancy <= min(mwp, cwp):  # Eq. (28)
-        return _run(
-            system,
-            occupancy,
-            "occupancy",
-            {
-                "latency": system.alpha_mem * system.latency_mem,
-                "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
-            },
-        )
-    if mwp <= cwp:  # Eq. (26), (29)
-        spaced = comp_p + (mwp - 1) * system.cpi_mem
-        return _run(
-            system,
-            occupancy,
-            "memory",
-            {
-                "memory": system.alpha_mem * occupancy * system.cpi_mem,
-                "compute": spaced if spaced_departures else comp_p * mwp,
-            },
-        )
-    return _run(system, occupancy, "compute", _compute_parts(system, occupancy))
-
-
-def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> RunResult:
-    """Return the cycles of a run by MWP-CWP*: the longest of the three cases.
-
-    Parameters
-    ----------
-    system : TwoSubsystems
-        Counts and costs.
-    occupancy : float
-        Concurrent sub-groups.
-    latency_app : float
-        Cycles of one sub-group alone; replaces the first two terms of Eq. (28).
-
-    Raises
-    ------
-    ParameterError
-        Occupancy or latency are not positive.
-
-    Examples
-    --------
-    >>> example = TwoSubsystems(alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2,
-    ...                         latency_mem=6)
-    >>> corrected_cycles(example, 9, 25).cpr
-    42.0
-    """
-    check_positive(occupancy, "occupancy")
-    check_positive(latency_app, "latency_app")
-    mwp, _, comp_p = _parallelism(system)
-    candidates: dict[Case, dict[str, float]] = {
-        "occupancy": {"latency": latency_app, "compute": comp_p * (occupancy - 1)},
-        "memory": {
-            "memory": system.alpha_mem * occupancy * system.cpi_mem,
-            "compute": comp_p * min(mwp, occupancy),
-        },
-        "compute": _compute_parts(system, occupancy),
-    }
-    case = max(candidates, key=lambda name: sum(candidates[name].values()))  # ties: the first
-    return _run(system, occupancy, case, candidates[case])
-
-
-def _parallelism(system: TwoSubsystems) -> tuple[float, float, float]:
-    """Return MWP, Eq. (15), CWP, Eq. (16), and the cycles of a computation period, Eq. (22)."""
-    comp_p = system.alpha_comp / system.alpha_mem * system.cpi_comp
-    return system.latency_mem / system.cpi_mem, system.latency_mem / comp_p + 1, comp_p
-
-
-def _compute_parts(system: TwoSubsystems, occupancy: float) -> dict[str, float]:
-    """Return the terms of Eq. (27)."""
-    busy = system.alpha_comp * system.cpi_comp * occupancy
-    return {"compute": busy, "latency": system.latency_mem}
-
-
-def _run(system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]) -> RunResult:
-    mwp, cwp, _ = _parallelism(system)
-    cpr = float(sum(parts.values()))
-    return RunResult(mwp=mwp, cwp=cwp, case=case, parts=parts, cpr=cpr, wpc=occupancy / cpr)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MwpCwpModel(MechanisticModel):
     """Hong & Kim's model as published, on a whole device.
 
@@ -433,8 +290,8 @@ class MwpCwpModel(MechanisticModel):
     rep_rounding: RepRounding = "none"
 
     def __post_init__(self) -> None:
-        _check_choice(self.case_rule, CaseRule, "case_rule")
-        _check_choice(self.rep_rounding, RepRounding, "rep_rounding")
+        check_choice(self.case_rule, "case_rule", get_args(CaseRule))
+        check_choice(self.rep_rounding, "rep_rounding", get_args(RepRounding))
 
     @property
     def model(self) -> str:
@@ -480,7 +337,7 @@ class MwpCwpModel(MechanisticModel):
         result = mwp_cwp_cycles(inputs, case_rule=self.case_rule, rep_rounding=self.rep_rounding)
         return Estimate(
             time_s=result.exec_cycles_with_synch / inputs.clock_hz,
-            bound=_BOUNDS[result.case],
+            bound=BOUNDS[result.case],
             breakdown={
                 name: cycles / inputs.clock_hz for name, cycles in result.exec_parts.items()
             },
@@ -492,64 +349,3 @@ class MwpCwpModel(MechanisticModel):
                 "occupancy": result.occupancy,
             },
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestatedMwpCwpModel(MechanisticModel):
-    """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*.
-
-    Attributes
-    ----------
-    variant : {"published", "corrected"}
-        Eq. (26)-(28), or MWP-CWP*, which needs ``latency_app`` or a dependency graph.
-
-    Raises
-    ------
-    ParameterError
-        Unknown variant.
-    """
-
-    aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency"})
-
-    variant: Variant = "corrected"
-
-    def __post_init__(self) -> None:
-        _check_choice(self.variant, Variant, "variant")
-
-    @property
-    def model(self) -> str:
-        """``"mwp-cwp-restated"`` or ``"mwp-cwp-corrected"``."""
-        return "mwp-cwp-corrected" if self.variant == "corrected" else "mwp-cwp-restated"
-
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
-        """Estimate the time of one launch; errors as in the base class."""
-        device, model = self.device, self.model
-        system = two_subsystems(profile, device, model=model)
-        geometry = launch_geometry(profile, launch, device)
-        result = (
-            corrected_cycles(
-                system, geometry.occupancy, latency_alone(profile, device, model=model)
-            )
-            if self.variant == "corrected"
-            else restated_cycles(system, geometry.occupancy)
-        )
-        time_s = seconds_from_throughput(result.wpc, geometry.total_sub_groups, device, model=model)
-        return Estimate(
-            time_s=time_s,
-            bound=_BOUNDS[result.case],
-            breakdown={name: time_s * cycles / result.cpr for name, cycles in result.parts.items()},
-            results={
-                "mwp": result.mwp,
-                "cwp": result.cwp,
-                "cpr": result.cpr,
-                "wpc": result.wpc,
-                "occupancy": geometry.occupancy,
-            },
-        )
-
-
-def _check_choice(value: str, choices: object, name: str) -> None:
-    known: tuple[str, ...] = get_args(choices)
-    if value not in known:
-        message = f"{name} must be one of {', '.join(known)}, not {value!r}"
-        raise ParameterError(message, parameter=name)

@@ -39,6 +39,7 @@ import numpy as np
 
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
+from countperf.mechanistic.checks import check_choice
 from countperf.mechanistic.profile import InstructionGraph
 from countperf.mechanistic.simulation_core import (
     GREEDY,
@@ -49,7 +50,7 @@ from countperf.mechanistic.simulation_core import (
     Ticks,
     compiled_core,
 )
-from countperf.mechanistic.workload import Issue, Simulation, Workload, check_choice
+from countperf.mechanistic.workload import Issue, Simulation, Workload
 
 Engine = Literal["auto", "compiled", "python"]
 

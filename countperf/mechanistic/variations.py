@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, get_args
 
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_whole
+from countperf.mechanistic.checks import check_choice, check_whole
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
 
 Axis = Literal["occupancy", "group_size", "intensity", "ilp", "mlp"]
@@ -57,9 +57,7 @@ def vary(
         "ilp": lambda: _coarsened(profiled, value, device, overlapping="compute"),
         "mlp": lambda: _coarsened(profiled, value, device, overlapping="memory"),
     }
-    if axis not in varied:
-        message = f"over must be one of {', '.join(AXES)}, not {axis!r}"
-        raise ParameterError(message, parameter="over")
+    check_choice(axis, "over", AXES)
     return varied[axis]()
 
 

@@ -44,7 +44,7 @@ from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, InstructionKind
-from countperf.mechanistic.checks import check_not_negative, check_positive
+from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Aspect,
     Bound,
@@ -182,9 +182,7 @@ def work_flow_cycles(
     >>> [work_flow_cycles(program, occupancy, costs).cpr for occupancy in (1, 4, 12)]
     [28.0, 28.0, 48.0]
     """
-    if variant not in get_args(Variant):
-        message = f"variant must be one of {', '.join(get_args(Variant))}, not {variant!r}"
-        raise ParameterError(message, parameter="variant")
+    check_choice(variant, "variant", get_args(Variant))
     check_positive(occupancy, "occupancy")
     _check_blocks(blocks)
     mem_issue = costs.issue_of_memory(variant)
@@ -319,9 +317,7 @@ class WorkFlowModel(MechanisticModel):
 
     def __post_init__(self) -> None:
         check_not_negative(self.sync_cycles, "sync_cycles")
-        if self.variant not in get_args(Variant):
-            message = f"variant must be one of {', '.join(get_args(Variant))}, not {self.variant!r}"
-            raise ParameterError(message, parameter="variant")
+        check_choice(self.variant, "variant", get_args(Variant))
 
     @property
     def model(self) -> str:

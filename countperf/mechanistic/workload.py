@@ -10,7 +10,12 @@ from typing import Literal, NamedTuple
 from countperf.display import Drawable, ShortRepr
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
-from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
+from countperf.mechanistic.checks import (
+    check_choice,
+    check_not_negative,
+    check_positive,
+    check_whole,
+)
 from countperf.mechanistic.profile import InstructionGraph
 
 Scheduler = Literal["rr", "oldest", "gto"]
@@ -173,10 +178,3 @@ class Workload:
     def groups(self) -> int:
         """Number of groups to execute."""
         return self.concurrent_groups if self.total_groups is None else self.total_groups
-
-
-def check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse an option that is none of the choices."""
-    if value not in choices:
-        message = f"{name} must be one of {', '.join(choices)}, not {value!r}"
-        raise ParameterError(message, parameter=name)

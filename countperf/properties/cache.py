@@ -32,8 +32,9 @@ from platformdirs import user_cache_path
 from countperf.documents import parse_json
 from countperf.errors import CacheWarning, DocumentError
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
-from countperf.properties.vector import VERSION, PropertyVector
-from countperf.symbolic.sets import isl_version
+from countperf.properties.vector import PropertyVector
+from countperf.properties.vector_document import VERSION
+from countperf.symbolic.isl_sets import isl_version
 from countperf.version import __version__
 
 DIRECTORY_VARIABLE = "COUNTPERF_CACHE_DIR"

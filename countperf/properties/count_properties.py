@@ -14,9 +14,10 @@ from countperf.counting.sizes import require_sizes
 from countperf.errors import CountingError, GranularityError, ParameterError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, count_execution
 from countperf.properties.cache import remembered
+from countperf.properties.counts import Count, granularity_of
 from countperf.properties.site_names import execution_name
 from countperf.properties.taxonomy import VIEWS, View, validate_name
-from countperf.properties.vector import Count, PropertyVector, granularity_of
+from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 

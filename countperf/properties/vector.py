@@ -3,156 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt
 
-from countperf.counting.keys import Granularity
 from countperf.counting.size_ranges import check_range
 from countperf.display import Table, shortened
-from countperf.documents import Part, validate
-from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
+from countperf.errors import CountingError, GranularityError, ParameterError
 from countperf.properties.assumptions import assumption_of
-from countperf.properties.group_shape import GROUP_SHAPE
-from countperf.properties.old_names import current_name, is_gone
+from countperf.properties.counts import Count, granularity_of
+from countperf.properties.evaluation import (
+    CountsAt,
+    counts_at_sizes,
+    first_broken_guard,
+    guards_hold,
+    integers_of,
+    value_of,
+)
 from countperf.properties.taxonomy import (
     COUNTING_RULES_VERSION,
-    VIEWS,
     View,
     is_emitted,
     validate_name,
 )
+from countperf.properties.vector_document import FORMAT, VERSION, damaged, vector_fields
 from countperf.sizes import given_sizes
-from countperf.symbolic.cardinality import from_isl_text, to_isl_text
 from countperf.symbolic.compiled import CompiledCounts
-from countperf.symbolic.piecewise import (
-    ZERO_COUNT,
-    Guards,
-    PiecewiseQuasiPolynomial,
-    parse_polynomial,
-)
+from countperf.symbolic.isl_counts import from_isl_text
+from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-
-FORMAT = "countperf-property-vector"
-VERSION = 2
-_OLD_NAMES = 1
-"""Version of documents with the names of `countperf.properties.old_names`."""
-
-
-class _GuardsPart(Part):
-    nonnegative: tuple[str, ...] = ()
-    zero: tuple[str, ...] = ()
-
-
-class _TermPart(_GuardsPart):
-    value: str
-
-
-class _CountPart(Part):
-    terms: tuple[_TermPart, ...]
-    exact: bool = True
-    reason: str = ""
-
-
-class _VectorDocument(Part):
-    format: str
-    version: int
-    counting_rules: PositiveInt = COUNTING_RULES_VERSION
-    view: str = "source"
-    kernel: str
-    parameters: tuple[str, ...]
-    assumptions: str
-    assumption_guards: tuple[_GuardsPart, ...]
-    defaults: dict[str, str] = Field(default_factory=dict[str, str])
-    counts: dict[str, _CountPart]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """Count of one property, symbolic in the parameters.
-
-    Counts of one granularity add up, by ``+`` and by ``sum``; an integer times a count is a
-    count of the same granularity.
-
-    Attributes
-    ----------
-    quantity : PiecewiseQuasiPolynomial
-        The count.
-    granularity : Granularity
-        What one unit is executed by.
-    exact : bool
-        Whether the count is what is executed; else it rests on what the caller passed.
-    reason : str
-        Why it is not exact; empty if it is.
-    integral : bool
-        Whether its values are integers; not where it was scaled by a fraction.
-
-    Raises
-    ------
-    GranularityError
-        The granularity is no `Granularity`, or counts of different granularities are added.
-
-    Examples
-    --------
-    >>> three = Count(quantity=PiecewiseQuasiPolynomial.from_value(3))
-    >>> str(sum([three, 2 * three]))
-    '{ 9 }'
-    """
-
-    quantity: PiecewiseQuasiPolynomial
-    granularity: Granularity = Granularity.WORK_ITEM
-    exact: bool = True
-    reason: str = ""
-    integral: bool = True
-
-    def __post_init__(self) -> None:
-        if type(self.granularity) is not Granularity:
-            listed = ", ".join(str(member) for member in Granularity)
-            raise GranularityError(
-                f"{self.granularity!r} is no granularity of a count; pass a member of Granularity "
-                f"({listed})"
-            )
-
-    def __add__(self, other: Count) -> Count:
-        if self.granularity is not other.granularity:
-            raise GranularityError(
-                f"counts per {self.granularity.value} and per {other.granularity.value} cannot be "
-                "added; keep them apart, or evaluate them and convert explicitly"
-            )
-        reasons = {r for part in (self.reason, other.reason) for r in part.split("; ") if r}
-        return Count(
-            quantity=self.quantity + other.quantity,
-            granularity=self.granularity,
-            exact=self.exact and other.exact,
-            reason="; ".join(sorted(reasons)),
-            integral=self.integral and other.integral,
-        )
-
-    def __radd__(self, other: int) -> Count:
-        """Let ``sum`` start at its 0."""
-        return self if other == 0 else NotImplemented
-
-    def __mul__(self, factor: int | Fraction) -> Count:
-        integral = self.integral and factor == int(factor)
-        return replace(self, quantity=self.quantity.scale(factor), integral=integral)
-
-    __rmul__ = __mul__
-
-    def __str__(self) -> str:
-        """Return isl's piecewise quasi-polynomial; our own notation where guards are not affine."""
-        return to_isl_text(self.quantity) or str(self.quantity)
-
-    def __repr__(self) -> str:
-        exact = "" if self.exact else ", not exact"
-        return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
-
-
-CountsAt = Callable[[Mapping[str, int]], Mapping[str, int]]
 
 
 class PropertyVector(Table, Mapping[str, Count]):
@@ -358,7 +239,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         self._ranges = dict(ranges)
 
     def knows(self, root: str) -> bool:
-        """Whether there are counts whose names begin with some components, by formula or at sizes.
+        """Return whether there are counts whose names begin with some components.
 
         Parameters
         ----------
@@ -441,7 +322,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         else:
             found = dict(zip(self._counts, self._compiled.at(values), strict=True))
         for counts in self._at_sizes.values():
-            found |= _at_sizes(counts, values)
+            found |= counts_at_sizes(counts, values)
         return found
 
     def checked_parameters(
@@ -471,10 +352,12 @@ class PropertyVector(Table, Mapping[str, Count]):
                     f" add {name}=1024, or what it is to be",
                     parameter=name,
                 )
-        values = {name: _integer(self.kernel, name, given.get(name, 0)) for name in self.parameters}
+        values = {
+            name: integers_of(self.kernel, name, given.get(name, 0)) for name in self.parameters
+        }
         for name in missing:
             if name in self.defaults:
-                values[name] = _value_of(self.defaults[name], values)
+                values[name] = value_of(self.defaults[name], values)
         for name, held in self._ranges.items():
             if name in values and np.size(values[name]):
                 for value in (np.min(values[name]), np.max(values[name])):
@@ -512,10 +395,10 @@ class PropertyVector(Table, Mapping[str, Count]):
     def _check_assumptions(self, values: Mapping[str, Any]) -> None:
         if not self.assumption_guards:
             return
-        alternatives = [_holds(*compiled, values) for compiled in self._compiled_guards]
+        alternatives = [guards_hold(*compiled, values) for compiled in self._compiled_guards]
         if np.all(np.logical_or.reduce(alternatives)):
             return
-        broken = _first_broken(self.assumption_guards[0], values)
+        broken = first_broken_guard(self.assumption_guards[0], values)
         shown = ", ".join(f"{k}={v}" for k, v in values.items())
         raise ParameterError(
             f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
@@ -566,72 +449,11 @@ class PropertyVector(Table, Mapping[str, Count]):
         DocumentError
             The document is none of a property vector, damaged, or of an unknown version.
         """
-        view = _checked_view(document)
-        found = validate(_VectorDocument, document)
-        field = "$"
+        fields = vector_fields(document)
         try:
-            counts: dict[str, Count] = {}
-            for stored, entry in found.counts.items():
-                if is_gone(stored):
-                    continue
-                name = current_name(stored)
-                field = f"$.counts[{stored!r}]"
-                terms = [term.model_dump() for term in entry.terms]
-                count = Count(
-                    quantity=PiecewiseQuasiPolynomial.from_document(terms),
-                    granularity=granularity_of(name),
-                    exact=entry.exact,
-                    reason=entry.reason,
-                )
-                counts[name] = counts[name] + count if name in counts else count
-            field = "$.assumption_guards"
-            guards = tuple(
-                (
-                    frozenset(map(parse_polynomial, entry.nonnegative)),
-                    frozenset(map(parse_polynomial, entry.zero)),
-                )
-                for entry in found.assumption_guards
-            )
-            field = "$.defaults"
-            defaults = {
-                str(name): parse_polynomial(value)
-                for name, value in document.get("defaults", {}).items()
-            }
-            field = "$.parameters"
-            return cls(
-                counts,
-                kernel=found.kernel,
-                parameters=found.parameters,
-                assumptions=found.assumptions,
-                assumption_guards=guards,
-                view=view,
-                defaults=defaults,
-            )
+            return cls(**fields)
         except (ValueError, CountingError) as error:
-            raise DocumentError(
-                f"damaged property vector at {field}: {error}", field=field
-            ) from error
-
-
-def _checked_view(document: Any) -> View:
-    """Return the view of a document; refuse what is no property vector that this version reads."""
-    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise DocumentError(
-            f"this is no property vector: $.format must be {FORMAT!r}", field="$.format"
-        )
-    if document.get("version") not in (VERSION, _OLD_NAMES):
-        raise DocumentError(
-            f"property vector of version {document.get('version')!r}; this countperf reads "
-            f"version {VERSION}",
-            field="$.version",
-        )
-    view = document.get("view", "source")
-    if view not in VIEWS:
-        raise DocumentError(
-            f"property vector of the view {view!r}; there are {' and '.join(VIEWS)}",
-            field="$.view",
-        )
-    return view
+            raise damaged("$.parameters", error) from error
 
 
 class CompiledVector:
@@ -678,87 +500,3 @@ class CompiledVector:
         if any(isinstance(row, np.ndarray) for row in rows):
             return np.stack([np.asarray(row, dtype=np.float64) for row in rows])
         return np.array(rows, dtype=np.float64)
-
-
-_GRANULARITIES = {
-    **dict.fromkeys(("groups", *GROUP_SHAPE), Granularity.WORK_GROUP),
-    "launches": Granularity.LAUNCH,
-}
-
-
-def _at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Evaluate counts without a formula, one by one where parameters are arrays."""
-    shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
-    if not shape:
-        return dict(counts_at({name: int(value) for name, value in values.items()}))
-    rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
-    found = {
-        place: counts_at({name: int(row[place]) for name, row in rows.items()})
-        for place in np.ndindex(shape)
-    }
-    names = sorted({name for counts in found.values() for name in counts})
-    arrays = {name: np.zeros(shape, np.int64) for name in names}
-    for place, counts in found.items():
-        for name, count in counts.items():
-            arrays[name][place] = count
-    return arrays
-
-
-def _value_of(expression: QuasiPolynomial, values: Mapping[str, Any]) -> Any:
-    """Evaluate an integer expression at integers or arrays of them."""
-    compiled = CompiledCounts(
-        tuple(values), [(PiecewiseQuasiPolynomial.from_value(expression), True)]
-    )
-    if any(isinstance(value, np.ndarray) for value in values.values()):
-        return compiled.at_arrays(values)[0]
-    return compiled.at(values)[0]
-
-
-def granularity_of(name: str) -> Granularity:
-    """Return what one unit of a property is executed by."""
-    return _GRANULARITIES.get(name, Granularity.WORK_ITEM)
-
-
-def _integer(kernel: str, name: str, value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer | np.ndarray | list):
-        is_whole = isinstance(value, Fraction) and value.denominator == 1
-        if is_whole or (isinstance(value, float | np.floating) and float(value).is_integer()):
-            return int(value)
-        raise ParameterError(
-            f"kernel '{kernel}': parameter {name} is {value!r}; pass an integer or an array of "
-            "integers",
-            parameter=name,
-        )
-    if isinstance(value, int | np.integer):
-        return int(value)
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu":
-        raise ParameterError(
-            f"kernel '{kernel}': parameter {name} is an array of {array.dtype}; pass integers",
-            parameter=name,
-        )
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        return array.astype(object)
-    return array.astype(np.int64, copy=False)
-
-
-def _holds(compiled: CompiledCounts, nonnegative: int, values: Mapping[str, Any]) -> Any:
-    """Return where guards hold: the first ones are to be at least zero, the others zero."""
-    if not any(isinstance(value, np.ndarray) for value in values.values()):
-        scalars = compiled.at(values)
-        return all(v >= 0 for v in scalars[:nonnegative]) and not any(scalars[nonnegative:])
-    result: Any = True
-    for position, value in enumerate(compiled.at_arrays(values)):
-        result = np.logical_and(result, value >= 0 if position < nonnegative else value == 0)
-    return result
-
-
-def _first_broken(guards: Guards, values: Mapping[str, Any]) -> str:
-    parameters = tuple(values)
-    for relation, members in zip((">=", "="), guards, strict=True):
-        for guard in sorted(members, key=str):
-            single = PiecewiseQuasiPolynomial.from_value(guard)
-            compiled = CompiledCounts(parameters, [(single, True)])
-            if not np.all(_holds(compiled, 1 if relation == ">=" else 0, values)):
-                return f"it needs {guard} {relation} 0"
-    return ""

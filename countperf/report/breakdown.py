@@ -1,4 +1,4 @@
-"""Where a time goes, in few rows for people, and what bounds it in one line.
+"""Breakdown of a predicted time into few rows, and its bound in one line.
 
 A correction multiplies a time, so it is shown as a factor, and the parts as the factor leaves them:
 they sum to the time, and their shares to 100 %.

@@ -1,4 +1,4 @@
-"""Why the winner of a search beats the default variant, in words and as a table."""
+"""Difference between the winner of a search and the default variant, as text and as a table."""
 
 from __future__ import annotations
 

@@ -10,16 +10,12 @@ from countperf.errors import ParameterError
 from countperf.hardware.parameters import UNITS
 from countperf.models.library import short_name
 from countperf.models.units import unit_of
+from countperf.report.accuracy_figures import evaluation_figure
 from countperf.report.against import side_by_side
 from countperf.report.breakdown import bound_text, breakdown_rows
 from countperf.report.contrast import contrast_lines
 from countperf.report.explanation import explanation_text
-from countperf.report.figures import (
-    evaluation_figure,
-    prediction_figure,
-    roofline_figure,
-    variants_figure,
-)
+from countperf.report.figures import prediction_figure, roofline_figure, variants_figure
 from countperf.report.names import GROUPS, plain_name
 from countperf.report.numbers import PURPOSES, format_percent, format_quantity
 from countperf.report.page import Block, Page, PageTable, Section

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
 import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic import remainder, sets
-from countperf.symbolic.elimination import Polyhedron, Term, is_limited, sum_weight
+from countperf.symbolic import isl_sets, remainder, sets
+from countperf.symbolic.context import context_of
+from countperf.symbolic.elimination import is_limited, sum_weight
 from countperf.symbolic.factors import canonical_form
+from countperf.symbolic.isl_counts import (
+    from_isl_count,
+    from_pieces,
+    guards_of,
+    guards_of_congruences,
+)
 from countperf.symbolic.memory import kept_by_hand, kept_in_process
 from countperf.symbolic.piecewise import (
     Guards,
@@ -23,7 +29,9 @@ from countperf.symbolic.piecewise import (
     fixed_parameters,
     one_count,
 )
-from countperf.symbolic.quasipolynomial import ONE, Floor, Monomial, Number, QuasiPolynomial
+from countperf.symbolic.polyhedron import Polyhedron
+from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
+from countperf.symbolic.terms import Term
 
 _COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = kept_by_hand({})
 """Counts by polyhedron up to names and by the context of its parameters: names of the parameters at
@@ -53,21 +61,21 @@ class Counter:
 
     def __init__(
         self,
-        assumptions: sets.IntegerSet | None = None,
+        assumptions: isl_sets.IntegerSet | None = None,
         *,
         approximate: bool = False,
         summation: remainder.Summation | None = _INSTALLED,
     ) -> None:
-        self.context = sets.context_of(assumptions)
+        self.context = context_of(assumptions)
         self.approximate = approximate
         self._summation = summation
         self._memo: dict[Any, tuple[Term, ...] | UncountableSetError] = {}
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
         self._factors_by_id: dict[int, tuple[Polyhedron, PiecewiseQuasiPolynomial]] = {}
-        self._bounds_memo: dict[Any, sets.Bounds] = {}
+        self._bounds_memo: dict[Any, isl_sets.Bounds] = {}
 
     def count(
-        self, integer_set: sets.IntegerSet, weight: QuasiPolynomial = ONE
+        self, integer_set: isl_sets.IntegerSet, weight: QuasiPolynomial = ONE
     ) -> PiecewiseQuasiPolynomial:
         """Sum a weight over the points of a set; by default, count them.
 
@@ -91,14 +99,14 @@ class Counter:
             The elimination refuses the set, and neither is barvinok there nor an upper bound
             asked for.
         """
-        dimensions = sets.names_of(integer_set, parameters=False)
+        dimensions = isl_sets.names_of(integer_set, parameters=False)
         renaming = {name: QuasiPolynomial.name(f"_d{k}") for k, name in enumerate(dimensions)}
         renamed = weight if weight.is_constant else weight.substitute(renaming)
         renamed = renamed.substitute(self.context.quotients)
         terms: list[Term] = []
         refused = PiecewiseQuasiPolynomial()
         try:
-            pieces = sets.lifted_pieces(integer_set)
+            pieces = isl_sets.lifted_pieces(integer_set)
         except UncountableSetError as error:
             return self._count_refused(integer_set, weight, error)
         for piece in pieces:
@@ -106,14 +114,14 @@ class Counter:
                 terms += self._sum(self.context.rescale(piece), renamed)
             except UncountableSetError as error:
                 lifted = piece.dimensions[len(dimensions) :]
-                named = sets.to_isl(replace(piece, dimensions=dimensions + lifted))
+                named = isl_sets.to_isl(replace(piece, dimensions=dimensions + lifted))
                 rest = self._count_refused(named, weight, error, len(lifted))
                 refused = refused + rest
         counted = PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters)
         return counted + refused if refused else counted
 
     def sum(
-        self, integer_set: sets.IntegerSet, weight: QuasiPolynomial
+        self, integer_set: isl_sets.IntegerSet, weight: QuasiPolynomial
     ) -> PiecewiseQuasiPolynomial:
         """Sum a quasi-polynomial in the parameters and dimensions of a set over its points.
 
@@ -146,7 +154,7 @@ class Counter:
 
     def _count_refused(
         self,
-        integer_set: sets.IntegerSet,
+        integer_set: isl_sets.IntegerSet,
         weight: QuasiPolynomial,
         error: UncountableSetError,
         lifted: int = 0,
@@ -157,7 +165,7 @@ class Counter:
         """
         if self._summation is not None:
             try:
-                return _from_pw_qpolynomial(self._summation(integer_set, weight))
+                return from_isl_count(self._summation(integer_set, weight))
             except isl.Error as failure:
                 error.add_note(f"barvinok refuses it too: {failure}")
         if self.approximate and weight.is_constant and weight.constant_term >= 0:
@@ -205,7 +213,7 @@ class Counter:
             try:
                 found = self._count_factor(self.context.rescale(factor))
             except UncountableSetError as error:
-                found = self._count_refused(sets.to_isl(factor), ONE, error)
+                found = self._count_refused(isl_sets.to_isl(factor), ONE, error)
             self._factors[key] = found
         self._factors_by_id[id(factor)] = factor, found
         return found
@@ -238,7 +246,7 @@ class Counter:
         """Return the assumptions as guards, alternatives; none if there are no assumptions."""
         context = self.context
         if context.rows is not None:
-            return (_guards_of_congruences(context.rows),)
+            return (guards_of_congruences(context.rows),)
         return () if context.assumptions is None else tuple(guards_of(context.assumptions))
 
     def assuming(self, nonnegative: Sequence[QuasiPolynomial]) -> Counter:
@@ -263,7 +271,7 @@ class Counter:
         names: frozenset[str],
         nonnegative: frozenset[QuasiPolynomial],
         zero: frozenset[QuasiPolynomial],
-    ) -> sets.IntegerSet:
+    ) -> isl_sets.IntegerSet:
         """Return the assumed parameters that satisfy the affine ones of the guards."""
         affine = [g for g in nonnegative if g.is_affine]
         affine_zero = [g for g in zero if g.is_affine]
@@ -274,10 +282,10 @@ class Counter:
         ).params()
         assumed = self.context.assumptions
         if assumed is not None:
-            region = region.intersect(sets.as_set(assumed))
+            region = region.intersect(isl_sets.as_set(assumed))
         return region
 
-    def _bounds(self, names: list[str], nonnegative: frozenset[QuasiPolynomial]) -> sets.Bounds:
+    def _bounds(self, names: list[str], nonnegative: frozenset[QuasiPolynomial]) -> isl_sets.Bounds:
         """Return the smallest and largest possible value of parameters under guards."""
         key = (tuple(names), nonnegative)
         found = self._bounds_memo.get(key)
@@ -444,7 +452,7 @@ class Counter:
             result.append((guards, zeros, tuple(v.substitute(fixed) for v in values)))
         return result
 
-    def as_one_piece(self, integer_set: sets.IntegerSet) -> sets.IntegerSet:
+    def as_one_piece(self, integer_set: isl_sets.IntegerSet) -> isl_sets.IntegerSet:
         """Return an equal set (on the assumptions) without existentials, if its hull is one."""
         return sets.as_one_piece(integer_set, self.context.assumptions)
 
@@ -472,7 +480,7 @@ def _shifted(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> QuasiPoly
 
 
 def _is_increasing(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> bool:
-    """Whether no coefficient makes a polynomial smaller than at lower bounds, all at least zero."""
+    """Return whether a polynomial is smallest at the lower bounds, which are at least zero."""
     return all(low >= 0 for low in lower.values()) and all(
         not monomial or (value > 0 and all(isinstance(atom, str) for atom, _ in monomial))
         for monomial, value in polynomial.terms.items()
@@ -498,222 +506,3 @@ def _without_floors(polynomial: QuasiPolynomial) -> QuasiPolynomial | None:
         slack = atom.denominator - 1 if value > 0 else 0
         result = result + (atom.numerator - slack) / atom.denominator * value
     return result
-
-
-# --- isl's notation
-
-
-def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
-    """Return isl's text of a count, pieces disjoint; None if a guard is not affine."""
-    names = sorted(count.names())
-    head = f"[{', '.join(names)}] -> " if names else ""
-    total: Any = None
-    for term in count.terms:
-        if not all(g.is_affine for g in (*term.nonnegative, *term.zero)):
-            return None
-        guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
-        guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
-        condition = f" : {' and '.join(guards)}" if guards else ""
-        piece = isl.PwQPolynomial(f"{head}{{ {term.value}{condition} }}")
-        total = piece if total is None else total.add(piece)
-    return str(total.coalesce()) if total is not None else f"{head}{{ 0 }}"
-
-
-def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
-    """Parse a piecewise quasi-polynomial in isl's notation.
-
-    Raises
-    ------
-    CountingError
-        The text is none, or has dimensions besides parameters.
-    """
-    try:
-        parsed = isl.PwQPolynomial(text)
-    except isl.Error as error:
-        raise CountingError(
-            f"{text!r} is no piecewise quasi-polynomial in isl's notation such as "
-            f"'[n] -> {{ n^2 : n > 0 }}': {error}",
-            where=text,
-        ) from error
-    if parsed.dim(isl.dim_type.in_):
-        raise CountingError(
-            f"{text!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'", where=text
-        )
-    return _from_pw_qpolynomial(parsed)
-
-
-def _from_pw_qpolynomial(parsed: Any) -> PiecewiseQuasiPolynomial:
-    terms: list[Term] = []
-    for domain, polynomial in parsed.get_pieces():
-        value = _from_qpolynomial(polynomial)
-        for nonnegative, zero in guards_of(domain):
-            terms.append(Term(nonnegative, zero, value))
-    return PiecewiseQuasiPolynomial(terms)
-
-
-def guards_of(parameter_set: sets.IntegerSet) -> list[Guards]:
-    """Return disjoint parts of a parameter set as guards, existentials as floors."""
-    return list(_guards_of(sets.ByText.of(parameter_set)))
-
-
-@kept_in_process(256)
-def _guards_of(parameter_set: sets.ByText) -> tuple[Guards, ...]:
-    kinds = isl.dim_type
-    whole = sets.as_set(parameter_set.integer_set)
-    result: list[Guards] = []
-    pieces = whole.compute_divs().get_basic_sets()
-    if len(pieces) > 1:
-        pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
-    for piece in pieces:
-        names = sets.names_of(piece, parameters=True)
-        equalities, inequalities = sets.written_rows(piece)
-        floors: list[QuasiPolynomial] = []
-        for k in range(piece.dim(kinds.div)):
-            floor = _solved_division(k, names, equalities)
-            if floor is None:
-                atoms = [*map(QuasiPolynomial.name, names), *floors]
-                floor = _from_aff(piece.get_div(k), atoms)
-            floors.append(floor)
-        result.append(
-            (
-                _guards_of_rows(inequalities, names, floors),
-                frozenset(g for g in _guards_of_rows(equalities, names, floors) if g),
-            )
-        )
-    return tuple(result)
-
-
-@kept_in_process(256)
-def _guards_of_congruences(rows: Polyhedron) -> Guards:
-    """Return `Context.rows` as guards."""
-    first = 1 + len(rows.parameters)
-    zero: set[QuasiPolynomial] = set()
-    for row in rows.equalities:
-        place, sign = next((k, c) for k, c in enumerate(row) if c and k)
-        modulus = abs(sum(row[first:]))
-        name, rest = rows.parameters[place - 1], sign * row[0] % modulus
-        floor = Floor(QuasiPolynomial.affine([(name, 1)], rest), modulus)
-        terms: dict[Monomial, Number] = {((floor, 1),): -sign * modulus, ((name, 1),): sign}
-        zero.add(QuasiPolynomial({**terms, (): sign * rest}))
-    found = (_expression(row[:first], rows.parameters) for row in rows.inequalities)
-    nonnegative = frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
-    return nonnegative, frozenset(zero)
-
-
-def _expression(row: sets.Row, names: Sequence[str]) -> QuasiPolynomial:
-    return QuasiPolynomial.affine(
-        [(n, c) for n, c in zip(names, row[1:], strict=True) if c], row[0]
-    )
-
-
-def _solved_division(
-    position: int, names: Sequence[str], equalities: Sequence[Sequence[int]]
-) -> QuasiPolynomial | None:
-    """Return the value of a division that an equality states in parameters, as a floor."""
-    divisions = len(equalities[0]) - len(names) - 1 if equalities else 0
-    for row in equalities:
-        factor = row[position]
-        if factor and not any(row[:position]) and not any(row[position + 1 : divisions]):
-            sign = -1 if factor > 0 else 1
-            terms = [(n, sign * c) for n, c in zip(names, row[divisions:-1], strict=True) if c]
-            return QuasiPolynomial.affine(terms, sign * row[-1]).floor_divide(abs(factor))
-    return None
-
-
-def _guards_of_rows(
-    rows: Sequence[Sequence[int]], names: Sequence[str], floors: Sequence[QuasiPolynomial]
-) -> frozenset[QuasiPolynomial]:
-    """Return rows as expressions in parameters and floors, those left out that always hold."""
-    found: set[QuasiPolynomial] = set()
-    for row in rows:
-        terms = zip(names, row[len(floors) : -1], strict=True)
-        total = QuasiPolynomial.affine([term for term in terms if term[1]], row[-1])
-        for coefficient, floor in zip(row, floors, strict=False):
-            if coefficient:
-                total = total + floor * coefficient
-        if not (total.is_constant and total.constant_term >= 0):
-            found.add(total)
-    return frozenset(found)
-
-
-def from_pieces(function: Any) -> PiecewiseQuasiPolynomial:
-    """Return a piecewise quasi-affine function of isl in parameters alone as a count."""
-    kinds = isl.dim_type
-    if isinstance(function, isl.Aff):
-        function = isl.PwAff.from_aff(function)
-    terms: list[Term] = []
-    for domain, aff in function.get_pieces():
-        value = _affine_value(aff)
-        if domain.dim(kinds.set):
-            domain = domain.project_out(kinds.set, 0, domain.dim(kinds.set))
-        for nonnegative, zero in guards_of(domain):
-            terms.append(Term(nonnegative, zero, value))
-    return PiecewiseQuasiPolynomial(terms)
-
-
-def _affine_value(aff: Any) -> QuasiPolynomial:
-    kinds = isl.dim_type
-    space = aff.get_domain_space()
-    atoms = [
-        QuasiPolynomial.name(space.get_dim_name(kinds.param, k))
-        for k in range(space.dim(kinds.param))
-    ]
-    count = len(atoms)
-    for k in range(aff.dim(kinds.div)):
-        atoms.append(_from_aff(aff.get_div(k), atoms))
-    total = QuasiPolynomial.constant(_rational(aff.get_constant_val()))
-    for k, atom in enumerate(atoms):
-        kind, place = (kinds.param, k) if k < count else (kinds.div, k - count)
-        total = total + atom * _rational(aff.get_coefficient_val(kind, place))
-    return total
-
-
-def _from_aff(aff: Any, atoms: list[QuasiPolynomial]) -> QuasiPolynomial:
-    """Return the floor of an affine function in parameters and earlier divisions."""
-    kinds = isl.dim_type
-    denominator = aff.get_denominator_val()
-    parameters = aff.dim(kinds.param)
-    total = QuasiPolynomial.constant(aff.get_constant_val().mul(denominator).to_python())
-    for k, atom in enumerate(atoms):
-        kind, place = (kinds.param, k) if k < parameters else (kinds.div, k - parameters)
-        coefficient = aff.get_coefficient_val(kind, place)
-        if not coefficient.is_zero():
-            total = total + atom * coefficient.mul(denominator).to_python()
-    return total.floor_divide(denominator.to_python())
-
-
-def _rational(value: Any) -> Number:
-    return value.to_python() if value.is_int() else Fraction(str(value))
-
-
-def _from_qpolynomial(polynomial: Any) -> QuasiPolynomial:
-    kinds = isl.dim_type
-    total = QuasiPolynomial()
-    space = polynomial.get_domain_space()
-    names = [space.get_dim_name(kinds.param, k) for k in range(space.dim(kinds.param))]
-    for term in polynomial.get_terms():
-        product = QuasiPolynomial.constant(_rational(term.get_coefficient_val()))
-        for k, name in enumerate(names):
-            product = product * QuasiPolynomial.name(name) ** term.get_exp(kinds.param, k)
-        for k in range(term.dim(kinds.div)):
-            exponent = term.get_exp(kinds.div, k)
-            if exponent:
-                div = term.get_div(k)
-                atoms = [QuasiPolynomial.name(name) for name in names]
-                product = product * _from_aff(div, atoms) ** exponent
-        total = total + product
-    return total
-
-
-def assumptions_text(assumptions: sets.IntegerSet | None) -> str:
-    """Return isl's text of assumptions; of the universe if there are none."""
-    return "{ : }" if assumptions is None else str(assumptions)
-
-
-__all__ = [
-    "Counter",
-    "assumptions_text",
-    "from_isl_text",
-    "guards_of",
-    "to_isl_text",
-]

@@ -1,4 +1,4 @@
-"""Whether something is executed by all items and in all iterations: sets that cover others."""
+"""Sets that cover others: instructions that all items execute in all iterations."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
-def is_all_or_nothing(part: sets.IntegerSet, whole: sets.IntegerSet, name: str) -> bool:
-    """Whether, at any values of the other dimensions, a set has all values of one that another has.
+def is_all_or_nothing(part: isl_sets.IntegerSet, whole: isl_sets.IntegerSet, name: str) -> bool:
+    """Return whether a set has all values of a dimension that another has, at any other values.
 
     Parameters
     ----------
-    part, whole : sets.IntegerSet
+    part, whole : isl_sets.IntegerSet
         Sets with the same dimensions, in any order.
     name : str
         A dimension. Where `part` has none of its values, that is all right too.
     """
-    names = sets.names_of(whole, parameters=False)
+    names = isl_sets.names_of(whole, parameters=False)
     order = [QuasiPolynomial.name(n) for n in names]
     covered, everything = (sets.image(each, order) for each in (part, whole))
     position = names.index(name)
@@ -32,12 +32,12 @@ def is_all_or_nothing(part: sets.IntegerSet, whole: sets.IntegerSet, name: str) 
 
 
 def widened_along(
-    integer_set: sets.IntegerSet, ranges: Mapping[str, tuple[int, int]]
-) -> sets.IntegerSet:
+    integer_set: isl_sets.IntegerSet, ranges: Mapping[str, tuple[int, int]]
+) -> isl_sets.IntegerSet:
     """Let some dimensions take all values of constant ranges, where they take any value."""
     result = sets.union([integer_set])
     for name, (low, high) in ranges.items():
-        position = sets.names_of(result, parameters=False).index(name)
+        position = isl_sets.names_of(result, parameters=False).index(name)
         result = result.project_out(isl.dim_type.set, position, 1).insert_dims(
             isl.dim_type.set, position, 1
         )
@@ -48,10 +48,12 @@ def widened_along(
 
 
 def contains(
-    integer_set: sets.IntegerSet, part: sets.IntegerSet, assumptions: sets.IntegerSet | None
+    integer_set: isl_sets.IntegerSet,
+    part: isl_sets.IntegerSet,
+    assumptions: isl_sets.IntegerSet | None,
 ) -> bool:
-    """Whether a set contains another with the same dimensions in any order, on the assumptions."""
-    order = [QuasiPolynomial.name(n) for n in sets.names_of(part, parameters=False)]
+    """Return whether a set contains another one of the same dimensions, on the assumptions."""
+    order = [QuasiPolynomial.name(n) for n in isl_sets.names_of(part, parameters=False)]
     whole, inside = (sets.image(each, order) for each in (integer_set, part))
     if assumptions is not None:
         inside = inside.intersect_params(sets.union([assumptions]).params())

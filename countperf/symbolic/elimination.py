@@ -32,61 +32,18 @@ doi:10.1145/178243.178254, with floors kept in the weight.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from math import gcd, lcm
 from typing import TypeAlias
 
-from countperf.display import ShortRepr
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic.quasipolynomial import ONE, ZERO, Floor, QuasiPolynomial, sum_over
-
-Row: TypeAlias = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Polyhedron(ShortRepr):
-    """Integer points that satisfy affine equalities and inequalities.
-
-    Attributes
-    ----------
-    parameters, dimensions : tuple of str
-        Names of the columns: a row holds the constant, then a coefficient for each parameter, then
-        one for each dimension.
-    equalities, inequalities : tuple of rows
-        ``row . (1, parameters, dimensions)`` is zero, or at least zero.
-    """
-
-    parameters: tuple[str, ...]
-    dimensions: tuple[str, ...]
-    equalities: tuple[Row, ...]
-    inequalities: tuple[Row, ...]
-
-    def in_parameters(self) -> Polyhedron:
-        """Return what the inequalities in parameters alone say."""
-        first = 1 + len(self.parameters)
-        rows = tuple(row[:first] for row in self.inequalities if not any(row[first:]))
-        return Polyhedron(self.parameters, (), (), rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A quasi-polynomial that counts where its guards hold, and is zero elsewhere.
-
-    Attributes
-    ----------
-    nonnegative, zero : frozenset of QuasiPolynomial
-        Guards: each member is at least zero, or equals zero, where the term counts.
-    value : QuasiPolynomial
-        What it counts there.
-    """
-
-    nonnegative: frozenset[QuasiPolynomial]
-    zero: frozenset[QuasiPolynomial]
-    value: QuasiPolynomial
-
+from countperf.symbolic.floors import floors_in, lift_floor, period_of, reduced_coefficient
+from countperf.symbolic.polyhedron import Polyhedron, Row, describe, row_polynomial
+from countperf.symbolic.power_sums import sum_over
+from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+from countperf.symbolic.terms import Term, multiply_terms
+from countperf.symbolic.tiles import fuse_tiles, without_determined
 
 Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
 """Returns an equal set (under the context) with fewer rows, or None for an empty one."""
@@ -144,8 +101,8 @@ def _interval(polyhedron: Polyhedron) -> tuple[Row, QuasiPolynomial] | None:
         return None
     names, low, high = polyhedron.parameters, lower[-1], -upper[-1]
     gap = tuple(low * u + high * v for u, v in zip(upper[:-1], lower[:-1], strict=True))
-    first = (-_as_polynomial(lower, names) + (low - 1)).floor_divide(low)
-    return gap, _as_polynomial(upper, names).floor_divide(high) - first + 1
+    first = (-row_polynomial(lower, names) + (low - 1)).floor_divide(low)
+    return gap, row_polynomial(upper, names).floor_divide(high) - first + 1
 
 
 def _term(
@@ -155,8 +112,8 @@ def _term(
 ) -> Term:
     """Return a value that counts where a polyhedron without dimensions has its point."""
     names = polyhedron.parameters
-    guards = frozenset([_as_polynomial(row, names) for row in polyhedron.inequalities])
-    zeros = congruences.union([_as_polynomial(row, names) for row in polyhedron.equalities])
+    guards = frozenset([row_polynomial(row, names) for row in polyhedron.inequalities])
+    zeros = congruences.union([row_polynomial(row, names) for row in polyhedron.equalities])
     return Term(guards, zeros, value)
 
 
@@ -165,6 +122,7 @@ _LIFTING_DEPTH = 12
 _MAXIMUM_RESIDUES = 1024
 _MAXIMUM_TERMS = 60_000
 """Limit of terms of all intermediate weights together, about two seconds."""
+
 _MAXIMUM_TERMS_IF_LIMITED = 10_000
 _is_limited: ContextVar[bool] = ContextVar("_is_limited", default=False)
 
@@ -238,17 +196,14 @@ def _sum(
             )
     position = _choose_dimension(polyhedron, weight)
     name = polyhedron.dimensions[position]
-    floors = _floors_in(weight, name)
+    floors = floors_in(weight, name)
     if not floors:
         return _eliminate(polyhedron, weight, name, congruences, simplify, depth)
-    if depth < _LIFTING_DEPTH and all(abs(_reduced(f, name)) == 1 for f in floors):
+    if depth < _LIFTING_DEPTH and all(abs(reduced_coefficient(f, name)) == 1 for f in floors):
         for floor in floors:
-            polyhedron, weight = _lift_floor(polyhedron, weight, floor, name)
+            polyhedron, weight = lift_floor(polyhedron, weight, floor, name)
         return _eliminate(polyhedron, weight, name, congruences, simplify, depth)
     return _split_by_residues(polyhedron, weight, name, congruences, simplify, depth)
-
-
-# --- equalities
 
 
 def _solve_equalities(
@@ -269,7 +224,7 @@ def _solve_equalities(
         name = polyhedron.dimensions[pivot - first]
         rest = tuple(0 if k == pivot else c for k, c in enumerate(row))
         names = polyhedron.parameters + polyhedron.dimensions
-        expression = _as_polynomial(rest, names) * (-1 if row[pivot] > 0 else 1)
+        expression = row_polynomial(rest, names) * (-1 if row[pivot] > 0 else 1)
         if size != 1:
             congruences = congruences | {expression.modulo(size)} - {ZERO}
             expression = expression / size
@@ -329,201 +284,6 @@ def _shear(
     )
 
 
-# --- tiles
-
-
-def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
-    """Undo tilings: replace (o, t) with 0 <= t < d by i = d o + t where only i matters.
-
-    Parameters
-    ----------
-    polyhedron : Polyhedron
-        The set.
-    kept : set of str
-        Dimensions that are to stay.
-
-    The map is one to one, so that the number of points stays. Rows in o alone are rewritten:
-    o >= r is i >= d r, and o <= r is i <= d r + d - 1. Quotients e such as that of (o + t) mod 3,
-    where d = 16, are first changed to that of (16 o + t) mod 3.
-    """
-    while True:
-        fused = _fuse_one_tile(polyhedron, kept)
-        if fused is None:
-            return polyhedron
-        polyhedron = fused
-
-
-def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron | None:
-    first = 1 + len(polyhedron.parameters)
-    rows = polyhedron.inequalities
-    for column in range(first, first + len(polyhedron.dimensions)):
-        if polyhedron.dimensions[column - first] in kept:
-            continue
-        alone = [r for r in rows if r[column] and not any(r[1:column]) and not any(r[column + 1 :])]
-        if len(alone) != 2 or {r[column] for r in alone} != {1, -1}:
-            continue
-        if next(r for r in alone if r[column] == 1)[0]:
-            continue
-        width = next(r for r in alone if r[column] == -1)[0] + 1
-        joint = [r for r in (*rows, *polyhedron.equalities) if r[column] and r not in alone]
-        outer = {
-            k
-            for r in joint
-            for k in range(first, len(r))
-            if k != column and r[k] == width * r[column]
-        }
-        for k in outer:
-            if polyhedron.dimensions[k - first] in kept:
-                continue
-            aligned = _aligned(polyhedron, column, k, width, kept)
-            if aligned is None:
-                continue
-            if any(abs(r[k]) > 1 for r in aligned.inequalities if r[k] and not r[column]):
-                continue
-            return _fused(aligned, column, k, width)
-    return None
-
-
-def _aligned(
-    polyhedron: Polyhedron, tile: int, outer: int, width: int, kept: AbstractSet[str]
-) -> Polyhedron | None:
-    """Shear other dimensions so that rows know the tile's columns by their sum only, else None.
-
-    With e = e' + q o, a row's coefficient of o grows by q times that of e.
-    """
-    first = 1 + len(polyhedron.parameters)
-
-    def is_alone(row: Row) -> bool:
-        return not any(row[1:tile]) and not any(row[tile + 1 :])
-
-    def gap(row: Row) -> int:
-        return width * row[tile] - row[outer]
-
-    def has_gaps(candidate: Polyhedron) -> bool:
-        return any(map(gap, candidate.equalities)) or any(
-            row[tile] and gap(row) and not is_alone(row) for row in candidate.inequalities
-        )
-
-    for column in range(first, first + len(polyhedron.dimensions)):
-        if not has_gaps(polyhedron):
-            return polyhedron
-        if column in (tile, outer) or polyhedron.dimensions[column - first] in kept:
-            continue
-        rows = (*polyhedron.equalities, *polyhedron.inequalities)
-        quotients = {divmod(gap(row), row[column]) for row in rows if row[column]}
-        if len(quotients) != 1:
-            continue
-        ((quotient, remainder),) = quotients
-        if not quotient or remainder:
-            continue
-
-        def sheared(row: Row, column: int = column, quotient: int = quotient) -> Row:
-            value = row[outer] + quotient * row[column]
-            return (*row[:outer], value, *row[outer + 1 :])
-
-        polyhedron = Polyhedron(
-            polyhedron.parameters,
-            polyhedron.dimensions,
-            tuple(map(sheared, polyhedron.equalities)),
-            tuple(map(sheared, polyhedron.inequalities)),
-        )
-    return None if has_gaps(polyhedron) else polyhedron
-
-
-def _fused(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhedron:
-    position = tile - 1 - len(polyhedron.parameters)
-
-    def rewritten(row: Row) -> Row:
-        values = list(row)
-        if row[tile]:
-            values[outer] = row[tile]
-        elif row[outer]:
-            values = [c * width for c in row]
-            values[outer] = row[outer]
-            values[0] += width - 1 if row[outer] < 0 else 0
-        del values[tile]
-        return tuple(values)
-
-    return Polyhedron(
-        polyhedron.parameters,
-        polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
-        tuple(rewritten(row) for row in polyhedron.equalities),
-        tuple(
-            rewritten(row)
-            for row in polyhedron.inequalities
-            if not (row[tile] and not any(row[1:tile]) and not any(row[tile + 1 :]))
-        ),
-    )
-
-
-def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
-    """Drop dimensions that have exactly one value at each point of the others.
-
-    Such a dimension x has two rows only, ``d x <= e`` and ``e <= d x + d - 1``: it is the floor of
-    e/d, such as the number of the tile that a point lies in.
-    """
-    first = 1 + len(polyhedron.parameters)
-    if any(any(row[first:]) for row in polyhedron.equalities):
-        return polyhedron
-    columns = first + len(polyhedron.dimensions)
-    for column in reversed(range(first, columns)):
-        rows = [row for row in polyhedron.inequalities if row[column]]
-        if polyhedron.dimensions[column - first] in kept or len(rows) != 2:
-            continue
-        total = [a + b for a, b in zip(*rows, strict=True)]
-        if any(total[1:]) or total[0] != abs(rows[0][column]) - 1:
-            continue
-        position = column - first
-        polyhedron = Polyhedron(
-            polyhedron.parameters,
-            polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
-            tuple(row[:column] + row[column + 1 :] for row in polyhedron.equalities),
-            tuple(
-                row[:column] + row[column + 1 :]
-                for row in polyhedron.inequalities
-                if not row[column]
-            ),
-        )
-    return polyhedron
-
-
-def without_dimension(polyhedron: Polyhedron, name: str) -> Polyhedron | None:
-    """Project a dimension out, if that is exact on integer points and makes no more rows.
-
-    Returns
-    -------
-    Polyhedron or None
-        None where it takes more than adding pairs of bounds: the dimension is in an equality, or
-        has both lower and upper bounds with coefficients other than one.
-    """
-    column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
-    rows = polyhedron.inequalities
-    lowers = [row for row in rows if row[column] > 0]
-    uppers = [row for row in rows if row[column] < 0]
-    if (
-        len(lowers) * len(uppers) > len(lowers) + len(uppers)
-        or any(row[column] for row in polyhedron.equalities)
-        or (any(r[column] != 1 for r in lowers) and any(r[column] != -1 for r in uppers))
-    ):
-        return None
-    joined = [
-        tuple(lower[column] * u - upper[column] * v for u, v in zip(upper, lower, strict=True))
-        for lower in lowers
-        for upper in uppers
-    ]
-    remaining = [row for row in rows if not row[column]] + joined
-    position = column - 1 - len(polyhedron.parameters)
-    return Polyhedron(
-        polyhedron.parameters,
-        polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
-        tuple(row[:column] + row[column + 1 :] for row in polyhedron.equalities),
-        tuple(row[:column] + row[column + 1 :] for row in remaining if row[0] < 0 or any(row[1:])),
-    )
-
-
-# --- components
-
-
 def _components(polyhedron: Polyhedron, weight: QuasiPolynomial) -> list[set[str]]:
     """Partition the dimensions by shared rows, floors and monomials of the weight."""
     first = 1 + len(polyhedron.parameters)
@@ -556,10 +316,10 @@ def _product_of_components(
     parameter_rows = [r for r in polyhedron.inequalities if not any(r[first:])]
     result: tuple[Term, ...] = (
         Term(
-            frozenset(_as_polynomial(r[:first], polyhedron.parameters) for r in parameter_rows),
+            frozenset(row_polynomial(r[:first], polyhedron.parameters) for r in parameter_rows),
             congruences
             | {
-                _as_polynomial(r[:first], polyhedron.parameters)
+                row_polynomial(r[:first], polyhedron.parameters)
                 for r in polyhedron.equalities
                 if not any(r[first:])
             },
@@ -588,62 +348,6 @@ def _select(rows: Iterable[Row], first: int, keep: Sequence[int]) -> tuple[Row, 
     )
 
 
-def multiply_terms(left: Sequence[Term], right: Sequence[Term]) -> tuple[Term, ...]:
-    """Multiply two sums of terms."""
-    return tuple(
-        Term(a.nonnegative | b.nonnegative, a.zero | b.zero, a.value * b.value)
-        for a in left
-        for b in right
-    )
-
-
-# --- floors and bounds
-
-
-def _floors_in(weight: QuasiPolynomial, name: str) -> list[Floor]:
-    """Return the floors of the weight that involve a name, in a fixed order."""
-    floors = [f for f in weight.floors() if name in f.numerator.names()]
-    return sorted(floors, key=lambda f: f.key)
-
-
-def _reduced(floor: Floor, name: str) -> int:
-    """Return the coefficient of a name in a floor, reduced to at most half the denominator.
-
-    Zero stands for a numerator that is not affine with the name outside inner floors: such a
-    floor is not lifted.
-    """
-    if not floor.numerator.is_linear:
-        return 0
-    coefficient = int(floor.numerator.terms.get(((name, 1),), 0))
-    return coefficient - floor.denominator if 2 * coefficient > floor.denominator else coefficient
-
-
-def _lift_floor(
-    polyhedron: Polyhedron, weight: QuasiPolynomial, floor: Floor, name: str
-) -> tuple[Polyhedron, QuasiPolynomial]:
-    """Replace a floor by a new dimension, with the two rows that define it."""
-    names = polyhedron.parameters + polyhedron.dimensions
-    d = floor.denominator
-    fresh = _fresh_name(names)
-    replacement = QuasiPolynomial.name(fresh)
-    row = [0] * (1 + len(names))
-    for monomial, value in floor.numerator.terms.items():
-        row[0 if not monomial else 1 + names.index(str(monomial[0][0]))] = int(value)
-    reduced = _reduced(floor, name)
-    if row[1 + names.index(name)] != reduced:
-        row[1 + names.index(name)] = reduced
-        replacement = replacement + QuasiPolynomial.name(name)
-    lower = (*row, -d)
-    upper = (-row[0] + d - 1, *(-c for c in row[1:]), d)
-    lifted = Polyhedron(
-        polyhedron.parameters,
-        (*polyhedron.dimensions, fresh),
-        tuple((*r, 0) for r in polyhedron.equalities),
-        (*((*r, 0) for r in polyhedron.inequalities), lower, upper),
-    )
-    return lifted, weight.map_atoms(lambda atom: replacement if atom == floor else None)
-
-
 def _split_by_residues(
     polyhedron: Polyhedron,
     weight: QuasiPolynomial,
@@ -653,7 +357,7 @@ def _split_by_residues(
     depth: int,
 ) -> tuple[Term, ...]:
     """Sum over a dimension that floors involve, one residue class at a time."""
-    modulus = lcm(*(_period(floor, name) for floor in _floors_in(weight, name)))
+    modulus = lcm(*(period_of(floor, name) for floor in floors_in(weight, name)))
     if modulus > _MAXIMUM_RESIDUES:
         raise UncountableSetError(
             f"its elimination needs {modulus} residue classes of {name}, more than "
@@ -678,33 +382,6 @@ def _split_by_residues(
         replaced = weight.substitute({name: QuasiPolynomial.name(name) * modulus + residue})
         result += _sum(part, replaced, congruences, simplify, depth + 1)
     return tuple(result)
-
-
-def _period(floor: Floor, name: str) -> int:
-    """Return a modulus m such that replacing the name by m times itself frees the floor of it."""
-    period = 1
-    for monomial, value in floor.numerator.terms.items():
-        for atom, exponent in monomial:
-            if atom == name:
-                if len(monomial) > 1 or exponent > 1:
-                    raise UncountableSetError(
-                        f"{floor} cannot be summed over {name}: it is no floor of an affine "
-                        "expression",
-                        where=str(floor),
-                    )
-                period = lcm(period, floor.denominator // gcd(floor.denominator, int(value)))
-            elif isinstance(atom, Floor) and name in atom.numerator.names():
-                inner = _period(atom, name)
-                outer = floor.denominator // gcd(floor.denominator, int(value))
-                period = lcm(period, inner * outer)
-    return period
-
-
-def _fresh_name(names: Sequence[str]) -> str:
-    number = 0
-    while f"_q{number}" in names:
-        number += 1
-    return f"_q{number}"
 
 
 def _eliminate(
@@ -737,12 +414,12 @@ def _eliminate(
     result: list[Term] = []
     for lower_index, (lower_coefficient, lower_rest) in enumerate(lowers):
         # x >= -rest/c rounded up is floor((c - 1 - rest)/c)
-        lower = (-_as_polynomial(lower_rest, names) + (lower_coefficient - 1)).floor_divide(
+        lower = (-row_polynomial(lower_rest, names) + (lower_coefficient - 1)).floor_divide(
             lower_coefficient
         )
         lower_rows = _dominates(lowers, lower_index)
         for upper_index, (upper_coefficient, upper_rest) in enumerate(uppers):
-            upper = _as_polynomial(upper_rest, names).floor_divide(upper_coefficient)
+            upper = row_polynomial(upper_rest, names).floor_divide(upper_coefficient)
             gap = tuple(
                 lower_coefficient * u + upper_coefficient * v
                 for u, v in zip(upper_rest, lower_rest, strict=True)
@@ -775,7 +452,7 @@ def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> int:
         lowers = sum(v > 0 for v in values)
         uppers = sum(v < 0 for v in values)
         name = polyhedron.dimensions[position]
-        floors = sum(abs(_reduced(f, name)) != 1 for f in _floors_in(weight, name))
+        floors = sum(abs(reduced_coefficient(f, name)) != 1 for f in floors_in(weight, name))
         return floors, max(map(abs, values), default=0), lowers * uppers
 
     return min(range(len(polyhedron.dimensions)), key=cost)
@@ -799,18 +476,3 @@ def _dominates(bounds: Sequence[tuple[int, Row]], chosen: int) -> list[Row]:
             row[0] -= 1
         rows.append(tuple(row))
     return rows
-
-
-def _as_polynomial(row: Row, names: Sequence[str]) -> QuasiPolynomial:
-    return QuasiPolynomial.affine(
-        [(name, c) for name, c in zip(names, row[1:], strict=False) if c], row[0]
-    )
-
-
-def describe(polyhedron: Polyhedron) -> str:
-    """Return the set in isl's notation, for messages."""
-    names = polyhedron.parameters + polyhedron.dimensions
-    rows = [f"{_as_polynomial(r, names)} = 0" for r in polyhedron.equalities]
-    rows += [f"{_as_polynomial(r, names)} >= 0" for r in polyhedron.inequalities]
-    head = f"[{', '.join(polyhedron.parameters)}] -> " if polyhedron.parameters else ""
-    return f"{head}{{ [{', '.join(polyhedron.dimensions)}] : {' and '.join(rows)} }}"

@@ -8,7 +8,7 @@ from typing import Any
 import islpy as isl
 
 from countperf.errors import CountingError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 __all__ = ["at_values", "contains_values", "ends_along", "extremes"]
@@ -17,8 +17,8 @@ _DT = isl.dim_type
 
 
 def at_values(
-    integer_set: sets.IntegerSet, values: Mapping[str, int]
-) -> tuple[sets.IntegerSet, tuple[str, ...]]:
+    integer_set: isl_sets.IntegerSet, values: Mapping[str, int]
+) -> tuple[isl_sets.IntegerSet, tuple[str, ...]]:
     """Fix the parameters of a set whose values are known, and eliminate the others.
 
     Parameters
@@ -34,9 +34,9 @@ def at_values(
         A set without parameters that matter, and the names of those that were eliminated: if
         there are any, the set has the points for all their values.
     """
-    result = sets.as_set(integer_set)
+    result = isl_sets.as_set(integer_set)
     eliminated: list[str] = []
-    for place, name in enumerate(sets.names_of(result, parameters=True)):
+    for place, name in enumerate(isl_sets.names_of(result, parameters=True)):
         if name in values:
             result = result.fix_val(_DT.param, place, isl.Val(str(int(values[name]))))
         elif result.involves_dims(_DT.param, place, 1):
@@ -45,14 +45,16 @@ def at_values(
     return result, tuple(eliminated)
 
 
-def contains_values(parameter_set: sets.IntegerSet | None, values: Mapping[str, int]) -> bool:
+def contains_values(parameter_set: isl_sets.IntegerSet | None, values: Mapping[str, int]) -> bool:
     """Return whether parameters may have these values, whatever those of the others are."""
     if parameter_set is None:
         return True
     return not at_values(parameter_set, values)[0].is_empty()
 
 
-def ends_along(integer_set: sets.IntegerSet, name: str, known: Iterable[str]) -> tuple[Any, Any]:
+def ends_along(
+    integer_set: isl_sets.IntegerSet, name: str, known: Iterable[str]
+) -> tuple[Any, Any]:
     """Return the smallest and the largest value of a dimension where others have known values.
 
     Parameters
@@ -83,7 +85,7 @@ def ends_along(integer_set: sets.IntegerSet, name: str, known: Iterable[str]) ->
 
 
 def extremes(
-    integer_set: sets.IntegerSet, expressions: Sequence[QuasiPolynomial]
+    integer_set: isl_sets.IntegerSet, expressions: Sequence[QuasiPolynomial]
 ) -> tuple[tuple[int, int], ...] | None:
     """Find the smallest and the largest value of affine expressions over a set, exactly.
 

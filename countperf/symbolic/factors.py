@@ -12,8 +12,9 @@ from functools import cached_property
 from itertools import compress
 from typing import Any
 
-from countperf.symbolic import sets
-from countperf.symbolic.elimination import Polyhedron, Row
+from countperf.symbolic import isl_sets, sets
+from countperf.symbolic.context import Context
+from countperf.symbolic.polyhedron import Polyhedron, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class CanonicalForm:
     parameters: tuple[str, ...]
 
 
-def canonical_form(polyhedron: Polyhedron, context: sets.Context) -> CanonicalForm | None:
+def canonical_form(polyhedron: Polyhedron, context: Context) -> CanonicalForm | None:
     """Return a polyhedron's form up to names; None if the context couples its parameters to others.
 
     Parameters
@@ -80,7 +81,7 @@ class FactoredDomain:
         What is known of the parameters: what follows from it is left out of projections.
     """
 
-    def __init__(self, polyhedron: Polyhedron, context: sets.Context | None = None) -> None:
+    def __init__(self, polyhedron: Polyhedron, context: Context | None = None) -> None:
         self.polyhedron = polyhedron
         self._context = context
         first = 1 + len(polyhedron.parameters)
@@ -117,10 +118,10 @@ class FactoredDomain:
 
     @staticmethod
     def of(
-        integer_set: sets.IntegerSet, context: sets.Context | None = None
+        integer_set: isl_sets.IntegerSet, context: Context | None = None
     ) -> FactoredDomain | None:
         """Take a set apart; None if it is no basic set or has existentials."""
-        polyhedron = sets.as_polyhedron(integer_set)
+        polyhedron = isl_sets.as_polyhedron(integer_set)
         return None if polyhedron is None else FactoredDomain(polyhedron, context)
 
     def component_of(self, name: str) -> frozenset[str]:
@@ -166,7 +167,7 @@ class FactoredDomain:
             return factor
         key = (number, kept)
         if key not in self._projections:
-            self._projections[key] = sets.projected_polyhedron(factor, kept)
+            self._projections[key] = isl_sets.projected_polyhedron(factor, kept)
         return self._projections[key]
 
     @cached_property

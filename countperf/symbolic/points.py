@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import CountingError
-from countperf.symbolic.elimination import Polyhedron, Row
-from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
-from countperf.symbolic.sets import (
+from countperf.symbolic.isl_sets import (
     IntegerSet,
     from_isl,
     lifted_pieces,
     limited_operations,
     names_of,
-    project_onto,
     to_isl,
 )
+from countperf.symbolic.polyhedron import Polyhedron, Row
+from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
+from countperf.symbolic.sets import project_onto
 
 Points = dict[str, NDArray[np.int64]]
 """One coordinate array for each name, all of one length."""

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import islpy as isl
 
+from countperf.symbolic.isl_sets import IntegerSet, limited_operations, names_of
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-from countperf.symbolic.sets import IntegerSet, limited_operations, names_of
 
 Summation: TypeAlias = Callable[[IntegerSet, QuasiPolynomial], Any]
 """Sums a weight over a set; returns a piecewise quasi-polynomial of isl in the parameters."""

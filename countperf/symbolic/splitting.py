@@ -6,15 +6,9 @@ from collections.abc import Sequence
 
 import islpy as isl
 
+from countperf.symbolic.isl_sets import IntegerSet, as_set, names_of
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-from countperf.symbolic.sets import (
-    IntegerSet,
-    as_set,
-    names_of,
-    project_onto,
-    restrict,
-    under_assumptions,
-)
+from countperf.symbolic.sets import project_onto, restrict, under_assumptions
 
 _MAXIMUM_QUOTIENTS = 8
 
@@ -67,7 +61,7 @@ def is_product(
     nonnegative: Sequence[QuasiPolynomial],
     assumptions: IntegerSet | None,
 ) -> bool:
-    """Whether, for each of their values, some dimensions take all others that guards allow."""
+    """Return whether some dimensions are independent of the others within the guards."""
     kind = isl.dim_type.set
     whole = as_set(integer_set)
     outer = as_set(project_onto(whole, names))

@@ -8,8 +8,8 @@ from typing import Any
 import islpy as isl
 
 from countperf.errors import CountingError
-from countperf.symbolic import sets
-from countperf.symbolic.elimination import Row
+from countperf.symbolic import isl_sets, sets
+from countperf.symbolic.polyhedron import Row
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
 SUB_GROUP = "_sub_group"
@@ -19,11 +19,11 @@ _DT = isl.dim_type
 
 
 def executed_by_sub_groups(
-    executed: sets.IntegerSet,
+    executed: isl_sets.IntegerSet,
     lanes: Mapping[int, str],
     extents: Mapping[int, int],
     sub_group_size: int,
-) -> sets.IntegerSet:
+) -> isl_sets.IntegerSet:
     """Return where at least one work item of a sub-group executes something.
 
     Parameters
@@ -60,7 +60,7 @@ def executed_by_sub_groups(
         hidden.add(name)
         position = position + QuasiPolynomial.name(name) * stride
         stride *= extents[axis]
-    kept = [name for name in sets.names_of(whole, parameters=False) if name not in hidden]
+    kept = [name for name in isl_sets.names_of(whole, parameters=False) if name not in hidden]
     number = position.floor_divide(sub_group_size) if stride > sub_group_size else ZERO
     found = sets.image(whole, [*map(QuasiPolynomial.name, kept), number])
     for place, name in enumerate((*kept, SUB_GROUP)):
@@ -68,7 +68,7 @@ def executed_by_sub_groups(
     return found
 
 
-def _with_interval(integer_set: sets.IntegerSet, name: str, extent: int) -> sets.IntegerSet:
+def _with_interval(integer_set: isl_sets.IntegerSet, name: str, extent: int) -> isl_sets.IntegerSet:
     """Add a dimension that takes the values from 0 to extent - 1, whatever the others are."""
     place = integer_set.dim(_DT.set)
     wider = integer_set.add_dims(_DT.set, 1).set_dim_name(_DT.set, place, name)
@@ -76,7 +76,7 @@ def _with_interval(integer_set: sets.IntegerSet, name: str, extent: int) -> sets
     return sets.restrict(wider, nonnegative=[dimension, extent - 1 - dimension])
 
 
-def at_values(integer_set: sets.IntegerSet, values: Mapping[str, int]) -> sets.IntegerSet:
+def at_values(integer_set: isl_sets.IntegerSet, values: Mapping[str, int]) -> isl_sets.IntegerSet:
     """Fix parameters and dimensions and project them out; names that the set lacks don't matter.
 
     Examples
@@ -119,9 +119,9 @@ class Membership:
         A dimension is not bounded.
     """
 
-    def __init__(self, integer_set: sets.IntegerSet) -> None:
+    def __init__(self, integer_set: isl_sets.IntegerSet) -> None:
         self._set = sets.union([integer_set])
-        self.names = sets.names_of(self._set, parameters=False)
+        self.names = isl_sets.names_of(self._set, parameters=False)
         self.is_empty = bool(self._set.is_empty())
         self.bounds: tuple[tuple[int, int], ...] = ()
         self.is_box = True
@@ -141,7 +141,7 @@ class Membership:
         self.is_box = bool(box.is_subset(self._set))
         basic_sets = [piece.remove_redundancies() for piece in self._set.get_basic_sets()]
         if not any(piece.dim(_DT.div) for piece in basic_sets):
-            polyhedra = [sets.from_isl(piece, (), self.names) for piece in basic_sets]
+            polyhedra = [isl_sets.from_isl(piece, (), self.names) for piece in basic_sets]
             self._pieces = [(p.equalities, p.inequalities) for p in polyhedra]
 
     def onto(self, names: Sequence[str]) -> Membership:

@@ -1,4 +1,4 @@
-"""Whether weights fit the machine at hand: a probe of its bandwidth and clock in about a second."""
+"""Probe of the bandwidth and clock of this machine, in about a second, against weights."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ import pytest
 
 from countperf.counting.keys import Granularity
 from countperf.errors import GranularityError
-from countperf.properties.vector import Count, PropertyVector, granularity_of
+from countperf.properties.counts import Count, granularity_of
+from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 

@@ -23,8 +23,8 @@ from countperf.measurements import (
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
+from countperf.report.accuracy_figures import comparisons_figure
 from countperf.report.comparison import comparison_object, comparison_text
-from countperf.report.figures import comparisons_figure
 from countperf.workflow.comparing import compare, measured_devices
 from countperf.workflow.measured import read_measurements
 from measurement_kernels.catalog import entry

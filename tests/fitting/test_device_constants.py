@@ -21,13 +21,13 @@ from countperf.fitting.device_constants import (
     with_constants,
 )
 from countperf.hardware.parameters import DeviceParameters, declare_device
-from countperf.mechanistic.mwp_cwp import RestatedMwpCwpModel
 from countperf.mechanistic.profile import (
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
     ProfiledKernel,
 )
+from countperf.mechanistic.restated_mwp_cwp import RestatedMwpCwpModel
 from countperf.mechanistic.roofline import RooflineModel
 from countperf.mechanistic.tmm import TmmModel
 from countperf.mechanistic.volkov import VolkovModel

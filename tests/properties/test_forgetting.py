@@ -46,8 +46,8 @@ def test_what_was_kept_is_forgotten() -> None:
     grown = {name for name, size in _memories() if size > empty[name]}
     assert grown >= {
         "countperf.symbolic.cardinality._COUNTED_FORMS",
-        "countperf.symbolic.sets._context",
-        "countperf.symbolic.piecewise.parse_polynomial",
+        "countperf.symbolic.context._context",
+        "countperf.symbolic.polynomial_text.parse_polynomial",
         "countperf.properties.taxonomy.validate_name",
     }
     forget_counts()

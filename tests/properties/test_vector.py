@@ -14,8 +14,9 @@ from countperf.errors import (
     ParameterError,
     PropertyNameError,
 )
+from countperf.properties.counts import Count, granularity_of
 from countperf.properties.taxonomy import describe
-from countperf.properties.vector import Count, PropertyVector, granularity_of
+from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 

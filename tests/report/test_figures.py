@@ -18,8 +18,9 @@ from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
 from countperf.models.library import load_weights
 from countperf.predictions import Prediction
+from countperf.report.accuracy_figures import evaluations_figure
 from countperf.report.drawing import check_figure_path, save_figure, svg_text
-from countperf.report.figures import evaluations_figure, figure_of, roofline_figure
+from countperf.report.figures import figure_of, roofline_figure
 from countperf.tuning.points import Predicted
 from countperf.tuning.ranking import Ranking
 from tests.fitting.builders import KERNELS, measure

@@ -6,7 +6,7 @@ import random
 import islpy as isl
 import pytest
 
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from tests.oracles import enumeration
@@ -38,7 +38,7 @@ def test_hard_sets_equal_enumeration(family: int) -> None:
         integer_set = isl.Set(case.text)
         count = Counter(assumed).count(integer_set)
         assert not count.approximations
-        for values in _sampled(case, sets.names_of(integer_set, parameters=True), seed):
+        for values in _sampled(case, isl_sets.names_of(integer_set, parameters=True), seed):
             expected = enumeration.weighted_sum(case.text, values)
             assert count.evaluate(values) == expected, (seed, case, values)
 
@@ -49,11 +49,11 @@ def test_weights_summed_over_hard_sets_equal_enumeration(family: int) -> None:
         case = adversarial_set(seed)
         assumed = sets.parameter_set(case.assumptions) if case.assumptions else None
         integer_set = isl.Set(case.text)
-        names = sets.names_of(integer_set, parameters=False)
+        names = isl_sets.names_of(integer_set, parameters=False)
         first, last = QuasiPolynomial.name(names[0]), QuasiPolynomial.name(names[-1])
         weight = first * last * 2 + (first + last * 3).floor_divide(2) - 5
         total = Counter(assumed).sum(integer_set, weight)
-        for values in _sampled(case, sets.names_of(integer_set, parameters=True), seed):
+        for values in _sampled(case, isl_sets.names_of(integer_set, parameters=True), seed):
             expected = enumeration.weighted_sum(
                 case.text, values, lambda *p: 2 * p[0] * p[-1] + (p[0] + 3 * p[-1]) // 2 - 5
             )

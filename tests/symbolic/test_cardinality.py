@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from countperf.errors import CountingError
-from countperf.symbolic import sets
-from countperf.symbolic.cardinality import Counter, from_isl_text, guards_of, to_isl_text
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, parse_polynomial
+from countperf.symbolic import isl_sets, sets
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.isl_counts import from_isl_text, guards_of, to_isl_text
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.polynomial_text import parse_polynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from tests.oracles import enumeration
 from tests.symbolic.typical_sets import SETS
@@ -18,7 +20,7 @@ from tests.symbolic.typical_sets import SETS
 
 def _values(text: str, assumptions: str | None) -> list[dict[str, int]]:
     integer_set = isl.Set(text)
-    names = sets.names_of(integer_set, parameters=True)
+    names = isl_sets.names_of(integer_set, parameters=True)
     grid = [
         dict(zip(names, v, strict=True)) for v in itertools.product(range(14), repeat=len(names))
     ]
@@ -211,7 +213,7 @@ def test_what_is_proved_holds(
 )
 def test_assumptions_as_guards_hold_where_the_assumptions_do(text: str) -> None:
     assumptions = isl.BasicSet(text)
-    names = sets.names_of(assumptions, parameters=True)
+    names = isl_sets.names_of(assumptions, parameters=True)
     ((nonnegative, zero),) = Counter(assumptions).assumption_guards()
     for values in itertools.product(range(-9, 26), repeat=len(names)):
         point = assumptions

@@ -9,8 +9,8 @@ import pytest
 
 from countperf.errors import ParameterError
 from countperf.symbolic import compiled
-from countperf.symbolic.cardinality import from_isl_text
 from countperf.symbolic.compiled import CompiledCounts
+from countperf.symbolic.isl_counts import from_isl_text
 
 COUNTS = {
     "[n, m] -> { n^2 * m : n > 3; n + 1 : n <= 3 }": lambda n, m: n * n * m if n > 3 else n + 1,

@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 
 from countperf.errors import CountingError
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, parse_polynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.polynomial_text import parse_polynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 

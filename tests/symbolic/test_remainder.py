@@ -12,7 +12,7 @@ import pytest
 from countperf.errors import CountingError, UncountableSetError
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
-from countperf.symbolic import remainder, sets
+from countperf.symbolic import isl_sets, remainder
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
@@ -55,7 +55,7 @@ def test_only_the_part_that_is_refused_is_passed_on() -> None:
 
 def test_factors_that_are_refused_are_passed_on() -> None:
     summation = _Summation()
-    polyhedron = sets.as_polyhedron(isl.Set(HARD))
+    polyhedron = isl_sets.as_polyhedron(isl.Set(HARD))
     assert polyhedron is not None
     counter = Counter(summation=summation)
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_a_sum_that_gets_too_large_ends(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_splitting_into_parts_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countperf.symbolic.sets._SPLITTING_OPERATIONS", 3)
+    monkeypatch.setattr("countperf.symbolic.isl_sets._SPLITTING_OPERATIONS", 3)
     text = "[n] -> { [i] : 0 <= i < n and i mod 3 <= 1; [i] : 2 <= i < 2n and i mod 5 <= 2 }"
     with pytest.raises(UncountableSetError, match="splitting"):
         Counter(summation=None).count(isl.Set(text))
@@ -101,17 +101,17 @@ def test_splitting_into_parts_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_outer_limit_of_operations_holds_inside() -> None:
     with (
         pytest.raises(UncountableSetError, match="outer"),
-        sets.limited_operations(1, "outer"),
-        sets.limited_operations(10**9, "inner"),
+        isl_sets.limited_operations(1, "outer"),
+        isl_sets.limited_operations(10**9, "inner"),
     ):
         isl.Set(EASY).intersect(isl.Set(HARD)).is_empty()
 
 
 def test_a_limit_that_is_reached_while_reading_a_number_is_told_as_such() -> None:
     for number in range(1, 30):
-        with pytest.raises(UncountableSetError), sets.limited_operations(number, "reading"):
+        with pytest.raises(UncountableSetError), isl_sets.limited_operations(number, "reading"):
             _ = [isl.Val("3/2") for _ in range(30)]
-    with pytest.raises(isl.Error), sets.limited_operations(10**6, "reading"):
+    with pytest.raises(isl.Error), isl_sets.limited_operations(10**6, "reading"):
         isl.Val("no number")
 
 

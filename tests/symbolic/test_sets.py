@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.errors import CountingError
-from countperf.symbolic import sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.elimination import Polyhedron, without_dimension
+from countperf.symbolic.context import Context
 from countperf.symbolic.memory import forget_counts
-from countperf.symbolic.piecewise import parse_polynomial
+from countperf.symbolic.polyhedron import Polyhedron
+from countperf.symbolic.polynomial_text import parse_polynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.tiles import without_dimension
 
 _rows = st.lists(
     st.tuples(st.integers(-6, 6), *(st.integers(-3, 3) for _ in range(3))), min_size=1, max_size=5
@@ -29,15 +31,15 @@ def test_polyhedra_come_back_from_isl(
     rows: list[tuple[int, ...]], equalities: list[tuple[int, ...]]
 ) -> None:
     polyhedron = Polyhedron(("n",), ("i", "j"), tuple(equalities), tuple(rows))
-    there = sets.to_isl(polyhedron)
-    again = sets.to_isl(sets.from_isl(there, ("n",), ("i", "j")))
+    there = isl_sets.to_isl(polyhedron)
+    again = isl_sets.to_isl(isl_sets.from_isl(there, ("n",), ("i", "j")))
     assert there.is_equal(again)
 
 
 def test_existentials_are_no_columns_of_a_polyhedron() -> None:
     basic = isl.BasicSet("[n] -> { [i] : exists e : i = 3e and 0 <= i < n }")
     with pytest.raises(CountingError, match="no polyhedron"):
-        sets.from_isl(basic, ("n",), ("i",))
+        isl_sets.from_isl(basic, ("n",), ("i",))
 
 
 @given(rows=_rows, box=_boxes)
@@ -51,14 +53,14 @@ def test_projections_are_exact_on_integers(
         for v, s in ((-low, 1), (high, -1))
     ]
     polyhedron = Polyhedron(("n",), ("i", "j"), (), (*rows, *bounds))
-    expected = sets.to_isl(polyhedron).project_out(isl.dim_type.set, 0, 1)
+    expected = isl_sets.to_isl(polyhedron).project_out(isl.dim_type.set, 0, 1)
     found = without_dimension(polyhedron, "i")
     if found is not None:
-        assert sets.to_isl(found).is_equal(expected)
-    projected = sets.projected_polyhedron(polyhedron, frozenset(["j"]))
+        assert isl_sets.to_isl(found).is_equal(expected)
+    projected = isl_sets.projected_polyhedron(polyhedron, frozenset(["j"]))
     assert (projected is None) == (found is None and expected.dim(isl.dim_type.div) > 0)
     if projected is not None:
-        assert sets.to_isl(projected).is_equal(expected)
+        assert isl_sets.to_isl(projected).is_equal(expected)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_projections_are_exact_on_integers(
     ],
 )
 def test_bounds_of_a_line(text: str, expected: tuple[int | None, int | None]) -> None:
-    polyhedron = sets.as_polyhedron(isl.BasicSet(text))
+    polyhedron = isl_sets.as_polyhedron(isl.BasicSet(text))
     assert polyhedron is not None
     assert sets.bounds_along(polyhedron, "i") == expected
 
@@ -94,7 +96,7 @@ def test_bounds_of_a_line(text: str, expected: tuple[int | None, int | None]) ->
     ],
 )
 def test_congruences_of_parameters(text: str, congruences: dict[str, tuple[int, int]]) -> None:
-    assert sets.Context(isl.Set(text)).congruences == congruences
+    assert Context(isl.Set(text)).congruences == congruences
 
 
 def test_shapes_counted_before_do_not_change_counts() -> None:
@@ -108,7 +110,7 @@ def test_shapes_counted_before_do_not_change_counts() -> None:
         if not again:
             forget_counts()
         for text, assumed in itertools.product(texts, known):
-            polyhedron = sets.as_polyhedron(isl.BasicSet(text))
+            polyhedron = isl_sets.as_polyhedron(isl.BasicSet(text))
             assert polyhedron is not None
             assumptions = None if assumed is None else isl.Set(assumed)
             shared = Counter(assumptions).count_product([polyhedron])
@@ -144,9 +146,9 @@ def test_loops_that_others_determine(text: str, order: str, expected: dict[str, 
 def test_values_of_determined_loops_hold_and_are_free_of_them(
     rows: list[tuple[int, ...]], order: list[str]
 ) -> None:
-    joint = sets.to_isl(Polyhedron(("n",), ("l", "i", "j", "k"), tuple(rows), ()))
+    joint = isl_sets.to_isl(Polyhedron(("n",), ("l", "i", "j", "k"), tuple(rows), ()))
     found = sets.determined(joint, order)
     for name, value in found.items():
         assert not value.names() & found.keys()
         solved = sets.restrict(joint, zero=[QuasiPolynomial.name(name) - value])
-        assert sets.as_set(joint).is_subset(solved)
+        assert isl_sets.as_set(joint).is_subset(solved)

@@ -30,9 +30,9 @@ from countperf.workflow import (
     measured,
     measuring,
     prediction,
-    publishing,
 )
 from measurement_kernels.catalog import entry, families
+from rental import publishing
 from tests.models.builders import make_weights
 from tests.shipped import shipped_measurements
 

@@ -15,8 +15,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         type=positive,
         default=3.0,
         metavar="NUMBER",
-        help="time for all: building, measuring, reading code, fitting; 1 to 60 (default: 3). The"
-        " same command again goes on with further kernels",
+        help="time for building, measuring, reading code and fitting together; 1 to 60"
+        " (default: 3). The same command again measures further kernels",
     )
     command.add_argument(
         "--name",
@@ -29,7 +29,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE.py:NAME",
-        help="measure what tells most about this kernel (repeatable), at the sizes that are given",
+        help="first measure kernels that are informative about this one, at the given sizes"
+        " (repeatable)",
     )
     command.add_argument(
         "sizes", nargs="*", type=size, metavar="name=value", help="sizes of the kernels of --for"
@@ -37,7 +38,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--store",
         metavar="FILE",
-        help="where measurements are kept (.jsonl; default: in the platform's place for data)",
+        help="where measurements are kept (.jsonl; default: in the user's data folder)",
     )
     command.add_argument(
         "--refresh",

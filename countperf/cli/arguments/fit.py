@@ -17,13 +17,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--kernels",
         metavar="FILE.py[:NAME]",
-        help="for a table: where the kernels are that its column kernel names (default: the"
+        help="for a table: the file of the kernels that its column kernel names (default: the"
         " catalogue); with a name, the kernel of a table without that column",
     )
     command.add_argument(
         "--device",
         metavar="SLUG|FILE",
-        help="for a table: what was measured, a device of the catalogue or an identity (.json)",
+        help="for a table: the measured device, of the catalogue or an identity (.json)",
     )
     which = command.add_mutually_exclusive_group()
     which.add_argument(
@@ -55,7 +55,9 @@ def configure(command: argparse.ArgumentParser) -> None:
 def _add_solver(command: argparse.ArgumentParser) -> None:
     """Add how the fit is made."""
     command.add_argument(
-        "--residual", choices=("relative", "log"), help="what to make small (default: the model's)"
+        "--residual",
+        choices=("relative", "log"),
+        help="residuals to minimize (default: the model's)",
     )
     command.add_argument(
         "--loss",
@@ -66,24 +68,24 @@ def _add_solver(command: argparse.ArgumentParser) -> None:
         "--loss-scale",
         type=positive,
         metavar="NUMBER",
-        help="size of the residuals from which on a robust loss counts them for less",
+        help="size from which on a robust loss gives residuals less weight",
     )
     command.add_argument(
         "--nonnegative",
         action="store_true",
-        help="keep weights at least zero (the paper's are free)",
+        help="keep weights at least zero (the paper's may be negative)",
     )
     command.add_argument(
         "--ignore-noise",
         action="store_true",
-        help="count all cases the same, as the paper does, also those whose times do not repeat",
+        help="give all cases the same weight, as the paper does, also noisy ones",
     )
     command.add_argument(
         "--workers",
         type=natural,
         metavar="N",
-        help="processes that fit without some of the families each (default: one a processor, if"
-        " there are many cases)",
+        help="processes for the fits that leave out families (default: one per processor, if there"
+        " are many cases)",
     )
 
 
@@ -93,7 +95,7 @@ def _add_outcome(command: argparse.ArgumentParser) -> None:
         "--name",
         metavar="NAME",
         help="name of the fit among your own, for --weights mine/NAME (default: device and date);"
-        " it takes the place of no other one",
+        " it never replaces another fit",
     )
     command.add_argument(
         "--replace",

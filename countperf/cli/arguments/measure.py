@@ -25,8 +25,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         default=_default_profile(),
         help="quick: two minutes, two work-group shapes; rental: for a GPU that is paid by the "
         "minute; paper: the full protocol (default); broad: extended classes and random shapes as "
-        "well, for models that are to predict unlike kernels; trial: half a minute, to see that "
-        "all works. The environment's COUNTPERF_PROFILE is the default if it names a profile",
+        "well, for models of all kinds of kernels; trial: half a minute, to check that all "
+        "works. The environment variable COUNTPERF_PROFILE can name the default",
     )
     command.add_argument(
         "--store",
@@ -43,7 +43,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         default=[],
         choices=("measurement", "test", "application", "variant"),
         help="only kernels for this purpose (repeatable; default: measurement and test, or the "
-        "named families); what is not for measurement judges fits and is never fitted",
+        "named families); kernels for other purposes judge fits and are never fitted",
     )
     command.add_argument(
         "--collection",
@@ -52,7 +52,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         choices=("paper", "extended", "random", "published", "downstream"),
         help="only the paper's kernels, the extended classes, the families of random shapes, "
         "kernels of publications, or kernels of other projects, which judge fits with --purpose "
-        "application (repeatable; default: the named families, or what the profile says)",
+        "application (repeatable; default: the named families, or those of the profile)",
     )
     command.add_argument(
         "--element-type",

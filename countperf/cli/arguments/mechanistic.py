@@ -15,23 +15,23 @@ def add_device_document(parser: argparse.ArgumentParser, title: str) -> None:
         "--on",
         metavar="SLUG|FILE",
         help="described device for mechanistic models: a slug of the catalogue, such as"
-        " nvidia-gtx-970, a TOML file, or what characterize --parameters wrote",
+        " nvidia-gtx-970, a TOML file, or the output of characterize --parameters",
     )
     command.add_argument(
         "--registers",
         type=natural,
         metavar="N",
-        help="registers of a work item; without it, nvcc is asked where it is installed",
+        help="registers of a work item (default: from nvcc, if it is installed)",
     )
     command.add_argument(
         "--active-groups",
         type=natural,
         metavar="N",
-        help="groups resident on a compute unit, in place of what the resources allow",
+        help="groups resident on a compute unit (default: as many as the resources allow)",
     )
     command.add_argument(
         "--occupancy",
         type=positive,
         metavar="N",
-        help="sub-groups resident on a compute unit, in place of what the resources allow",
+        help="sub-groups resident on a compute unit (default: as many as the resources allow)",
     )

@@ -25,10 +25,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model",
         metavar="NAME[,NAME...]",
-        help="which of a device's weights: those of the model linear (the paper's), for example;"
-        " by default those of the model chosen for the device; uncorrected: these without a"
-        " correction by similar measured kernels. Or mechanistic models, such as"
-        " volkov,roofline,mwp-cwp; all: every one of them",
+        help="model whose weights predict, such as linear (the paper's); by default the model"
+        " chosen for the device; uncorrected: that model without its correction by similar kernels."
+        " Or mechanistic models, such as volkov,roofline,mwp-cwp; all: all mechanistic models",
     )
     add_device(command, "without it, the prediction is for the device of the weights")
     add_device_document(command, "mechanistic models")
@@ -37,8 +36,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--metrics",
         metavar="FILE",
-        help="mechanistic models: what ncu --csv or nvprof --csv measured of this kernel at these"
-        " sizes, in the place of counts",
+        help="mechanistic models: metrics of this kernel at these sizes, from ncu --csv or nvprof"
+        " --csv, which replace counts",
     )
     command.add_argument(
         "--analysis",
@@ -76,9 +75,9 @@ def _add_detail(command: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--explain",
         action="store_true",
-        help="also what each term takes by itself and what overlaps leave of it, the rate that each"
-        " weight implies, and whether the device can reach it; in comparisons, what the difference"
-        " is due to",
+        help="also print the time of each term alone and with overlaps, the rate that each weight"
+        " implies, and whether the device can reach it; in comparisons, the parts that make the"
+        " difference",
     )
 
 

@@ -19,7 +19,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_space(command)
     add_device(
-        command, "its limits are looked at; without it, variants are ranked for the weights'"
+        command, "its limits exclude variants; by default the device of the weights is assumed"
     )
     add_completeness(command)
     command.add_argument(
@@ -35,15 +35,15 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--by-code",
         type=natural,
         metavar="N",
-        help="compile the best N on --device (PoCL or Intel's runtime) and order them by what their"
-        " code executes; none is timed (default: 16 where no model is named and the device of the"
-        " weights, which has weights of the model compiled, is here)",
+        help="compile the best N on --device (PoCL or Intel's runtime) and order them by their"
+        " machine code; none is timed (default: 16 if no model is named, the device of the weights"
+        " is here, and it has weights of the model compiled)",
     )
     command.add_argument(
         "--figure", metavar="FILE", help="draw the best by predicted time (.svg, .png, .pdf)"
     )
     command.add_argument(
-        "--output", metavar="FILE", help="write every point there as it comes, a JSON line each"
+        "--output", metavar="FILE", help="write each point to this file at once, as a line of JSON"
     )
 
 
@@ -65,7 +65,7 @@ def add_space(command: argparse.ArgumentParser, *, is_optional: bool = False) ->
         "--workers",
         type=natural,
         metavar="N",
-        help="predicting processes (default: one a processor)",
+        help="predicting processes (default: one per processor)",
     )
     command.add_argument(
         "--longest",

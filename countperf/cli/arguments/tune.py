@@ -15,7 +15,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="DEVICE",
-        help="pocl:0, cuda:0, or part of a name; several times to tune on several side by side; by "
+        help="pocl:0, cuda:0, or part of a name; repeatable, to tune on several at a time; by "
         "default the working device with the highest copy bandwidth",
     )
     command.add_argument(
@@ -33,14 +33,17 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="the search's file (.jsonl); the same command goes on where it stopped",
     )
     command.add_argument(
-        "--confidence", type=float, default=0.95, help="when to stop (default: 0.95)"
+        "--confidence",
+        type=float,
+        default=0.95,
+        help="confidence at which the search stops (default: 0.95)",
     )
     command.add_argument(
         "--tolerance",
         type=float,
         default=0.02,
         metavar="FRACTION",
-        help="gains below this are not looked for (default: 0.02)",
+        help="do not search for gains below this (default: 0.02)",
     )
     command.add_argument(
         "--complete",
@@ -54,7 +57,9 @@ def configure(command: argparse.ArgumentParser) -> None:
 def _add_outcome(command: argparse.ArgumentParser) -> None:
     """Add the files that are written."""
     command.add_argument(
-        "--kernel-tuner-cache", metavar="FILE", help="write what ran as a Kernel Tuner cache"
+        "--kernel-tuner-cache",
+        metavar="FILE",
+        help="write measured variants as a Kernel Tuner cache",
     )
     command.add_argument(
         "--figure",
@@ -64,7 +69,7 @@ def _add_outcome(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--export", metavar="FILE", help="write a Python script (.py) that builds the winner"
     )
-    command.add_argument("--t4", metavar="FILE", help="write what ran in the T4 results format")
+    command.add_argument("--t4", metavar="FILE", help="write measured variants as T4 results")
 
 
 def _add_replay(command: argparse.ArgumentParser) -> None:
@@ -72,7 +77,7 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--replay",
         metavar="FILE",
-        help="instead of a space: search the times that a file of Kernel Tuner, T4 or KTT holds"
+        help="instead of a space: search the recorded times in a file of Kernel Tuner, T4 or KTT"
         " (.json, .json.gz), without a device; --budget then limits the recorded costs",
     )
     command.add_argument(

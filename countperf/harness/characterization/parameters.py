@@ -1,4 +1,4 @@
-"""From findings to the device document that mechanistic models read."""
+"""Device document for mechanistic models, made from measured findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All experiments in the order of what is wanted most; each is kept once it is done."""
+"""All experiments in order of importance; each result is stored when it is done."""
 
 from __future__ import annotations
 

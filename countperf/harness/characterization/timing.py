@@ -1,4 +1,4 @@
-"""From times of runs of different length to the time of a turn."""
+"""Time of one iteration of a loop, from runs with different trip counts."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from countperf.harness.scalars import as_scalar
 from countperf.machine_code.classify_sass import classify_sass
 from countperf.machine_code.warp import Executed, WarpInstruction, WarpProgram, launched
 from countperf.machine_code.warp_state import LANES
-from countperf.mechanistic.sass import SassCode, SassInstruction, parse_sass
+from countperf.mechanistic.sass_listing import SassCode, SassInstruction, parse_sass
 
 _FIRST_ARGUMENT = {5: 0x140, 6: 0x140, 7: 0x160, 8: 0x160, 9: 0x210, 10: 0x380, 12: 0x380}
 """Place of the first argument in constant bank 0, by major compute capability."""

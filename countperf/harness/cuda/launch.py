@@ -1,4 +1,4 @@
-"""From a Loopy translation unit to something that can be launched on a GPU.
+"""CUDA launches of a Loopy translation unit with arrays and sizes.
 
 Indices are 32 bits wide, as on OpenCL, unless arrays or grid are too large for that: then the
 kernel is built once more with 64-bit indices.

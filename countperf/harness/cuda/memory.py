@@ -1,4 +1,4 @@
-"""Memory of a GPU, and what kernels are passed."""
+"""Memory of a GPU, and arguments that refer to it."""
 
 from __future__ import annotations
 

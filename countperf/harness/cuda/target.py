@@ -1,4 +1,4 @@
-"""Loopy's CUDA target, with what loopy 2025.2 leaves out or gets wrong mended.
+"""Loopy's CUDA target, with corrections for loopy 2025.2.
 
 What is mended, each from outside and for this target only:
 

@@ -1,0 +1,332 @@
+"""The memory accesses of one instruction, and the types of what its expressions read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+import pymbolic.primitives as p
+from loopy import AddressSpace
+from loopy.kernel.array import ArrayBase
+from loopy.kernel.data import ImageArg
+from loopy.symbolic import LinearSubscript
+from loopy.type_inference import TypeReader
+
+from countperf.counting.choices import alternatives
+from countperf.counting.expression_types import (
+    CONTEXT_TYPES,
+    LIMITS,
+    DType,
+    context_of,
+    is_constant,
+)
+from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
+from countperf.counting.statistics import Statistics
+from countperf.counting.texts import text_of
+from countperf.errors import UnsupportedExpressionError
+from countperf.symbolic.affine import NotAffineError, RefusingMapper, ToCondition
+from countperf.symbolic.quasipolynomial import Number
+
+Key = Operation | MemoryAccess
+Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
+
+
+class AccessCounter(RefusingMapper):
+    """Tallies the accesses of one execution of each of a kernel's instructions.
+
+    `countperf.counting.operations.InstructionCounter` adds the operations.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Preprocessed, so that all types are known and reductions are realized.
+    callables : mapping
+        The translation unit's table of callables.
+    to_condition : ToCondition
+        Tells affine conditions.
+    statistics : mapping from str to number
+        Probabilities of conditions on data, by instruction id or by the condition's text.
+    powers : {"emitted", "written"}
+        Whether ``x**2`` is the multiplication that is emitted, or one ``pow`` as written.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        callables: Any,
+        to_condition: ToCondition,
+        *,
+        statistics: Mapping[str, Any],
+        powers: Literal["emitted", "written"] = "emitted",
+    ) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.callables = callables
+        self.to_condition = to_condition
+        self.statistics = Statistics.of(kernel, statistics)
+        self.powers = powers
+        self.inames: frozenset[str] = kernel.all_inames()
+        self._tally: Tally = {}
+        self._cases: tuple[Case, ...] = ()
+        self._factor: Number = 1
+        self._in_index = False
+        self._context: str | None = None
+        self._instruction = ""
+        self._type_reader: Any = None
+        self.to_index = cache(to_condition.to_polynomial.rec)  # nothing counts in what it can map
+
+    # --- bookkeeping
+
+    def tally(self, instruction: Any) -> Tally:
+        """Return how often each key occurs in one execution of an instruction.
+
+        Parameters
+        ----------
+        instruction : loopy.Assignment or loopy.CallInstruction
+            Its right-hand side, the subscripts of its assignees and its stores are tallied.
+
+        Returns
+        -------
+        dict from (key, cases) to number
+            The cases are the affine conditions under which the key occurs.
+
+        Raises
+        ------
+        UnsupportedExpressionError
+            An expression node or a function has no counting rule.
+        DataDependentControlFlowError
+            A condition depends on data and has no probability.
+        """
+        self._start(instruction)
+        targets = [self._store(assignee) for assignee in instruction.assignees]
+        target = targets[0] if len(targets) == 1 else None
+        self._in_context(context_of(targets[0]), instruction.expression, target)
+        return self._tally
+
+    def tally_predicates(self, instruction: Any) -> Tally:
+        """Return what the evaluation of an instruction's predicates takes, once.
+
+        Raises
+        ------
+        UnsupportedExpressionError, DataDependentControlFlowError
+            As for `tally`.
+        """
+        self._start(instruction)
+        for predicate in sorted(instruction.predicates, key=str):
+            self.rec(predicate)
+        return self._tally
+
+    def loops_around(self, instruction: Any) -> frozenset[str]:
+        """Return the loop variables for whose values an instruction is executed, once for each."""
+        return instruction.within_inames
+
+    def _start(self, instruction: Any) -> None:
+        self._tally, self._cases, self._factor = {}, (), 1
+        self._instruction = instruction.id
+        self._context = None
+
+    def _in_context(
+        self, context: str | None, expr: Any, target: DType | None = None
+    ) -> DType | None:
+        """Tally an expression whose untyped constants take the type of a context.
+
+        It is converted to the target type, if one is given.
+        """
+        outer, self._context = self._context, context
+        try:
+            return self._as_type(expr, target)
+        finally:
+            self._context = outer
+
+    def _as_type(self, expr: Any, target: DType | None) -> DType | None:
+        """Tally an expression and its conversion to a type; constants convert for free."""
+        source = self.rec(expr)
+        if not is_constant(expr):
+            self._convert(source, target)
+        return source
+
+    def _inferred(self, expr: Any) -> DType:
+        """Return the type that Loopy infers for an expression."""
+        if self._type_reader is None:
+            self._type_reader = TypeReader(self.kernel, self.callables)
+        try:
+            return self._type_reader(expr).numpy_dtype
+        except Exception as error:  # type inference fails in many ways
+            raise self._refusal(
+                f"{text_of(expr)}, whose type Loopy does not infer ({type(error).__name__})",
+                "rewrite it, or pass its instruction's counts in instruction_counts",
+            ) from error
+
+    def _add(self, key: Key, number: Number = 1) -> None:
+        if not number:
+            return
+        if isinstance(key, Operation) and self._in_index:
+            return
+        place = (key, self._cases)
+        self._tally[place] = self._tally.get(place, 0) + number * self._factor
+
+    def _operation(self, kind: str, dtype: DType | None, number: int = 1, name: str = "") -> None:
+        if dtype is None or dtype.kind == "b" or not number:
+            return
+        if dtype.kind not in "fiu":
+            raise self._refusal(f"arithmetic on {dtype}", "write it in real operations")
+        if dtype.itemsize > 8:
+            raise self._refusal(f"arithmetic on {dtype}", "compute in np.float64")
+        self._add(Operation(kind=kind, type_name=type_name(dtype), function=name), number)
+
+    def _convert(self, source: DType | None, target: DType | None) -> None:
+        if source is None or target is None or source == target:
+            return
+        if source.kind in "cV" or target.kind in "cV":
+            raise self._refusal(
+                f"the conversion of {source} to {target}", "write it in real operations"
+            )
+        if source.kind in "fiu" and target.kind in "fiu" and "f" in (source.kind, target.kind):
+            self._operation("convert", target if target.kind == "f" else source)
+
+    def _refusal(self, what: str, mend: str) -> UnsupportedExpressionError:
+        return UnsupportedExpressionError(
+            f"kernel '{self.kernel.name}', instruction '{self._instruction}': no counting rule for "
+            f"{what}; {mend}",
+            kernel=self.kernel.name,
+            where=self._instruction,
+        )
+
+    def handle_unsupported_expression(self, expr: Any, /, *_: Any, **__: Any) -> Any:
+        """Refuse an expression node without a counting rule."""
+        raise self._refusal(
+            f"{type(expr).__name__} ({text_of(expr)})",
+            "rewrite the expression, or pass its instruction's counts in instruction_counts",
+        )
+
+    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
+        """Numbers are constants."""
+        return self._constant_type(expr)
+
+    # --- leaves
+
+    def _constant_type(self, value: Any) -> DType | None:
+        """Constants are free; untyped ones take the type of the context."""
+        if isinstance(value, np.generic):
+            return value.dtype
+        if isinstance(value, bool):
+            return np.dtype(np.bool_)
+        if isinstance(value, int | float):
+            if self._context in CONTEXT_TYPES:
+                return CONTEXT_TYPES[self._context]
+            if isinstance(value, int) or self._context in ("i", "b"):
+                return np.dtype(np.int32 if -(2**31) <= value < 2**31 else np.int64)
+        raise self._refusal(
+            f"the constant {value!r} of type {type(value).__name__}",
+            "use a number, with a type of its own where nothing else decides it",
+        )
+
+    def map_nan(self, expr: Any) -> DType | None:
+        """Free."""
+        if expr.data_type is None:
+            return CONTEXT_TYPES.get(self._context or "", np.dtype(np.float32))
+        return np.dtype(expr.data_type)
+
+    def map_variable(self, expr: Any) -> DType | None:
+        """Loop variables, parameters and private scalars are free; others are loads."""
+        if expr.name in LIMITS:
+            return CONTEXT_TYPES.get(self._context or "", LIMITS[expr.name])
+        if expr.name in self.inames:
+            return self.kernel.index_dtype.numpy_dtype
+        variable = self._variable(expr.name)
+        space = self._address_space(variable)
+        if space is not None:
+            self._access("load", expr.name, variable, space, ())
+        return self._element_type(variable)
+
+    map_tagged_variable = map_variable
+
+    def _variable(self, name: str) -> Any:
+        found = self.kernel.arg_dict.get(name)
+        if found is None:
+            found = self.kernel.temporary_variables.get(name)
+        if found is None:
+            raise self._refusal(f"the name '{name}'", "declare it as an argument or temporary")
+        return found
+
+    def _element_type(self, variable: Any) -> DType:
+        return variable.dtype.numpy_dtype
+
+    def _address_space(self, variable: Any) -> str | None:
+        """Return ``global``, ``local``, or None for what lives in registers."""
+        if isinstance(variable, ImageArg):
+            raise self._refusal(f"the image '{variable.name}'", "use a global array")
+        if not isinstance(variable, ArrayBase):
+            return None
+        space = getattr(variable, "address_space", AddressSpace.GLOBAL)
+        if space == AddressSpace.GLOBAL:
+            return "global"
+        return "local" if space == AddressSpace.LOCAL else None
+
+    def _access(
+        self, direction: str, name: str, variable: Any, space: str, index: tuple[Any, ...]
+    ) -> None:
+        dtype = self._element_type(variable)
+        self._add(
+            MemoryAccess(
+                address_space=space,
+                direction=direction,
+                array=name,
+                bits=dtype.itemsize * 8,
+                index=index,
+            )
+        )
+
+    def map_subscript(self, expr: Any) -> DType | None:
+        """Loads from global or local arrays count; private arrays are registers."""
+        return self._subscripted("load", expr.aggregate.name, expr.index_tuple)
+
+    def map_linear_subscript(self, expr: Any) -> DType | None:
+        """A subscript of the flattened array: one load."""
+        return self._subscripted("load", expr.aggregate.name, (LinearSubscript(0, expr.index),))
+
+    def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+        variable = self._variable(name)
+        outer, self._in_index = self._in_index, True
+        is_affine = True
+        for part in index:
+            whole = getattr(part, "index", part) if _is_linear(part) else part
+            try:
+                self.to_index(whole)
+            except NotAffineError:
+                is_affine = False
+                self._in_context("i", whole)
+        self._in_index = outer
+        space = self._address_space(variable)
+        if space is not None:
+            cases = self._cases
+            for chosen, where in (
+                [(index, ())] if is_affine else alternatives(index, self.to_condition)
+            ):
+                self._cases = (*cases, *where)
+                self._access(direction, name, variable, space, chosen)
+            self._cases = cases
+        return self._element_type(variable)
+
+    def _store(self, assignee: Any) -> DType | None:
+        kind = type(assignee)
+        if issubclass(kind, p.Variable):
+            variable = self._variable(assignee.name)
+            space = self._address_space(variable)
+            if space is not None:
+                self._access("store", assignee.name, variable, space, ())
+            return self._element_type(variable)
+        if issubclass(kind, LinearSubscript):
+            index = (LinearSubscript(0, assignee.index),)
+            return self._subscripted("store", assignee.aggregate.name, index)
+        if issubclass(kind, p.Subscript):
+            return self._subscripted("store", assignee.aggregate.name, assignee.index_tuple)
+        raise self._refusal(
+            f"the assignee {assignee} ({type(assignee).__name__})", "assign to array elements"
+        )
+
+
+def _is_linear(part: Any) -> bool:
+    return isinstance(part, LinearSubscript)

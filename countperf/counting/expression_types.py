@@ -1,0 +1,99 @@
+"""Types and constants of expressions, as the generated C has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pymbolic.primitives as p
+
+from countperf.symbolic.memory import kept_in_process
+
+DType = np.dtype[Any]
+LIMITS = {
+    "INFINITY": np.dtype(np.float32),
+    "HUGE_VAL": np.dtype(np.float64),
+    "INT_MIN": np.dtype(np.int32),
+    "INT_MAX": np.dtype(np.int32),
+    "LONG_MIN": np.dtype(np.int64),
+    "LONG_MAX": np.dtype(np.int64),
+    "UINT_MAX": np.dtype(np.uint32),
+    "ULONG_MAX": np.dtype(np.uint64),
+}
+"""Constants of C that Loopy writes, such as for the initial value of a minimum."""
+
+CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
+
+
+@kept_in_process(256)
+def joined_type(left: DType, right: DType) -> DType:
+    """Return the type that C's usual arithmetic conversions give (C11, section 6.3.1.8)."""
+    for kind in "Vc":  # vectors and complex numbers have rules of their own; none applies here
+        if kind in (left.kind, right.kind):
+            return left if left.kind == kind else right
+    if "f" in (left.kind, right.kind) and left.kind != right.kind:
+        return left if left.kind == "f" else right
+    if left.kind == "b" or right.kind == "b":
+        return right if left.kind == "b" else left
+    return max(left, right, key=lambda t: (t.itemsize, t.kind == "u"))
+
+
+def context_of(dtype: DType | None) -> str | None:
+    """Return the code generator's type context for a type."""
+    if dtype is None:
+        return None
+    if dtype.kind == "f":
+        return {8: "d", 4: "f"}.get(dtype.itemsize)
+    if dtype.kind == "c":
+        return {16: "d", 8: "f"}.get(dtype.itemsize)
+    if dtype.fields:  # a vector
+        return context_of(np.dtype(next(iter(dtype.fields.values()))[0]))
+    return "i" if dtype.kind in "iub" else None
+
+
+@p.expr_dataclass()
+class UnrolledVariable(p.Variable):
+    """A loop variable of an unrolled loop, which stands as a number in each copy of the body."""
+
+    mapper_method: ClassVar[str] = "map_variable"
+
+
+def is_literal(expr: Any) -> bool:
+    """Return whether an expression is a number, or stands for one."""
+    if type(expr) is p.Variable:
+        return expr.name in LIMITS
+    return not isinstance(expr, p.ExpressionNode) or type(expr) is UnrolledVariable
+
+
+def is_constant(expr: Any) -> bool:
+    """Return whether an expression is a number, or sums, products and small powers of numbers."""
+    match expr:
+        case p.Sum() | p.Product():
+            return all(map(is_constant, expr.children))
+        case p.Quotient() | p.FloorDiv() | p.Remainder():
+            return is_constant(expr.numerator) and is_constant(expr.denominator)
+        case p.Power():
+            small = is_literal(expr.exponent) and expr.exponent in (0, 1, 2)
+            return small and is_constant(expr.base)
+        case _:
+            return is_literal(expr)
+
+
+def flattened_operands(expr: Any, cls: type) -> tuple[Any, ...]:
+    """Return the operands of nested sums or products, as they are emitted: unparenthesized."""
+    result: list[Any] = []
+    for child in expr.children:
+        if type(child) is cls:
+            result.extend(flattened_operands(child, cls))
+        else:
+            result.append(child)
+    return tuple(result)
+
+
+def leading_constants(children: Sequence[Any]) -> int:
+    """Return how many operands come before the first that is no constant: they fold."""
+    number = 0
+    while number < len(children) and is_constant(children[number]):
+        number += 1
+    return number

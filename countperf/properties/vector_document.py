@@ -1,0 +1,128 @@
+"""The document of a property vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, PositiveInt
+
+from countperf.documents import Part, validate
+from countperf.errors import CountingError, DocumentError
+from countperf.properties.counts import Count, granularity_of
+from countperf.properties.old_names import current_name, is_gone
+from countperf.properties.taxonomy import (
+    COUNTING_RULES_VERSION,
+    VIEWS,
+    View,
+)
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.polynomial_text import parse_polynomial
+
+FORMAT = "countperf-property-vector"
+VERSION = 2
+_OLD_NAMES = 1
+"""Version of documents with the names of `countperf.properties.old_names`."""
+
+
+class _GuardsPart(Part):
+    nonnegative: tuple[str, ...] = ()
+    zero: tuple[str, ...] = ()
+
+
+class _TermPart(_GuardsPart):
+    value: str
+
+
+class _CountPart(Part):
+    terms: tuple[_TermPart, ...]
+    exact: bool = True
+    reason: str = ""
+
+
+class _VectorDocument(Part):
+    format: str
+    version: int
+    counting_rules: PositiveInt = COUNTING_RULES_VERSION
+    view: str = "source"
+    kernel: str
+    parameters: tuple[str, ...]
+    assumptions: str
+    assumption_guards: tuple[_GuardsPart, ...]
+    defaults: dict[str, str] = Field(default_factory=dict[str, str])
+    counts: dict[str, _CountPart]
+
+
+def _checked_view(document: Any) -> View:
+    """Return the view of a document; refuse what is no property vector that this version reads."""
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+        raise DocumentError(
+            f"this is no property vector: $.format must be {FORMAT!r}", field="$.format"
+        )
+    if document.get("version") not in (VERSION, _OLD_NAMES):
+        raise DocumentError(
+            f"property vector of version {document.get('version')!r}; this countperf reads "
+            f"version {VERSION}",
+            field="$.version",
+        )
+    view = document.get("view", "source")
+    if view not in VIEWS:
+        raise DocumentError(
+            f"property vector of the view {view!r}; there are {' and '.join(VIEWS)}",
+            field="$.view",
+        )
+    return view
+
+
+def damaged(field: str, error: Exception) -> DocumentError:
+    """Return the error of a document whose field cannot be read."""
+    return DocumentError(f"damaged property vector at {field}: {error}", field=field)
+
+
+def vector_fields(document: Any) -> dict[str, Any]:
+    """Return the arguments of `countperf.properties.vector.PropertyVector` from its document.
+
+    Raises
+    ------
+    DocumentError
+        The document is none of a property vector, damaged, or of an unknown version.
+    """
+    view = _checked_view(document)
+    found = validate(_VectorDocument, document)
+    field = "$"
+    try:
+        counts: dict[str, Count] = {}
+        for stored, entry in found.counts.items():
+            if is_gone(stored):
+                continue
+            name = current_name(stored)
+            field = f"$.counts[{stored!r}]"
+            terms = [term.model_dump() for term in entry.terms]
+            count = Count(
+                quantity=PiecewiseQuasiPolynomial.from_document(terms),
+                granularity=granularity_of(name),
+                exact=entry.exact,
+                reason=entry.reason,
+            )
+            counts[name] = counts[name] + count if name in counts else count
+        field = "$.assumption_guards"
+        guards = tuple(
+            (
+                frozenset(map(parse_polynomial, entry.nonnegative)),
+                frozenset(map(parse_polynomial, entry.zero)),
+            )
+            for entry in found.assumption_guards
+        )
+        field = "$.defaults"
+        defaults = {name: parse_polynomial(value) for name, value in found.defaults.items()}
+    except (ValueError, CountingError) as error:
+        raise damaged(field, error) from error
+    return {
+        "counts": counts,
+        "kernel": found.kernel,
+        "parameters": found.parameters,
+        "assumptions": found.assumptions,
+        "assumption_guards": guards,
+        "view": view,
+        "defaults": defaults,
+    }

@@ -1,0 +1,296 @@
+"""Known constraints of the size parameters, by which polyhedra are simplified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+import islpy as isl
+
+from countperf.symbolic.isl_sets import ByText, IntegerSet, from_isl, names_of, to_isl
+from countperf.symbolic.memory import kept_in_process
+from countperf.symbolic.polyhedron import Polyhedron, Row
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+_DT = isl.dim_type
+_MAXIMUM_SPACES = 256
+
+
+def _congruences_of_one(lifted: Polyhedron) -> dict[str, tuple[int, int]] | None:
+    """Return modulus and remainder of parameters if that is all that the equalities say.
+
+    Each has one parameter and one dimension, neither of which stands in any other row with a
+    dimension; else None.
+    """
+    first = 1 + len(lifted.parameters)
+    if any(any(row[first:]) for row in lifted.inequalities):
+        return None
+    result: dict[str, tuple[int, int]] = {}
+    seen: set[int] = set()
+    for row in lifted.equalities:
+        occurring = [k for k, c in enumerate(row) if c and k]
+        if len(occurring) != 2 or not seen.isdisjoint(occurring):
+            return None
+        (place, quotient) = occurring
+        modulus = abs(row[quotient])
+        if not place < first <= quotient or abs(row[place]) != 1 or modulus == 1:
+            return None
+        seen.update(occurring)
+        result[lifted.parameters[place - 1]] = modulus, -row[place] * row[0] % modulus
+    return result
+
+
+class Context:
+    """Known constraints of the parameters; used to simplify, never to restrict.
+
+    Parameters
+    ----------
+    assumptions : IntegerSet or None
+        A set without dimensions. What is not convex in it is left out of simplification.
+    text : str, optional
+        What isl writes of it.
+
+    Attributes
+    ----------
+    text : str
+        The assumptions in isl's notation; the universe if there are none.
+    rows : Polyhedron or None
+        The assumptions exactly, if each equality gives one parameter as a constant plus an integer
+        times a quotient that stands nowhere else, and is a dimension here.
+    congruences : dict from str to (int, int)
+        Parameters that are known modulo an integer: modulus and remainder. Counting replaces
+        such a parameter by modulus times itself plus remainder, so that floors cancel.
+    lower_bounds : dict from str to int
+        Lower bounds of parameters that the assumptions state directly.
+    positive : frozenset of str
+        Parameters that are at least one by such a bound.
+    """
+
+    def __init__(self, assumptions: IntegerSet | None, text: str | None = None) -> None:
+        self.assumptions = assumptions
+        self.text = "{ : }" if assumptions is None else text or str(assumptions)
+        self.rows: Polyhedron | None = None
+        self.congruences: dict[str, tuple[int, int]] = {}
+        self._hull: Polyhedron | None = None
+        self._known: list[tuple[int, Row, frozenset[str]]] = []
+        self._lower: dict[str, int] = {}
+        self.lower_bounds: dict[str, int] = {}
+        self.positive = frozenset[str]()
+        self._sets: dict[tuple[tuple[str, ...], tuple[str, ...]], IntegerSet] = {}
+        if assumptions is None:
+            return
+        hull = (
+            assumptions
+            if isinstance(assumptions, isl.BasicSet)
+            else assumptions.coalesce().simple_hull()
+        )
+        names = names_of(hull, parameters=True)
+        dimensions = tuple([f"_e{k}" for k in range(hull.dim(_DT.div))])
+        rows = from_isl(hull, names, dimensions)
+        congruences = _congruences_of_one(rows)
+        if congruences is None:
+            self._find_congruences(hull, names)
+        else:
+            self.congruences = congruences
+            self.rows = rows if isinstance(assumptions, isl.BasicSet) else None
+        # existentials that are quotients of a parameter need not be projected out
+        hull = None if congruences is None else _tidy(self.rescale(rows.in_parameters()))
+        if hull is None:
+            basic = to_isl(self.rescale(rows)).project_out(_DT.set, 0, len(dimensions))
+            hull = from_isl(basic.remove_divs(), names, ())
+        self._hull = hull
+        for kind, rows in enumerate((self._hull.equalities, self._hull.inequalities)):
+            for row in rows:
+                occurring = frozenset(n for n, c in zip(names, row[1:], strict=True) if c)
+                self._known.append((kind, row, occurring))
+        for row in self._hull.inequalities:
+            occurring = [k for k, c in enumerate(row) if k and c]
+            if len(occurring) == 1 and row[occurring[0]] > 0:
+                name = names[occurring[0] - 1]
+                bound = -(row[0] // row[occurring[0]])  # -k/c rounded up
+                self._lower[name] = max(bound, self._lower.get(name, bound))
+        for name, bound in self._lower.items():
+            modulus, remainder = self.congruences.get(name, (1, 0))
+            self.lower_bounds[name] = modulus * bound + remainder
+        self.positive = frozenset([n for n, low in self.lower_bounds.items() if low > 0])
+
+    def known_of(self, names: tuple[str, ...]) -> tuple[Row, ...] | None:
+        """Return what is known of the quotients of some parameters, without their names.
+
+        None if it involves other parameters too.
+        """
+        if self._hull is None:
+            return ()
+        parameters = self._hull.parameters
+        positions = [1 + parameters.index(n) if n in parameters else 0 for n in names]
+        found: list[Row] = []
+        for kind, row, occurring in self._known:
+            if occurring.isdisjoint(names):
+                continue
+            if not occurring.issubset(names):
+                return None
+            found.append((kind, row[0], *(row[k] if k else 0 for k in positions)))
+        return tuple(sorted(found))
+
+    def implies(self, polyhedron: Polyhedron) -> bool:
+        """Return whether lower bounds alone imply all rows of a polyhedron without dimensions."""
+        return not (polyhedron.dimensions or polyhedron.equalities) and all(
+            self._is_implied(row, polyhedron.parameters) for row in polyhedron.inequalities
+        )
+
+    def _is_implied(self, row: Row, parameters: tuple[str, ...]) -> bool:
+        """Return whether lower bounds alone show that a row without dimensions is at least zero."""
+        smallest = row[0]
+        for name, c in zip(parameters, row[1:], strict=False):
+            if c:
+                bound = self._lower.get(name)
+                if c < 0 or bound is None:
+                    return False
+                smallest += c * bound
+        return smallest >= 0
+
+    def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
+        moved = isl.Set.from_basic_set(hull)
+        if moved.is_params():
+            moved = moved.from_params()
+        moved = moved.move_dims(_DT.set, 0, _DT.param, 0, len(names))
+        if moved.is_empty():
+            return
+        for position, name in enumerate(names):
+            info = moved.get_stride_info(position)
+            stride = info.get_stride().to_python()
+            offset = info.get_offset()
+            if stride > 1 and offset.is_cst():
+                remainder = offset.get_constant_val().to_python() % stride
+                self.congruences[name] = (stride, remainder)
+
+    def rescale(self, polyhedron: Polyhedron) -> Polyhedron:
+        """Write a polyhedron in the quotients of the parameters that have congruences."""
+        if not self.congruences:
+            return polyhedron
+        scales = [
+            (k, *self.congruences[name])
+            for k, name in enumerate(polyhedron.parameters, start=1)
+            if name in self.congruences
+        ]
+
+        def scaled(row: Row) -> Row:
+            values = list(row)
+            for k, modulus, remainder in scales:
+                if row[k]:
+                    values[0] += row[k] * remainder
+                    values[k] *= modulus
+            return tuple(values)
+
+        return Polyhedron(
+            polyhedron.parameters,
+            polyhedron.dimensions,
+            tuple([scaled(r) for r in polyhedron.equalities]),
+            tuple([scaled(r) for r in polyhedron.inequalities]),
+        )
+
+    @cached_property
+    def original_parameters(self) -> Mapping[str, QuasiPolynomial]:
+        """Substitution of the quotients that gives back the parameters."""
+        return {
+            name: QuasiPolynomial.affine(
+                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
+            )
+            for name, (modulus, remainder) in self.congruences.items()
+        }
+
+    @cached_property
+    def quotients(self) -> Mapping[str, QuasiPolynomial]:
+        """Substitution of the parameters by expressions in their quotients."""
+        return {
+            name: QuasiPolynomial.affine([(name, modulus)], remainder)
+            for name, (modulus, remainder) in self.congruences.items()
+        }
+
+    def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
+        """Return the hull as a set in a space; parameters that it lacks are projected out."""
+        found = self._sets.get((parameters, dimensions))
+        if found is None:
+            if len(self._sets) == _MAXIMUM_SPACES:
+                self._sets.clear()
+            found = self._sets[parameters, dimensions] = self._found_as_set(parameters, dimensions)
+        return found
+
+    def _found_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
+        hull = self._hull
+        rows: list[list[Row]] = [[], []]
+        if hull is not None:
+            unknown = [k for k, name in enumerate(hull.parameters) if name not in parameters]
+            kept = [name for name in hull.parameters if name in parameters]
+            if unknown:
+                basic = to_isl(hull)
+                for k in reversed(unknown):
+                    basic = basic.project_out(_DT.param, k, 1)
+                hull = from_isl(basic.remove_divs(), tuple(kept), ())
+            for target, source in zip(rows, (hull.equalities, hull.inequalities), strict=True):
+                for row in source:
+                    values = dict(zip(hull.parameters, row[1:], strict=True))
+                    target.append(
+                        (row[0], *(values.get(p, 0) for p in parameters)) + (0,) * len(dimensions)
+                    )
+        return to_isl(Polyhedron(parameters, dimensions, tuple(rows[0]), tuple(rows[1])))
+
+    def simplify(self, polyhedron: Polyhedron) -> Polyhedron | None:
+        """Remove rows that follow from others under the context; None for an empty set."""
+        tidy = _tidy(polyhedron)
+        if tidy is None:
+            return None
+        first = 1 + len(tidy.parameters)
+        open_rows = tuple(
+            row
+            for row in tidy.inequalities
+            if any(row[first:]) or not self._is_implied(row, tidy.parameters)
+        )
+        tidy = Polyhedron(tidy.parameters, tidy.dimensions, tidy.equalities, open_rows)
+        if not tidy.equalities and (
+            not open_rows or (len(tidy.dimensions) == 1 and len(open_rows) <= 2)
+        ):
+            return tidy  # nothing to find out: an interval may still be empty
+        context = self._as_set(tidy.parameters, tidy.dimensions)
+        joint = to_isl(tidy).intersect(context)
+        if joint.is_empty():
+            return None
+        return from_isl(joint.remove_redundancies().gist(context), tidy.parameters, tidy.dimensions)
+
+
+def context_of(assumptions: IntegerSet | None) -> Context:
+    """Return what is known of parameters; found once in a process for equal assumptions."""
+    return Context(None) if assumptions is None else _context(ByText.of(assumptions))
+
+
+@kept_in_process(256)
+def _context(assumptions: ByText) -> Context:
+    return Context(assumptions.integer_set, assumptions.text)
+
+
+def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
+    """Drop trivial and parallel rows, without isl."""
+    tightest: dict[Row, int] = {}
+    for row in polyhedron.inequalities:
+        common = gcd(*row[1:])
+        if not common:
+            if row[0] < 0:
+                return None
+            continue
+        if common > 1:  # integer points only: the constant is rounded down
+            row = tuple(c // common for c in row)
+        previous = tightest.get(row[1:])
+        tightest[row[1:]] = row[0] if previous is None else min(previous, row[0])
+    for direction, constant in tightest.items():
+        opposite = tightest.get(tuple([-c for c in direction]))
+        if opposite is not None and opposite + constant < 0:
+            return None
+    return Polyhedron(
+        polyhedron.parameters,
+        polyhedron.dimensions,
+        polyhedron.equalities,
+        tuple([(constant, *direction) for direction, constant in tightest.items()]),
+    )

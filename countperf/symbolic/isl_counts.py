@@ -1,0 +1,228 @@
+"""Counts and guards between isl's piecewise quasi-polynomials and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import islpy as isl
+
+from countperf.errors import CountingError
+from countperf.symbolic import isl_sets, sets
+from countperf.symbolic.memory import kept_in_process
+from countperf.symbolic.piecewise import (
+    Guards,
+    PiecewiseQuasiPolynomial,
+)
+from countperf.symbolic.polyhedron import Polyhedron
+from countperf.symbolic.quasipolynomial import Floor, Monomial, Number, QuasiPolynomial
+from countperf.symbolic.terms import Term
+
+
+def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
+    """Return isl's text of a count, pieces disjoint; None if a guard is not affine."""
+    names = sorted(count.names())
+    head = f"[{', '.join(names)}] -> " if names else ""
+    total: Any = None
+    for term in count.terms:
+        if not all(g.is_affine for g in (*term.nonnegative, *term.zero)):
+            return None
+        guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
+        guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
+        condition = f" : {' and '.join(guards)}" if guards else ""
+        piece = isl.PwQPolynomial(f"{head}{{ {term.value}{condition} }}")
+        total = piece if total is None else total.add(piece)
+    return str(total.coalesce()) if total is not None else f"{head}{{ 0 }}"
+
+
+def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
+    """Parse a piecewise quasi-polynomial in isl's notation.
+
+    Raises
+    ------
+    CountingError
+        The text is none, or has dimensions besides parameters.
+    """
+    try:
+        parsed = isl.PwQPolynomial(text)
+    except isl.Error as error:
+        raise CountingError(
+            f"{text!r} is no piecewise quasi-polynomial in isl's notation such as "
+            f"'[n] -> {{ n^2 : n > 0 }}': {error}",
+            where=text,
+        ) from error
+    if parsed.dim(isl.dim_type.in_):
+        raise CountingError(
+            f"{text!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'", where=text
+        )
+    return from_isl_count(parsed)
+
+
+def from_isl_count(parsed: Any) -> PiecewiseQuasiPolynomial:
+    """Return a piecewise quasi-polynomial of isl as a count."""
+    terms: list[Term] = []
+    for domain, polynomial in parsed.get_pieces():
+        value = _from_qpolynomial(polynomial)
+        for nonnegative, zero in guards_of(domain):
+            terms.append(Term(nonnegative, zero, value))
+    return PiecewiseQuasiPolynomial(terms)
+
+
+def guards_of(parameter_set: isl_sets.IntegerSet) -> list[Guards]:
+    """Return disjoint parts of a parameter set as guards, existentials as floors."""
+    return list(_guards_of(isl_sets.ByText.of(parameter_set)))
+
+
+@kept_in_process(256)
+def _guards_of(parameter_set: isl_sets.ByText) -> tuple[Guards, ...]:
+    kinds = isl.dim_type
+    whole = isl_sets.as_set(parameter_set.integer_set)
+    result: list[Guards] = []
+    pieces = whole.compute_divs().get_basic_sets()
+    if len(pieces) > 1:
+        pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
+    for piece in pieces:
+        names = isl_sets.names_of(piece, parameters=True)
+        equalities, inequalities = isl_sets.written_rows(piece)
+        floors: list[QuasiPolynomial] = []
+        for k in range(piece.dim(kinds.div)):
+            floor = _solved_division(k, names, equalities)
+            if floor is None:
+                atoms = [*map(QuasiPolynomial.name, names), *floors]
+                floor = _from_aff(piece.get_div(k), atoms)
+            floors.append(floor)
+        result.append(
+            (
+                _guards_of_rows(inequalities, names, floors),
+                frozenset(g for g in _guards_of_rows(equalities, names, floors) if g),
+            )
+        )
+    return tuple(result)
+
+
+@kept_in_process(256)
+def guards_of_congruences(rows: Polyhedron) -> Guards:
+    """Return `Context.rows` as guards."""
+    first = 1 + len(rows.parameters)
+    zero: set[QuasiPolynomial] = set()
+    for row in rows.equalities:
+        place, sign = next((k, c) for k, c in enumerate(row) if c and k)
+        modulus = abs(sum(row[first:]))
+        name, rest = rows.parameters[place - 1], sign * row[0] % modulus
+        floor = Floor(QuasiPolynomial.affine([(name, 1)], rest), modulus)
+        terms: dict[Monomial, Number] = {((floor, 1),): -sign * modulus, ((name, 1),): sign}
+        zero.add(QuasiPolynomial({**terms, (): sign * rest}))
+    found = (_expression(row[:first], rows.parameters) for row in rows.inequalities)
+    nonnegative = frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
+    return nonnegative, frozenset(zero)
+
+
+def _expression(row: sets.Row, names: Sequence[str]) -> QuasiPolynomial:
+    return QuasiPolynomial.affine(
+        [(n, c) for n, c in zip(names, row[1:], strict=True) if c], row[0]
+    )
+
+
+def _solved_division(
+    position: int, names: Sequence[str], equalities: Sequence[Sequence[int]]
+) -> QuasiPolynomial | None:
+    """Return the value of a division that an equality states in parameters, as a floor."""
+    divisions = len(equalities[0]) - len(names) - 1 if equalities else 0
+    for row in equalities:
+        factor = row[position]
+        if factor and not any(row[:position]) and not any(row[position + 1 : divisions]):
+            sign = -1 if factor > 0 else 1
+            terms = [(n, sign * c) for n, c in zip(names, row[divisions:-1], strict=True) if c]
+            return QuasiPolynomial.affine(terms, sign * row[-1]).floor_divide(abs(factor))
+    return None
+
+
+def _guards_of_rows(
+    rows: Sequence[Sequence[int]], names: Sequence[str], floors: Sequence[QuasiPolynomial]
+) -> frozenset[QuasiPolynomial]:
+    """Return rows as expressions in parameters and floors, those left out that always hold."""
+    found: set[QuasiPolynomial] = set()
+    for row in rows:
+        terms = zip(names, row[len(floors) : -1], strict=True)
+        total = QuasiPolynomial.affine([term for term in terms if term[1]], row[-1])
+        for coefficient, floor in zip(row, floors, strict=False):
+            if coefficient:
+                total = total + floor * coefficient
+        if not (total.is_constant and total.constant_term >= 0):
+            found.add(total)
+    return frozenset(found)
+
+
+def from_pieces(function: Any) -> PiecewiseQuasiPolynomial:
+    """Return a piecewise quasi-affine function of isl in parameters alone as a count."""
+    kinds = isl.dim_type
+    if isinstance(function, isl.Aff):
+        function = isl.PwAff.from_aff(function)
+    terms: list[Term] = []
+    for domain, aff in function.get_pieces():
+        value = _affine_value(aff)
+        if domain.dim(kinds.set):
+            domain = domain.project_out(kinds.set, 0, domain.dim(kinds.set))
+        for nonnegative, zero in guards_of(domain):
+            terms.append(Term(nonnegative, zero, value))
+    return PiecewiseQuasiPolynomial(terms)
+
+
+def _affine_value(aff: Any) -> QuasiPolynomial:
+    kinds = isl.dim_type
+    space = aff.get_domain_space()
+    atoms = [
+        QuasiPolynomial.name(space.get_dim_name(kinds.param, k))
+        for k in range(space.dim(kinds.param))
+    ]
+    count = len(atoms)
+    for k in range(aff.dim(kinds.div)):
+        atoms.append(_from_aff(aff.get_div(k), atoms))
+    total = QuasiPolynomial.constant(_rational(aff.get_constant_val()))
+    for k, atom in enumerate(atoms):
+        kind, place = (kinds.param, k) if k < count else (kinds.div, k - count)
+        total = total + atom * _rational(aff.get_coefficient_val(kind, place))
+    return total
+
+
+def _from_aff(aff: Any, atoms: list[QuasiPolynomial]) -> QuasiPolynomial:
+    """Return the floor of an affine function in parameters and earlier divisions."""
+    kinds = isl.dim_type
+    denominator = aff.get_denominator_val()
+    parameters = aff.dim(kinds.param)
+    total = QuasiPolynomial.constant(aff.get_constant_val().mul(denominator).to_python())
+    for k, atom in enumerate(atoms):
+        kind, place = (kinds.param, k) if k < parameters else (kinds.div, k - parameters)
+        coefficient = aff.get_coefficient_val(kind, place)
+        if not coefficient.is_zero():
+            total = total + atom * coefficient.mul(denominator).to_python()
+    return total.floor_divide(denominator.to_python())
+
+
+def _rational(value: Any) -> Number:
+    return value.to_python() if value.is_int() else Fraction(str(value))
+
+
+def _from_qpolynomial(polynomial: Any) -> QuasiPolynomial:
+    kinds = isl.dim_type
+    total = QuasiPolynomial()
+    space = polynomial.get_domain_space()
+    names = [space.get_dim_name(kinds.param, k) for k in range(space.dim(kinds.param))]
+    for term in polynomial.get_terms():
+        product = QuasiPolynomial.constant(_rational(term.get_coefficient_val()))
+        for k, name in enumerate(names):
+            product = product * QuasiPolynomial.name(name) ** term.get_exp(kinds.param, k)
+        for k in range(term.dim(kinds.div)):
+            exponent = term.get_exp(kinds.div, k)
+            if exponent:
+                div = term.get_div(k)
+                atoms = [QuasiPolynomial.name(name) for name in names]
+                product = product * _from_aff(div, atoms) ** exponent
+        total = total + product
+    return total
+
+
+def assumptions_text(assumptions: isl_sets.IntegerSet | None) -> str:
+    """Return isl's text of assumptions; of the universe if there are none."""
+    return "{ : }" if assumptions is None else str(assumptions)

@@ -1,0 +1,227 @@
+"""Conversion between sets of isl and polyhedra of rows of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import islpy as isl
+from islpy.version import VERSION_TEXT
+
+from countperf.errors import CountingError, UncountableSetError
+from countperf.symbolic.elimination import limited_terms
+from countperf.symbolic.memory import kept_in_process
+from countperf.symbolic.polyhedron import Polyhedron, Row
+from countperf.symbolic.tiles import without_dimension
+
+_DT = isl.dim_type
+IntegerSet: TypeAlias = Any
+"""An ``islpy.BasicSet`` or ``islpy.Set``."""
+
+Bounds: TypeAlias = Mapping[str, tuple[int | None, int | None]]
+"""Smallest and largest value of loop variables, None where there is none."""
+
+_SPLITTING_OPERATIONS = 10_000_000
+_COLUMNS = (_DT.cst, _DT.param, _DT.set, _DT.div)
+
+
+def isl_version() -> str:
+    """Return the version of islpy, which contains isl, and whether barvinok is in it."""
+    return VERSION_TEXT + (" with barvinok" if hasattr(isl.Set, "card") else "")
+
+
+def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
+    """Return the names of the parameters, or of the dimensions, of a set."""
+    kind = _DT.param if parameters else _DT.set
+    return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
+
+
+def _matrix(rows: Sequence[Row], columns: int) -> Any:
+    matrix = isl.Mat.alloc(isl.DEFAULT_CONTEXT, 0, columns).add_zero_rows(len(rows))
+    for r, row in enumerate(rows):
+        for c, value in enumerate(row):
+            if value:
+                matrix = matrix.set_element_val(r, c, _isl_value(value))
+    return matrix
+
+
+@kept_in_process(4096)
+def _isl_value(value: int) -> Any:
+    return isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value) if abs(value) < 2**62 else isl.Val(value)
+
+
+@kept_in_process(1024)
+def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
+    return isl.Space.create_from_names(
+        isl.DEFAULT_CONTEXT, set=list(dimensions), params=list(parameters)
+    )
+
+
+def to_isl(polyhedron: Polyhedron) -> IntegerSet:
+    """Return a polyhedron as a basic set of isl."""
+    columns = 1 + len(polyhedron.parameters) + len(polyhedron.dimensions)
+    return isl.BasicSet.from_constraint_matrices(
+        _space(polyhedron.parameters, polyhedron.dimensions),
+        _matrix(polyhedron.equalities, columns),
+        _matrix(polyhedron.inequalities, columns),
+        *_COLUMNS,
+    )
+
+
+def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the equalities and inequalities of a basic set.
+
+    Returns
+    -------
+    (list of list of int, list of list of int)
+        For each row the coefficients of dimensions, existentials and parameters, then the constant.
+
+    Notes
+    -----
+    They are read from isl's text in PolyLib's format: the numbers of rows and columns, then the
+    rows, each of which starts with its kind. That is much faster than asking isl for one
+    coefficient after the other.
+    """
+    printer = isl.Printer.to_str(isl.DEFAULT_CONTEXT).set_output_format(isl.format.POLYLIB)
+    words = printer.print_basic_set(basic_set).get_str().split()
+    numbers = [0 if word == "0" else int(word) for word in words]  # most of them are zero
+    rows: tuple[list[list[int]], list[list[int]]] = ([], [])
+    for start in range(2, len(numbers), numbers[1]):
+        rows[numbers[start]].append(numbers[start + 1 : start + numbers[1]])
+    return rows
+
+
+def from_isl(
+    basic_set: IntegerSet, parameters: tuple[str, ...], dimensions: tuple[str, ...]
+) -> Polyhedron:
+    """Return a basic set as a polyhedron; existentially quantified variables need names too."""
+    count = len(dimensions)
+    if basic_set.dim(_DT.set) + basic_set.dim(_DT.div) != count:
+        raise CountingError(f"{basic_set} is no polyhedron in {parameters} and {dimensions}")
+    equalities, inequalities = written_rows(basic_set)
+    return Polyhedron(
+        parameters,
+        dimensions,
+        tuple([(row[-1], *row[count:-1], *row[:count]) for row in equalities]),
+        tuple([(row[-1], *row[count:-1], *row[:count]) for row in inequalities]),
+    )
+
+
+def lifted_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
+    """Split a set into disjoint polyhedra; existentials become dimensions.
+
+    Each existential variable is first written as a floor of the other variables, so that each
+    point of the set is exactly one point of one polyhedron.
+    """
+    whole = as_set(integer_set)
+    parameters = names_of(whole, parameters=True)
+    pieces = whole.get_basic_sets()
+    if len(pieces) > 1 or any(p.dim(_DT.div) for p in pieces):
+        with limited_operations(_SPLITTING_OPERATIONS, "splitting a set into disjoint parts"):
+            pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
+    result: list[Polyhedron] = []
+    dimension_count = whole.dim(_DT.set)
+    names = tuple(f"_d{k}" for k in range(dimension_count))
+    for piece in pieces:
+        quantified = piece.dim(_DT.div)
+        if quantified:
+            piece = piece.lift().flatten()
+        extra = tuple(f"_e{k}" for k in range(quantified))
+        result.append(from_isl(piece, parameters, names + extra))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class ByText:
+    """A set that is equal to another if isl writes them alike; a key for what is found once."""
+
+    text: str
+    integer_set: IntegerSet = field(compare=False)
+
+    @staticmethod
+    def of(integer_set: IntegerSet) -> ByText:
+        """Wrap a set."""
+        return ByText(str(integer_set), integer_set)
+
+
+def as_polyhedron(integer_set: IntegerSet) -> Polyhedron | None:
+    """Return a set that is one basic set without existentials as a polyhedron, else None."""
+    pieces = as_set(integer_set).get_basic_sets()
+    if len(pieces) != 1 or pieces[0].dim(_DT.div):
+        return None
+    return from_isl(
+        pieces[0],
+        names_of(integer_set, parameters=True),
+        names_of(integer_set, parameters=False),
+    )
+
+
+def projected_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyhedron | None:
+    """Project a polyhedron onto some dimensions, exactly; None if that is no polyhedron."""
+    for name in polyhedron.dimensions:
+        if name not in names:
+            eliminated = without_dimension(polyhedron, name)
+            if eliminated is None:
+                break
+            polyhedron = eliminated
+    if names.issuperset(polyhedron.dimensions):
+        return polyhedron
+    basic = to_isl(polyhedron)
+    for position in reversed(range(len(polyhedron.dimensions))):
+        if polyhedron.dimensions[position] not in names:
+            basic = basic.project_out(_DT.set, position, 1)
+    kept = tuple(name for name in polyhedron.dimensions if name in names)
+    if basic.dim(_DT.div):
+        return None
+    return from_isl(basic, polyhedron.parameters, kept)
+
+
+def as_set(integer_set: IntegerSet) -> IntegerSet:
+    """Return a basic set as a set of isl."""
+    if isinstance(integer_set, isl.BasicSet):
+        return isl.Set.from_basic_set(integer_set)
+    return integer_set
+
+
+@contextmanager
+def limited_operations(number: int, what: str) -> Generator[None]:
+    """Let isl give up after a number of its elementary operations, the same on every machine.
+
+    Eliminations give up early, too (`countperf.symbolic.elimination.limited_terms`). Within another
+    such limit, that one holds.
+
+    Raises
+    ------
+    UncountableSetError
+        The limit is reached.
+    """
+    context = isl.DEFAULT_CONTEXT
+    if context.get_max_operations():
+        yield
+        return
+    context.reset_operations()
+    context.set_max_operations(number)
+    try:
+        with limited_terms():
+            yield
+    except (isl.Error, TypeError, ValueError) as error:  # numbers are printed as None then
+        if not _is_exhausted():
+            raise
+        raise UncountableSetError(
+            f"{what} is too complicated to be counted (more than {number} operations of isl)",
+            where=what,
+        ) from error
+    finally:
+        context.set_max_operations(0)
+        context.reset_operations()
+
+
+def _is_exhausted() -> bool:
+    """Return whether isl has reached its limit, which makes every operation fail."""
+    try:
+        isl.Val("1")
+    except isl.Error:
+        return True
+    return False

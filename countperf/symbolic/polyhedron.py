@@ -1,0 +1,53 @@
+"""Polyhedra: integer rows of equalities and inequalities in parameters and dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from countperf.display import ShortRepr
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+Row: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Polyhedron(ShortRepr):
+    """Integer points that satisfy affine equalities and inequalities.
+
+    Attributes
+    ----------
+    parameters, dimensions : tuple of str
+        Names of the columns: a row holds the constant, then a coefficient for each parameter, then
+        one for each dimension.
+    equalities, inequalities : tuple of rows
+        ``row . (1, parameters, dimensions)`` is zero, or at least zero.
+    """
+
+    parameters: tuple[str, ...]
+    dimensions: tuple[str, ...]
+    equalities: tuple[Row, ...]
+    inequalities: tuple[Row, ...]
+
+    def in_parameters(self) -> Polyhedron:
+        """Return what the inequalities in parameters alone say."""
+        first = 1 + len(self.parameters)
+        rows = tuple(row[:first] for row in self.inequalities if not any(row[first:]))
+        return Polyhedron(self.parameters, (), (), rows)
+
+
+def row_polynomial(row: Row, names: Sequence[str]) -> QuasiPolynomial:
+    """Return a row as an affine expression in the names of its columns."""
+    return QuasiPolynomial.affine(
+        [(name, c) for name, c in zip(names, row[1:], strict=False) if c], row[0]
+    )
+
+
+def describe(polyhedron: Polyhedron) -> str:
+    """Return the set in isl's notation, for messages."""
+    names = polyhedron.parameters + polyhedron.dimensions
+    rows = [f"{row_polynomial(r, names)} = 0" for r in polyhedron.equalities]
+    rows += [f"{row_polynomial(r, names)} >= 0" for r in polyhedron.inequalities]
+    head = f"[{', '.join(polyhedron.parameters)}] -> " if polyhedron.parameters else ""
+    return f"{head}{{ [{', '.join(polyhedron.dimensions)}] : {' and '.join(rows)} }}"

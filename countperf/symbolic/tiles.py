@@ -1,0 +1,196 @@
+"""Polyhedra with fewer dimensions: tiled loops fused, dimensions projected out."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+from countperf.symbolic.polyhedron import Polyhedron, Row
+
+
+def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
+    """Undo tilings: replace (o, t) with 0 <= t < d by i = d o + t where only i matters.
+
+    Parameters
+    ----------
+    polyhedron : Polyhedron
+        The set.
+    kept : set of str
+        Dimensions that are to stay.
+
+    The map is one to one, so that the number of points stays. Rows in o alone are rewritten:
+    o >= r is i >= d r, and o <= r is i <= d r + d - 1. Quotients e such as that of (o + t) mod 3,
+    where d = 16, are first changed to that of (16 o + t) mod 3.
+    """
+    while True:
+        fused = _fuse_one_tile(polyhedron, kept)
+        if fused is None:
+            return polyhedron
+        polyhedron = fused
+
+
+def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron | None:
+    first = 1 + len(polyhedron.parameters)
+    rows = polyhedron.inequalities
+    for column in range(first, first + len(polyhedron.dimensions)):
+        if polyhedron.dimensions[column - first] in kept:
+            continue
+        alone = [r for r in rows if r[column] and not any(r[1:column]) and not any(r[column + 1 :])]
+        if len(alone) != 2 or {r[column] for r in alone} != {1, -1}:
+            continue
+        if next(r for r in alone if r[column] == 1)[0]:
+            continue
+        width = next(r for r in alone if r[column] == -1)[0] + 1
+        joint = [r for r in (*rows, *polyhedron.equalities) if r[column] and r not in alone]
+        outer = {
+            k
+            for r in joint
+            for k in range(first, len(r))
+            if k != column and r[k] == width * r[column]
+        }
+        for k in outer:
+            if polyhedron.dimensions[k - first] in kept:
+                continue
+            aligned = _aligned(polyhedron, column, k, width, kept)
+            if aligned is None:
+                continue
+            if any(abs(r[k]) > 1 for r in aligned.inequalities if r[k] and not r[column]):
+                continue
+            return _fused(aligned, column, k, width)
+    return None
+
+
+def _aligned(
+    polyhedron: Polyhedron, tile: int, outer: int, width: int, kept: AbstractSet[str]
+) -> Polyhedron | None:
+    """Shear other dimensions so that rows know the tile's columns by their sum only, else None.
+
+    With e = e' + q o, a row's coefficient of o grows by q times that of e.
+    """
+    first = 1 + len(polyhedron.parameters)
+
+    def is_alone(row: Row) -> bool:
+        return not any(row[1:tile]) and not any(row[tile + 1 :])
+
+    def gap(row: Row) -> int:
+        return width * row[tile] - row[outer]
+
+    def has_gaps(candidate: Polyhedron) -> bool:
+        return any(map(gap, candidate.equalities)) or any(
+            row[tile] and gap(row) and not is_alone(row) for row in candidate.inequalities
+        )
+
+    for column in range(first, first + len(polyhedron.dimensions)):
+        if not has_gaps(polyhedron):
+            return polyhedron
+        if column in (tile, outer) or polyhedron.dimensions[column - first] in kept:
+            continue
+        rows = (*polyhedron.equalities, *polyhedron.inequalities)
+        quotients = {divmod(gap(row), row[column]) for row in rows if row[column]}
+        if len(quotients) != 1:
+            continue
+        ((quotient, remainder),) = quotients
+        if not quotient or remainder:
+            continue
+
+        def sheared(row: Row, column: int = column, quotient: int = quotient) -> Row:
+            value = row[outer] + quotient * row[column]
+            return (*row[:outer], value, *row[outer + 1 :])
+
+        polyhedron = Polyhedron(
+            polyhedron.parameters,
+            polyhedron.dimensions,
+            tuple(map(sheared, polyhedron.equalities)),
+            tuple(map(sheared, polyhedron.inequalities)),
+        )
+    return None if has_gaps(polyhedron) else polyhedron
+
+
+def _fused(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhedron:
+    position = tile - 1 - len(polyhedron.parameters)
+
+    def rewritten(row: Row) -> Row:
+        values = list(row)
+        if row[tile]:
+            values[outer] = row[tile]
+        elif row[outer]:
+            values = [c * width for c in row]
+            values[outer] = row[outer]
+            values[0] += width - 1 if row[outer] < 0 else 0
+        del values[tile]
+        return tuple(values)
+
+    return Polyhedron(
+        polyhedron.parameters,
+        polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
+        tuple(rewritten(row) for row in polyhedron.equalities),
+        tuple(
+            rewritten(row)
+            for row in polyhedron.inequalities
+            if not (row[tile] and not any(row[1:tile]) and not any(row[tile + 1 :]))
+        ),
+    )
+
+
+def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
+    """Drop dimensions that have exactly one value at each point of the others.
+
+    Such a dimension x has two rows only, ``d x <= e`` and ``e <= d x + d - 1``: it is the floor of
+    e/d, such as the number of the tile that a point lies in.
+    """
+    first = 1 + len(polyhedron.parameters)
+    if any(any(row[first:]) for row in polyhedron.equalities):
+        return polyhedron
+    columns = first + len(polyhedron.dimensions)
+    for column in reversed(range(first, columns)):
+        rows = [row for row in polyhedron.inequalities if row[column]]
+        if polyhedron.dimensions[column - first] in kept or len(rows) != 2:
+            continue
+        total = [a + b for a, b in zip(*rows, strict=True)]
+        if any(total[1:]) or total[0] != abs(rows[0][column]) - 1:
+            continue
+        position = column - first
+        polyhedron = Polyhedron(
+            polyhedron.parameters,
+            polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
+            tuple(row[:column] + row[column + 1 :] for row in polyhedron.equalities),
+            tuple(
+                row[:column] + row[column + 1 :]
+                for row in polyhedron.inequalities
+                if not row[column]
+            ),
+        )
+    return polyhedron
+
+
+def without_dimension(polyhedron: Polyhedron, name: str) -> Polyhedron | None:
+    """Project a dimension out, if that is exact on integer points and makes no more rows.
+
+    Returns
+    -------
+    Polyhedron or None
+        None where it takes more than adding pairs of bounds: the dimension is in an equality, or
+        has both lower and upper bounds with coefficients other than one.
+    """
+    column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
+    rows = polyhedron.inequalities
+    lowers = [row for row in rows if row[column] > 0]
+    uppers = [row for row in rows if row[column] < 0]
+    if (
+        len(lowers) * len(uppers) > len(lowers) + len(uppers)
+        or any(row[column] for row in polyhedron.equalities)
+        or (any(r[column] != 1 for r in lowers) and any(r[column] != -1 for r in uppers))
+    ):
+        return None
+    joined = [
+        tuple(lower[column] * u - upper[column] * v for u, v in zip(upper, lower, strict=True))
+        for lower in lowers
+        for upper in uppers
+    ]
+    remaining = [row for row in rows if not row[column]] + joined
+    position = column - 1 - len(polyhedron.parameters)
+    return Polyhedron(
+        polyhedron.parameters,
+        polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
+        tuple(row[:column] + row[column + 1 :] for row in polyhedron.equalities),
+        tuple(row[:column] + row[column + 1 :] for row in remaining if row[0] < 0 or any(row[1:])),
+    )
