@@ -189,6 +189,21 @@ class ViewMismatchError(PredictionError):
         self.found = found
 
 
+class CacheMismatchError(PredictionError):
+    """Counts for some caches are to be used with weights for others.
+
+    Attributes
+    ----------
+    expected, found : str
+        Caches that the kernels of the fit were counted for, and those of the counts, in words.
+    """
+
+    def __init__(self, message: str, *, expected: str, found: str) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.found = found
+
+
 class DeviceError(CountperfError):
     """No such device, or none that works.
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from countperf.display import ShortRepr
 from countperf.documents import Part
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 
 if TYPE_CHECKING:
     from countperf.properties.taxonomy import View
@@ -152,7 +153,11 @@ def exercising_kernels_of(
 
 
 def vector_of(
-    kernel: object, *, view: View = "source", transactions: Sequence[str] = ()
+    kernel: object,
+    *,
+    view: View = "source",
+    transactions: Sequence[str] = (),
+    caches: CountedCaches = DEFAULT_CACHES,
 ) -> PropertyVector:
     """Return the property vector of whatever stands for a kernel.
 
@@ -165,6 +170,8 @@ def vector_of(
     transactions : sequence of str, optional
         Which transactions of sub-groups a kernel's vector is to have at sizes, such as
         ``transactions.32x128``.
+    caches : CountedCaches, optional
+        For which a kernel is counted in the structure view.
 
     Raises
     ------
@@ -182,7 +189,7 @@ def vector_of(
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.transactions import with_transactions
 
-    return with_transactions(count_kernel(kernel, view=view), kernel, transactions)
+    return with_transactions(count_kernel(kernel, view=view, caches=caches), kernel, transactions)
 
 
 @lru_cache(maxsize=4096)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ablate_models import FITS
 from calibration_data import processor_of
+from countperf.fitting.design import common_caches
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import fit_new_device
 from countperf.fitting.transfer.document import weights_document
@@ -50,6 +51,7 @@ def calibrated(measured: MeasurementSet) -> Iterator[tuple[str, int, WeightSet]]
             protocol=CALIBRATION.name,
             recorded_at=measured.header.environment.recorded_at,
             expected=model.errors_after(kernels),
+            caches=common_caches(measured),
         )
         yield model.kind, kernels, weights
 

@@ -92,7 +92,9 @@ from countperf.execution.keys import (
     WorkItemStep,
 )
 from countperf.execution.loops import LoopCounter
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.execution.placement import Placements, ProgramSites, program_sites
+from countperf.execution.reuse import ReuseLimits
 from countperf.execution.steps import StepSorter
 from countperf.execution.supplied import access_parts, supplied_accesses
 from countperf.symbolic.cardinality import Counter
@@ -146,6 +148,7 @@ def count_execution(
     statistics: Mapping[str, Any] | None = None,
     instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     footprints: dict[Any, Any] | None = None,
+    caches: CountedCaches = DEFAULT_CACHES,
 ) -> ExecutionCounts:
     """Count a kernel's operations and accesses by how they are executed.
 
@@ -160,6 +163,8 @@ def count_execution(
     footprints : dict, optional
         What is known of what groups access; what is found here is added. For kernels that differ
         only in how loops are written (`countperf.counting.equivalence`).
+    caches : CountedCaches, optional
+        By which accesses that come back to a line are sorted.
 
     Raises
     ------
@@ -173,7 +178,7 @@ def count_execution(
     supplied = frozenset(instruction_counts or ())
     known = {} if footprints is None else footprints
     with stating_all_needs(domains, supplied=supplied):
-        result = _Executions(domains, given, numbers, known).counted()
+        result = _Executions(domains, given, numbers, known, caches).counted()
     check_statistics(domains, supplied=supplied)
     return result
 
@@ -187,6 +192,7 @@ class _Executions:
         statistics: Statistics,
         supplied: SuppliedCounts,
         footprints: dict[Any, Any],
+        caches: CountedCaches,
     ) -> None:
         self.domains = domains
         self.kernel = domains.kernel
@@ -194,7 +200,7 @@ class _Executions:
         self.reader = InstructionReader(domains, statistics, supplied)
         self.analyzer = self.reader.analyzer
         self.placements = Placements(domains)
-        self.steps = StepSorter(domains, self.analyzer, statistics)
+        self.steps = StepSorter(domains, self.analyzer, statistics, ReuseLimits.of(caches))
         self.loops = LoopCounter(domains, self.placements, self.reader.looped_copies)
         self.footprints = Footprints(domains, self.analyzer, self.steps, footprints)
         self.private_arrays = frozenset(

@@ -24,7 +24,8 @@ from countperf.execution.keys import (
     GroupSegmentsKey,
     KernelBytesKey,
 )
-from countperf.execution.reuse import LINE_BYTES, within_line
+from countperf.execution.memory_hierarchy import LINE_BYTES
+from countperf.execution.reuse import within_line
 from countperf.execution.steps import StepSorter
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial

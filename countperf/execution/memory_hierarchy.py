@@ -2,23 +2,19 @@
 
 Hierarchies are documents in ``hierarchies`` beside this module, one per processor, each number with
 its source; `read_system` makes one of what the operating system says. Sizes of caches enter at
-three places, and only at the first one they are those of the device:
+three places, and at all of them they are those of the device:
 
 - *Derived features of models* (``beyond_l2``, ``beyond_llc``, ``out_of_reach`` and their products,
   `countperf.models.structural` and `countperf.models.compiled`) have the caches and the translation
   reach of the device's hierarchy, which a weights document states (`ModelDefinition.memory`).
 - *Reuse classes of counts* (``l1_reuse``, ``l2_reuse``, ``beyond_l2``, ``data_l2_reuse``,
-  ``..._conflict1`` and so on, `countperf.execution.reuse`) have those of `COUNTED` on all devices:
-  a first-level cache of 48 KiB with 12 ways, a second-level one of 1 MiB with 16 ways.
-- *Misses and spills of compiled code* (``miss.conflict``, ``spill.beyond_l1``,
-  `countperf.machine_code.set_conflicts`) have the first-level cache of `COMPILED` on all devices:
-  32 KiB with 8 ways.
+  ``..._conflict1`` and so on, `countperf.execution.reuse`), and *misses and spills* of compiled
+  code (``miss.conflict``, ``spill.beyond_l1``, `countperf.machine_code.set_conflicts`) have the
+  `CountedCaches` that a kernel is counted for. Property vectors and weights state theirs, and
+  weights predict no vector of others.
 
-The last two are found when a kernel is counted or its code is read, and are stored with
-measurements, which serve every device: other sizes are other counting rules, by which all stored
-measurements have to be counted again. Where a device's caches have other sizes, accesses whose
-reuse distance lies between the two sizes are in the class of the wrong cache; the weights of the
-classes carry the mean of that. All hierarchies that come along have lines of 64 bytes.
+Where no device is named, kernels are counted for `DEFAULT_CACHES`. Documents of before vectors and
+weights stated their caches are of these, too. Lines are of 64 bytes.
 """
 
 from __future__ import annotations
@@ -39,16 +35,89 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _HOLDING_DATA = ("Data", "Unified")
 
 COUNTED = "amd-zen5"
-"""Hierarchy by which counting rules sort accesses by their reuse distance, on all devices."""
+"""Hierarchy by which accesses are sorted by their reuse distance where no device is named."""
 
 COMPILED = "amd-zen4"
-"""Hierarchy by which misses and spills of compiled code are found, on all devices."""
+"""Hierarchy by which misses and spills of compiled code are found where no device is named."""
 
 ASSUMED = "amd-zen4"
 """Hierarchy of models that do not say theirs, and of devices of which none is known."""
 
 UNKNOWN = "unknown"
 """Name of the hierarchy of a device of which none is known: with the numbers of `ASSUMED`."""
+
+
+LINE_BYTES = 64
+"""Size of the lines that counts are of, byte."""
+
+
+class CacheSize(Part):
+    """Size of a cache by which counts are sorted.
+
+    Attributes
+    ----------
+    size_bytes : int
+        How much it holds, byte.
+    ways : int
+        Lines of each set.
+    """
+
+    size_bytes: int = Field(gt=0)
+    ways: int = Field(gt=0)
+
+    @property
+    def lines(self) -> int:
+        """Number of lines of 64 bytes."""
+        return self.size_bytes // LINE_BYTES
+
+    @property
+    def sets(self) -> int:
+        """Number of sets of such lines."""
+        return self.lines // self.ways
+
+    @property
+    def set_stride_bytes(self) -> int:
+        """Distance of addresses that share a set where sets follow from low bits, byte."""
+        return self.size_bytes // self.ways
+
+    @property
+    def text(self) -> str:
+        """The numbers in words."""
+        return f"{self.size_bytes // 1024} KiB of {self.ways} ways"
+
+
+class CountedCaches(Part):
+    """Caches by which accesses that come back to a line are sorted when a kernel is counted.
+
+    Attributes
+    ----------
+    first, second : CacheSize
+        The nearest cache, and the one behind it.
+    code : CacheSize
+        The nearest one, by which misses and spills of compiled code are found.
+    """
+
+    first: CacheSize
+    second: CacheSize
+    code: CacheSize
+
+    @property
+    def text(self) -> str:
+        """The numbers in words, without those for compiled code."""
+        return f"{self.first.text} and {self.second.text}"
+
+    def counts_alike(self, other: CountedCaches, *, reads_code: bool = False) -> bool:
+        """Tell whether kernels have the same counts for other caches.
+
+        Parameters
+        ----------
+        other : CountedCaches
+            The other ones.
+        reads_code : bool, optional
+            Whether counts of compiled code are meant, too.
+        """
+        same = (self.first, self.second) == (other.first, other.second)
+        return same and (not reads_code or self.code == other.code)
 
 
 class Cache(Part):
@@ -85,6 +154,11 @@ class Cache(Part):
                 f" {self.line_bytes} bytes"
             )
         return self
+
+    @property
+    def size(self) -> CacheSize:
+        """Its size and ways alone."""
+        return CacheSize(size_bytes=self.size_bytes, ways=self.ways)
 
     @property
     def lines(self) -> int:
@@ -143,6 +217,12 @@ class MemoryHierarchy(Document):
         """The second-level cache."""
         return self.caches[1]
 
+    @property
+    def counted(self) -> CountedCaches:
+        """The caches by which kernels are counted for a device of this hierarchy."""
+        first, second = self.caches[:2]
+        return CountedCaches(first=first.size, second=second.size, code=first.size)
+
 
 def available_hierarchies() -> tuple[str, ...]:
     """Return the names of the documents that come along, sorted."""
@@ -169,6 +249,15 @@ def load_hierarchy(name: str) -> MemoryHierarchy:
         message = f"there is no memory hierarchy {name!r}; take one of {there}"
         raise DeviceParameterError(message, field="memory hierarchy")
     return MemoryHierarchy.from_object(tomllib.loads(read_file_text(path)), path=path)
+
+
+DEFAULT_CACHES = CountedCaches(
+    first=load_hierarchy(COUNTED).first.size,
+    second=load_hierarchy(COUNTED).second.size,
+    code=load_hierarchy(COMPILED).first.size,
+)
+"""Caches by which kernels are counted where no device is named, and of documents that state none:
+those of `COUNTED`, and for compiled code that of `COMPILED`."""
 
 
 def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:

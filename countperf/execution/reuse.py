@@ -5,9 +5,9 @@ in which a processor runs them, until a step along one of them leads it back to 
 the same element, or to a neighbor of it). Whether a cache still keeps that line depends on how many
 lines lie between, and on how many of them share a set.
 
-The caches are those of `countperf.execution.memory_hierarchy.COUNTED`: 48 KiB of 12 ways and 1 MiB
-of 16 ways. Counting rules fix them, since what is counted is stored with measurements; on devices
-with other caches the limits are those of this hierarchy all the same.
+The caches are those of the device that a kernel is counted for
+(`countperf.execution.memory_hierarchy.CountedCaches`); numbers below are those of
+`countperf.execution.memory_hierarchy.DEFAULT_CACHES`, 48 KiB of 12 ways and 1 MiB of 16 ways.
 
 - Level ``l1`` has walks of lines that the first-level cache keeps (at most 768), ``l2`` those that
   the second-level one keeps (at most 16384), ``beyond_l2`` the others.
@@ -28,7 +28,7 @@ with other caches the limits are those of this hierarchy all the same.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -36,14 +36,14 @@ from countperf.counting.domains import Domains
 from countperf.counting.places import Place
 from countperf.counting.strides import AxisStride
 from countperf.execution.keys import ByData, Grade, Level, Step, ToOtherLines
-from countperf.execution.memory_hierarchy import COUNTED, load_hierarchy
+from countperf.execution.memory_hierarchy import LINE_BYTES, CountedCaches
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 __all__ = [
-    "LINE_BYTES",
+    "ReuseLimits",
     "ReusePath",
     "reuse_path",
     "sorted_by_size",
@@ -53,28 +53,47 @@ __all__ = [
 ]
 
 _Key = TypeVar("_Key", bound=Hashable)
-_FIRST, _SECOND = load_hierarchy(COUNTED).caches[:2]
-LINE_BYTES = _FIRST.line_bytes
 _PAIR_BYTES = 2 * LINE_BYTES
 """Processors fetch lines in pairs."""
 _ENDLESS = 2**62
-_LIMITS: dict[Level, int] = {"l1": _FIRST.lines, "l2": _SECOND.lines, "beyond_l2": _ENDLESS}
-"""The most lines of walks, and of arrays that data leads anywhere in, that a cache keeps."""
 _Conflict = Grade | Literal["beyond_l2"]
 """Grade of lines that share sets of a first-level cache; or a second-level one has too many."""
-_SHARED: Mapping[int, dict[_Conflict, int]] = {
-    _FIRST.set_stride_bytes // number: {
-        0: number * _FIRST.ways,
-        1: 2 * number * _FIRST.ways,
-        2: 4 * number * _FIRST.ways,
-        3: number * _SECOND.sets,
-        "beyond_l2": _ENDLESS,
-    }
-    for number in (1, 2)
-}
-"""Largest number of lines at multiples of a set's span, by grade."""
 _ELSEWHERE = ToOtherLines("l1")
 _ONE = QuasiPolynomial.constant(1)
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseLimits:
+    """How many lines of a walk caches keep.
+
+    Attributes
+    ----------
+    levels : dict from Level to int
+        The most lines of walks, and of arrays that data leads anywhere in, that a cache keeps.
+    sharing : dict from int to dict
+        Largest number of lines at multiples of a set's span, in bytes, by grade.
+    """
+
+    levels: dict[Level, int]
+    sharing: dict[int, dict[_Conflict, int]]
+
+    @classmethod
+    def of(cls, caches: CountedCaches) -> ReuseLimits:
+        """Return the limits of caches."""
+        first, second = caches.first, caches.second
+        return cls(
+            levels={"l1": first.lines, "l2": second.lines, "beyond_l2": _ENDLESS},
+            sharing={
+                first.set_stride_bytes // number: {
+                    0: number * first.ways,
+                    1: 2 * number * first.ways,
+                    2: 4 * number * first.ways,
+                    3: number * second.sets,
+                    "beyond_l2": _ENDLESS,
+                }
+                for number in (1, 2)
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +273,7 @@ def sorted_by_step(
     executions: PiecewiseQuasiPolynomial,
     walk: Callable[[], ReusePath],
     without: Callable[[str], PiecewiseQuasiPolynomial | None],
+    limits: ReuseLimits,
     *,
     inside: QuasiPolynomial | None = None,
 ) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
@@ -272,6 +292,8 @@ def sorted_by_step(
     without : callable
         Counts the executions of one copy that a loop makes; None if they are not told apart. Of
         copies on the same pair of lines only the first leads to another one.
+    limits : ReuseLimits
+        How many lines the device's caches keep.
     inside : QuasiPolynomial, optional
         At least zero where the step stays in a line, as `within_line` has it: there it is ``near``.
     """
@@ -292,13 +314,13 @@ def sorted_by_step(
         if once is not None and once.scale(found.copies.number) == executions:
             own = once.scale(found.copies.pairs)
     left = own
-    for pitch, limits in _SHARED.items() if found.lines is not None else ():
+    for pitch, shared_limits in limits.sharing.items() if found.lines is not None else ():
         shared, on_pitch = _on_pitch(found, pitch * 8 // bits, left)
         left += on_pitch.scale(-1)
-        for grade, some in _by_lines(shared, on_pitch, limits) if on_pitch else ():
-            for level, part in _by_lines(found.lines, some, _LIMITS) if some else ():
+        for grade, some in _by_lines(shared, on_pitch, shared_limits) if on_pitch else ():
+            for level, part in _by_lines(found.lines, some, limits.levels) if some else ():
                 parts[_with_conflict(level, grade)] += part
-    for level, part in _by_lines(found.lines, left, _LIMITS) if left else ():
+    for level, part in _by_lines(found.lines, left, limits.levels) if left else ():
         parts[ToOtherLines(level)] += part
     if own is not executions:
         parts[_ELSEWHERE] += executions + own.scale(-1)
@@ -315,7 +337,10 @@ def _with_conflict(level: Level, grade: _Conflict) -> ToOtherLines:
 
 
 def sorted_by_size(
-    elements: QuasiPolynomial | None, bits: int, executions: PiecewiseQuasiPolynomial
+    elements: QuasiPolynomial | None,
+    bits: int,
+    executions: PiecewiseQuasiPolynomial,
+    limits: ReuseLimits,
 ) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
     """Sort executions of an access that data leads anywhere in an array.
 
@@ -327,16 +352,17 @@ def sorted_by_size(
         Size of an element.
     executions : PiecewiseQuasiPolynomial
         How often it is executed.
+    limits : ReuseLimits
+        How many lines the device's caches keep.
     """
     if elements is None:
         return [(ByData("beyond_l2"), executions)]
     line = LINE_BYTES * 8 // bits
-    limits: dict[Level, int] = {
-        level: limit if limit == _ENDLESS else limit * line for level, limit in _LIMITS.items()
+    most: dict[Level, int] = {
+        level: limit if limit == _ENDLESS else limit * line
+        for level, limit in limits.levels.items()
     }
-    return [
-        (ByData(level), part) for level, part in _by_lines(elements, executions, limits) if part
-    ]
+    return [(ByData(level), part) for level, part in _by_lines(elements, executions, most) if part]
 
 
 def _on_pitch(

@@ -17,6 +17,7 @@ from countperf.counting.strides import AxisStride, strides_of
 from countperf.execution.instructions import NARROW_ROW, Instruction
 from countperf.execution.keys import Beside, ByData, Step, WorkItemStep
 from countperf.execution.reuse import (
+    ReuseLimits,
     reuse_path,
     sorted_by_size,
     sorted_by_step,
@@ -48,7 +49,14 @@ class StepSorter:
         Assumptions on layouts and addresses that entered, and what was not counted exactly.
     """
 
-    def __init__(self, domains: Domains, analyzer: AccessAnalyzer, statistics: Statistics) -> None:
+    def __init__(
+        self,
+        domains: Domains,
+        analyzer: AccessAnalyzer,
+        statistics: Statistics,
+        limits: ReuseLimits,
+    ) -> None:
+        self._limits = limits
         self._domains = domains
         self._analyzer = analyzer
         self._statistics = statistics
@@ -105,7 +113,7 @@ class StepSorter:
         inside = within_line(lane_stride, bits, counter)
         result: list[Sorted] = []
         for step, part in sorted_by_step(
-            lane_stride, bits, executions, among_items, once, inside=inside
+            lane_stride, bits, executions, among_items, once, self._limits, inside=inside
         ):
             if isinstance(step, ByData):
                 result += self._through_data(access, strides, loops, across, part)
@@ -118,7 +126,13 @@ class StepSorter:
                 continue
             inner = next(s.stride for s in strides if s.iname == loops[-1])
             by_step = sorted_by_step(
-                inner, bits, part, along_loops, once, inside=within_line(inner, bits, counter)
+                inner,
+                bits,
+                part,
+                along_loops,
+                once,
+                self._limits,
+                inside=within_line(inner, bits, counter),
             )
             for along, rest in self._by_size(access, by_step):
                 result.append((between, along, rest))
@@ -154,7 +168,7 @@ class StepSorter:
         """
         for step, part in parts:
             if isinstance(step, ByData) and not self.stays_beside(access):
-                yield from sorted_by_size(self.extent(access), access.bits, part)
+                yield from sorted_by_size(self.extent(access), access.bits, part, self._limits)
             else:
                 yield step, part
 

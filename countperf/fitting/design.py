@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from countperf.display import ShortRepr
 from countperf.errors import FitError
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.features import CountValue, FeatureSpec
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
@@ -38,6 +39,7 @@ from countperf.models.function import Column, ModelFunction, ModelInputs, model_
 from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
 from countperf.predictions import Quantity
+from countperf.properties.stated_caches import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 
 _FEW_CASES = 50
@@ -438,6 +440,35 @@ def common_view(measurements: Iterable[Measurement]) -> View:
             f"kernels were counted in the {view!r} view; there are {' and '.join(VIEWS)}"
         )
     return view
+
+
+def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
+    """Return the caches for which all kernels were counted, and compiled code was read.
+
+    Raises
+    ------
+    FitError
+        Some were counted for other caches than others, or their code was read for another.
+    """
+    stated = [(m, caches_of(m.properties)) for m in measurements if m.properties is not None]
+    if not stated:
+        return DEFAULT_CACHES
+    known = [(m, caches) for m, caches in stated if m.code is not None] or stated[:1]
+    caches = known[0][1]
+    for each, others in stated:
+        if not others.counts_alike(caches):
+            raise FitError(
+                f"the measured kernels were not all counted for the same caches ({each.case!r} for"
+                f" {others.text}, {known[0][0].case!r} for {caches.text}): count them again"
+                " (countperf.workflow.measured.recount)"
+            )
+    for each, others in known:
+        if others.code != caches.code:
+            raise FitError(
+                f"the compiled code of {each.case!r} was read for a cache of {others.code.text},"
+                f" that of {known[0][0].case!r} for {caches.code.text}: fit to either part"
+            )
+    return caches
 
 
 def check_counting_rules(measurement: Measurement) -> None:

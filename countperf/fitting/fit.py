@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
-from countperf.execution.memory_hierarchy import MemoryHierarchy
+from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.fitting import verdicts
 from countperf.fitting.design import (
     Observation,
     check_counting_rules,
+    common_caches,
     common_view,
     inputs_of,
 )
@@ -149,7 +150,7 @@ def fit(
     Recipe(**{name: value for name, value in changes.items() if value is not None})  # pyright: ignore[reportArgumentType] - before anything takes time
     wanted = [m for m in measurements if m.purpose == "measurement"]
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
-    view = common_view(kept)
+    view, caches = common_view(kept), common_caches(kept)
     counted = observations_of(kept)
     reads_code = model == COMPILED or (isinstance(model, ModelDefinition) and model.reads_code)
     observations = _with_code(counted) if reads_code else counted
@@ -181,6 +182,7 @@ def fit(
         exercising_kernels(solved.definition) if exercising_kernels else {},
         candidates,
         solved.correction,
+        caches,
     )
     known = {case.name for case in observations}
     result = FitResult(
@@ -189,6 +191,7 @@ def fit(
             solved,
             weights,
             observations,
+            caches=caches,
             unstable=len(wanted) - len(kept),
             uncounted=tuple(dict.fromkeys(m.kernel for m in kept if m.properties is None)),
             unused=tuple(case.kernel for case in counted if case.name not in known),
@@ -305,6 +308,7 @@ def _verdicts(
     weights: WeightSet,
     observations: Sequence[Observation],
     *,
+    caches: CountedCaches,
     unstable: int,
     uncounted: tuple[str, ...],
     unused: tuple[str, ...],
@@ -326,7 +330,7 @@ def _verdicts(
         verdicts.counting_verdict(uncounted, unused),
         verdicts.convergence_verdict(fitted),
         verdicts.unseen_verdict(fitted),
-        *([] if memory is None else [verdicts.memory_verdict(memory)]),
+        *([] if memory is None else [verdicts.memory_verdict(memory, caches)]),
     )
 
 

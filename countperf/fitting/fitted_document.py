@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
+from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.fitting.correcting import learn
 from countperf.fitting.design import Observation
 from countperf.fitting.estimate import Estimate
@@ -43,6 +44,7 @@ def weight_set(
     exercising_kernels: Mapping[str, Sequence[str]],
     candidates: tuple[Candidate, ...],
     correction: Correction | None,
+    caches: CountedCaches,
 ) -> WeightSet:
     """Return the document of a fit.
 
@@ -60,6 +62,8 @@ def weight_set(
         Kernels of the catalogue by feature; those of features without a weight are noted.
     candidates : tuple of Candidate
         Models among which this one was chosen.
+    caches : CountedCaches
+        For which the kernels were counted.
     """
     header = measurements.header
     covariance = fitted.solution.covariance
@@ -71,6 +75,7 @@ def weight_set(
         device=header.device,
         counting_rules=COUNTING_RULES_VERSION,
         view=view,
+        counted_caches=caches,
         weights=_weights(fitted),
         parameters=_parameters(fitted),
         ranges={

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from countperf.execution.memory_hierarchy import ASSUMED, UNKNOWN, MemoryHierarchy
+from countperf.execution.memory_hierarchy import (
+    ASSUMED,
+    UNKNOWN,
+    CountedCaches,
+    MemoryHierarchy,
+)
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Vector
@@ -210,9 +215,17 @@ def convergence_verdict(estimate: Estimate) -> Verdict:
     )
 
 
-def memory_verdict(memory: MemoryHierarchy) -> Verdict:
-    """Say whose caches a model of an execution policy has."""
+def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None) -> Verdict:
+    """Say whose caches a model of an execution policy has, and its kernels were counted for."""
     if memory.name != UNKNOWN:
+        if caches is not None and not memory.counted.counts_alike(caches):
+            return Verdict(
+                name="memory",
+                passed=False,
+                message=f"kernels were counted for caches of {caches.text}, and {memory.name} has"
+                f" {memory.counted.text}",
+                remedy="count the measured kernels again: countperf.workflow.measured.recount",
+            )
         return Verdict(name="memory", passed=True, message=f"caches are those of {memory.name}")
     return Verdict(
         name="memory",

@@ -6,7 +6,9 @@ import re
 
 from countperf.execution.memory_hierarchy import (
     ASSUMED,
+    DEFAULT_CACHES,
     UNKNOWN,
+    CountedCaches,
     MemoryHierarchy,
     available_hierarchies,
     load_hierarchy,
@@ -40,3 +42,20 @@ def memory_hierarchy_of(identity: DeviceIdentity, *, is_here: bool = False) -> M
             return load_hierarchy(name)
     system = read_system() if is_here and identity.device_type == "cpu" else None
     return system or load_hierarchy(ASSUMED).model_copy(update={"name": UNKNOWN})
+
+
+def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> CountedCaches:
+    """Return the caches for which kernels are counted for a device.
+
+    Parameters
+    ----------
+    identity, is_here
+        As for `memory_hierarchy_of`.
+
+    Returns
+    -------
+    CountedCaches
+        Those of its hierarchy; `DEFAULT_CACHES` if none is known.
+    """
+    found = memory_hierarchy_of(identity, is_here=is_here)
+    return DEFAULT_CACHES if found.name == UNKNOWN else found.counted

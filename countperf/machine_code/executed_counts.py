@@ -35,6 +35,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
 from countperf.machine_code.classify_x86 import classify
 from countperf.machine_code.interpreter import STACK, Program
 from countperf.machine_code.set_conflicts import (
@@ -61,7 +62,10 @@ _WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
 
 
 def missed(
-    program: Program, executed: Mapping[int, int], accessed: Mapping[int, int]
+    program: Program,
+    executed: Mapping[int, int],
+    accessed: Mapping[int, int],
+    cache: CacheSize = DEFAULT_CACHES.code,
 ) -> Counter[str]:
     """Return what a group accesses that comes back too late for a first-level cache.
 
@@ -73,9 +77,11 @@ def missed(
         How often each line is.
     accessed : mapping from int to int
         Where lines accessed memory when they were executed first.
+    cache : CacheSize, optional
+        The first-level cache.
     """
-    shares = set_conflicts((block for block, _ in program.straight(executed)), accessed)
-    beyond = beyond_cache(accessed, STACK)
+    shares = set_conflicts((block for block, _ in program.straight(executed)), accessed, cache)
+    beyond = beyond_cache(accessed, STACK, cache)
     found: Counter[str] = Counter()
     for number, address in accessed.items():
         line, count = program.lines[number], executed[number]

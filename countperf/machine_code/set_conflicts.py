@@ -13,9 +13,9 @@ are:
    single values, which stay where they are, do not); the share of them that is *beyond* a cache is
    that of the stack in use.
 
-Addresses are those of the first time that an instruction is executed. The cache is the first one
-of `countperf.execution.memory_hierarchy.COMPILED`, whatever the device: properties of compiled code
-are stored with measurements, and those of all devices were found with it.
+Addresses are those of the first time that an instruction is executed. The cache is the nearest one
+of the device that a kernel is counted for; where none is named, that of
+`countperf.execution.memory_hierarchy.COMPILED`.
 
 Source of the best that a replacement can do: Belady (1966), "A Study of Replacement Algorithms for
 a Virtual-Storage Computer", IBM Systems Journal 5(2).
@@ -26,17 +26,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from countperf.execution.memory_hierarchy import COMPILED, Cache, load_hierarchy
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
 from countperf.machine_code.classify_x86 import classify
 from countperf.machine_code.integer_unit import REGISTERS, operands_of
 
-_CACHE = load_hierarchy(COMPILED).first
 _LARGEST_STACK = 1 << 30
 _ADDRESS_BYTES, _WORD_BYTES = 8, 4
 
 
 def set_conflicts(
-    blocks: Iterable[Sequence[int]], accessed: Mapping[int, int], cache: Cache = _CACHE
+    blocks: Iterable[Sequence[int]],
+    accessed: Mapping[int, int],
+    cache: CacheSize = DEFAULT_CACHES.code,
 ) -> dict[int, float]:
     """Return which share of the accesses misses, of instructions whose lines share a set.
 
@@ -46,7 +47,7 @@ def set_conflicts(
         Numbers of instructions that are executed one after the other.
     accessed : mapping from int to int
         Where instructions access memory, by number.
-    cache : Cache, optional
+    cache : CacheSize, optional
         Which keeps lines.
 
     Returns
@@ -67,7 +68,7 @@ def set_conflicts(
         )
         for number in block:
             if number in accessed:
-                line = accessed[number] // cache.line_bytes
+                line = accessed[number] // LINE_BYTES
                 by_set[line % cache.sets][line].append(number)
         for lines in by_set.values():
             if len(lines) > cache.ways:
@@ -76,7 +77,9 @@ def set_conflicts(
     return found
 
 
-def beyond_cache(accessed: Mapping[int, int], top: int, cache: Cache = _CACHE) -> float:
+def beyond_cache(
+    accessed: Mapping[int, int], top: int, cache: CacheSize = DEFAULT_CACHES.code
+) -> float:
     """Return the share of the stack in use that is beyond a first-level cache.
 
     Parameters
@@ -85,7 +88,7 @@ def beyond_cache(accessed: Mapping[int, int], top: int, cache: Cache = _CACHE) -
         As for `set_conflicts`.
     top : int
         Where the stack begins; it grows towards lower addresses.
-    cache : Cache, optional
+    cache : CacheSize, optional
         As for `set_conflicts`.
     """
     lowest = min((at for at in accessed.values() if is_on_stack(at, top)), default=top)

@@ -19,6 +19,7 @@ from countperf.documents import (
 )
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.memory import counted_caches_of
 from countperf.measurements.cases import Purpose
 from countperf.measurements.header import Header
 from countperf.measurements.lines import (
@@ -144,7 +145,12 @@ class MeasurementSet(Table, ShortRepr):
         from countperf.measurements.tables import lines_of_table, table_header
 
         lines = lines_of_table(
-            table, kernels, transactions=transactions, ignore=ignore, purpose=purpose
+            table,
+            kernels,
+            transactions=transactions,
+            ignore=ignore,
+            purpose=purpose,
+            caches=counted_caches_of(device),
         )
         return cls(header=table_header(device, source), measurements=lines)
 

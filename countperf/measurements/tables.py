@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countperf.errors import CountingError, TableError
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.cases import PURPOSES, KernelCase, Purpose
 from countperf.measurements.header import Environment, Header, Protocol
@@ -97,6 +98,7 @@ def lines_of_table(
     transactions: Sequence[str] = (),
     ignore: Sequence[str] = (),
     purpose: Purpose = "measurement",
+    caches: CountedCaches = DEFAULT_CACHES,
 ) -> tuple[Measurement, ...]:
     """Return a measurement for each row of a table.
 
@@ -104,6 +106,8 @@ def lines_of_table(
     ----------
     table, kernels, transactions, ignore, purpose
         As for `countperf.MeasurementSet.from_table`.
+    caches : CountedCaches, optional
+        For which kernels are counted.
 
     Raises
     ------
@@ -115,7 +119,7 @@ def lines_of_table(
         dict(zip(columns, values, strict=True))
         for values in table.astype(object).itertuples(index=False, name=None)
     ]
-    rows = _Rows(columns, records, kernels, tuple(transactions), frozenset(ignore), purpose)
+    rows = _Rows(columns, records, kernels, tuple(transactions), frozenset(ignore), purpose, caches)
     rows.check_columns()
     found = [rows.measurement(number) for number in range(len(records))]
     rows.refuse_idle_columns()
@@ -154,6 +158,7 @@ class _Rows:
     transactions: tuple[str, ...]
     ignore: frozenset[str]
     purpose: Purpose
+    caches: CountedCaches
     counted: dict[tuple[Any, ...], _Counted] = field(
         default_factory=dict[tuple[Any, ...], _Counted]
     )
@@ -199,7 +204,8 @@ class _Rows:
         key = (name, *choice.values())
         if key not in self.counted:
             given = self.kernels[name]
-            self.counted[key] = _count(given(**choice) if choice else given, self.transactions)
+            unit = given(**choice) if choice else given
+            self.counted[key] = _count(unit, self.transactions, self.caches)
         return self.counted[key]
 
     def measurement(self, number: int) -> Measurement:
@@ -309,7 +315,7 @@ def _choices_of(builder: Any, columns: Collection[Any]) -> tuple[str, ...]:
     )
 
 
-def _count(unit: Any, transactions: Sequence[str]) -> _Counted:
+def _count(unit: Any, transactions: Sequence[str], caches: CountedCaches) -> _Counted:
     """Count a kernel; one that cannot be counted keeps its times, with the reason."""
     from countperf.counting.analysis import analyze_kernel
     from countperf.properties.count_properties import count_kernel
@@ -318,7 +324,7 @@ def _count(unit: Any, transactions: Sequence[str]) -> _Counted:
     if _is_builder(unit):
         unit = unit()
     try:
-        vector = count_kernel(unit, view="structure")
+        vector = count_kernel(unit, view="structure", caches=caches)
         analysis = analyze_kernel(unit)
     except CountingError as error:
         sizes = tuple(sorted(unit.default_entrypoint.all_params()))

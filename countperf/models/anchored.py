@@ -254,7 +254,8 @@ def _runs(
             found=given.device.slug,
         )
     named = weights.definition.named_transactions
-    return given.runs_of(vector_of(kernel, view=weights.view, transactions=named))
+    vector = vector_of(kernel, view=weights.view, transactions=named, caches=weights.counted_caches)
+    return given.runs_of(vector)
 
 
 def _run(run: Any) -> Run:

@@ -14,11 +14,13 @@ from countperf.display import Drawable, Table
 from countperf.documents import Document
 from countperf.documents.model_names import UNCORRECTED, ModelName
 from countperf.errors import (
+    CacheMismatchError,
     DeviceMismatchError,
     ModelNotApplicableError,
     PredictionError,
     ViewMismatchError,
 )
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.features import FeatureSpec, vector_of
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.charge import Charge
@@ -83,6 +85,7 @@ class FittedWeights(Table, Drawable, Document):
     device: DeviceIdentity
     counting_rules: int
     view: View = "source"
+    counted_caches: CountedCaches = DEFAULT_CACHES
     weights: tuple[Weight, ...]
     parameters: tuple[FittedParameter, ...] = ()
     ranges: dict[str, Range] = Field(default_factory=dict)
@@ -149,6 +152,8 @@ class FittedWeights(Table, Drawable, Document):
         content = super().to_object()
         if self.view == "source":
             del content["view"]
+        if self.view != "structure":
+            del content["counted_caches"]
         if self.correction is None:
             del content["correction"]
         return content
@@ -242,7 +247,7 @@ class FittedWeights(Table, Drawable, Document):
         PredictionError
             The weights were fitted under other counting rules; the model reads compiled code, and
             the kernel is no vector that has it; `ViewMismatchError` if the kernel's vector is of
-            another view than the weights.
+            another view than the weights, `CacheMismatchError` if it was counted for other caches.
         ParameterError
             A parameter is missing, unknown, or outside the kernel's assumptions; the model has no
             finite time there; or there is no interval of this level.
@@ -453,23 +458,48 @@ class FittedWeights(Table, Drawable, Document):
 
         Raises
         ------
-        ViewMismatchError
-            It is a vector, of the other view.
+        ViewMismatchError, CacheMismatchError
+            It is a vector, of the other view, or counted for other caches.
         CountingError
             The kernel cannot be counted exactly.
         """
-        vector = vector_of(kernel, view=self.view, transactions=self.definition.named_transactions)
+        vector = vector_of(
+            kernel,
+            view=self.view,
+            transactions=self.definition.named_transactions,
+            caches=self.counted_caches,
+        )
         if self.view == "source":
             vector = vector.emitted()
         if vector.view == self.view:
-            is_source = self.view != "structure"
-            return vector if is_source else vector.mapped(self.definition.made_of)
+            if self.view != "structure":
+                return vector
+            self._check_caches(vector)
+            return vector.mapped(self.definition.made_of)
         raise ViewMismatchError(
             f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
             f" {self.device.slug} were fitted to the {self.view} view: count it with"
             f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view",
             expected=self.view,
             found=vector.view,
+        )
+
+    def _check_caches(self, vector: PropertyVector) -> None:
+        """Raise `CacheMismatchError` if a vector was counted for other caches than those fitted."""
+        wanted, found = self.counted_caches, vector.caches
+        if found is None or wanted.counts_alike(found):
+            if found is None or not self.definition.reads_code or wanted.code == found.code:
+                return
+            expected, there = wanted.code.text, found.code.text
+        else:
+            expected, there = wanted.text, found.text
+        raise CacheMismatchError(
+            f"kernel '{vector.kernel}' was counted for caches of {there}, and the {self.model}"
+            f" weights for {self.device.slug} are for {expected}: predict the kernel itself, or"
+            " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
+            " counts of measurements are made anew by countperf.workflow.measured.recount",
+            expected=expected,
+            found=there,
         )
 
     def _check_what_has_no_formula(self, vector: PropertyVector) -> None:

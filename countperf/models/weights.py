@@ -41,6 +41,9 @@ class WeightSet(FittedWeights):
     view : {"source", "compiled"}
         View under which the kernels of the fit were counted; documents without it are of the
         source's view.
+    counted_caches : CountedCaches
+        Caches for which the kernels of the fit were counted in the structure view; documents that
+        do not state them have those of `countperf.execution.memory_hierarchy.DEFAULT_CACHES`.
     weights : tuple of Weight
         One for each feature of a term that the measurements exercise.
     parameters : tuple of FittedParameter

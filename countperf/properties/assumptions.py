@@ -21,33 +21,37 @@ from countperf.execution.keys import (
     Step,
     ToOtherLines,
 )
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.site_names import parse_execution
 
 _MISSES = ("miss.", "spill.")
 
 
-def assumption_of(name: str) -> str:
+def assumption_of(name: str, caches: CountedCaches | None = None) -> str:
     """Return what a property takes for granted; empty for facts of the program.
 
     Parameters
     ----------
     name : str
         Of a property, in any view.
+    caches : CountedCaches, optional
+        Those that the kernel was counted for; by default those of no named device.
 
     Examples
     --------
     >>> assumption_of("site.free.flat.8x1.gmem.load.32.next.l2_reuse")
-    'assumes the caches of countperf.execution.memory_hierarchy.COUNTED'
+    'assumes caches of 48 KiB of 12 ways and 1024 KiB of 16 ways'
     >>> assumption_of("site.free.flat.8x1.flop.add.f32")
     ''
     """
+    caches = caches or DEFAULT_CACHES
     if name.startswith(_MISSES):
-        return "assumes the first-level cache of countperf.execution.memory_hierarchy.COMPILED"
+        return f"assumes a first-level cache of {caches.code.text}"
     key = parse_execution(name)
-    return "" if key is None else "; ".join(_assumptions(key))
+    return "" if key is None else "; ".join(_assumptions(key, caches))
 
 
-def _assumptions(key: ExecutionKey) -> Iterator[str]:
+def _assumptions(key: ExecutionKey, caches: CountedCaches) -> Iterator[str]:
     if isinstance(key, GroupBytesKey | GroupSegmentsKey | KernelBytesKey):
         return
     if key.site.placement == "short":
@@ -55,7 +59,7 @@ def _assumptions(key: ExecutionKey) -> Iterator[str]:
     if isinstance(key, LiveValuesKey):
         yield "assumes what a compiler keeps over barriers"
     if isinstance(key, AccessKey | GuardedAccessKey) and any(map(_names_cache, _steps(key))):
-        yield "assumes the caches of countperf.execution.memory_hierarchy.COUNTED"
+        yield f"assumes caches of {caches.text}"
 
 
 def _steps(key: AccessKey | GuardedAccessKey) -> Iterator[Step | None]:

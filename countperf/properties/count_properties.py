@@ -13,6 +13,7 @@ from countperf.counting.size_ranges import size_ranges
 from countperf.counting.sizes import require_sizes
 from countperf.errors import CountingError, GranularityError, ParameterError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, count_execution
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.cache import remembered
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.site_names import execution_name
@@ -30,6 +31,7 @@ def count_kernel(
     view: View = "source",
     instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     within: str | None = None,
+    caches: CountedCaches = DEFAULT_CACHES,
     cache: bool | str | os.PathLike[str] = True,
 ) -> PropertyVector:
     """Count the properties of a Loopy kernel, symbolic in its size parameters.
@@ -66,6 +68,11 @@ def count_kernel(
         and accesses of matching instructions of the preprocessed kernel count (a realized
         reduction has several). Utilization classes are those in the whole kernel, so that parts
         add up. Launches, work groups and barriers belong to the whole kernel and are not counted.
+    caches : CountedCaches, optional
+        Caches of the device by which the structure view sorts accesses that come back to a line:
+        those of weights are in their ``counted_caches``, those of a processor in
+        ``countperf.execution.memory_hierarchy.load_hierarchy("amd-zen4").counted``; by default
+        those of AMD Zen 5. The vector says which these were.
     cache : bool or path
         Where counts are remembered from one process to the next: True for the folder named by the
         environment variable ``COUNTPERF_CACHE_DIR`` (none if it is empty), else the user's cache
@@ -110,12 +117,16 @@ def count_kernel(
         "view": view,
         "instruction_counts": {k: dict(v) for k, v in (instruction_counts or {}).items()},
         "within": within,
+        "caches": caches.model_dump_json() if view == "structure" else None,
     }
 
     def count() -> PropertyVector:
         if view == "structure":
             executed = count_execution(
-                t_unit, statistics=statistics, instruction_counts=instruction_counts
+                t_unit,
+                statistics=statistics,
+                instruction_counts=instruction_counts,
+                caches=caches,
             )
             emitted = count_loopy_kernel(
                 t_unit,
@@ -123,9 +134,11 @@ def count_kernel(
                 powers=powers,
                 instruction_counts=instruction_counts,
             )
-            found = with_structure(sorted_by_taxonomy(emitted), executed)
+            found = with_structure(sorted_by_taxonomy(emitted), executed, caches)
         else:
-            emitted = count_loopy_kernel(t_unit, **options)
+            emitted = count_loopy_kernel(
+                t_unit, **{name: each for name, each in options.items() if name != "caches"}
+            )
             found = sorted_by_taxonomy(emitted, view=view)
         return _of_sizes_alone(found, emitted.parameters)
 
@@ -237,7 +250,9 @@ def _add_smaller_directions(
         reasons[smaller] = reasons.get(smaller, frozenset()) | why
 
 
-def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> PropertyVector:
+def with_structure(
+    vector: PropertyVector, executed: ExecutionCounts, caches: CountedCaches
+) -> PropertyVector:
     """Add to what Loopy emits how it is executed: a vector of the structure view."""
     reason = "; ".join(sorted(executed.reasons))
     counts = {
@@ -258,17 +273,23 @@ def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> Propert
         assumption_guards=vector.assumption_guards,
         view="structure",
         defaults=vector.defaults,
+        caches=caches,
     )
 
 
-def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> PropertyVector:
+def count_executed(
+    t_unit: Any,
+    *,
+    footprints: dict[Any, Any] | None = None,
+    caches: CountedCaches = DEFAULT_CACHES,
+) -> PropertyVector:
     """Count what an execution policy needs: the structure view without what Loopy emits.
 
     Parameters
     ----------
     t_unit : loopy.TranslationUnit
         With one entry point; preprocessed and scheduled here unless that is done already.
-    footprints : dict, optional
+    footprints, caches
         As for `count_execution`.
 
     Returns
@@ -281,7 +302,7 @@ def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> 
     CountingError
         Something cannot be counted exactly.
     """
-    executed = count_execution(t_unit, footprints=footprints)
+    executed = count_execution(t_unit, footprints=footprints, caches=caches)
     once = {
         "barrier.local": executed.barriers,
         "groups": executed.groups,
@@ -305,4 +326,4 @@ def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> 
         view="structure",
         defaults=executed.defaults,
     )
-    return _of_sizes_alone(with_structure(vector, executed), executed.parameters)
+    return _of_sizes_alone(with_structure(vector, executed, caches), executed.parameters)

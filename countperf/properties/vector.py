@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from countperf.counting.size_ranges import check_range
 from countperf.display import Table, shortened
 from countperf.errors import CountingError, GranularityError, ParameterError
+from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.properties.assumptions import assumption_of
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.evaluation import (
@@ -60,6 +61,9 @@ class PropertyVector(Table, Mapping[str, Count]):
     defaults : mapping from str to QuasiPolynomial
         Values of parameters that need not be given, in terms of the others: offsets of arrays, and
         strides that Loopy leaves to the caller.
+    caches : CountedCaches, optional
+        Caches of the device that the kernel was counted for, in the structure view; None in other
+        views, and for counts by hand.
 
     Raises
     ------
@@ -79,6 +83,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         assumption_guards: tuple[Guards, ...] = (),
         view: View = "source",
         defaults: Mapping[str, QuasiPolynomial] | None = None,
+        caches: CountedCaches | None = None,
     ) -> None:
         self._counts = {
             validate_name(name): count for name, count in sorted(counts.items()) if count.quantity
@@ -98,6 +103,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         self.assumptions = assumptions
         self.assumption_guards = assumption_guards
         self.view: View = view
+        self.caches = caches
         self._at_sizes: dict[tuple[str, ...], CountsAt] = {}
         self._ranges: Mapping[str, range] = {}
 
@@ -133,6 +139,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             and self.parameters == other.parameters
             and self.assumption_guards == other.assumption_guards
             and self.view == other.view
+            and self.caches == other.caches
             and self.defaults == other.defaults
         )
 
@@ -163,7 +170,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             compilers and caches (`countperf.properties.assumptions`).
         """
         count = self._counts[name]
-        return assumption_of(name) if count.exact else count.reason
+        return assumption_of(name, self.caches) if count.exact else count.reason
 
     @classmethod
     def from_mapping(
@@ -223,6 +230,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             assumption_guards=self.assumption_guards,
             view=self.view,
             defaults=self.defaults,
+            caches=self.caches,
         )
         found._at_sizes = self._at_sizes
         found._ranges = self._ranges
@@ -281,6 +289,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             return self
         found = self.mapped(lambda counts: {n: c for n, c in counts.items() if is_emitted(n)})
         found.view = "source"
+        found.caches = None
         return found
 
     # --- evaluation
@@ -419,6 +428,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             "version": VERSION,
             "counting_rules": COUNTING_RULES_VERSION,
             **({} if self.view == "source" else {"view": self.view}),
+            **({} if self.caches is None else {"caches": self.caches.model_dump(mode="json")}),
             "kernel": self.kernel,
             "parameters": list(self.parameters),
             "assumptions": self.assumptions,

@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt
 
 from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.old_names import current_name, is_gone
 from countperf.properties.taxonomy import (
@@ -45,6 +46,7 @@ class _VectorDocument(Part):
     version: int
     counting_rules: PositiveInt = COUNTING_RULES_VERSION
     view: str = "source"
+    caches: CountedCaches | None = None
     kernel: str
     parameters: tuple[str, ...]
     assumptions: str
@@ -125,4 +127,5 @@ def vector_fields(document: Any) -> dict[str, Any]:
         "assumption_guards": guards,
         "view": view,
         "defaults": defaults,
+        "caches": (found.caches or DEFAULT_CACHES) if view == "structure" else None,
     }

@@ -53,7 +53,13 @@ def ranked_by_code(
     units = [(translation_unit(space.build(**point.choice)), sizes) for point in chosen]
     read = read_compiled(units, device) if units else ()
     followed = iter(
-        counts_of_many([(each, sizes, {}) for each in read if isinstance(each, CompiledKernel)])
+        counts_of_many(
+            [
+                (each, sizes, {}, weights.counted_caches.code)
+                for each in read
+                if isinstance(each, CompiledKernel)
+            ]
+        )
     )
     found = [
         _by_code(
@@ -79,7 +85,8 @@ def _by_code(
     if isinstance(code, Exception):
         return point
     try:
-        vector = count_kernel(unit, view="structure").with_code(lambda _: code)
+        vector = count_kernel(unit, view="structure", caches=weights.counted_caches)
+        vector = vector.with_code(lambda _: code)
         prediction = weights.predict_counts(vector, sizes, incomplete_ok=True)
     except CountperfError:
         return point

@@ -193,7 +193,12 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
         else:
             try:
                 model = weights.definition
-                vector = counted_variant(variant, view, policy=model.policy is not None)
+                vector = counted_variant(
+                    variant,
+                    view,
+                    policy=model.policy is not None,
+                    caches=weights.counted_caches,
+                )
                 vector = with_transactions(vector, unit, model.named_transactions)
             except CountperfError as error:
                 return refused("count", error)

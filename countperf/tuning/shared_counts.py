@@ -15,6 +15,7 @@ from loopy import TranslationUnit
 
 from countperf.counting.equivalence import with_loops_as_loops, with_tags_of
 from countperf.counting.resources import scheduled
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_executed, count_kernel
 
@@ -89,7 +90,9 @@ def scheduled_variant(unit: Any, view: View) -> Scheduled:
     return fresh
 
 
-def counted_variant(variant: Scheduled, view: View, *, policy: bool) -> PropertyVector:
+def counted_variant(
+    variant: Scheduled, view: View, *, policy: bool, caches: CountedCaches = DEFAULT_CACHES
+) -> PropertyVector:
     """Count a scheduled variant.
 
     Parameters
@@ -100,6 +103,8 @@ def counted_variant(variant: Scheduled, view: View, *, policy: bool) -> Property
         As it was scheduled for.
     policy : bool
         Whether nothing but what an execution policy needs is of interest.
+    caches : CountedCaches, optional
+        For which it is counted in the structure view.
 
     Raises
     ------
@@ -107,9 +112,9 @@ def counted_variant(variant: Scheduled, view: View, *, policy: bool) -> Property
         Something cannot be counted exactly.
     """
     if view == "structure" and policy:
-        return count_executed(variant.unit, footprints=variant.footprints)
+        return count_executed(variant.unit, footprints=variant.footprints, caches=caches)
     if view != "source":
-        return count_kernel(variant.unit, view=view, cache=False)
+        return count_kernel(variant.unit, view=view, caches=caches, cache=False)
     if variant.vector is None:
         variant.vector = count_kernel(variant.unit, view=view, cache=False)
     return variant.vector

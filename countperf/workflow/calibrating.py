@@ -17,6 +17,7 @@ from countperf.errors import (
     ParameterError,
     UnstableMeasurementError,
 )
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.fitting.design import Observation
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device
@@ -34,7 +35,7 @@ from countperf.fitting.transfer.result import (
     CalibrationResult,
     unlearnt_features,
 )
-from countperf.hardware.memory import memory_hierarchy_of
+from countperf.hardware.memory import counted_caches_of, memory_hierarchy_of
 from countperf.harness.campaign import measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
 from countperf.harness.device import Device
@@ -138,10 +139,13 @@ def calibrate(
     check_writable(user_fits_folder() / "weights.json")
     devices = known or shipped_devices()
     without_code = _why_no_code(found)
+    is_here = found.identity.device_type == "cpu"
+    own = counted_caches_of(found.identity, is_here=is_here)
     task = CalibrationTask(
         device=found,
         runner=runner or KernelRunner.open(found),
-        memory=memory_hierarchy_of(found.identity, is_here=found.identity.device_type == "cpu"),
+        memory=memory_hierarchy_of(found.identity, is_here=is_here),
+        caches=own if devices.own_caches else DEFAULT_CACHES,
         store=Path(store) if store is not None else _usual_store(plain),
         reads_code=not without_code,
         deadline=began + 60.0 * minutes,
@@ -233,7 +237,7 @@ def _measure(
         [case for case, _ in cases],
         store=task.store,
         protocol=CALIBRATION,
-        count=partial(count_kernel, view="structure"),
+        count=partial(count_kernel, view="structure", caches=task.caches),
         progress=told,
         runner=task.runner,
         expected_run_s={case.name: run_s for case, run_s in cases},
@@ -326,6 +330,7 @@ def _store(
         protocol=CALIBRATION.name,
         recorded_at=measured.header.environment.recorded_at,
         expected=expected,
+        caches=task.caches,
     )
     _, path = store_own_fit(weights, name=name, replace=_is_calibration(name, weights.model))
     return path

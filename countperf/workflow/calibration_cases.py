@@ -11,7 +11,7 @@ import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import ParameterError
-from countperf.execution.memory_hierarchy import MemoryHierarchy
+from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.fitting.design import Observation, build_design
 from countperf.fitting.transfer.choice import ChosenKernel, KernelChoice
 from countperf.fitting.transfer.hierarchy import guesses, shares_of, with_columns
@@ -52,6 +52,8 @@ class CalibrationTask(ShortRepr):
         What runs kernels on it.
     memory : MemoryHierarchy
         Its caches.
+    caches : CountedCaches
+        For which kernels are counted.
     store : Path
         Where measurements go.
     reads_code : bool
@@ -65,6 +67,7 @@ class CalibrationTask(ShortRepr):
     device: Device
     runner: KernelRunner
     memory: MemoryHierarchy
+    caches: CountedCaches
     store: Path
     reads_code: bool
     deadline: float
@@ -134,7 +137,7 @@ def serving(
             name=each,
             kernel=each,
             family=each,
-            counts=counted(each, view="structure", sizes=sizes).evaluate(sizes),
+            counts=counted(each, view="structure", sizes=sizes, caches=task.caches).evaluate(sizes),
             time_s=1.0,
         )
         for each in serve

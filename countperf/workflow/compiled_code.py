@@ -13,6 +13,7 @@ from countperf.errors import (
     DeviceMismatchError,
     KernelBuildError,
 )
+from countperf.execution.memory_hierarchy import CacheSize
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.compile.gpu_counts import GpuCounts, GpuKernel
 from countperf.harness.compile.pocl import compile_with_pocl
@@ -20,6 +21,7 @@ from countperf.harness.compile.ptx import compile_with_nvcc
 from countperf.harness.devices import find_device
 from countperf.harness.store import Rewriting
 from countperf.machine_code.executed_counts import CYCLES
+from countperf.properties.stated_caches import caches_of
 from countperf.steps import stepped
 from countperf.tuning.pools import process_pool
 from countperf.workflow.kernels import kernel_itself
@@ -108,9 +110,10 @@ def read_code(
 ) -> MeasurementSet:
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
-    Nothing is measured. Cases that have their instructions already are left as they are, unless
-    what older versions noted says nothing of cycles. The file is written now and then, so that a
-    run that is cut off goes on where it was.
+    Nothing is measured. Misses are those of the first-level cache that the counts of a case state
+    (`countperf.workflow.measured.recount` makes it that of the device). Cases that have their
+    instructions already are left as they are, unless what older versions noted says nothing of
+    cycles. The file is written now and then, so that a run that is cut off goes on where it was.
 
     Parameters
     ----------
@@ -157,7 +160,7 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
         if each.code is None or CYCLES not in each.code:
             waiting.setdefault(each.kernel, []).append(each)
     cases = [
-        (name, tuple((each.case, each.parameters) for each in some))
+        (name, tuple((each.case, each.parameters, _cache_of(each)) for each in some))
         for name, some in waiting.items()
     ]
     batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
@@ -189,23 +192,28 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
     return noted
 
 
+def _cache_of(measurement: Measurement) -> CacheSize:
+    """Return the first-level cache that the counts of a case say code is read for."""
+    return caches_of(measurement.properties or {}).code
+
+
 def _code_of(
-    label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int]]]]]
+    label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int], CacheSize]]]]
 ) -> list[tuple[str, dict[str, int] | str]]:
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
     entries = [entry(name) for name, _ in cases]
     units = [(each.build(), some[0][1]) for each, (_, some) in zip(entries, cases, strict=True)]
     found: list[tuple[str, dict[str, int] | str]] = []
     names: list[str] = []
-    requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any]]] = []
+    requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = []
     read = read_compiled(units, find_device(label))
     for known, (_, some), compiled in zip(entries, cases, read, strict=True):
-        for case, parameters in some:
+        for case, parameters, cache in some:
             if isinstance(compiled, KernelBuildError):
                 found.append((case, str(compiled)))
                 continue
             names.append(case)
-            requests.append((compiled, parameters, known.statistics_at(parameters)))
+            requests.append((compiled, parameters, known.statistics_at(parameters), cache))
     for case, counts in zip(names, counts_of_many(requests), strict=True):
         found.append((case, str(counts) if isinstance(counts, CountingError) else counts))
     return found

@@ -12,6 +12,7 @@ import loopy as lp
 from countperf.counting.producers import bound_arguments, known_unit, translation_unit
 from countperf.documents import parse_json, read_file_text
 from countperf.errors import CountingError, DocumentError, KernelSpecificationError
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from countperf.user_code import find_in_user_code
@@ -166,6 +167,7 @@ def counted(
     view: View | None = None,
     sizes: Mapping[str, Any] | None = None,
     instruction_counts: InstructionCounts | None = None,
+    caches: CountedCaches = DEFAULT_CACHES,
 ) -> PropertyVector:
     """Return the property vector of a kernel, a text that names one, or a mapping by hand.
 
@@ -181,6 +183,8 @@ def counted(
         At which the catalogue's statistics that depend on sizes hold.
     instruction_counts : mapping from str to mapping from str to number, optional
         What one execution of an instruction without a counting rule does, as for `count_kernel`.
+    caches : CountedCaches, optional
+        For which a kernel is counted in the structure view.
 
     Raises
     ------
@@ -205,7 +209,11 @@ def counted(
             )
         return found
     return count_kernel(
-        found, statistics=statistics, view=view or "source", instruction_counts=instruction_counts
+        found,
+        statistics=statistics,
+        view=view or "source",
+        instruction_counts=instruction_counts,
+        caches=caches,
     )
 
 

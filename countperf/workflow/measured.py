@@ -14,9 +14,12 @@ from countperf.errors import (
     CountingError,
     KernelSpecificationError,
 )
+from countperf.execution.memory_hierarchy import CountedCaches
+from countperf.hardware.memory import counted_caches_of
 from countperf.harness.store import Rewriting
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
+from countperf.properties.stated_caches import caches_of
 from countperf.properties.transactions import TransactionCounts, transaction_roots
 from countperf.steps import stepped
 from measurement_kernels.catalog import entry
@@ -76,14 +79,17 @@ def _transactions_of(
     return found
 
 
-def recount(measurements: Path | str) -> MeasurementSet:
+def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
     """Count the measured kernels of the catalogue again, in place; nothing is measured.
 
     Parameters
     ----------
     measurements : Path or str
-        A campaign's file, counted under other rules than those of now, or in another view than
-        the structure view, in which campaigns count.
+        A campaign's file, counted under other rules than those of now, for other caches, or in
+        another view than the structure view, in which campaigns count.
+    caches : CountedCaches, optional
+        For which kernels are counted; by default those of the measured device's processor
+        (`countperf.hardware.memory`).
 
     Returns
     -------
@@ -100,13 +106,20 @@ def recount(measurements: Path | str) -> MeasurementSet:
         Another process writes to the file, or it cannot be written.
     """
     with Rewriting(measurements) as file:
-        renewed = _recounted(file.read())
+        found = file.read()
+        renewed = _recounted(found, caches or counted_caches_of(found.device))
         file.write(renewed)
     return renewed
 
 
-def _recounted(found: MeasurementSet) -> MeasurementSet:
-    """Return measurements whose kernels are counted anew."""
+def _recounted(found: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
+    """Return measurements whose kernels are counted anew.
+
+    What is known of their compiled code stays, and the statement of the cache that it was read for.
+    """
+    read = [caches_of(each.properties or {}).code for each in found if each.code is not None]
+    if read:
+        caches = caches.model_copy(update={"code": read[0]})
     counted: dict[object, dict[str, Any]] = {}
 
     def properties(each: Measurement) -> dict[str, Any]:
@@ -114,7 +127,9 @@ def _recounted(found: MeasurementSet) -> MeasurementSet:
         statistics = kernel.statistics_at(each.parameters)
         key = (each.kernel, tuple(sorted(statistics.items())))
         if key not in counted:
-            vector = count_kernel(kernel.build(), statistics=statistics, view="structure")
+            vector = count_kernel(
+                kernel.build(), statistics=statistics, view="structure", caches=caches
+            )
             counted[key] = vector.to_document()
         return counted[key]
 

@@ -13,6 +13,7 @@ from countperf.errors import (
     KernelSpecificationError,
     ParameterError,
 )
+from countperf.hardware.memory import counted_caches_of
 from countperf.harness.campaign import measure, open_store
 from countperf.harness.devices import find_device
 from countperf.harness.overhead import measure_limits
@@ -337,7 +338,11 @@ def _measure(
             [case for case, _ in timed],
             store=file,
             protocol=protocol,
-            count=partial(count_kernel, view="structure"),
+            count=partial(
+                count_kernel,
+                view="structure",
+                caches=counted_caches_of(device.identity, is_here=True),
+            ),
             progress=progress or silent,
             runner=runner,
             expected_run_s={case.name: run_s for case, run_s in timed},

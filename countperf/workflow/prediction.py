@@ -12,7 +12,9 @@ import numpy as np
 from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
 from countperf.errors import CountperfError, KernelBuildError
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.memory import counted_caches_of
 from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument
@@ -257,6 +259,7 @@ def vector_for(
         statistics=statistics,
         view=weights.view,
         instruction_counts=instruction_counts,
+        caches=weights.counted_caches,
     )
     if weights.definition.reads_code:
         checked = vector.checked_parameters(parameters, {})
@@ -273,6 +276,7 @@ def with_compiled_code(
     device: str | None = None,
     statistics: Mapping[str, Statistic] | None = None,
     instruction_counts: InstructionCounts | None = None,
+    caches: CountedCaches | None = None,
     **more: int,
 ) -> PropertyVector:
     """Count a kernel, compile it, and keep what its code executes with the counts.
@@ -287,6 +291,9 @@ def with_compiled_code(
         A device of PoCL's or of Intel's runtime, by label or slug; by default ``pocl:0``.
     statistics, instruction_counts
         As for `predict`.
+    caches : CountedCaches, optional
+        For which the kernel is counted and its code is read, such as the ``counted_caches`` of
+        weights; by default those of the device.
 
     Returns
     -------
@@ -301,10 +308,15 @@ def with_compiled_code(
         As of `countperf.machine_code.executed_counts.read_compiled`.
     """
     found = kernel_itself(kernel, "code to compile")
+    label = device or "pocl:0"
     vector = counted(
-        found, statistics=statistics, view="structure", instruction_counts=instruction_counts
+        found,
+        statistics=statistics,
+        view="structure",
+        instruction_counts=instruction_counts,
+        caches=caches or counted_caches_of(find_device(label).identity, is_here=True),
     )
-    return _with_code(vector, found, given_sizes(parameters, more), device or "pocl:0", statistics)
+    return _with_code(vector, found, given_sizes(parameters, more), label, statistics)
 
 
 def _with_code(
@@ -318,4 +330,5 @@ def _with_code(
     (compiled,) = read_compiled([(kernel, sizes)], find_device(device))
     if isinstance(compiled, KernelBuildError):
         raise compiled
-    return vector.with_code(lambda at: compiled.counts(at, statistics))
+    cache = (vector.caches or DEFAULT_CACHES).code
+    return vector.with_code(lambda at: compiled.counts(at, statistics, cache=cache))

@@ -194,7 +194,9 @@ class LaunchLog:
         statistics: Mapping[str, Statistic] | None,
         sizes: Mapping[str, int],
     ) -> dict[str, Any]:
-        vector = counted(unit, statistics=statistics, view=weights.view)
+        vector = counted(
+            unit, statistics=statistics, view=weights.view, caches=weights.counted_caches
+        )
         found = weights.predict_counts(vector, sizes, incomplete_ok=self._incomplete_ok)
         time_s = float(found.time_s)
         if not time_s > 0:

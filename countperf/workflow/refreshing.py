@@ -12,6 +12,7 @@ import numpy as np
 
 from countperf.documents.model_names import UNCORRECTED
 from countperf.errors import ParameterError, UnstableMeasurementError
+from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.fitting.design import Observation
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import TransferFit
@@ -109,6 +110,7 @@ def refresh(
             runner or KernelRunner.open(found),
             kernels,
             Path(folder) / "refresh.jsonl",
+            first.counted_caches,
             progress,
         )
         if any(each.definition.reads_code for each in documents.values()):
@@ -142,6 +144,13 @@ def _models(fit: str, there: Iterable[str]) -> dict[str, WeightSet]:
         for name, weights in found.items()
         if weights.definition.policy is not None and min(weights.unknowns) >= 0
     }
+    caches = [weights.counted_caches for weights in usable.values()]
+    if any(each != caches[0] for each in caches):
+        raise ParameterError(
+            f"the models of {fit} are for kernels that were counted for different caches; calibrate"
+            " the device anew (countperf calibrate)",
+            parameter="fit",
+        )
     if not usable:
         raise ParameterError(
             f"{fit} has no weights of a structural or compiled model, which could be refreshed;"
@@ -192,7 +201,11 @@ def _old_times(fit: NamedFit, cases: set[str]) -> dict[str, float]:
 
 
 def _measure(
-    runner: CaseRunner, kernels: Sequence[ChosenKernel], store: Path, progress: Progress
+    runner: CaseRunner,
+    kernels: Sequence[ChosenKernel],
+    store: Path,
+    caches: CountedCaches,
+    progress: Progress,
 ) -> MeasurementSet:
     """Run kernels once more."""
     until = time.monotonic() + MEASURE_S
@@ -201,7 +214,7 @@ def _measure(
         cases,
         store=store,
         protocol=CALIBRATION.changed(separation_s=1.0),
-        count=partial(count_kernel, view="structure"),
+        count=partial(count_kernel, view="structure", caches=caches),
         progress=progress,
         runner=runner,
         begin_no_more=lambda: time.monotonic() > until,

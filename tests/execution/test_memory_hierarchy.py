@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DeviceParameterError, DocumentError
-from countperf.execution import reuse
 from countperf.execution.memory_hierarchy import (
     ASSUMED,
-    COMPILED,
-    COUNTED,
+    DEFAULT_CACHES,
+    LINE_BYTES,
     UNKNOWN,
     Cache,
     MemoryHierarchy,
@@ -20,9 +19,10 @@ from countperf.execution.memory_hierarchy import (
     read_system,
 )
 from countperf.execution.policy import ExecutionPolicy
+from countperf.execution.reuse import ReuseLimits
 from countperf.fitting.verdicts import memory_verdict
 from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import memory_hierarchy_of
+from countperf.hardware.memory import counted_caches_of, memory_hierarchy_of
 from countperf.models.structural import candidates, refinements, structural
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -145,14 +145,46 @@ def test_lines_sets_and_stride_follow_from_size_and_ways() -> None:
     assert (first.lines, first.sets, first.set_stride_bytes) == (768, 64, 4096)
 
 
-# counting rules fix both: other numbers need other rules, and all measurements counted anew
-def test_counting_rules_have_the_caches_that_measurements_were_counted_by() -> None:
-    counted, compiled = load_hierarchy(COUNTED), load_hierarchy(COMPILED)
+# documents that state no caches have these: other numbers need other rules
+def test_the_usual_caches_are_those_of_documents_that_state_none() -> None:
+    usual = DEFAULT_CACHES
 
-    assert (counted.first.lines, counted.second.lines) == (768, 16384)
-    assert (counted.first.ways, counted.second.sets) == (12, 1024)
-    assert reuse.LINE_BYTES == 64
-    assert (compiled.first.sets, compiled.first.ways, compiled.first.line_bytes) == (64, 8, 64)
+    assert (usual.first.lines, usual.second.lines) == (768, 16384)
+    assert (usual.first.ways, usual.second.sets) == (12, 1024)
+    assert LINE_BYTES == 64
+    assert (usual.code.sets, usual.code.ways, usual.code.set_stride_bytes) == (64, 8, 4096)
+    zen5 = load_hierarchy("amd-zen5")
+    assert usual.counts_alike(zen5.counted)
+    assert not usual.counts_alike(zen5.counted, reads_code=True)  # 32 KiB, not 48
+
+
+def test_kernels_are_counted_for_the_hierarchy_of_their_device() -> None:
+    zen3 = _identity("AMD EPYC (AuthenticAMD family 25 model 1)")
+
+    assert counted_caches_of(zen3) == load_hierarchy("amd-zen3").counted
+    assert counted_caches_of(zen3).text == "32 KiB of 8 ways and 512 KiB of 8 ways"
+    assert counted_caches_of(_identity("Other (GenuineIntel family 6 model 999)")) == DEFAULT_CACHES
+
+
+def test_limits_of_reuse_follow_from_sizes_and_ways() -> None:
+    found = ReuseLimits.of(load_hierarchy("amd-zen3").counted)  # 64 sets of 8; 1024 sets of 8
+
+    assert list(found.levels.values())[:2] == [512, 8192]
+    assert [list(each.values())[:4] for each in found.sharing.values()] == [
+        [8, 16, 32, 1024],
+        [16, 32, 64, 2048],
+    ]
+    assert list(found.sharing) == [4096, 2048]
+
+
+def test_a_fit_of_counts_for_other_caches_says_so() -> None:
+    zen4 = load_hierarchy("amd-zen4")
+
+    assert memory_verdict(zen4, zen4.counted).passed
+    verdict = memory_verdict(zen4, DEFAULT_CACHES)
+    assert not verdict.passed
+    assert "48 KiB of 12 ways" in verdict.message
+    assert "recount" in verdict.remedy
 
 
 def test_structural_models_take_sizes_from_the_hierarchy() -> None:

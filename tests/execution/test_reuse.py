@@ -9,6 +9,11 @@ import numpy as np
 import pytest
 
 from countperf import count_kernel
+from countperf.execution.memory_hierarchy import (
+    DEFAULT_CACHES,
+    CountedCaches,
+    load_hierarchy,
+)
 from countperf.execution.policy import ExecutionPolicy
 from countperf.properties.issuing import apply_policy
 
@@ -38,17 +43,19 @@ def _returns_missed(addresses: Iterable[int], size: int, ways: int) -> float:
     return (missed - first) / (len(walk) - first)
 
 
-def _executed(t_unit: Any, access: str, **sizes: int) -> dict[str, int]:
+def _executed(
+    t_unit: Any, access: str, caches: CountedCaches = DEFAULT_CACHES, **sizes: int
+) -> dict[str, int]:
     """Return how often the access is executed at some sizes, by its steps."""
-    counts = count_kernel(t_unit, view="structure").evaluate(sizes)
+    counts = count_kernel(t_unit, view="structure", caches=caches).evaluate(sizes)
     names = [n for n, c in counts.items() if c and f".{access}.32." in n and n.startswith("site")]
     every = [n for n in names if ".guarded." not in n]
     return {name.partition(f".{access}.32.")[2]: int(counts[name]) for name in every}
 
 
-def _walked(t_unit: Any, access: str, **sizes: int) -> str:
+def _walked(t_unit: Any, access: str, caches: CountedCaches = DEFAULT_CACHES, **sizes: int) -> str:
     """Return the step of all executions of the access, at some sizes."""
-    (name,) = _executed(t_unit, access, **sizes)
+    (name,) = _executed(t_unit, access, caches, **sizes)
     return name.rpartition(".")[2]
 
 
@@ -104,6 +111,99 @@ def test_columns_that_items_walk_down(n: int, m: int, step: str) -> None:
     assert low <= _returns_missed(walk, 48 << 10, 12) <= high
     if n == 1040:
         assert (_returns_missed(walk, 1 << 20, 16) > 0.3) == (step == "beyond_l2")
+
+
+@pytest.mark.parametrize(
+    ("device", "n", "m", "step"),
+    [
+        ("amd-zen3", 1024, 8, "l1_reuse"),  # 8 ways, 4096 bytes apart
+        ("amd-zen3", 1024, 12, "l1_reuse_conflict1"),
+        ("amd-zen5", 1024, 12, "l1_reuse"),  # 12 ways
+        ("amd-zen3", 1024, 24, "l1_reuse_conflict2"),
+        ("amd-zen5", 1024, 24, "l1_reuse_conflict1"),
+        ("amd-zen3", 1024, 40, "l1_reuse_conflict3"),
+        ("amd-zen4", 1536, 16, "l1_reuse"),  # two sets of 8 ways
+        ("amd-zen4", 1536, 28, "l1_reuse_conflict1"),
+        ("intel-model167", 1536, 24, "l1_reuse"),
+        ("amd-zen3", 1024, 1500, "beyond_l2_conflict3"),  # a second level of 1024 sets
+        ("amd-zen4", 1024, 1500, "l2_reuse_conflict3"),  # of 2048 sets
+        ("amd-zen5", 1024, 1500, "beyond_l2_conflict3"),
+        ("intel-model167", 1024, 1500, "l2_reuse_conflict3"),
+        ("amd-zen3", 1040, 500, "l1_reuse"),  # a first level of 512 lines
+        ("amd-zen3", 1040, 740, "l2_reuse"),
+        ("amd-zen4", 1040, 740, "l2_reuse"),
+        ("amd-zen5", 1040, 740, "l1_reuse"),  # of 768 lines
+        ("intel-model167", 1040, 740, "l1_reuse"),
+        ("amd-zen3", 1040, 12000, "beyond_l2"),  # a second level of 8192 lines
+        ("amd-zen4", 1040, 12000, "l2_reuse"),  # of 16384
+        ("amd-zen4", 1040, 30000, "beyond_l2"),
+        ("intel-model167", 1040, 30000, "l2_reuse"),  # of 32768
+    ],
+)
+def test_columns_by_the_caches_of_a_device(device: str, n: int, m: int, step: str) -> None:
+    memory = load_hierarchy(device)
+    t_unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < m }", "out[i] = sum(j, a[j, i])", ("m", "n"))
+    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    assert _walked(t_unit, "gmem.load", memory.counted, n=n, m=m) == step
+
+    low, high = _MISSED.get(step, (0.25, 1))
+    walk = [4 * (j * n + i) for i in range(8) for j in range(m)]
+    first, second = memory.first, memory.second
+    assert low <= _returns_missed(walk, first.size_bytes, first.ways) <= high
+    if n == 1040:
+        missed = _returns_missed(walk, second.size_bytes, second.ways)
+        assert (missed > 0.3) == (step == "beyond_l2")
+
+
+@pytest.mark.parametrize(
+    ("device", "items", "step"),
+    [
+        ("amd-zen3", 8, "l1_reuse"),
+        ("amd-zen3", 12, "l1_reuse_conflict1"),
+        ("amd-zen5", 12, "l1_reuse"),
+        ("amd-zen4", 24, "l1_reuse_conflict2"),
+        ("amd-zen5", 24, "l1_reuse_conflict1"),
+    ],
+)
+def test_rows_apart_by_the_caches_of_a_device(device: str, items: int, step: str) -> None:
+    memory = load_hierarchy(device)
+    t_unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < 16 }", "a[i, j] = i + j", ("n", 1024))
+    t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    t_unit = lp.tag_inames(t_unit, {"j": "l.1"})
+    t_unit = lp.remove_unused_arguments(t_unit)
+    lane = _walked(t_unit, "gmem.store", memory.counted, n=1200).partition("-")[0]
+    assert lane == step
+
+    low, high = _MISSED[step]
+    walk = [4 * (i * 1024 + j) for j in range(16) for i in range(items)]
+    assert low <= _returns_missed(walk, memory.first.size_bytes, memory.first.ways) <= high
+
+
+@pytest.mark.parametrize(
+    ("device", "sizes"),
+    [
+        ("amd-zen3", {8192: "data", 8200: "data_l2_reuse", 131073: "data_beyond_l2"}),
+        ("amd-zen4", {8192: "data", 131073: "data_l2_reuse", 262145: "data_beyond_l2"}),
+        ("amd-zen5", {12288: "data", 12289: "data_l2_reuse", 262144: "data_l2_reuse"}),
+        ("intel-model167", {12288: "data", 262145: "data_l2_reuse", 524289: "data_beyond_l2"}),
+    ],
+)
+def test_arrays_that_data_leads_anywhere_in(device: str, sizes: dict[int, str]) -> None:
+    t_unit = lp.make_kernel(
+        "{ [i]: 0 <= i < n }",
+        "out[i] = a[k[i]]",
+        [
+            lp.GlobalArg("a,out", np.float32, shape="n"),
+            lp.GlobalArg("k", np.int32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    caches = load_hierarchy(device).counted
+    for n, step in sizes.items():  # elements of 4 bytes, of arrays that fill a cache or nearly so
+        assert _executed(t_unit, "gmem.load", caches, n=n) == {"next": n, step: n}
 
 
 @pytest.mark.parametrize(

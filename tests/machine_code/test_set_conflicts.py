@@ -108,6 +108,22 @@ def test_what_items_keep_on_the_stack(
     assert not found["spill.beyond_l1.store"]
 
 
+@pytest.mark.parametrize(
+    ("arrays", "share_conflicting", "beyond"),
+    [(9, 0.0, 0.0), (12, 0.0, 0.0), (13, 1 / 12, 1 - 12 / 13), (33, 21 / 32, 1 - 12 / 33)],
+)
+def test_what_items_keep_on_the_stack_of_a_device_with_a_larger_cache(
+    arrays: int, share_conflicting: float, beyond: float
+) -> None:
+    cache = load_hierarchy("amd-zen5").counted.code  # 48 KiB of 12 ways
+    code = program(items_of(arrays, 1024, 4096))
+    machine = Machine()
+    executed = code.executed("f", machine)
+    found = missed(code, executed, machine.accessed, cache)
+    assert found["miss.conflict.load"] == round(share_conflicting * 1024) * arrays
+    assert found["spill.beyond_l1.load"] == pytest.approx(4 * arrays * 1024 * beyond, abs=arrays)
+
+
 def test_places_are_those_of_the_first_time() -> None:
     machine = Machine()
     machine.registers[REGISTERS["%rdi"].number] = 1 << 20
@@ -121,6 +137,6 @@ def test_places_are_those_of_the_first_time() -> None:
 def test_a_cache_of_more_ways_keeps_more_lines_of_a_set() -> None:
     apart = {number: 4096 * number for number in range(15)}
 
-    found = set_conflicts([range(15)], apart, load_hierarchy("amd-zen5").first)
+    found = set_conflicts([range(15)], apart, load_hierarchy("amd-zen5").first.size)
 
     assert found[0] == (15 - 12) / (15 - 1)

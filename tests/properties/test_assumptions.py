@@ -91,4 +91,4 @@ def test_reports_call_guesses_not_exact() -> None:
     (late,) = [name for name in properties if name.endswith(".l2_reuse")]
     assert not properties[late]["exact"]
     assert properties["groups"]["exact"]
-    assert "not exact: assumes the caches" in count_text(vector)
+    assert "not exact: assumes caches of 48 KiB of 12 ways" in count_text(vector)

@@ -10,6 +10,7 @@ from countperf.cli import main
 from countperf.display import MOST_LINES
 from countperf.documents import Document
 from countperf.errors import DeviceError, ParameterError, UnstableMeasurementError
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
 from countperf.fitting.transfer.prior import shipped_devices
 from countperf.hardware.memory import memory_hierarchy_of
@@ -132,6 +133,7 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
         device=device,
         runner=KernelRunner.open(device),
         memory=memory_hierarchy_of(device.identity),
+        caches=DEFAULT_CACHES,
         store=tmp_path / "c.jsonl",
         reads_code=False,
         deadline=0.0,

@@ -15,10 +15,12 @@ from countperf.errors import (
     FitError,
     KernelSpecificationError,
 )
+from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.harness.devices import discover, find_device
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
+from countperf.properties.stated_caches import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
 from countperf.workflow import (
@@ -359,3 +361,30 @@ def test_recounting_makes_old_measurements_fit_again(tmp_path: Path) -> None:
     assert MeasurementSet.read_file(store) == renewed
     assert store.read_text().count(RULES) == len(renewed)
     assert [m.time_s for m in renewed] == [m.time_s for m in whole if m.family == "transpose"]
+
+
+def test_measurements_are_recounted_for_the_caches_of_their_device(tmp_path: Path) -> None:
+    whole = shipped_measurements("pocl-epyc-zen3")
+    one = next(m for m in whole if m.family == "transpose" and m.code is not None)
+    other = next(m for m in whole if m.family == "transpose" and m.kernel != one.kernel)
+    bare = {name: part for name, part in (one.properties or {}).items() if name != "caches"}
+    store = tmp_path / "measurements.jsonl"
+    replace(
+        whole,
+        measurements=(
+            one.model_copy(update={"properties": bare}),
+            other.model_copy(update={"properties": bare, "code": None}),
+        ),
+    ).write_file(store)
+    zen3 = load_hierarchy("amd-zen3").counted
+
+    first, second = measured.recount(store).measurements
+
+    assert caches_of(first.properties or {}) == zen3  # whose code was read for 32 KiB, too
+    assert caches_of(second.properties or {}) == zen3
+    assert (first.code, second.code) == (one.code, None)
+    zen5 = load_hierarchy("amd-zen5").counted
+    for each in measured.recount(store, caches=zen5):
+        stated = caches_of(each.properties or {})
+        assert stated.counts_alike(zen5)
+        assert stated.code == zen3.code  # what was read stays as it was

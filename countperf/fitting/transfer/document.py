@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.fitting.design import Observation
 from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
@@ -39,6 +40,7 @@ def weights_document(
     protocol: str,
     recorded_at: str,
     expected: ExpectedErrors | None,
+    caches: CountedCaches = DEFAULT_CACHES,
 ) -> WeightSet:
     """Return the document of a fit with a prior.
 
@@ -55,6 +57,8 @@ def weights_document(
     expected : ExpectedErrors or None
         Errors of other devices after as many kernels, from which intervals are made; None to make
         them of the fit's own left-out families.
+    caches : CountedCaches, optional
+        For which the kernels were counted.
     """
     function = fit.design.function
     unknowns = np.exp(fit.fitted.logs)
@@ -92,6 +96,7 @@ def weights_document(
         device=device,
         counting_rules=COUNTING_RULES_VERSION,
         view=view,
+        counted_caches=caches,
         weights=weights,
         parameters=parameters,
         ranges={

@@ -190,12 +190,16 @@ class KnownDevices(Document):
         Version of the counting rules of the measurements that it follows from.
     models : tuple of KnownModel
         By model.
+    own_caches : bool
+        Whether kernels were counted for each device's own caches; in older documents, for
+        `countperf.execution.memory_hierarchy.DEFAULT_CACHES` on all devices.
     """
 
     format: Literal["countperf-known-devices"] = "countperf-known-devices"
     version: Literal[1] = 1
     counting_rules: int
     models: tuple[KnownModel, ...]
+    own_caches: bool = False
 
     def of(self, kind: str) -> KnownModel | None:
         """Return what is known of a model's weights; None if nothing is."""

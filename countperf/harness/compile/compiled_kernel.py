@@ -12,6 +12,7 @@ import numpy as np
 
 from countperf.counting.copies import generated
 from countperf.errors import CountingError, KernelBuildError
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
 from countperf.harness.arrays import ArrayArgument
 from countperf.harness.compile.data_loops import (
     DataLoop,
@@ -112,6 +113,7 @@ class CompiledKernel:
         statistics: Mapping[str, Any] | None = None,
         *,
         bounds: bool = False,
+        cache: CacheSize = DEFAULT_CACHES.code,
     ) -> dict[str, int]:
         """Follow a group of each launch; return instructions of all groups, by property name.
 
@@ -126,6 +128,8 @@ class CompiledKernel:
             ``code.cycles_group``, the cycles of one group of each launch, and
             ``code.cycles_group_chain``, those in which its loops wait for results; and
             ``code.cycles_chain``, the latter of all groups. No shipped weights know them.
+        cache : CacheSize, optional
+            First-level cache of the device that it is counted for.
 
         Raises
         ------
@@ -135,7 +139,7 @@ class CompiledKernel:
         """
         followed = self.follow(parameters, statistics)
         analyze((block for each in followed for block in each.blocks), self.analyzed)
-        return counted(followed, self.analyzed, bounds=bounds)
+        return counted(followed, self.analyzed, bounds=bounds, cache=cache)
 
     def follow(
         self, parameters: Mapping[str, int], statistics: Mapping[str, Any] | None = None
@@ -189,7 +193,11 @@ class FollowedLaunch:
 
 
 def counted(
-    followed: Sequence[FollowedLaunch], analyzed: Analyzed, *, bounds: bool = False
+    followed: Sequence[FollowedLaunch],
+    analyzed: Analyzed,
+    *,
+    bounds: bool = False,
+    cache: CacheSize = DEFAULT_CACHES.code,
 ) -> dict[str, int]:
     """Return what all groups of launches execute, by property name.
 
@@ -199,7 +207,7 @@ def counted(
         All launches of a kernel.
     analyzed : dict
         Cycles of blocks that were analyzed already; new ones are added.
-    bounds : bool, optional
+    bounds, cache
         As for `CompiledKernel.counts`.
     """
     found: Counter[str] = Counter()
@@ -209,7 +217,7 @@ def counted(
             line = program.lines[place]
             for name, number in properties_of(line.mnemonic, line.operands):
                 found[name] += number * count * groups
-        for name, number in missed(program, executed, each.accessed).items():
+        for name, number in missed(program, executed, each.accessed, cache).items():
             found[name] += number * groups
         cycles = cycles_of(program, executed, analyzed)
         for name, number in cycles.items():
@@ -223,14 +231,14 @@ def counted(
 
 
 def counts_of_many(
-    requests: Sequence[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any]]],
+    requests: Sequence[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]],
 ) -> list[dict[str, int] | CountingError]:
     """Count what kernels execute, with one run of the analyzer for all.
 
     Parameters
     ----------
-    requests : sequence of (CompiledKernel, mapping from str to int, mapping from str to object)
-        Kernels, sizes and statistics, as for `CompiledKernel.counts`.
+    requests : sequence of (CompiledKernel, mapping, mapping, CacheSize)
+        Kernels, sizes, statistics and caches, as for `CompiledKernel.counts`.
 
     Returns
     -------
@@ -239,7 +247,7 @@ def counts_of_many(
     """
     analyzed: Analyzed = {}
     followed: list[tuple[FollowedLaunch, ...] | CountingError] = []
-    for kernel, parameters, statistics in requests:
+    for kernel, parameters, statistics, _ in requests:
         try:
             followed.append(kernel.follow(parameters, statistics))
         except CountingError as error:
@@ -255,7 +263,8 @@ def counts_of_many(
         analyzed,
     )
     return [
-        each if isinstance(each, CountingError) else counted(each, analyzed) for each in followed
+        each if isinstance(each, CountingError) else counted(each, analyzed, cache=cache)
+        for each, (_, _, _, cache) in zip(followed, requests, strict=True)
     ]
 
 
