@@ -11,19 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from countperf.machine_code.integer_unit import (
-    REGISTERS,
+from countperf.machine_code.integer_operands import (
     Action,
-    Flags,
-    Lanes,
-    Machine,
-    Value,
     address_of,
     operands_of,
     reader,
     signed,
     writer,
 )
+from countperf.machine_code.machine_state import REGISTERS, Flags, Lanes, Machine, Value
 from countperf.machine_code.vector_registers import LANES, VECTOR, Source, joined, source_of
 
 _BITS = {"b": 8, "w": 16, "d": 32, "q": 64}
@@ -31,8 +27,8 @@ _PIECE = 4
 """Lanes of 128 bits, beyond which few instructions move anything."""
 
 _COMPARED = re.compile(r"^vpcmp(eq|gt)([bwdq])$")
-_LEAST = re.compile(r"^vp(min|max)([su])([bwd])$")
-_SUMS = re.compile(r"^vp(add|sub|mull|mulhu|mulh)([bw])$")
+_LEAST = re.compile(r"^vp(min|max)([su])([bwdq])$")
+_SUMS = re.compile(r"^vp(add|sub|mull|mulhu|mulh)([bwdq])$")
 _SHIFTED = re.compile(r"^vps(ll|rl|ra)(v?)([wdq])$")
 _PRODUCTS = re.compile(r"^vpmul(u?)dq$")
 _PACKED = re.compile(r"^vpack(s|u)s(wb|dw)$")
@@ -119,12 +115,10 @@ def element_source(mnemonic: str, parts: list[str], lanes: int) -> Source | None
     lanes : int
         Of 32 bits, that are written.
     """
-    for pattern, make in _RULES.items():
-        found = pattern.match(mnemonic)
-        if found is not None:
-            made = make(found, parts, lanes)
-            if made is not None:
-                return made
+    for pattern, operands, make in _RULES:
+        found = pattern.match(mnemonic) if len(parts) == operands else None
+        if found is not None and (made := make(found, parts, lanes)) is not None:
+            return made
     return None
 
 
@@ -258,12 +252,12 @@ def _sums(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
         "mulh": lambda a, b: signed(a, bits) * signed(b, bits) >> bits,
     }
     operation = operations[found[1]]
+    if found[1] == "sub" and parts[0] == parts[1]:
+        return lambda _: (0,) * lanes
     return _pairwise(lambda a, b: operation(a, b) % (1 << bits), parts, lanes, bits)
 
 
 def _shifted(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
-    if len(parts) != 3:
-        return None
     kind, bits = found[1], _BITS[found[3]]
 
     def shift(value: int, by: int) -> int:
@@ -304,8 +298,6 @@ def _products(found: re.Match[str], parts: list[str], lanes: int) -> Source | No
             return (a & 0xFFFF_FFFF) * (b & 0xFFFF_FFFF)
         return signed(a & 0xFFFF_FFFF, 32) * signed(b & 0xFFFF_FFFF, 32) % (1 << 64)
 
-    if len(parts) != 3:
-        return None
     second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
 
     def compute(machine: Machine) -> Lanes:  # of which every other lane may be unknown
@@ -318,8 +310,6 @@ def _products(found: re.Match[str], parts: list[str], lanes: int) -> Source | No
 
 
 def _pairwise(operation: _Element, parts: list[str], lanes: int, bits: int) -> Source | None:
-    if len(parts) != 3:
-        return None
     pairs_in = pairs_of(parts, lanes, bits)
 
     def compute(machine: Machine) -> Lanes:
@@ -332,8 +322,6 @@ def _pairwise(operation: _Element, parts: list[str], lanes: int, bits: int) -> S
 
 
 def _packed(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
-    if len(parts) != 3:
-        return None
     wide, narrow = _BITS[found[2][0]], _BITS[found[2][1]]
     low, high = (-(1 << (narrow - 1)), (1 << (narrow - 1)) - 1)
     if found[1] == "u":
@@ -356,8 +344,6 @@ def _packed(found: re.Match[str], parts: list[str], lanes: int) -> Source | None
 
 
 def _interleaved(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
-    if len(parts) != 3:
-        return None
     bits = _BITS[found[2][0]]
     half = 64 // bits
     places = range(half, 2 * half) if found[1] == "h" else range(half)
@@ -378,7 +364,7 @@ def _interleaved(found: re.Match[str], parts: list[str], lanes: int) -> Source |
 def _widened(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
     narrow, wide = _BITS[found[2]], _BITS[found[3]]
     number = 32 * lanes // wide
-    if len(parts) != 2 or ("(" in parts[0] and number * narrow < 32):
+    if "(" in parts[0] and number * narrow < 32:
         return None
     source = source_of(parts[0], max(1, number * narrow // 32))
     is_signed = found[1] == "s"
@@ -404,8 +390,6 @@ def _absolute(found: re.Match[str], parts: list[str], lanes: int) -> Source | No
 
 
 def _blended(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
-    if len(parts) != 4:
-        return None
     bits = _bits_of(found.groups())
     mask, second, first = (source_of(part, lanes) for part in parts[:3])
 
@@ -425,8 +409,6 @@ def _blended(found: re.Match[str], parts: list[str], lanes: int) -> Source | Non
 
 
 def _spread(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
-    if len(parts) != 2:
-        return None
     bits = _BITS[found[1]]
     register, read = VECTOR.match(parts[0]), reader(parts[0], bits)
 
@@ -443,8 +425,6 @@ def _spread(found: re.Match[str], parts: list[str], lanes: int) -> Source | None
 
 def _inserted(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
     del lanes
-    if len(parts) != 4:
-        return None
     bits = _BITS[found[1]]
     place = int(parts[0][1:], 0) % (128 // bits)
     read, vector = reader(parts[1], 32 if parts[1] in REGISTERS else bits), source_of(parts[2], 4)
@@ -458,7 +438,7 @@ def _inserted(found: re.Match[str], parts: list[str], lanes: int) -> Source | No
 
 
 def _masked(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
-    if len(parts) != 3 or "(" not in parts[0]:
+    if "(" not in parts[0]:
         return None
     bits = _bits_of(found.groups())
     values, mask = source_of(parts[0], lanes), source_of(parts[1], lanes)
@@ -479,8 +459,6 @@ def _masked(found: re.Match[str], parts: list[str], lanes: int) -> Source | None
 
 
 def _moved_bytes(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
-    if len(parts) != 3:
-        return None
     by, source = min(16, int(parts[0][1:], 0)), source_of(parts[1], lanes)
     zeros: list[Value] = [0] * by
 
@@ -496,8 +474,6 @@ def _moved_bytes(found: re.Match[str], parts: list[str], lanes: int) -> Source |
 
 def _aligned(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
     del found
-    if len(parts) != 4:
-        return None
     by = int(parts[0][1:], 0)
     second, first = source_of(parts[1], lanes), source_of(parts[2], lanes)
 
@@ -517,8 +493,6 @@ def _aligned(found: re.Match[str], parts: list[str], lanes: int) -> Source | Non
 
 def _shuffled(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
     del found
-    if len(parts) != 3:
-        return None
     order, source = source_of(parts[0], lanes), source_of(parts[1], lanes)
 
     def shuffle(machine: Machine) -> Lanes:
@@ -536,8 +510,6 @@ def _shuffled(found: re.Match[str], parts: list[str], lanes: int) -> Source | No
 
 def _blended_words(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
     del found
-    if len(parts) != 4:
-        return None
     chosen = int(parts[0][1:], 0)
     pairs_in = pairs_of(parts[1:], lanes, 16)
 
@@ -548,23 +520,25 @@ def _blended_words(found: re.Match[str], parts: list[str], lanes: int) -> Source
     return blend
 
 
-_RULES: Mapping[re.Pattern[str], Callable[[re.Match[str], list[str], int], Source | None]] = {
-    _COMPARED: _compared,
-    _LEAST: _least,
-    _SUMS: _sums,
-    _SHIFTED: _shifted,
-    _PRODUCTS: _products,
-    _PACKED: _packed,
-    _INTERLEAVED: _interleaved,
-    _WIDENED: _widened,
-    _ABSOLUTE: _absolute,
-    _BLENDED: _blended,
-    _SPREAD: _spread,
-    _INSERTED: _inserted,
-    _MASKED: _masked,
-    _MOVED_BYTES: _moved_bytes,
-    re.compile(r"^vpalignr$"): _aligned,
-    re.compile(r"^vpshufb$"): _shuffled,
-    re.compile(r"^vpblendw$"): _blended_words,
-}
-"""Rules of 32-bit lanes; `countperf.machine_code.avx512` has those of 64-bit lanes."""
+_RULES: Sequence[
+    tuple[re.Pattern[str], int, Callable[[re.Match[str], list[str], int], Source | None]]
+] = (
+    (_COMPARED, 3, _compared),
+    (_LEAST, 3, _least),
+    (_SUMS, 3, _sums),
+    (_SHIFTED, 3, _shifted),
+    (_PRODUCTS, 3, _products),
+    (_PACKED, 3, _packed),
+    (_INTERLEAVED, 3, _interleaved),
+    (_WIDENED, 2, _widened),
+    (_ABSOLUTE, 2, _absolute),
+    (_BLENDED, 4, _blended),
+    (_SPREAD, 2, _spread),
+    (_INSERTED, 4, _inserted),
+    (_MASKED, 3, _masked),
+    (_MOVED_BYTES, 3, _moved_bytes),
+    (re.compile(r"^vpalignr$"), 4, _aligned),
+    (re.compile(r"^vpshufb$"), 3, _shuffled),
+    (re.compile(r"^vpblendw$"), 4, _blended_words),
+)
+"""Rules by name and number of operands."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from countperf.machine_code.integer_unit import REGISTERS, ArrayData, Machine
 from countperf.machine_code.launch import KernelLaunch
+from countperf.machine_code.machine_state import REGISTERS, ArrayData, Machine
 
 _ARGUMENTS = 0x1000_0000_0000
 _CONTEXT = 0x1100_0000_0000

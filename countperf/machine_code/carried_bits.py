@@ -12,20 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from countperf.machine_code.integer_unit import (
-    REGISTERS,
-    STACK_POINTER,
+from countperf.machine_code.conditions import condition_of
+from countperf.machine_code.integer_operands import (
     Action,
-    Flags,
-    Machine,
-    Value,
-    condition_of,
     operands_of,
     reader,
     signed,
     width_of,
     writer,
 )
+from countperf.machine_code.machine_state import REGISTERS, STACK_POINTER, Flags, Machine, Value
 
 _SIZES = {"b": 8, "w": 16, "l": 32, "q": 64}
 _carry = condition_of("b")

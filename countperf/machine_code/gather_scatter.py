@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from countperf.machine_code.integer_unit import REGISTERS, Machine, Read, Value, operands_of
+from countperf.machine_code.integer_operands import Read, operands_of
+from countperf.machine_code.machine_state import REGISTERS, Machine, Value
 
 _PLACE = re.compile(
     r"^(?P<offset>-?(?:0x)?[0-9a-f]+)?\((?P<base>%\w+)?,%[xyz]mm(?P<index>\d+),?(?P<scale>[1248])?\)"

@@ -30,27 +30,17 @@ from typing import NamedTuple
 from countperf.errors import CountingError
 from countperf.machine_code.avx512 import leads_to_integers, packed_action, target_of
 from countperf.machine_code.carried_bits import carried_action
-from countperf.machine_code.integer_unit import (
-    EQUALITY,
-    REGISTERS,
-    SETS_UNKNOWN_FLAGS,
-    STACK_POINTER,
-    UNKNOWN_LANES,
+from countperf.machine_code.conditions import EQUALITY, canonical, condition_of
+from countperf.machine_code.integer_operands import (
     Action,
     Condition,
-    Constants,
-    Flags,
-    Machine,
     Read,
-    Value,
-    action_of,
     address_of,
-    canonical,
-    condition_of,
     operands_of,
     reader,
     signed,
 )
+from countperf.machine_code.integer_unit import SETS_UNKNOWN_FLAGS, action_of
 from countperf.machine_code.loop_extrapolation import (
     Loops,
     grown_flags,
@@ -58,6 +48,15 @@ from countperf.machine_code.loop_extrapolation import (
     note_of_step,
     to_change,
     to_equality,
+)
+from countperf.machine_code.machine_state import (
+    REGISTERS,
+    STACK_POINTER,
+    UNKNOWN_LANES,
+    Constants,
+    Flags,
+    Machine,
+    Value,
 )
 from countperf.machine_code.needed_vectors import needed_lines
 

@@ -6,14 +6,17 @@ Source: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", v
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from countperf.machine_code.integer_unit import Lanes, Machine, Value
-from countperf.machine_code.vector_registers import VECTOR, Source, source_of
+from countperf.machine_code.machine_state import UNKNOWN_LANES, Lanes, Machine, Value
+from countperf.machine_code.vector_registers import VECTOR, Source, rearranged, source_of
 
 _MASKED = re.compile(r"\{%k([0-7])\}(\{z\})?")
 _PIECE = 4
 """Lanes of 128 bits."""
+
+PIECES = re.compile(r"^v(extract|insert)[if](128|32x4|64x2|32x8|64x4)$")
+PIECE_LANES = {"128": 4, "32x4": 4, "64x2": 4, "32x8": 8, "64x4": 8}
 
 _Rule = Callable[[re.Match[str], Sequence[str], int], Source | None]
 
@@ -30,8 +33,8 @@ def move_source(mnemonic: str, parts: Sequence[str], lanes: int) -> Source | Non
     lanes : int
         Of 32 bits, that are written.
     """
-    for pattern, rule in _RULES.items():
-        found = pattern.match(mnemonic)
+    for pattern, operands, rule in _RULES:
+        found = pattern.match(mnemonic) if len(parts) == operands else None
         if found is not None and (source := rule(found, parts, lanes)) is not None:
             return source
     return None
@@ -71,8 +74,8 @@ def _zeros(machine: Machine) -> Lanes:
     return (0,) * 16
 
 
-def _size(suffix: str) -> int:
-    return 1 if suffix in ("d", "ps", "ss") else 2
+def _size(suffix: str | None) -> int:
+    return 1 if suffix in (None, "d", "dq", "ps", "ss") else 2
 
 
 def _number(text: str) -> int | None:
@@ -98,19 +101,16 @@ def _chosen(ones: Source, zeros: Source, mask: int, size: int, lanes: int) -> So
 def _shifted(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
     """Take elements of two vectors side by side, from some place on (``valignd``)."""
     by = _number(parts[0])
-    if by is None or len(parts) != 4:
+    if by is None:
         return None
     size = _size(found[1])
     start = size * (by % (lanes // size))
-    low, high = source_of(parts[1], lanes), source_of(parts[2], lanes)
-    return lambda machine: (*low(machine)[:lanes], *high(machine)[:lanes])[start : start + lanes]
+    return rearranged([(parts[1], lanes), (parts[2], lanes)], range(start, start + lanes))
 
 
 def _permuted(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
     """Permute elements within 128 bits, by a constant or by the elements of a vector."""
-    if len(parts) != 3:
-        return None
-    size, order, source = _size(found[1]), _number(parts[0]), source_of(parts[1], lanes)
+    size, order = _size(found[1]), _number(parts[0])
     if order is None:
         return _permuted_by(parts, lanes, size)
     if size == 1:
@@ -118,15 +118,7 @@ def _permuted(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source 
     else:
         chosen = [order >> k & 1 for k in range(lanes // 2)]
         places = [4 * (k // 2) + 2 * bit + half for k, bit in enumerate(chosen) for half in (0, 1)]
-    return _at(source, places)
-
-
-def _at(source: Source, places: Sequence[int]) -> Source:
-    def take(machine: Machine) -> Lanes:
-        given = source(machine)
-        return tuple(given[place] for place in places)
-
-    return take
+    return rearranged([(parts[1], lanes)], places)
 
 
 def _permuted_by(parts: Sequence[str], lanes: int, size: int) -> Source:
@@ -146,19 +138,60 @@ def _permuted_by(parts: Sequence[str], lanes: int, size: int) -> Source:
     return permute
 
 
+def _permuted_whole(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
+    """Permute elements of a whole vector, by a constant for 256 bits or by those of a vector."""
+    order = _number(parts[0])
+    if order is None:
+        table, index = source_of(parts[0], lanes), source_of(parts[1], lanes)
+        return lambda machine: _by_index(
+            index(machine), table(machine)[:lanes], lanes, _size(found[1])
+        )
+    places = [
+        start + 2 * (order >> 2 * place & 3) + half
+        for start in range(0, lanes, 8)
+        for place in range(4)
+        for half in (0, 1)
+    ]
+    return rearranged([(parts[1], lanes)], places)
+
+
+def _permuted_pair(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
+    """Permute two vectors; of ``t`` the target is the first of them, of ``i`` the index."""
+    second, middle, target = (source_of(part, lanes) for part in parts)
+    first, index = (target, middle) if found[1] == "t" else (middle, target)
+
+    def permute(machine: Machine) -> Lanes:
+        table = (*first(machine)[:lanes], *second(machine)[:lanes])
+        return _by_index(index(machine), table, lanes, _size(found[2]))
+
+    return permute
+
+
+def _by_index(index: Lanes, table: Lanes, lanes: int, size: int) -> Lanes:
+    """Return elements of a table by the indices of the lanes."""
+    found: list[Value] = []
+    number = len(table) // size
+    for lane in range(0, lanes, size):
+        place = index[lane]
+        start = None if place is None else size * (place % number)
+        found += UNKNOWN_LANES[:size] if start is None else table[start : start + size]
+    return tuple(found)
+
+
 def _repeated(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
-    """Repeat every other lane (``vmovshdup``, ``vmovsldup``)."""
-    if len(parts) != 2:
-        return None
-    odd, source = int(found[1] == "h"), source_of(parts[0], lanes)
-    return _at(source, [lane - lane % 2 + odd for lane in range(lanes)])
+    """Repeat every other lane (``vmovshdup``), or every other pair of lanes (``vmovddup``)."""
+    odd = int(found[1] == "sh")
+    places = [lane // 4 * 4 + lane % 2 for lane in range(lanes)]
+    if found[1] != "d":
+        places = [lane - lane % 2 + odd for lane in range(lanes)]
+    return rearranged([(parts[0], lanes)], places)
 
 
 def _inserted(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
     """Put one lane into a vector, and set some to zero (``vinsertps``)."""
     del found, lanes
     order = _number(parts[0])
-    if order is None or len(parts) != 4:
+    if order is None:
         return None
     new, old = source_of(parts[1], 1), source_of(parts[2], _PIECE)
     taken = order >> 6 if VECTOR.match(parts[1]) else 0
@@ -172,61 +205,95 @@ def _inserted(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source 
     return insert
 
 
-def _low_moved(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
-    """Put the lowest element of one vector below the others of a second one."""
+def _pieces_moved(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
+    """Take 128 or 256 bits out of a vector, or put them into one."""
+    place, size = _number(parts[0]), PIECE_LANES[found[2]]
+    if place is None:
+        return None
+    begin = size * place
+    if found[1] == "extract":
+        return rearranged([(parts[1], 16)], range(begin, min(begin + size, 16)))
+    new = range(begin, begin + size)
+    order = [lanes + lane - begin if lane in new else lane for lane in range(lanes)]
+    return rearranged([(parts[2], lanes), (parts[1], size)], order)
+
+
+def _interleaved(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
+    """Take the lower or upper elements of 128 bits of two vectors in turns."""
+    size, upper = _size(found[2]), 2 if found[1] == "h" else 0
+    order = [
+        vector + start + upper + element + half
+        for start in range(0, lanes, _PIECE)
+        for element in range(0, 2, size)
+        for vector in (0, lanes)
+        for half in range(size)
+    ]
+    return rearranged([(parts[1], lanes), (parts[0], lanes)], order)
+
+
+def _put_together(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
+    """Put together pieces of 128 bits of two vectors."""
+    order, number = _number(parts[0]), lanes // _PIECE
+    if order is None:
+        return None
+    if found[1] == "perm2":
+        halves = [order >> shift & 0xF for shift in (0, 4)]
+        pieces = [None if half & 8 else half & 3 for half in halves]
+    else:
+        bits = number.bit_length() - 1
+        places = [order >> bits * piece & (number - 1) for piece in range(number)]
+        pieces = [place + (0 if k < number // 2 else number) for k, place in enumerate(places)]
+    lanes_of = [
+        -1 if piece is None else _PIECE * piece + lane for piece in pieces for lane in range(_PIECE)
+    ]
+    return rearranged([(parts[2], lanes), (parts[1], lanes)], lanes_of)
+
+
+def _halves_moved(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
+    """Put the lowest element of one vector below another one, or two halves side by side."""
     del lanes
-    if len(parts) != 3:
-        return None
-    size, low, high = _size(found[1]), source_of(parts[0], 1), source_of(parts[1], _PIECE)
-    return lambda machine: (*low(machine)[:size], *high(machine)[size:_PIECE])
-
-
-def _high_moved(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
-    """Put the upper halves of two vectors of 128 bits side by side (``vmovhlps``)."""
-    del found, lanes
-    if len(parts) != 3:
-        return None
-    first, second = source_of(parts[0], _PIECE), source_of(parts[1], _PIECE)
-    return lambda machine: (*first(machine)[2:_PIECE], *second(machine)[2:_PIECE])
+    order = {
+        "ss": (0, 5, 6, 7),
+        "sd": (0, 1, 6, 7),
+        "hlps": (2, 3, 6, 7),
+        "lhps": (4, 5, 0, 1),
+    }[found[1]]
+    return rearranged([(parts[0], _PIECE), (parts[1], _PIECE)], order)
 
 
 def _blended(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
     """Choose elements of two vectors by the bits of a constant."""
-    del found
-    order = _number(parts[0])
-    if order is None or len(parts) != 4:
+    chosen, size = _number(parts[0]), _size(found[1])
+    if chosen is None:
         return None
-    second, first = source_of(parts[1], lanes), source_of(parts[2], lanes)
-
-    def blend(machine: Machine) -> Lanes:
-        one, other = first(machine), second(machine)
-        return tuple((other if order >> lane // 2 & 1 else one)[lane] for lane in range(lanes))
-
-    return blend
+    order = [lane + lanes * (chosen >> lane // size % 8 & 1) for lane in range(lanes)]
+    return rearranged([(parts[2], lanes), (parts[1], lanes)], order)
 
 
 def _picked(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
-    """Choose an element of each of two vectors for every 128 bits (``vshufpd``)."""
-    del found
+    """Choose elements of each of two vectors for every 128 bits (``vshufps``, ``vshufpd``)."""
     order = _number(parts[0])
-    if order is None or len(parts) != 4:
+    if order is None:
         return None
-    second, first = source_of(parts[1], lanes), source_of(parts[2], lanes)
-
-    def pick(machine: Machine) -> Lanes:
-        one, other, found = first(machine), second(machine), list[Value]()
-        for place in range(lanes // 2):
-            start = place // 2 * _PIECE + 2 * (order >> place & 1)
-            found += (other if place % 2 else one)[start : start + 2]
-        return tuple(found)
-
-    return pick
+    if found[1] == "ps":
+        places = [
+            lanes * (k // 2) + start + (order >> 2 * k & 3)
+            for start in range(0, lanes, _PIECE)
+            for k in range(_PIECE)
+        ]
+    else:
+        places = [
+            lanes * (k % 2) + k // 2 * _PIECE + 2 * (order >> k & 1) + half
+            for k in range(lanes // 2)
+            for half in (0, 1)
+        ]
+    return rearranged([(parts[2], lanes), (parts[1], lanes)], places)
 
 
 def _narrowed(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source | None:
     """Keep the low bits of elements (``vpmovqd``, ``vpmovdw`` and the like)."""
     register = VECTOR.match(parts[0])
-    if register is None or len(parts) != 2:
+    if register is None:
         return None
     del lanes
     number = int(register[2])
@@ -260,16 +327,22 @@ def _narrowed(found: re.Match[str], parts: Sequence[str], lanes: int) -> Source 
     return narrow_all
 
 
-_RULES: Mapping[re.Pattern[str], _Rule] = {
-    re.compile(r"^valign(d|q)$"): _shifted,
-    re.compile(r"^vpermil(ps|pd)$"): _permuted,
-    re.compile(r"^vmovs([hl])dup$"): _repeated,
-    re.compile(r"^vinsertps$"): _inserted,
-    re.compile(r"^vmov(ss|sd)$"): _low_moved,
-    re.compile(r"^vmovhlps$"): _high_moved,
-    re.compile(r"^vblendpd$"): _blended,
-    re.compile(r"^vshufpd$"): _picked,
-    re.compile(r"^vpmov(q)(d|w|b)$"): _narrowed,
-    re.compile(r"^vpmov(d)(w|b)$"): _narrowed,
-    re.compile(r"^vpmov(w)(b)$"): _narrowed,
-}
+_RULES: Sequence[tuple[re.Pattern[str], int, _Rule]] = (
+    (re.compile(r"^valign(d|q)$"), 4, _shifted),
+    (re.compile(r"^vp(?:ermil(ps|pd)|shufd)$"), 3, _permuted),
+    (re.compile(r"^vperm(d|q|ps|pd)$"), 3, _permuted_whole),
+    (re.compile(r"^vperm([ti])2(d|q|ps|pd)$"), 3, _permuted_pair),
+    (re.compile(r"^vmov(sh|sl|d)dup$"), 2, _repeated),
+    (re.compile(r"^vinsertps$"), 4, _inserted),
+    (PIECES, 3, _pieces_moved),
+    (PIECES, 4, _pieces_moved),
+    (re.compile(r"^v(?:p?unpck)([lh])(q?dq|ps|pd)$"), 3, _interleaved),
+    (re.compile(r"^v(perm2|shuf)[if](?:128|64x2|32x4)$"), 4, _put_together),
+    (re.compile(r"^vmov(ss|sd|hlps|lhps)$"), 3, _halves_moved),
+    (re.compile(r"^vp?blend(d|ps|pd)$"), 4, _blended),
+    (re.compile(r"^vshuf(ps|pd)$"), 4, _picked),
+    (re.compile(r"^vpmov(q)(d|w|b)$"), 2, _narrowed),
+    (re.compile(r"^vpmov(d)(w|b)$"), 2, _narrowed),
+    (re.compile(r"^vpmov(w)(b)$"), 2, _narrowed),
+)
+"""Moves by name and number of operands."""

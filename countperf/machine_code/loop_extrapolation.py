@@ -16,23 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from countperf.machine_code.integer_unit import (
-    EQUALITY,
-    ORDERS,
-    REGISTERS,
-    UNSIGNED,
-    Action,
-    Flags,
-    Journal,
-    Lanes,
-    Machine,
-    Value,
-    canonical,
-    condition_of,
-    operands_of,
-    reader,
-    signed,
-)
+from countperf.machine_code.conditions import EQUALITY, ORDERS, UNSIGNED, canonical, condition_of
+from countperf.machine_code.integer_operands import Action, operands_of, reader, signed
+from countperf.machine_code.machine_state import REGISTERS, Flags, Journal, Lanes, Machine, Value
 
 _ALIKE = 5
 _LAST = 2

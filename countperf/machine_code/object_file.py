@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from countperf.machine_code.classify_x86 import HEADER, instruction_in
-from countperf.machine_code.integer_unit import Constants
 from countperf.machine_code.interpreter import Line, Program
 from countperf.machine_code.libraries import FindLibrary, functions_of
+from countperf.machine_code.machine_state import Constants
 from countperf.machine_code.objdump import disassemble, dump_sections
 
 _RELOCATION = re.compile(r"^\s+[0-9a-f]+: R_X86_64_64\s+(\S+?)(?:\+0x([0-9a-f]+))?$")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from countperf.machine_code.integer_unit import UNKNOWN_LANES, Lanes, Machine, Value, address_of
+from countperf.machine_code.integer_operands import address_of
+from countperf.machine_code.machine_state import UNKNOWN_LANES, Lanes, Machine, Value
 
 VECTOR = re.compile(r"^%([xyz])mm(\d+)(\{.*)?$")
 """A vector register: its width, its number, and what is written of it."""
@@ -60,3 +61,22 @@ def _loaded(machine: Machine, start: Value, lanes: int) -> Lanes:
     if start is None:
         return (None,) * lanes
     return tuple(machine.load(start + 4 * lane, 32) for lane in range(lanes))
+
+
+def rearranged(operands: Sequence[tuple[str, int]], order: Sequence[int]) -> Source:
+    """Return what picks lanes of operands that lie side by side.
+
+    Parameters
+    ----------
+    operands : sequence of (str, int)
+        Operands, each with the number of its lanes.
+    order : sequence of int
+        For each lane of the result its place among the lanes of all operands; -1 for a zero.
+    """
+    sources = [(source_of(text, lanes), lanes) for text, lanes in operands]
+
+    def pick(machine: Machine) -> Lanes:
+        given = [lane for source, lanes in sources for lane in source(machine)[:lanes]]
+        return tuple(0 if place < 0 else given[place] for place in order)
+
+    return pick

@@ -20,7 +20,9 @@ from countperf.machine_code.avx2 import (
     masked_store,
 )
 from countperf.machine_code.avx512 import leads_to_integers, packed_action
-from countperf.machine_code.integer_unit import Flags, Machine, condition_of, operands_of
+from countperf.machine_code.conditions import condition_of
+from countperf.machine_code.integer_operands import operands_of
+from countperf.machine_code.machine_state import Flags, Machine
 
 FIRST, SECOND, THIRD = "%ymm1", "%ymm2", "%ymm3"
 COMPUTED = (

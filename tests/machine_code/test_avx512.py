@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from countperf.machine_code.avx512 import leads_to_integers, packed_action, target_of
-from countperf.machine_code.integer_unit import REGISTERS, Lanes, Machine, action_of, condition_of
+from countperf.machine_code.conditions import condition_of
+from countperf.machine_code.integer_unit import action_of
+from countperf.machine_code.machine_state import REGISTERS, Lanes, Machine
 
 
 def run(code: str, machine: Machine | None = None, **registers: int) -> Machine:

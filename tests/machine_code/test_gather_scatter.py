@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countperf.machine_code.gather_scatter import lanes_of
-from countperf.machine_code.integer_unit import REGISTERS, Machine
+from countperf.machine_code.machine_state import REGISTERS, Machine
 
 
 @pytest.mark.parametrize(

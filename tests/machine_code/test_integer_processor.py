@@ -11,7 +11,9 @@ from collections.abc import Callable
 import pytest
 
 from countperf.machine_code.carried_bits import carried_action
-from countperf.machine_code.integer_unit import REGISTERS, Machine, action_of, condition_of
+from countperf.machine_code.conditions import condition_of
+from countperf.machine_code.integer_unit import action_of
+from countperf.machine_code.machine_state import REGISTERS, Machine
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or shutil.which("cc") is None,

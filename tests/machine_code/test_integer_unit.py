@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.machine_code.integer_unit import (
-    REGISTERS,
-    Constants,
-    Flags,
-    Machine,
-    action_of,
-    condition_of,
-)
+from countperf.machine_code.conditions import condition_of
+from countperf.machine_code.integer_unit import action_of
+from countperf.machine_code.machine_state import REGISTERS, Constants, Flags, Machine
 
 
 def run(code: str, **registers: int) -> Machine:

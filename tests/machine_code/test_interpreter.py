@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from countperf.errors import CountingError
-from countperf.machine_code.integer_unit import REGISTERS, Machine
 from countperf.machine_code.interpreter import Line, Program
+from countperf.machine_code.machine_state import REGISTERS, Machine
 
 
 def program(code: str) -> Program:

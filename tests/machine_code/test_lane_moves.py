@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from countperf.machine_code.avx512 import packed_action
-from countperf.machine_code.integer_unit import REGISTERS, Machine
+from countperf.machine_code.machine_state import REGISTERS, Machine
 
 MOVES = (
     *(f"valign{size} ${by},%zmm1,%zmm2,%zmm3" for size in "dq" for by in (0, 1, 7, 15)),
@@ -46,6 +46,14 @@ MOVES = (
     "vpaddd (%rdi){1to16},%zmm2,%zmm3",
     "vpternlogq $0x96,(%rdi){1to8},%zmm2,%zmm3",
     "vpminsd (%rdi){1to8},%ymm2,%ymm3",
+    *(
+        f"{name} %zmm1,%zmm2,%zmm3{{%k1}}{zeros}"
+        for name in ("vpminsd", "vpmaxsq", "vpsllvd", "vpsravq", "vpmuludq", "vpsubq")
+        for zeros in ("", "{z}")
+    ),
+    *(f"vpmov{name} %xmm1,%zmm3{{%k1}}{{z}}" for name in ("sxbd", "zxwq")),
+    "vpsrld $0x3,%zmm2,%zmm3{%k1}",
+    "vpabsd %zmm1,%zmm3{%k1}",
     "vbroadcastsd (%rdi),%ymm3",
     "vbroadcastsd %xmm1,%zmm3",
     "vbroadcastss %xmm1,%ymm3",

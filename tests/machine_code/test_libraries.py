@@ -7,8 +7,8 @@ import pytest
 from countperf.errors import DeviceError
 from countperf.harness.compile.vector_library import find_library
 from countperf.harness.devices import find_device
-from countperf.machine_code.integer_unit import REGISTERS, Machine
 from countperf.machine_code.libraries import functions_of
+from countperf.machine_code.machine_state import REGISTERS, Machine
 from countperf.machine_code.objdump import find_objdump
 from tests.machine_code.test_interpreter import executed, program
 

@@ -8,7 +8,7 @@ import pytest
 
 from countperf.errors import CountingError
 from countperf.machine_code import loop_extrapolation as iterations
-from countperf.machine_code.integer_unit import Flags
+from countperf.machine_code.machine_state import Flags
 from tests.machine_code.test_interpreter import executed
 
 NESTED = """

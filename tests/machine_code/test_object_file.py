@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.machine_code.integer_unit import REGISTERS, Machine
+from countperf.machine_code.machine_state import REGISTERS, Machine
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.object_file import program_of
 

@@ -6,8 +6,8 @@ import pytest
 
 from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.machine_code.executed_counts import missed
-from countperf.machine_code.integer_unit import REGISTERS, Machine
 from countperf.machine_code.interpreter import STACK
+from countperf.machine_code.machine_state import REGISTERS, Machine
 from countperf.machine_code.set_conflicts import (
     beyond_cache,
     directions_of,

@@ -31,9 +31,9 @@ from countperf.machine_code.calling_conventions import (
     pocl_group,
 )
 from countperf.machine_code.executed_counts import CYCLES, ROOT, missed, properties_of
-from countperf.machine_code.integer_unit import Machine
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.launch import KernelLaunch
+from countperf.machine_code.machine_state import Machine
 from countperf.machine_code.object_file import entry_of
 from countperf.machine_code.throughput import (
     Analyzed,

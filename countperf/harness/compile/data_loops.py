@@ -22,7 +22,7 @@ from loopy.symbolic import TypeCast, aff_to_expr, get_dependencies
 from pymbolic.mapper.distributor import distribute
 
 from countperf.errors import CountingError
-from countperf.machine_code.integer_unit import ArrayData
+from countperf.machine_code.machine_state import ArrayData
 
 
 @dataclass(frozen=True, slots=True)

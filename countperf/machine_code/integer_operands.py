@@ -1,0 +1,137 @@
+"""Operands of integer instructions, as ``objdump`` writes them: registers, constants, memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from countperf.machine_code.machine_state import REGISTERS, Machine, Value
+
+_BITS = {"b": 8, "w": 16, "l": 32, "q": 64}
+_COMMA = re.compile(r",\s*(?![^(]*\))")
+_MEMORY = re.compile(
+    r"^(?:%[c-gs]s:)?(?P<offset>-?(?:0x)?[0-9a-f]+)?"
+    r"\((?P<base>%\w+)?(?:,(?P<index>%\w+),(?P<scale>[1248]))?\)$"
+)
+_IMMEDIATE = re.compile(r"^\$(-?(?:0x)?[0-9a-f]+)$")
+_WIDE = (1 << 64) - 1
+Action = Callable[[Machine], None]
+Condition = Callable[[Machine], "bool | None"]
+Read = Callable[[Machine], Value]
+Write = Callable[[Machine, Value], None]
+
+
+def operands_of(text: str) -> list[str]:
+    """Split the operands of an instruction."""
+    return _COMMA.split(text) if text else []
+
+
+def _immediate(text: str, bits: int) -> Value:
+    found = _IMMEDIATE.match(text)
+    return None if found is None else int(found[1], 0) & ((1 << bits) - 1)
+
+
+def address_of(text: str) -> Read | None:
+    """Return what computes the address of an operand in memory; None if it is none."""
+    found = _MEMORY.match(text)
+    if found is None:
+        return None
+    offset = int(found["offset"] or "0", 0)
+    base, index = (REGISTERS.get(found[name] or "") for name in ("base", "index"))
+    scale = int(found["scale"] or 1)
+    if (found["base"] and base is None) or (found["index"] and index is None):
+        return lambda _: None
+    if index is None:
+        if base is None:
+            return lambda _: offset & _WIDE
+        number = base.number
+
+        def near(machine: Machine) -> Value:
+            value = machine.registers[number]
+            return None if value is None else (value + offset) & _WIDE
+
+        return near
+    other = index.number
+    first = None if base is None else base.number
+
+    def indexed(machine: Machine) -> Value:
+        value = machine.registers[other]
+        start = 0 if first is None else machine.registers[first]
+        if value is None or start is None:
+            return None
+        return (start + value * scale + offset) & _WIDE
+
+    return indexed
+
+
+def reader(text: str, bits: int) -> Read:
+    """Return what reads an operand: a register, a constant, or memory."""
+    register = REGISTERS.get(text)
+    if register is not None:
+        number, shift, mask = register.number, register.shift, (1 << bits) - 1
+        if bits == 64:
+            return lambda machine: machine.registers[number]
+
+        def part(machine: Machine) -> Value:
+            value = machine.registers[number]
+            if value is None:
+                return machine.low[number] if bits == 8 and not shift else None
+            return (value >> shift) & mask
+
+        return part
+    constant = _immediate(text, bits)
+    if constant is not None:
+        return lambda _: constant
+    address = address_of(text)
+    if address is not None:
+        return lambda machine: machine.load(address(machine), bits)
+    return lambda _: None
+
+
+def writer(text: str, bits: int) -> Write:
+    """Return what writes an operand: a register or memory."""
+    register = REGISTERS.get(text)
+    if register is not None:
+        number = register.number
+        if bits >= 32:  # the upper half becomes zero
+
+            def whole(machine: Machine, value: Value) -> None:
+                machine.registers[number] = value
+                machine.low[number] = None
+
+            return whole
+        shift, mask = register.shift, ((1 << bits) - 1) << register.shift
+
+        def part(machine: Machine, value: Value) -> None:
+            old = machine.registers[number]
+            machine.registers[number] = (
+                None if old is None or value is None else (old & ~mask) | (value << shift)
+            )
+            machine.low[number] = value if bits == 8 and not shift else None
+
+        return part
+    address = address_of(text)
+    if address is not None:
+        return lambda machine, value: machine.store(address(machine), bits, value)
+    return lambda _, __: None
+
+
+def width_of(name: str, parts: list[str]) -> int:
+    """Return the bits of operands, from registers or from what the name ends with.
+
+    Parameters
+    ----------
+    name : str
+        The mnemonic.
+    parts : list of str
+        The operands.
+    """
+    for text in reversed(parts):
+        if text in REGISTERS:
+            return REGISTERS[text].bits
+    return _BITS.get(name[-1], 64)
+
+
+def signed(value: int, bits: int) -> int:
+    """Return a value as a number in two's complement."""
+    return value - (1 << bits) if value >> (bits - 1) else value
