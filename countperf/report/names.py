@@ -282,7 +282,10 @@ _RULES = (
         L2,
         "cache lines of {direction} that miss L1 by set conflicts",
     ),
+    _rule("cycles_loop_in_l2", COMPUTE, "cycles of innermost loops on data in L2"),
+    _rule("groups_in_l2", OVERHEAD, "starting work groups whose data is in L2"),
     _rule(rf"{_DIRECTION}_bytes", L1, "bytes of groups' {direction}"),
+    _rule(rf"{_DIRECTION}_distinct", L1, "distinct bytes of {direction}"),
     _rule(rf"{_DIRECTION}_beyond_streams", FAR, "bytes of {direction} in many streams"),
     _rule(
         rf"{_DIRECTION}_(?P<level>lines|memory_lines|data)_out_of_reach",

@@ -15,6 +15,7 @@ from countperf.errors import (
     FitError,
     PredictionError,
 )
+from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
@@ -243,3 +244,24 @@ def test_cases_that_no_processor_can_execute_are_left_out() -> None:
     kernels = {case.kernel for case in found.observations}
     assert "k11" not in kernels
     assert len(kernels) == FAMILIES * EACH - 1
+
+
+@pytest.mark.parametrize(("mebibytes", "in_l2", "beyond_llc"), [(48, 1 / 48, 0.5), (24, 1 / 24, 0)])
+def test_memory_hides_work_beyond_l2_and_shares_the_last_level(
+    mebibytes: int, in_l2: float, beyond_llc: float
+) -> None:
+    size = mebibytes << 20
+    model = compiled(memory=load_hierarchy("amd-zen4"))  # 1 MiB of L2, 24 of 32 MiB of L3
+    counts = {
+        "bytes.kernel.load": size,
+        "bytes.group.load.dense": 3 * size,
+        "code.cycles_loop": 4800,
+        "groups": 96,
+        "launches": 1,
+    }
+    found = {feature: value for (_, feature), value in model_inputs(model, counts).values.items()}
+    assert found["cycles_loop_in_l2"] == pytest.approx(4800 * in_l2)
+    assert found["groups_in_l2"] == pytest.approx(96 * in_l2)
+    assert found["load_distinct"] == size
+    assert found["load_beyond_l2"] == pytest.approx(3 * size * (1 - in_l2))
+    assert found.get("load_beyond_llc", 0.0) == pytest.approx(size * beyond_llc)
