@@ -1,4 +1,4 @@
-r"""What a device issues for what was counted, under an execution policy.
+r"""Issued instructions of counted executions, under an execution policy.
 
 Of a count :math:`v` at a site of rows of :math:`r` items, and a policy of width :math:`W` under
 which the site runs in vectors, each row takes :math:`\lceil r/W \rceil` vector instructions (or

@@ -1,4 +1,4 @@
-"""All models beside each other on one device's measurements.
+"""Comparison of all models on one device's measurements.
 
 Every mechanistic model stands at three levels, calibrated on the measurement kernels only:
 ``published`` (constants of the device's document), ``scaled`` (one factor) and ``fitted`` (all

@@ -1,4 +1,4 @@
-r"""Learning what measured kernels say of those like them (`countperf.models.correction`).
+r"""Fit of the correction by similar kernels (`countperf.models.correction`).
 
 The length scales and `NOISE` were settled on the measurement kernels of two devices (PoCL and
 Intel's runtime on Zen 5), left out by families and one by one: with counts half as far apart, with

@@ -1,4 +1,4 @@
-"""From measurements to weights."""
+"""Fits of a model's weights to measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits without some families of kernels, and what they predict for these."""
+"""Fits without some families of kernels, and their predictions of these families."""
 
 from __future__ import annotations
 

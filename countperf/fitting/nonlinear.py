@@ -1,4 +1,4 @@
-r"""Fits of models that are not linear in what is fitted, or not fitted by plain least squares.
+r"""Fits of models that are not linear in their unknowns, or that have a robust loss or bounds.
 
 Minimised is :math:`\sum_j \rho(r_j^2)` with residuals :math:`r_j = 1 - p_j / m_j` of predicted and
 measured times, or :math:`\log(p_j / m_j)`, and SciPy's robust losses :math:`\rho`. Unknowns are
@@ -308,7 +308,7 @@ def minimise(problem: Problem, near: Vector | None = None) -> NonlinearSolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _End:
-    """Where the steps from one start ended."""
+    """End of the steps from one start."""
 
     unknowns: Vector
     cost: float

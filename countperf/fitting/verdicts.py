@@ -1,4 +1,4 @@
-"""The checks on a fit, each with what was found and what to do about it."""
+"""Checks on a fit, each with its finding and a remedy."""
 
 from __future__ import annotations
 

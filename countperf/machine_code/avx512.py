@@ -1,4 +1,4 @@
-"""Integers in vector registers: compilers keep what loops count in them, too.
+"""Integers in vector registers, where compilers keep loop counters, too.
 
 Values are those of `countperf.machine_code.integer_unit`; floating-point results, and what has no
 rule here, are unknown. A vector has 16 lanes of 32 bits.

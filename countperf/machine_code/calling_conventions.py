@@ -1,4 +1,4 @@
-"""Registers and memory as a group of a kernel finds them when it is called.
+"""Registers and memory of a work group at the call of its kernel.
 
 Arrays are given places of their own, far apart. PoCL 3.1 calls a function of the group with
 pointers to the arguments, to a context (numbers of groups, offsets, shape of the group), and the

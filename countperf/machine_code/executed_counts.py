@@ -1,4 +1,4 @@
-"""Instructions that a kernel's groups execute, by class: properties that a compiler decides.
+"""Counts of the instructions that a kernel's groups execute, by class.
 
 The code that an OpenCL runtime compiled is read and followed (`execution`) for a group in the
 middle, at given sizes; nothing runs. Counts are those of all groups, if all were like that one.

@@ -19,18 +19,16 @@ from __future__ import annotations
 
 import copy
 import heapq
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from countperf.errors import CountingError
 from countperf.machine_code.avx512 import leads_to_integers, packed_action, target_of
 from countperf.machine_code.carried_bits import carried_action
-from countperf.machine_code.conditions import EQUALITY, canonical, condition_of
+from countperf.machine_code.conditions import condition_of
 from countperf.machine_code.integer_operands import (
     Action,
     Condition,
@@ -38,27 +36,21 @@ from countperf.machine_code.integer_operands import (
     address_of,
     operands_of,
     reader,
-    signed,
 )
 from countperf.machine_code.integer_unit import SETS_UNKNOWN_FLAGS, action_of
 from countperf.machine_code.loop_extrapolation import (
     Loops,
-    grown_flags,
-    growth_of,
     note_of_step,
-    to_change,
-    to_equality,
 )
 from countperf.machine_code.machine_state import (
-    REGISTERS,
     STACK_POINTER,
-    UNKNOWN_LANES,
     Constants,
-    Flags,
     Machine,
     Value,
 )
 from countperf.machine_code.needed_vectors import needed_lines
+from countperf.machine_code.repeated_block import State, skip_iterations, state_of, steps_between
+from countperf.machine_code.unfollowed_calls import DIVISION, divide, forget_call, take_quotient
 
 MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""
@@ -72,13 +64,6 @@ _DECORATION = re.compile(r"\{.*?\}")
 _DECIDING = ("cmov", "set", "adc", "sbb")
 _ENDLESS = 1 << 30
 _CALL = 1000
-_DIVISION = re.compile(r"__ocl_svml_[a-z]\d_([iu])(div|rem)(\d+)")
-_SCRATCH = tuple(
-    REGISTERS[name].number
-    for name in ("%rax", "%rcx", "%rdx", "%rsi", "%rdi", "%r8", "%r9", "%r10", "%r11")
-)
-"""Registers that a function need not restore."""
-
 _WATCHED = 2
 """Iterations of a loop that have to be alike before the others are taken to be."""
 
@@ -229,7 +214,7 @@ class Program:
             end = self._end_of(line, place + 1)
             if end is not None:
                 if end.returns and place in self._after_division:
-                    actions.append(_take_quotient)
+                    actions.append(take_quotient)
             else:
                 actions += self._notes_of_line(place, notes=notes)
                 action = self._action(place)
@@ -380,7 +365,7 @@ class Program:
                 continue
             if block.leaves:
                 if self.lines[block.lines[-1]].mnemonic.startswith("jmp"):
-                    _forget(machine)  # on to a function of which nothing is known
+                    forget_call(machine)  # on to a function of which nothing is known
                 place = stack.pop() if stack else None
                 continue
             if block.condition is None:
@@ -424,7 +409,7 @@ class Program:
         if called >= 0 and len(stack) < _DEEPEST:
             stack.append(following)
             return called
-        _forget(machine)
+        forget_call(machine)
         return following
 
     def _lines_of(self, blocks: Mapping[int, int]) -> Counter[int]:
@@ -499,9 +484,9 @@ class Program:
         """Division functions by address."""
         found: dict[int, Action] = {}
         for name, address in self.entries.items():
-            kind = _DIVISION.fullmatch(name)
+            kind = DIVISION.fullmatch(name)
             if kind is not None and address in self._places:
-                found[self._places[address]] = _divide(kind[1] == "i", kind[2], int(kind[3]))
+                found[self._places[address]] = divide(kind[1] == "i", kind[2], int(kind[3]))
         return found
 
     @cached_property
@@ -524,7 +509,7 @@ class Program:
         assert condition is not None
         end = self.lines[block.lines[-1]].address
         done, followed, watch_from = 0, 0, 1
-        watched: list[_State] = []
+        watched: list[State] = []
         stored = machine.stored
         while True:
             for action in block.actions:
@@ -541,43 +526,12 @@ class Program:
                 continue
             if not watched:
                 stored = machine.stored
-            watched.append(_state(machine, block))
+            watched.append(state_of(machine, block.vectors))
             if len(watched) > _WATCHED + 1:
-                steps = _steps(watched)
+                steps = steps_between(watched)
                 if steps is not None and machine.stored == stored:
-                    done += _skip(machine, block.suffix, steps, block.vectors)
+                    done += skip_iterations(machine, block.suffix, steps, block.vectors)
                 watched, watch_from = [], 2 * followed
-
-
-def _divide(is_signed: bool, what: str, lanes: int) -> Action:
-    """Return what divides the first vector by the second one, lane by lane."""
-
-    def lane(one: Value, other: Value) -> Value:
-        if one is None or not other:
-            return None
-        a, b = (signed(one, 32), signed(other, 32)) if is_signed else (one, other)
-        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        return (quotient if what == "div" else a - quotient * b) & 0xFFFF_FFFF
-
-    def operate(machine: Machine) -> None:
-        first, second = machine.vectors[:2]
-        pairs = zip(first[:lanes], second[:lanes], strict=True)
-        machine.quotient = (*(lane(*pair) for pair in pairs), *(0,) * (len(first) - lanes))
-
-    return operate
-
-
-def _take_quotient(machine: Machine) -> None:
-    machine.vectors[0] = machine.quotient
-
-
-def _forget(machine: Machine) -> None:
-    """Forget what a function may change of which nothing is known."""
-    for number in _SCRATCH:
-        machine.registers[number] = machine.low[number] = None
-    machine.vectors[:] = [UNKNOWN_LANES] * len(machine.vectors)
-    machine.masks[:] = [(0, 0)] * len(machine.masks)
-    machine.flags = None
 
 
 def _notes_of(number: int, operands: str) -> list[Action]:
@@ -610,67 +564,3 @@ def _unknown_place(machine: Machine) -> Value:
 def _unknown(machine: Machine) -> bool | None:
     del machine
     return None
-
-
-_State = tuple[tuple[int | None, ...], Flags | None]
-
-
-class _Steps(NamedTuple):
-    """Growth per iteration of registers, vector lanes and compared values."""
-
-    grown: tuple[int | None, ...]
-    first: int
-    second: int
-    kind: str
-
-
-def _state(machine: Machine, block: _Block) -> _State:
-    lanes = (lane for number in block.vectors for lane in machine.vectors[number])
-    return (*machine.registers, *lanes), machine.flags
-
-
-def _steps(states: Sequence[_State]) -> _Steps | None:
-    """Return by how much registers and flags grow from each state to the next; None if unevenly."""
-    found = [_difference(one, other) for one, other in itertools.pairwise(states)]
-    return found[0] if all(each == found[0] for each in found) else None
-
-
-def _difference(before: _State, after: _State) -> _Steps | None:
-    """Return by how much registers and flags grew; None if that has no meaning."""
-    (old, old_flags), (new, new_flags) = before, after
-    if old_flags is None or new_flags is None:
-        return None
-    growth = growth_of(old_flags, new_flags)
-    if growth is None:
-        return None
-    grown = tuple(None if a is None or b is None else b - a for a, b in zip(old, new, strict=True))
-    return _Steps(grown, *growth, new_flags.kind)
-
-
-def _skip(machine: Machine, suffix: str, steps: _Steps, vectors: Sequence[int]) -> int:
-    """Go on by iterations that are all alike, to the last that branches back; return how many."""
-    grown, first, second, kind = steps
-    flags = machine.flags
-    assert flags is not None
-    if kind not in ("sub", "add") or not (first or second):
-        return 0
-    if canonical(suffix) in EQUALITY:
-        low = 0 if canonical(suffix) == "e" else to_equality(flags, first, second) or 0
-    else:
-        low = to_change(flags, first, second, suffix)
-    machine.flags = grown_flags(flags, first, second, low)
-
-    def grow(values: Sequence[int | None], by: Sequence[int | None], bits: int) -> list[int | None]:
-        return [
-            None if value is None or step is None else (value + step * low) & ((1 << bits) - 1)
-            for value, step in zip(values, by, strict=True)
-        ]
-
-    number = len(machine.registers)
-    machine.registers = grow(machine.registers, grown[:number], 64)
-    for place, vector in enumerate(vectors):
-        start = number + 16 * place
-        machine.vectors[vector] = tuple(
-            grow(machine.vectors[vector], grown[start : start + 16], 32)
-        )
-    return low

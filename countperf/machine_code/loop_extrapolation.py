@@ -1,4 +1,4 @@
-"""Loops of several blocks, gone through in one go where iterations are alike.
+"""Extrapolation of loops of several blocks whose iterations are alike.
 
 Iterations are alike if they take the same way, and registers, flags, what is loaded, and what is
 written to the same places of memory grow by the same amounts in each of `_ALIKE` of them. So many

@@ -1,4 +1,4 @@
-"""Which instructions with vectors and masks can decide anything.
+"""Instructions with vectors and masks that control flow or addresses depend on.
 
 Most vectors of a kernel hold its numbers. Whether the control flow can depend on what an
 instruction writes is found backwards, block by block, with one set of registers that are needed at

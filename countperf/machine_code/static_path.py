@@ -1,4 +1,4 @@
-"""The way through compiled code that is taken to be taken, and its loops.
+"""Assumed path through compiled code, and its loops.
 
 Of ways through the code, one that is worth most is taken, each iteration of a loop the same way. So
 conditions hold, and loops run; and of a loop in two versions, between which compilers let the

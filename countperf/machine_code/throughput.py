@@ -1,4 +1,4 @@
-"""Cycles that code takes on a processor of reference, by LLVM's machine code analyzer.
+"""Cycles of code on a reference processor, by LLVM's machine code analyzer.
 
 Each block is taken to be repeated, so that results wait for those of the repetition before where
 registers say so; memory never waits.

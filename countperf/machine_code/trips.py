@@ -1,4 +1,4 @@
-"""Iterations of loops, where the code itself says how many.
+"""Trip counts of loops that are constants of the code.
 
 Rules
 -----

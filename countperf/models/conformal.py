@@ -79,7 +79,7 @@ def time_shares(function: ModelFunction, gradient: Array, unknowns: Sequence[flo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Region:
-    """Where a fit has measured, as `Support`, with arrays.
+    """Measured region of a fit: `Support` with arrays.
 
     Attributes
     ----------

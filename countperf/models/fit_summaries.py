@@ -98,7 +98,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsCheck(ShortRepr):
-    """Whether weights fit the machine at hand.
+    """Comparison of weights with the machine at hand.
 
     Attributes
     ----------

@@ -87,7 +87,7 @@ def unit_of(weight: Weight, model: ModelDefinition) -> str:
 
 
 def counts_bytes(model: ModelDefinition, name: str) -> bool:
-    """Whether a derived feature is accesses to global memory times their bytes, or shares of bytes.
+    """Return whether a derived feature counts bytes of global memory.
 
     A share is a product of bytes of global memory, or sums of them, and of derived features, all of
     them ratios.

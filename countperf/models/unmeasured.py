@@ -1,4 +1,4 @@
-"""Properties of a kernel that the weights have no cost for, and who would supply it."""
+"""Properties of a kernel without a weight, and kernels whose measurement would supply one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fitted weights with all that can be asked of them: predictions, explanations, corrections."""
+"""Fitted weights, with predictions, explanations and corrections."""
 
 from __future__ import annotations
 

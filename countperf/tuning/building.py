@@ -1,4 +1,4 @@
-r"""Build times of variants, learnt from those that were built.
+r"""Estimated build times of variants, from the measured ones.
 
 Compilers take longer the more instructions the code generator writes, copies of unrolled loops
 included: :math:`a (1 + w/W)` for w instructions, where a is learnt from what was built. W was found

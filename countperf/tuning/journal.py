@@ -1,4 +1,4 @@
-"""The file of a search: what was found out is in it for good, line by line, and it resumes."""
+"""File of a search, to which each result is appended at once, and from which it resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring one variant: its numbers checked, then run as long as there is hope and time."""
+"""Measurement of one variant: its numbers are checked, then it runs while it may be fastest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a choice to a predicted time, or to the reason why there is none."""
+"""Predicted time of one choice, or the reason why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported once by the process that those of the pool are forked from: what each of them needs.
+"""Imports shared by all processes of a pool, made once before they are forked.
 
 Imports take seconds, during which the process that is served may end. A thread ends this one then;
 it has ended itself when the imports are done, since processes with threads are not to be forked.

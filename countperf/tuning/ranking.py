@@ -1,4 +1,4 @@
-"""Points of a space by predicted time: the best are kept, the refused are summed up."""
+"""Ranking of the points of a space by predicted time, with a summary of refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED = 3  # of them in a sentence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason(ShortRepr):
-    """Why some points fell out at a stage.
+    """Reason why points were refused at a stage, with a count and an example.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Processes that stand still in the midst of what they do, while something is timed."""
+"""Pauses of worker processes while a variant is timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to stop: runs of a hopeless variant, and the search as a whole."""
+"""Rules that end the runs of a slow variant, and the search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps what Loopy prints and warns of variants from the terminal; what matters is in reasons."""
+"""Suppression of Loopy's output about variants; failures are recorded as reasons."""
 
 from __future__ import annotations
 

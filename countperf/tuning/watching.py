@@ -1,4 +1,4 @@
-"""State of a search under way, for those who watch it."""
+"""State of a running search, for progress displays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Choice of the kernels that tell most about a device: a greedy Bayesian optimal design.
+r"""Choice of the most informative kernels for a device: a greedy Bayesian optimal design.
 
 Linearised about the prior's mean, a case with the shares :math:`s` of its time (derivatives of its
 logarithm by the logarithms of the weights) tells :math:`s^T u` up to the model's own error

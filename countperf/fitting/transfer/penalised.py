@@ -1,4 +1,4 @@
-r"""Least squares with a prior on the logarithms of the unknowns: a fit that few cases suffice for.
+r"""Least squares with a prior on the logarithms of the unknowns, for fits to few cases.
 
 With :math:`u` the logarithms of weights and parameters, :math:`T_i(u)` the time of case :math:`i`
 and :math:`t_i` the measured one, the fit makes small

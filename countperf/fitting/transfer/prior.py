@@ -1,4 +1,4 @@
-r"""The prior of a device's weights: what the fits of other devices say of them.
+r"""Prior of a device's weights, from the fits of other devices.
 
 The logarithm :math:`u_{dj}` of the weight of feature :math:`j` on device :math:`d` is taken as
 

@@ -1,4 +1,4 @@
-"""Scaling of groups of weights to what a machine is now: another clock, memory, or neighbor."""
+"""Scaling of groups of weights to a machine whose clock, memory or load has changed."""
 
 from __future__ import annotations
 
