@@ -120,7 +120,7 @@ def sheet_s(choice: Choice, counts: GroupCounts, device: DeviceParameters) -> fl
     return max(rounds * cycles / device.require("clock_hz"), memory)
 
 
-# {{{ weights
+# --- weights
 
 
 def features(choice: Choice, counts: GroupCounts, device: DeviceParameters) -> NDArray[np.float64]:
@@ -192,9 +192,7 @@ def _titan_x() -> Mapping[str, float]:
     return {each.name: each.value for each in load_weights("nvidia-titan-x").parameters}
 
 
-# }}}
-
-# {{{ judging
+# --- judging
 
 
 def judged(predicted: Sequence[float], times_s: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -262,9 +260,6 @@ def mechanistic_s(choice: Choice, device: DeviceParameters) -> dict[str, float]:
     except CountperfError:
         return {}
     return {name: float(each.time_s) * share for name, each in found.predictions.items()}
-
-
-# }}}
 
 
 def _line(gpu: str, model: str, found: tuple[float, float, float]) -> None:

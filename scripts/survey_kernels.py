@@ -252,7 +252,7 @@ def _unpredicted(
     return said
 
 
-# {{{ where kernels come from
+# --- where kernels come from
 
 
 def corpus() -> Iterator[tuple[str, str, Callable[[], Any], Mapping[str, int] | None]]:
@@ -321,9 +321,6 @@ def folder(path: Path) -> Iterator[tuple[str, str, Callable[[], Any], Mapping[st
                 ]
                 if not required:
                     yield file.name, name, value, None
-
-
-# }}}
 
 
 def table(found: list[Surveyed]) -> str:

@@ -115,7 +115,7 @@ def issue(key: ExecutionKey, policy: ExecutionPolicy) -> Issued:
             assert_never(key)
 
 
-# {{{ operations and chains
+# --- operations and chains
 
 
 def _operation(operation: Operation, run: SiteRun) -> Issued:
@@ -164,9 +164,7 @@ def _chain(key: ChainKey, run: SiteRun) -> Issued:
     )
 
 
-# }}}
-
-# {{{ accesses
+# --- accesses
 
 
 def _access(key: AccessKey, run: SiteRun) -> Issued:
@@ -254,9 +252,7 @@ def _private_access(key: PrivateAccessKey, run: SiteRun) -> Issued:
     return run.issued(IssuedPrivateAccess("vector", key.direction), alone)
 
 
-# }}}
-
-# {{{ loops, and what is kept over barriers
+# --- loops, and what is kept over barriers
 
 
 def _event(key: EventKey, run: SiteRun) -> Issued:
@@ -303,6 +299,3 @@ def _live_values(key: LiveValuesKey, run: SiteRun) -> Issued:
     each = Fraction(key.bits, _LANE_BITS)
     vector, scalar = (IssuedEvent(unit, "live_across_barrier") for unit in ("vector", "scalar"))
     return run.issued(vector, scalar, each=each)
-
-
-# }}}

@@ -120,7 +120,7 @@ class Calibration:
     converged: bool
 
 
-# {{{ constants of a device by name
+# --- constants of a device by name
 
 
 def constants_of(device: DeviceParameters) -> dict[str, float]:
@@ -169,9 +169,6 @@ def with_constants(device: DeviceParameters, values: Mapping[str, float]) -> Dev
             )
     sources = {**device.sources, **dict.fromkeys(fields, "calibrated")}
     return device.replaced(**fields, classes=classes, sources=sources)
-
-
-# }}}
 
 
 def times_of(

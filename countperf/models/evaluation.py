@@ -42,7 +42,7 @@ _CHOSEN = {"min": "min-part", "max": "max-part"}
 _POWER_LOG = "power-log"
 
 
-# {{{ derivatives
+# --- derivatives
 
 
 @lru_cache(maxsize=4096)
@@ -201,9 +201,7 @@ class _Names(Mapper[None, []]):
             self.rec(child)
 
 
-# }}}
-
-# {{{ values
+# --- values
 
 
 @lru_cache(maxsize=4096)
@@ -496,5 +494,3 @@ _SCALAR_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "max_part": _chosen_floats(max),
     "power_log": _power_log_floats,
 }
-
-# }}}

@@ -287,7 +287,7 @@ class BuildWorkers(Builders):
             lane.end()
 
 
-# {{{ what the processes do
+# --- what the processes do
 
 
 class _Place:
@@ -334,6 +334,3 @@ def _time(
     place = _place(task)
     place.until_s = time.monotonic() + left_s
     return place.bench.time(choice, best_s)
-
-
-# }}}

@@ -300,7 +300,7 @@ def ties(tried: tuple[Trial, ...], floor: float) -> tuple[Trial, tuple[Trial, ..
     return winner, tuple(sorted(limit, key=lambda each: each.time_s))
 
 
-# {{{ lines of the file
+# --- lines of the file
 
 
 def tried_line(tried: Trial) -> dict[str, Any]:
@@ -428,6 +428,3 @@ def read_ranking(
 def as_key(choice: Choice) -> Key:
     """Return a choice as something that can be looked up."""
     return tuple(sorted(choice.items()))
-
-
-# }}}

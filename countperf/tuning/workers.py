@@ -152,7 +152,7 @@ class Pool(Executor):
         self._is_shut = self._is_ended = False
         self._manager: threading.Thread | None = None
 
-    # {{{ what callers do
+    # --- what callers do
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Have a process do something, which may take as long as it likes."""
@@ -239,9 +239,7 @@ class Pool(Executor):
                 self._is_woken = True
                 self._wake.send_bytes(b"!")
 
-    # }}}
-
-    # {{{ the thread that looks after the processes
+    # --- the thread that looks after the processes
 
     def _manage(self) -> None:
         try:
@@ -384,8 +382,6 @@ class Pool(Executor):
         if worker.task is not None:
             task, worker.task = worker.task, None
             task.future.set_exception(WorkerLostError(reason, task.parts, **kind))
-
-    # }}}
 
 
 def _waited_s(number: int) -> float:

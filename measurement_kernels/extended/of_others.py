@@ -13,7 +13,7 @@ from measurement_kernels.loopy_kernels import Arrays, LoopyKernel, Results, in_f
 from measurement_kernels.nests import Nest
 from measurement_kernels.programs import Recurrence
 
-# {{{ one group: kernels that nobody transformed
+# --- one group: kernels that nobody transformed
 
 _SERIES = reduce(lambda text, _: f"(0.25 + {text} * x[i])", range(7), "x[i]")
 
@@ -122,9 +122,7 @@ def one_group() -> Iterator[CatalogEntry]:
         yield nest.entry("one-group", variant, "one group computes everything")
 
 
-# }}}
-
-# {{{ einsums over elements, in groups that need not divide their number
+# --- einsums over elements, in groups that need not divide their number
 
 _EINSUMS = {
     "operator-12": Nest(
@@ -228,9 +226,7 @@ def einsums() -> Iterator[CatalogEntry]:
         yield nest.entry("element-einsums", variant, text)
 
 
-# }}}
-
-# {{{ products whose items hold a block of results in registers, and load operands into others
+# --- products whose items hold a block of results in registers, and load operands into others
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,9 +344,7 @@ def register_blocks() -> Iterator[CatalogEntry]:
         yield from block.kernel("register-blocks", collection="extended").entries()
 
 
-# }}}
-
-# {{{ streams of a few sizes around each cache, 100 KiB to 200 MiB
+# --- streams of a few sizes around each cache, 100 KiB to 200 MiB
 
 _STREAMS = {
     "scaled-sum": Nest(
@@ -391,9 +385,6 @@ def around_caches() -> Iterator[CatalogEntry]:
         text = "a stream of few bytes to many, in groups that need not divide it"
         made = nest.entry("around-caches", variant, text, steps=STREAM_STEPS)
         yield replace(made, exponents=range(1))
-
-
-# }}}
 
 
 def entries() -> Iterator[CatalogEntry]:

@@ -300,7 +300,7 @@ def _measured(runner: CaseRunner, bench: Bench, choice: dict[str, Value]) -> Mea
     return Measured(choice=choice, build_s=build_s, samples_s=samples, warm_up_s=bench.warm_up_s)
 
 
-# {{{ lines of the file
+# --- lines of the file
 
 
 def _line(measured: Measured) -> dict[str, Any]:
@@ -336,6 +336,3 @@ def _read(entries: list[dict[str, Any]], space: SearchSpace, path: Path) -> list
             reason=entry.get("reason", ""),
         )
     return list(found.values())
-
-
-# }}}

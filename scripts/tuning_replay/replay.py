@@ -512,7 +512,7 @@ class _Lane:
         return self.queue.submit(build_s, None if failed else build_s)
 
 
-# {{{ searches
+# --- searches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -633,6 +633,3 @@ def random_search(
 def _plan_of(record: Record) -> Plan:
     """Return a plan by which variants warm up as those of the record did."""
     return Plan(warm_up_s=record.warm_up_s)
-
-
-# }}}
