@@ -34,10 +34,11 @@ from countperf.fitting.solve import (
     right_singular_vectors,
 )
 from countperf.measurements import Measurement
-from countperf.models.definition import CODE, ModelDefinition, Term
+from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.function import Column, ModelFunction, ModelInputs, model_inputs
 from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
+from countperf.models.terms import Term
 from countperf.predictions import Quantity
 from countperf.properties.stated_caches import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View

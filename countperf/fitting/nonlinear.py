@@ -40,7 +40,8 @@ from countperf.fitting.solve import (
     right_singular_vectors,
     triangular,
 )
-from countperf.models.definition import Loss, Parameter, Residual
+from countperf.models.definition import Loss, Residual
+from countperf.models.terms import Parameter
 
 _FLOOR = 1e-4
 """Below this share of the measured time, the logarithm goes on as a straight line: a fit may pass

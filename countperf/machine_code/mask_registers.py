@@ -8,11 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from countperf.machine_code.avx2 import (
-    elements_of,
-    lanes_from,
-    pairs_of,
-)
 from countperf.machine_code.integer_operands import (
     Action,
     reader,
@@ -25,6 +20,7 @@ from countperf.machine_code.machine_state import (
     Lanes,
     Machine,
 )
+from countperf.machine_code.vector_elements import elements_of, lanes_from, pairs_of
 from countperf.machine_code.vector_registers import LANES, VECTOR, Source
 
 _BITS = {"b": 8, "w": 16, "d": 32, "q": 64}

@@ -63,7 +63,8 @@ from typing import Literal, get_args
 
 from countperf.execution.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition
+from countperf.models.terms import Term
 
 COMPILED = "compiled"
 """Name of the model, and what asks for it instead of a model's name."""

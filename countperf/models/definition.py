@@ -43,14 +43,12 @@ A property that no term, no derived feature and no name covers, and that is not 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     ValidationInfo,
@@ -58,23 +56,23 @@ from pydantic import (
     model_validator,
 )
 
-from countperf.documents import Document, Part, parse_toml, read_file_text
-from countperf.errors import PropertyNameError
+from countperf.documents import Document, parse_toml, read_file_text
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
+from countperf.models.formula_names import property_of
 from countperf.models.migration import DEFINITION_MIGRATIONS
+from countperf.models.terms import FormulaText, Parameter, Pattern, Term, as_term
 from countperf.properties.group_shape import GROUP_SHAPE, group_shape
 from countperf.properties.issuing import apply_policy
 from countperf.properties.site_names import SITE_ROOT
-from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
+from countperf.properties.taxonomy import PROPERTY_ROOTS, is_emitted
 from countperf.properties.transactions import AT_SIZES, transaction_roots
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]
-
 CODE = "code."
 """Prefix of the names of properties of compiled code."""
 
@@ -87,93 +85,11 @@ _NEEDS_POLICY = (
     " --expression --policy with the slug of a fit, such as pocl-epyc-zen5, or a file)"
 )
 _NO_FORMULA = (CODE, MISS, SPILL, *(f"{root}." for root in AT_SIZES))
-
 _WHICH_TRANSACTIONS = (
     "does not say which transactions are meant: name the work items of a sub-group and the bytes of"
     " a line, as in transactions.32x128, or .load or .store of them (subgroups.32.barrier likewise)"
 )
 _WEIGHT_PREFIX = "w_"
-_PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
-
-
-def _formula_text(text: str) -> str:
-    return parse(text).text
-
-
-def _pattern(text: str) -> str:
-    if not _PATTERN.fullmatch(text):
-        raise ValueError(f"{text!r} is no pattern of property names, such as gmem.load.*.stride1")
-    return text
-
-
-def _as_term(content: Any) -> Any:
-    fields = {"charged": content} if isinstance(content, list | tuple) else content
-    if isinstance(fields, dict) and isinstance(fields.get("charged"), list):
-        return {**fields, "charged": tuple(fields["charged"])}  # strict, and no longer JSON here
-    return fields
-
-
-Pattern = Annotated[str, AfterValidator(_pattern)]
-FormulaText = Annotated[str, AfterValidator(_formula_text)]
-
-
-class _Bounded(Part):
-    lower: float | None = 0.0
-    upper: float | None = None
-
-    @model_validator(mode="after")
-    def _bounds_are_in_order(self) -> Self:
-        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
-            raise ValueError(f"the lower bound {self.lower} is not below the upper {self.upper}")
-        return self
-
-
-class Term(_Bounded):
-    """A sum over features, each with a weight of its own.
-
-    Attributes
-    ----------
-    charged : tuple of str
-        Patterns of properties, as in `FeatureSpec`, or names of derived features.
-    lower, upper : float or None
-        Bounds of each weight, s per unit; None for none.
-    """
-
-    charged: tuple[Pattern, ...] = Field(min_length=1)
-
-
-class Parameter(_Bounded):
-    """A fitted number.
-
-    Attributes
-    ----------
-    start : float or None
-        Where the fit begins; None to find it. A shape needs one.
-    lower, upper : float or None
-        Bounds; None for none.
-    shape : bool
-        Whether it is a pure number, such as a sharpness, and no cost in seconds per unit.
-    unit : str
-        For tables.
-    """
-
-    start: float | None = None
-    shape: bool = False
-    unit: str = ""
-
-    @model_validator(mode="after")
-    def _start_is_within_bounds(self) -> Self:
-        if self.start is None:
-            if self.shape:
-                raise ValueError("a shape parameter needs a start")
-            return self
-        low = self.lower is not None and self.start < self.lower
-        high = self.upper is not None and self.start > self.upper
-        if low or high:
-            raise ValueError(f"the start {self.start} is not between the bounds")
-        return self
-
-
 _IMPLIED_SHARPNESS = Parameter(start=3.0, lower=1.0, upper=32.0, shape=True)
 _IMPLIED_WEIGHT = Parameter()
 
@@ -231,7 +147,7 @@ class ModelDefinition(Document):
     most_weights: int | None = Field(default=None, gt=0)
     negligible: tuple[Pattern, ...] = ()
     derived: dict[str, FormulaText] = Field(default_factory=dict)
-    terms: dict[str, Annotated[Term, BeforeValidator(_as_term)]] = Field(default_factory=dict)
+    terms: dict[str, Annotated[Term, BeforeValidator(as_term)]] = Field(default_factory=dict)
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     expression: FormulaText
 
@@ -514,36 +430,3 @@ def _check_name(name: str, kind: str, *taken: str) -> None:
         raise ValueError(f"{name} is a property ({property_of(name)}), and cannot be a {kind}")
     if name in taken:
         raise ValueError(f"{name} is defined twice")
-
-
-_WORDS_OF_SEVERAL = re.compile(
-    "_(live_across_barrier|set_conflict|l1_reuse|l2_reuse|beyond_l[12])(?=_|$)"
-)
-"""Components of names of properties that are not one word."""
-
-
-def _components(name: str) -> list[str]:
-    """Return the components of a property's name that a name of a formula may stand for."""
-    found: list[str] = []
-    for number, piece in enumerate(_WORDS_OF_SEVERAL.split(name)):
-        found += [piece] if number % 2 else piece.strip("_").split("_")
-    return [component for component in found if component]
-
-
-def property_of(name: str) -> str | None:
-    """Return the property that a name of a formula stands for, or None.
-
-    Examples
-    --------
-    >>> property_of("gmem_load_32_stride1"), property_of("groups"), property_of("on_chip")
-    ('gmem.load.32.stride1', 'groups', None)
-    >>> property_of("code_cycles_loop")
-    'code.cycles_loop'
-    """
-    parts = _components(name)
-    for pieces in (parts, [*parts[:3], "_".join(parts[3:])], [parts[0], "_".join(parts[1:])]):
-        try:
-            return describe(".".join(piece for piece in pieces if piece)).name
-        except PropertyNameError:
-            continue
-    return None

@@ -6,9 +6,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from countperf.errors import ParameterError
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition
 from countperf.models.linear import CHARGED_BY_PAPER, COST, IGNORED_BY_PAPER, LINEAR
 from countperf.models.standard import NOT_WORK, STANDARD_TERMS
+from countperf.models.terms import Term
 
 BOUNDED = ModelDefinition(
     name="bounded",

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from countperf.errors import DocumentError, ExpressionError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
-from countperf.models.definition import ModelDefinition, is_implied, property_of
+from countperf.models.definition import ModelDefinition, is_implied
 from countperf.models.expressions import parse
+from countperf.models.formula_names import property_of
 from countperf.models.negligible import needed_derived
 from countperf.models.structural import structural
 from countperf.properties.transactions import transaction_roots

@@ -32,7 +32,8 @@ from typing import get_args
 from countperf.errors import ParameterError
 from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition
+from countperf.models.terms import Term
 
 STRUCTURAL = "structural"
 """Instead of a model's name: choose among these models."""

@@ -11,18 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from countperf.machine_code.avx2 import (
-    element_source,
-    element_test,
-    elements_of,
-    is_element_test,
-    lanes_from,
-    masked_store,
-)
+from countperf.machine_code.avx2 import element_source, element_test, is_element_test, masked_store
 from countperf.machine_code.avx512 import leads_to_integers, packed_action
 from countperf.machine_code.conditions import condition_of
 from countperf.machine_code.integer_operands import operands_of
 from countperf.machine_code.machine_state import Flags, Machine
+from countperf.machine_code.vector_elements import elements_of, lanes_from
 
 FIRST, SECOND, THIRD = "%ymm1", "%ymm2", "%ymm3"
 COMPUTED = (

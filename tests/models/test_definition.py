@@ -10,7 +10,8 @@ import pytest
 
 from countperf.errors import CountingError, DocumentError, ExpressionError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
-from countperf.models.definition import ModelDefinition, property_of
+from countperf.models.definition import ModelDefinition
+from countperf.models.formula_names import property_of
 from countperf.models.function import ModelFunction, column_keys, model_inputs
 from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.standard import from_expression

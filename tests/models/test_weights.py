@@ -15,7 +15,8 @@ from countperf.errors import (
     PredictionError,
     UnmeasuredPropertyError,
 )
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition
+from countperf.models.terms import Term
 from countperf.models.weights import WeightSet
 from countperf.predictions import TimeModel
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION

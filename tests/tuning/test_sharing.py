@@ -18,8 +18,9 @@ import pytest
 from countperf.counting.equivalence import with_loops_as_loops
 from countperf.counting.resources import scheduled, written_instructions
 from countperf.execution.policy import ExecutionPolicy
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition
 from countperf.models.library import load_weights
+from countperf.models.terms import Term
 from countperf.properties import count_properties
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_executed, count_kernel

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from countperf.fitting.design import Observation
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition
+from countperf.models.terms import Term
 
 MODEL = ModelDefinition(
     name="made-up",

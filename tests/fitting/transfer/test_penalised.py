@@ -8,7 +8,8 @@ from scipy.optimize import minimize
 
 from countperf.fitting.design import build_design
 from countperf.fitting.transfer.penalised import LOSS_SCALE, LogPrior, Times, fit_with_prior
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition
+from countperf.models.terms import Term
 from tests.fitting.transfer.builders import COLUMNS, MODEL, WEIGHTS, case, random_cases
 
 TRUE = np.log([WEIGHTS[feature] for _, feature in COLUMNS])

@@ -18,7 +18,8 @@ from countperf.fitting.transfer.refreshing import (
     relative_to_old,
     scaled,
 )
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition
+from countperf.models.terms import Term
 from tests.fitting.transfer.builders import case
 from tests.models.builders import make_device
 
