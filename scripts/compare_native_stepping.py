@@ -5,10 +5,11 @@ compiled with PoCL; of each launch at two sizes, a group in the middle and the l
 through (``tests/oracles/native_stepping.py``). The sizes are those for checks and twice these.
 Where a group executes more than ``--most-steps`` instructions at them, smaller sizes stand in, odd
 multiples of what the kernel assumes, so that loops keep remainders; and where these are too large,
-too, ten times as many steps are allowed. A table with a row for each group is written: instructions
-executed, how many of them are counted otherwise, and the first of these, or why there is no
-comparison. Kernels that are in the table already are left out, so that a run may be stopped and
-continued. ``--summary`` writes a row for each kernel and size. Exits with 1 if anything differs.
+too, four times as many steps are allowed. A table with a row for each group is written:
+instructions executed, how many of them are counted otherwise, and the first of these, or why there
+is no comparison. Kernels that are in the table already are left out, so that a run may be stopped
+and continued. ``--summary`` writes a row for each kernel and size. Exits with 1 if anything
+differs.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def sizes_to_try(entry: CatalogEntry) -> Iterator[dict[str, int]]:
 def rows_of_kernel(entry: CatalogEntry, kernel: Steppable, most: int) -> list[Row]:
     """Compare groups at the first two sizes that do not take too many steps."""
     tried: list[list[Row]] = []
-    for limit in (most, 10 * most):
+    for limit in (most, 4 * most):
         tried = []
         for sizes in sizes_to_try(entry):
             rows = list(rows_of(entry.name, kernel, sizes, limit))
