@@ -31,6 +31,7 @@ _STEPS = re.compile(
     r"|v?p?blendv|vpack|vpabs|vp?maskmov|vpshufb|vpinsr[bw]|vpextr[bw]|vpbroadcast[bw])"
 )
 """Instructions whose results do not grow linearly when their operands do."""
+_LINEAR = re.compile(r"^vp(?:slld|mulld)$")
 _IMPLIED = re.compile(r"^i?(?:div|mul)")
 _SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
 _MOST_WRITES = 100_000
@@ -39,6 +40,9 @@ _BITWISE = re.compile(r"^(?:and|or|xor)[lq]?$")
 _NARROW = re.compile(r"^%(?:e|r\d+d)")
 _CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
 _VECTOR = re.compile(r"^%[xyz]mm(\d+)")
+
+_ENDLESS = 1 << 62
+_LANE_BITS = 32
 
 _Passed = tuple[int, bool | None, int]
 """A block, whether its branch was taken, and how often; several times where it is a loop."""
@@ -174,7 +178,8 @@ class Loops:
             return None
         if len({(state.low, state.masks) for state in states}) > 1:
             return None
-        if not self._steps_are_even(states):
+        carried = self._even_steps(states)
+        if carried is None:
             return None
         flags = _even_flags([state.flags for state in states])
         registers = _even([state.registers for state in states], 64)
@@ -182,7 +187,7 @@ class Loops:
         written = self._written(states)
         iterations = self._iterations(states)
         if iterations is not None:
-            iterations = self._with_alike_loads(states, iterations)
+            iterations = self._with_alike_loads(states, min(iterations, carried))
         if (
             flags is None
             or registers is None
@@ -237,21 +242,30 @@ class Loops:
                 least = more if least is None else min(least, more)
         return least - _LAST if least is not None and least > _LAST else None
 
-    def _steps_are_even(self, states: Sequence[_State]) -> bool:
-        """Say whether nothing that grows goes into what does not grow evenly with it."""
+    def _even_steps(self, states: Sequence[_State]) -> int | None:
+        """Return for how many iterations nothing that grows makes what does not grow evenly."""
         log = self.machine.journal.stepped
         slices = [log[a.stepped : b.stepped] for a, b in itertools.pairwise(states)]
         if len({len(each) for each in slices}) > 1:
-            return False
+            return None
+        most = _ENDLESS
         for operands in zip(*slices, strict=True):
             if all(each == operands[0] for each in operands):
                 continue
             shifts = {shift for shift, _ in operands}
-            grown = _even([values[:1] for _, values in operands], 64)
             shift = shifts.pop()
-            if shifts or shift is None or grown is None or grown[0] % (1 << shift):
-                return False
-        return True
+            if shifts or shift is None:
+                return None
+            if shift < 0:
+                without_carry = _without_carry([values for _, values in operands], -shift)
+                if without_carry is None:
+                    return None
+                most = min(most, without_carry)
+                continue
+            grown = _even([values[:1] for _, values in operands], 64)
+            if grown is None or grown[0] % (1 << shift):
+                return None
+        return most
 
     def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
         """Return for how many more iterations what is loaded grows as before; None for none."""
@@ -312,7 +326,13 @@ def note_of_step(mnemonic: str, operands: str) -> Action | None:
     is_product = mnemonic.startswith("imul") and len(parts) > 1  # of which the high half is lost
     if is_product or not _STEPS.match(mnemonic) or (len(parts) > 1 and parts[0] == parts[1]):
         return None
+    if _LINEAR.match(mnemonic):  # lane by lane, whatever is carried out of these
+        return None
     vectors = [int(found[1]) for part in parts if (found := _VECTOR.match(part))]
+    by = _CONSTANT.match(parts[0])
+    if mnemonic == "vpsllq" and by is not None and len(vectors) == 2:
+        number, left = vectors[0], -int(by[1], 0)
+        return lambda machine: machine.journal.stepped.append((left, machine.vectors[number]))
     if vectors:
 
         def note_vectors(machine: Machine) -> None:
@@ -363,6 +383,25 @@ def _even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
             return None
         found.append(signed(steps.pop(), bits))
     return tuple(found)
+
+
+def _without_carry(rows: Sequence[Sequence[Value]], shift: int) -> int | None:
+    """Return for how many iterations elements of 64 bits, shifted to the left, fit into 32.
+
+    Then their high lanes stay zero, and low ones grow evenly; None where they do not.
+    """
+    grown = _even(rows, _LANE_BITS)
+    if grown is None:
+        return None
+    most, largest = _ENDLESS, (1 << _LANE_BITS >> shift) - 1
+    for place, (value, step) in enumerate(zip(rows[-1], grown, strict=True)):
+        if value is None:
+            continue
+        if value > (0 if place % 2 else largest) or (place % 2 and step):
+            return None
+        if step:
+            most = min(most, (largest - value) // step if step > 0 else value // -step)
+    return most
 
 
 def _even_vectors(rows: Sequence[tuple[Lanes, ...]]) -> dict[int, tuple[int, ...]] | None:

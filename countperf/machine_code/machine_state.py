@@ -101,7 +101,7 @@ class Journal:
         The same of what was loaded and known.
     stepped : list of (int or None, tuple)
         Operands of instructions whose results grow by steps, and by how many bits these shift them
-        to the right, if they do.
+        to the right, if they do; to the left, if that is negative.
     decided : list of (str, Flags or None)
         Conditions of moves, and flags that decided them.
     """

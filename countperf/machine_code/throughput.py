@@ -35,7 +35,7 @@ _OPTIONS = (
     "-resource-pressure=0",
     "-instruction-info=0",
 )
-_SHARE = 2e-4
+SMALLEST_SHARE = 2e-4
 """Smallest share of all executed instructions for which a block is analyzed."""
 _AT_ONCE = 200
 _WAITS = 1.1
@@ -123,7 +123,7 @@ def _blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Bloc
     found: list[tuple[Block, int, bool]] = []
     for lines, is_loop in program.straight(executed):
         times = executed[lines[0]]
-        if times * len(lines) >= _SHARE * whole:
+        if times * len(lines) >= SMALLEST_SHARE * whole:
             block = _text(program.lines[each] for each in lines)
             if block:
                 found.append((block, times, is_loop))

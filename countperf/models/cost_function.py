@@ -579,10 +579,11 @@ def compile_cost(
     weights.check_counting_rules()
     vector = weights.counted(kernel)
     vector = vector.mapped(lambda counts: lent(counts, weights.lenders.loans(counts)))
-    if weights.definition.reads_code:
+    if weights.definition.reads_code and not any(name.startswith("code.") for name in vector):
         raise PredictionError(
             f"the {weights.model} model reads compiled code, and a cost function has formulas"
-            " only: compile weights of a model that does not, such as"
+            " only: pass with_compiled_code(kernel, ..., formulas=True), which finds them from a"
+            " few sizes, or compile weights of a model that reads none, such as"
             f" load_weights({weights.device.slug!r})"
         )
     there = transaction_roots(vector)

@@ -8,6 +8,10 @@ import pytest
 
 from countperf.errors import CountingError
 from countperf.machine_code import loop_extrapolation as iterations
+from countperf.machine_code.loop_extrapolation import (
+    _without_carry,  # pyright: ignore[reportPrivateUsage]
+    note_of_step,
+)
 from countperf.machine_code.machine_state import Flags
 from tests.machine_code.test_interpreter import executed
 
@@ -229,3 +233,14 @@ def test_everything_is_counted_as_often_as_it_is_executed() -> None:
     found = executed(NESTED, rdi=10**6)
     often = {2: 3, 3: 3, 4: 3, 1: 1, 5: 1, 6: 1, 7: 1}
     assert found == Counter({0: 1, 8: 1} | {line: each * 10**6 for line, each in often.items()})
+
+
+def test_left_shifts_in_vectors_are_extrapolated_up_to_their_carry() -> None:
+    rows = [(5 + 3 * k, 0, 1, 0) for k in range(4)]
+    assert _without_carry(rows, 4) == ((1 << 28) - 1 - 14) // 3
+    assert _without_carry([(40 - 3 * k, 0) for k in range(4)], 4) == 31 // 3
+    assert _without_carry([(1 << 29, 0), ((1 << 29) + 1, 0)], 4) is None
+    assert _without_carry([(k, k) for k in range(4)], 4) is None
+    assert _without_carry([(None, None)] * 4, 4) == 1 << 62
+    assert note_of_step("vpslld", "$0x4,%ymm3,%ymm4") is None
+    assert note_of_step("vpsllq", "$0x4,%ymm3,%ymm4") is not None

@@ -31,7 +31,7 @@ from countperf.machine_code.calling_conventions import (
     pocl_group,
 )
 from countperf.machine_code.executed_counts import CYCLES, ROOT, missed, properties_of
-from countperf.machine_code.interpreter import Program
+from countperf.machine_code.interpreter import MOST_STEPS, Program
 from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.machine_state import Machine
 from countperf.machine_code.object_file import entry_of
@@ -142,9 +142,12 @@ class CompiledKernel:
         return counted(followed, self.analyzed, bounds=bounds, cache=cache)
 
     def follow(
-        self, parameters: Mapping[str, int], statistics: Mapping[str, Any] | None = None
+        self,
+        parameters: Mapping[str, int],
+        statistics: Mapping[str, Any] | None = None,
+        most_steps: int = MOST_STEPS,
     ) -> tuple[FollowedLaunch, ...]:
-        """Follow a group of each launch; parameters and errors are those of `counts`."""
+        """Follow a group of each launch, for so many steps at most; the rest as for `counts`."""
         contents = contents_for(self.data_loops, statistics or {})
         found: list[FollowedLaunch] = []
         for launch in self.launches(parameters):
@@ -155,7 +158,7 @@ class CompiledKernel:
             fill_arrays(machine, launch, contents)
             entry = entry_of(program, launch.kernel, launch.group_shape)
             try:
-                executed = program.executed(entry, machine)
+                executed = program.executed(entry, machine, most_steps)
             except CountingError as error:
                 raise CountingError(
                     f"the compiled code of {launch.kernel!r} cannot be followed: {error}; predict"

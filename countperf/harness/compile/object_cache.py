@@ -65,8 +65,14 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
     str or None
         None if no code can be generated, or nothing is kept.
     """
-    if cache_folder() is None:
-        return None
+    return None if cache_folder() is None else code_key(unit, parameters, device)
+
+
+def code_key(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
+    """Return a name of the code that a runtime makes at given sizes; None if none is generated.
+
+    Parameters are those of `key_of`.
+    """
     if not isinstance(unit.target, lp.PyOpenCLTarget):
         unit = unit.copy(target=lp.PyOpenCLTarget())
     try:
