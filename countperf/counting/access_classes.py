@@ -64,7 +64,7 @@ __all__ = ["AccessCount", "Occurrence", "access_counts", "reads_data"]
 Cases = tuple[Case | FirstIteration, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AccessCount:
     """Executions of an access, and the class that it belongs to.
 
@@ -152,7 +152,7 @@ def access_counts(
         layout = footprints.layout(access)
         address = footprints.address(access)
         if access.address_space != "global":
-            result.append(_plain(access, None, (), executions, why))
+            result.append(AccessCount(access, None, (), executions, why))
             continue
         if address is None and reads_data(access, footprints.domains):
             result.append(_through_data(access, statistics, executions, why))
@@ -167,7 +167,7 @@ def access_counts(
                 result.append(_through_data(access, statistics, executions, why))
             elif isinstance(error, _NoStrideError):
                 coarse = class_without_neighbors(None, str(error))
-                result.append(_plain(access, None, (coarse,), executions, why))
+                result.append(AccessCount(access, None, (coarse,), executions, why))
             else:
                 raise
             continue
@@ -180,20 +180,8 @@ def access_counts(
                 else _executions_where(domains, within, parts, stride.where)
             )
             if number:
-                result.append(_plain(access, stride.flat, found, number, why))
+                result.append(AccessCount(access, stride.flat, found, number, why))
     return result
-
-
-def _plain(
-    access: MemoryAccess,
-    stride: QuasiPolynomial | None,
-    classes: tuple[UtilizationClass, ...],
-    executions: PiecewiseQuasiPolynomial,
-    reasons: frozenset[str],
-) -> AccessCount:
-    return AccessCount(
-        access=access, stride=stride, classes=classes, executions=executions, reasons=reasons
-    )
 
 
 def _through_data(
@@ -207,7 +195,7 @@ def _through_data(
     if stated:
         reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
     name = stated[0] if stated else "indirect"
-    return _plain(access, None, (UtilizationClass(name=name),), executions, reasons)
+    return AccessCount(access, None, (UtilizationClass(name=name),), executions, reasons)
 
 
 def _executions_where(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -20,7 +20,7 @@ from countperf.symbolic.isl_counts import (
     guards_of,
     guards_of_congruences,
 )
-from countperf.symbolic.memory import kept_by_hand, kept_in_process
+from countperf.symbolic.memory import kept_by_hand
 from countperf.symbolic.piecewise import (
     Guards,
     PiecewiseQuasiPolynomial,
@@ -31,15 +31,26 @@ from countperf.symbolic.piecewise import (
 )
 from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
+from countperf.symbolic.signs import (
+    all_nonnegative,
+    contradict,
+    is_increasing,
+    shifted,
+    without_floors,
+)
 from countperf.symbolic.terms import Term
 
 _COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = kept_by_hand({})
 """Counts by polyhedron up to names and by the context of its parameters: names of the parameters at
 the first count, and the count in their quotients."""
 
+
 _MAXIMUM_FORMS = 4096
+
+
 _MANY_TERMS = 14
 """Of two counts together, from which their minimum is found term by term, if they allow it."""
+
 
 _INSTALLED = remainder.installed_barvinok()
 
@@ -338,10 +349,10 @@ class Counter:
         if len(names) > 1 or lower[name] % step == remainder:
             if polynomial.evaluate(lower) < 0:
                 return False  # the corner may be impossible, but no proof below allows for that
-            if _is_increasing(polynomial, lower):
+            if is_increasing(polynomial, lower):
                 return True
-        bound = _without_floors(polynomial)
-        if bound is not None and _all_nonnegative(_shifted(bound, lower)):
+        bound = without_floors(polynomial)
+        if bound is not None and all_nonnegative(shifted(bound, lower)):
             return True
         if len(names) > 1:
             return False
@@ -350,7 +361,7 @@ class Counter:
             start = lower[name] + distance
             if upper is not None and start > upper:
                 return True
-            if bound is not None and _all_nonnegative(_shifted(bound, {name: start})):
+            if bound is not None and all_nonnegative(shifted(bound, {name: start})):
                 return True
             if start % step == remainder and polynomial.evaluate({name: start}) < 0:
                 return False
@@ -430,7 +441,7 @@ class Counter:
 
     def _has_disjoint_terms(self, count: PiecewiseQuasiPolynomial) -> bool:
         return all(
-            _contradict(a, b) or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
+            contradict(a, b) or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
             for a, b in combinations(count.terms, 2)
         )
 
@@ -466,43 +477,3 @@ class Counter:
         count = PiecewiseQuasiPolynomial([Term(plain, frozenset(), ONE)])
         (term,) = self.simplified(count).terms
         return (nonnegative - plain) | term.nonnegative, zero | term.zero
-
-
-def _contradict(left: Term, right: Term) -> bool:
-    """Return whether a guard of one term says the opposite of a guard of the other."""
-    return any(-guard - 1 in right.nonnegative for guard in left.nonnegative)
-
-
-def _shifted(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> QuasiPolynomial:
-    return polynomial.substitute(
-        {name: QuasiPolynomial.name(name) + value for name, value in lower.items()}
-    )
-
-
-def _is_increasing(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> bool:
-    """Return whether a polynomial is smallest at the lower bounds, which are at least zero."""
-    return all(low >= 0 for low in lower.values()) and all(
-        not monomial or (value > 0 and all(isinstance(atom, str) for atom, _ in monomial))
-        for monomial, value in polynomial.terms.items()
-    )
-
-
-def _all_nonnegative(polynomial: QuasiPolynomial) -> bool:
-    return all(value >= 0 for value in polynomial.terms.values())
-
-
-@kept_in_process(4096)
-def _without_floors(polynomial: QuasiPolynomial) -> QuasiPolynomial | None:
-    """Return a lower bound without floors, if the floors stand alone in their monomials."""
-    result = QuasiPolynomial()
-    for monomial, value in polynomial.terms.items():
-        if all(isinstance(atom, str) for atom, _ in monomial):
-            result = result + QuasiPolynomial({monomial: value})
-            continue
-        ((atom, exponent), *rest) = monomial
-        if rest or exponent != 1 or isinstance(atom, str) or atom.numerator.floors():
-            return None
-        # x/d - (d - 1)/d <= floor(x/d) <= x/d
-        slack = atom.denominator - 1 if value > 0 else 0
-        result = result + (atom.numerator - slack) / atom.denominator * value
-    return result
