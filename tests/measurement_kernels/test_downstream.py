@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from countperf.workflow.measuring import PROFILES, profile_entries
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.entry import CatalogEntry
 
+FITS = Path(__file__).parents[2] / "fits"
 JUDGES = entries(collection="downstream", element_type=None, purpose=None)
 CLASSES = ("one-group", "element-einsums", "register-blocks", "around-caches")
 MEASURED = [
@@ -58,6 +61,19 @@ def test_one_group_computes_everything(each: CatalogEntry) -> None:
     counts = count_kernel(each.build(), view="structure")
     sizes = {name: 7 * size for name, size in each.check_parameters.items()}
     assert counts.evaluate(sizes)["groups"] == 1
+
+
+@pytest.mark.parametrize("runtime", ["pocl", "intel"])
+def test_what_judges_was_measured_apart_from_what_is_fitted(runtime: str) -> None:
+    folder = FITS / f"{runtime}-xeon-model167"
+    fitted = MeasurementSet.read_file(folder / "others.jsonl.gz")
+    judging = MeasurementSet.read_file(folder / "others-judges.jsonl.gz")
+    assert {each.family for each in fitted} == {*CLASSES}
+    assert {each.purpose for each in fitted} == {"measurement"}
+    judges = Counter(each.family.partition("-")[0] for each in judging)
+    assert set(judges) == {"downstream", "published"}
+    assert judges["downstream"] >= 40
+    assert not {each.kernel for each in fitted} & {each.kernel for each in judging}
 
 
 def test_nests_run_as_they_say() -> None:
