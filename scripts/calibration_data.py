@@ -186,10 +186,19 @@ def known_model(data: Data, kind: ModelKind, slugs: Sequence[str]) -> KnownModel
     members: list[MeasuredDevice] = []
     for slug in slugs:
         places, design = data.design(slug, kind)
-        own = rows_of(design, training(data, slug, places))
+        chosen = training(data, slug, places)
+        own = rows_of(design, chosen)
         found = data.recorded(slug)
         policy = ORDERS[order_on(slug)] if kind == COMPILED else found.policy
-        members.append(MeasuredDevice(device=found.device, policy=policy, design=own))
+        kernels = [found.lines[place]["kernel"] for place in np.array(places)[chosen]]
+        members.append(
+            MeasuredDevice(
+                device=found.device,
+                policy=policy,
+                design=own,
+                kernels=() if kind == COMPILED else tuple(kernels),
+            )
+        )
     return fit_devices(kind, members, error=ERROR[kind], is_kin=is_kin)
 
 

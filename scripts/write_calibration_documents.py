@@ -51,10 +51,11 @@ def main() -> None:
         kernels=tuple(chosen),
     )
     (_FOLDER / "kernels.json").write_text(json.dumps(choice.to_object(), indent=None) + "\n")
+    measured = {kernel.name for kernel in chosen}
     known = KnownDevices(
         counting_rules=COUNTING_RULES_VERSION,
         models=tuple(
-            model.model_copy(update={"errors": expected_errors(found, kind)})
+            model.of_kernels(measured).model_copy(update={"errors": expected_errors(found, kind)})
             for kind, model in models.items()
         ),
     )

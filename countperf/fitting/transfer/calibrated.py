@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -125,12 +125,13 @@ def fit_new_device(
     definitions = [
         known.definition(policy, memory, units=units) for policy in known.policies(device)
     ]
-    fits = [_fitted(observations, known, device, each, design_of) for each in definitions]
+    near = known.near(device)
+    fits = [_fitted(observations, near, device, each, design_of) for each in definitions]
     fits.sort(key=lambda fit: fit.held_out_factor)
     best = fits[0]
     if known.kind != COMPILED:
         others = [
-            _fitted(observations, known, device, model, design_of)
+            _fitted(observations, near, device, model, design_of)
             for model in _fallbacks(known, device, memory)
             if model not in definitions
         ]
@@ -152,6 +153,7 @@ def fit_definition(
     prior_of: Callable[[Sequence[Column], Callable[[Column], float | None]], LogPrior],
     *,
     error: float,
+    carried: Mapping[str, float] | None = None,
     only_columns: bool = False,
     design_of: Callable[[Sequence[Observation], ModelDefinition], Design] = build_design,
 ) -> TransferFit:
@@ -167,6 +169,8 @@ def fit_definition(
         From columns, and what guesses those that nothing is known of, to the prior.
     error : float
         Size of the model's own errors, relative.
+    carried : Mapping from str to float, optional
+        By what the fit is expected to be off on kernels: logarithms of measured over fitted times.
     only_columns : bool, optional
         Leave out what the cases exercise beside `columns`.
     design_of : callable, optional
@@ -177,14 +181,16 @@ def fit_definition(
     wanted = (*dict.fromkeys((*columns, *seen)),)
     design = with_columns(design, wanted)
     prior = prior_of(unknowns_of(design.function), guesses(design))
-    fitted = fit_with_prior(design, prior, error=error)
+    off = np.array([(carried or {}).get(case.kernel, 0.0) for case in observations])
+    without = replace(design, times_s=design.times_s * np.exp(-off))
+    fitted = fit_with_prior(without, prior, error=error)
     return TransferFit(
         definition=definition,
         design=design,
         prior=prior,
-        fitted=fitted,
+        fitted=replace(fitted, residuals=fitted.residuals - off),
         error=error,
-        held_out=_leave_families_out(observations, design, prior, fitted, error),
+        held_out=_leave_families_out(observations, without, prior, fitted, error),
     )
 
 
@@ -207,7 +213,13 @@ def _fitted(
         return prior_for(known, device, wanted, guess)
 
     return fit_definition(
-        observations, definition, columns, prior_of, error=known.error, design_of=design_of
+        observations,
+        definition,
+        columns,
+        prior_of,
+        error=known.error,
+        carried=known.carried(device),
+        design_of=design_of,
     )
 
 

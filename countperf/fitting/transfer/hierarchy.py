@@ -34,6 +34,9 @@ _FARTHEST = 1.0
 hardly tell is far off without one."""
 
 _NOTHING = 60.0
+_MOST_OFF = 1.5
+"""What a fit is off by on a kernel tells nothing beyond that: the count or the time is wrong."""
+
 _DIGITS = 4
 
 
@@ -49,11 +52,14 @@ class MeasuredDevice:
         How it runs work groups.
     design : Design
         Its cases.
+    kernels : tuple of str
+        The kernel of each case, if what its fit is off by is to be told by kernel.
     """
 
     device: DeviceIdentity
     policy: ExecutionPolicy
     design: Design
+    kernels: tuple[str, ...] = ()
 
 
 def with_columns(design: Design, columns: Sequence[Column]) -> Design:
@@ -125,7 +131,33 @@ def fit_devices(
             for each, old, design in zip(devices, model.devices, designs, strict=True)
         )
         model = model.model_copy(update={"devices": fitted})
-    return model.model_copy(update={"shares": _mean_shares(model, designs)})
+    model = model.model_copy(update={"shares": _mean_shares(model, designs)})
+    return _with_residuals(model, devices, designs)
+
+
+def _with_residuals(
+    model: KnownModel, devices: Sequence[MeasuredDevice], designs: Sequence[Design]
+) -> KnownModel:
+    """Add by what each device's fit is off on each kernel, where kernels are known."""
+    kernels = tuple(dict.fromkeys(kernel for each in devices for kernel in each.kernels))
+    if not kernels:
+        return model
+    known: list[KnownDevice] = []
+    for device, each, design in zip(model.devices, devices, designs, strict=True):
+        logs = np.array([-_NOTHING if log is None else log for log in device.logs])
+        off = np.log(design.times_s / Times(design.function, design)(logs)[0])
+        found: dict[str, list[float]] = {}
+        for kernel, one in zip(each.kernels, off.tolist(), strict=True):
+            found.setdefault(kernel, []).append(one)
+        means = {kernel: float(np.mean(each)) for kernel, each in found.items()}
+        residuals = tuple(
+            round(float(np.clip(means[kernel], -_MOST_OFF, _MOST_OFF)), 3)
+            if kernel in means
+            else None
+            for kernel in kernels
+        )
+        known.append(device.model_copy(update={"residuals": residuals}))
+    return model.model_copy(update={"devices": tuple(known), "kernels": kernels})
 
 
 def shares_of(design: Design, logs: Sequence[float | None]) -> Matrix:
