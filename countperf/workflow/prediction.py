@@ -313,7 +313,7 @@ def with_compiled_code(
         The kernel is a property vector, cannot be counted, or its executed instructions have no
         formula.
     KernelBuildError, DeviceError, ParameterError
-        As of `countperf.machine_code.executed_counts.read_compiled`.
+        As of `countperf.harness.compile.compiled_kernel.read_compiled`.
     """
     found = kernel_itself(kernel, "code to compile")
     label = device or "pocl:0"

@@ -13,6 +13,7 @@ import pytest
 
 from countperf.counting.copies import generated
 from countperf.errors import CountingError, DeviceError
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.harness.compile.compiled_kernel import (
     GROUP_STATES,
     CompiledKernel,
@@ -235,8 +236,9 @@ def test_many_kernels_take_one_run_of_the_analyzer(
     spmv = catalog.entry("spmv/random/128x1/f32")
     (of_data,) = read_compiled([(spmv.build(), spmv.check_parameters)], device)
     assert isinstance(of_data, CompiledKernel)
-    requests = [(each, sizes, {}) for each, sizes in zip(kernels, CASES.values(), strict=True)]
-    *together, refused = counts_of_many([*requests, (of_data, spmv.check_parameters, {})])
+    l1 = DEFAULT_CACHES.code
+    requests = [(each, sizes, {}, l1) for each, sizes in zip(kernels, CASES.values(), strict=True)]
+    *together, refused = counts_of_many([*requests, (of_data, spmv.check_parameters, {}, l1)])
     assert together == alone
     assert isinstance(refused, CountingError)
     assert len(runs) == 1

@@ -225,7 +225,7 @@ def test_compiled_code_as_formulas_gives_a_cost_function(kernel_file: str) -> No
         pytest.skip(str(error))
     cost = weights.compile(vector)
     sizes = np.array([4096, 7936, 5120])
-    together = cost(n=sizes)
+    together = np.asarray(cost(n=sizes))
     for size, time_s in zip(sizes.tolist(), together, strict=True):
         followed = countperf.with_compiled_code(kernel, n=size)
         predicted = weights.predict(followed, n=size).time_s

@@ -33,7 +33,7 @@ VARIABLE = "COUNTPERF_OBJECT_CACHE"
 """Environment variable that names the folder, or is ``off``."""
 
 MOST_ENTRIES = 2000
-"""Kernels that are kept; beyond, the quarter that was made first is removed."""
+"""Kernels that are kept; beyond, the quarter that was not used for longest is removed."""
 
 _VERSION = "1"
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
@@ -109,6 +109,8 @@ def kept(key: str | None) -> list[Path] | None:
     folder = cache_folder()
     if key is None or folder is None or not (folder / key).is_dir():
         return None
+    with suppress(OSError):
+        os.utime(folder / key)  # so that no other process removes what is being read
     return sorted(path for path in (folder / key).rglob("*") if path.is_file()) or None
 
 
@@ -135,4 +137,7 @@ def _remove_oldest(folder: Path) -> None:
     if len(entries) > MOST_ENTRIES:
         entries.sort(key=lambda each: each.stat().st_mtime)
         for each in entries[: len(entries) // 4]:
-            shutil.rmtree(each, ignore_errors=True)
+            removed = Path(tempfile.mkdtemp(prefix="old-", dir=folder))
+            with suppress(OSError):  # another process removes it
+                each.replace(removed)  # at once, so that nobody reads a part of the objects
+            shutil.rmtree(removed, ignore_errors=True)

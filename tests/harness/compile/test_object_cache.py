@@ -69,6 +69,10 @@ def test_keeping_and_forgetting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert kept("0") is None  # the oldest of five
     keep("1", [path])  # again, as another process would
     assert kept("1") == found
+    keep("5", [path])  # beyond the limit: the one used longest ago goes, although "1" is older
+    assert kept("1") == found
+    assert kept("2") is None
+    assert sorted(each.name for each in (tmp_path / "cache").iterdir()) == ["1", "3", "4", "5"]
     monkeypatch.setenv(VARIABLE, "off")
     assert kept("1") is None
 
