@@ -73,10 +73,11 @@ class Candidates:
 
     # {{{ what is known
 
-    def look(self, ranking: Ranking) -> None:
-        """Take over what was predicted meanwhile."""
+    def look(self, ranking: Ranking, *, is_reordered: bool = False) -> None:
+        """Take over what was predicted meanwhile, or the order in which it is now."""
         before = self._ranking
-        if before is not None and ranking.predicted == before.predicted:
+        same = before is not None and ranking.predicted == before.predicted
+        if same and not is_reordered:
             return
         self._ranking = ranking = replace(ranking, best=ranking.best[:MOST])
         kept = {as_key(point.choice): point for point in ranking.best}

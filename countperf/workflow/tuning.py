@@ -19,6 +19,7 @@ from countperf.report.live import LiveSearch, in_notebook
 from countperf.sizes import given_sizes
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.checked_space import checked_space
+from countperf.tuning.code_order import CodeReader
 from countperf.tuning.devices import DeviceSearch
 from countperf.tuning.devices import tune_devices as search_devices
 from countperf.tuning.mechanistic_cost import MechanisticCost
@@ -127,9 +128,6 @@ def rank(
         ranking = ranked_by_code(ranking, asked, by_name, found, first=first)
     return replace(ranking, best=ranking.best[:keep])
 
-
-_SEARCHES_RUN = "to compile a variant takes about as long as to run it, which a search does"
-"""Why a search does not read the code of variants before it runs them."""
 
 _FIRST_BY_CODE = 16
 """Number of variants that are compiled where no number is asked for."""
@@ -241,8 +239,9 @@ def tune(
     checked_space(space, sizes)
     found = find_device(device)
     question = _task(space, sizes, weights, found, force=force, incomplete_ok=incomplete_ok)
-    if progress is not None and (weights is None or is_fit(weights)):
-        progress(choice_text(question.weights.model, _SEARCHES_RUN))
+    reading = _reading(weights, found)
+    if isinstance(reading, str) and reading and progress is not None:
+        progress(choice_text(question.weights.model, reading))
     with pool_or(executor, workers) as pool:
         return tune_space(
             question,
@@ -255,6 +254,9 @@ def tune(
             began_s=began_s,
             longest_s=longest_s,
             watch=LiveSearch() if watch is None and in_notebook() else watch,
+            reader=CodeReader(weights=reading, label=found.label)
+            if isinstance(reading, WeightSet)
+            else None,
         )
 
 

@@ -1,0 +1,155 @@
+"""The first variants of a search, put in order by their compiled code before any is timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, field, replace
+
+from countperf.errors import CountperfError
+from countperf.harness.devices import discover, select_device
+from countperf.models.weights import WeightSet
+from countperf.tuning.by_code import ranked_by_code
+from countperf.tuning.points import Predicted, PredictionTask
+from countperf.tuning.pools import Pool, capacity
+from countperf.tuning.ranking import Ranking
+from countperf.tuning.result import Key, as_key
+from countperf.tuning.sending import NOT_SENT, Packed
+
+MOST = 16
+"""Variants that are read."""
+
+SHARE = 0.2
+"""Fraction of the seconds that reading them may take."""
+
+_BATCH = 4
+_READ_S = 1.0  # for a variant to be compiled and followed, as long as none was
+_FEWEST = 4
+_LONGEST_S = 60.0
+_APART = 1e-7  # of times that the other model predicts alike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeReader:
+    """Weights of a model that reads compiled code, and the device that compiles.
+
+    Attributes
+    ----------
+    weights : WeightSet
+        The weights.
+    label : str
+        Of the device, as for `countperf.harness.devices.select_device`.
+    """
+
+    weights: WeightSet
+    label: str
+
+
+@dataclass(slots=True)
+class CodeOrder:
+    """Order of variants by their code, as times that put a ranking into it.
+
+    Attributes
+    ----------
+    times_s : dict
+        Times by variant: those that the ranking's own model predicts for the variants that were
+        read, the shortest for the one that is fastest by its code. So the others stay comparable.
+    seconds : float
+        Time that reading took, s.
+    """
+
+    times_s: dict[Key, float] = field(default_factory=dict[Key, float])
+    seconds: float = 0.0
+
+    def applied(self, ranking: Ranking) -> Ranking:
+        """Return a ranking in this order."""
+        if not self.times_s:
+            return ranking
+        best = [
+            replace(point, time_s=self.times_s.get(as_key(point.choice), point.time_s))
+            for point in ranking.best
+        ]
+        return replace(ranking, best=tuple(sorted(best, key=lambda point: point.time_s)))
+
+
+def read_order(
+    ranking: Ranking,
+    asked: Packed | PredictionTask,
+    reader: CodeReader,
+    pool: Executor,
+    *,
+    seconds: float,
+    now: Callable[[], float] = time.monotonic,
+) -> CodeOrder:
+    """Have processes compile the first variants of a ranking, and put them in order by their code.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        By weights that read no code.
+    asked : Packed or PredictionTask
+        Space and sizes.
+    reader : CodeReader
+        What predicts by code.
+    pool : Executor
+        Whose processes compile; nothing is read if it is not a pool of ours, or if there is time
+        for fewer than four variants.
+    seconds : float
+        What reading may take, s; processes that take longer are ended.
+    now : callable, optional
+        A clock, s.
+    """
+    workers = capacity(pool) if isinstance(pool, Pool) else 0
+    number = min(MOST, len(ranking.best), int(min(seconds, _LONGEST_S) * workers / _READ_S))
+    if not isinstance(pool, Pool) or number < _FEWEST:
+        return CodeOrder()
+    began_s = now()
+    until_s = began_s + min(seconds, _LONGEST_S)
+    chosen = ranking.best[:number]
+    batches = [chosen[first : first + _BATCH] for first in range(0, number, _BATCH)]
+    builds: list[Future[list[Predicted | None]]] = []
+    try:
+        for some in batches:
+            part = replace(ranking, best=some)
+            left_s = until_s - now()
+            builds.append(pool.submit_within(left_s, _read, asked, part, reader))
+    except NOT_SENT:
+        return CodeOrder()
+    done, late = wait(builds, timeout=max(0.0, until_s - now()))
+    pool.drop(late)
+    read = [
+        point
+        for build in builds
+        if build in done and not build.cancelled() and build.exception() is None
+        for point in build.result()
+        if point is not None
+    ]
+    return CodeOrder(_permuted(chosen, read), now() - began_s)
+
+
+def _permuted(chosen: Sequence[Predicted], read: Sequence[Predicted]) -> dict[Key, float]:
+    """Return the times of chosen variants that were read, in the order of their code."""
+    order = [as_key(point.choice) for point in sorted(read, key=lambda point: point.time_s)]
+    known = set(order)
+    own = sorted(point.time_s for point in chosen if as_key(point.choice) in known)
+    return {
+        key: time_s * (1 + _APART * place)
+        for place, (key, time_s) in enumerate(zip(order, own, strict=True))
+    }
+
+
+def _read(
+    asked: Packed | PredictionTask, part: Ranking, reader: CodeReader
+) -> list[Predicted | None]:
+    """Predict variants by their code; None for one whose code cannot be followed."""
+    question = asked.question() if isinstance(asked, Packed) else asked
+    before: Mapping[Key, Predicted] = {as_key(point.choice): point for point in part.best}
+    try:
+        device = select_device(reader.label, discover().devices)
+        ordered = ranked_by_code(
+            part, question.found_space(), reader.weights, device, first=len(part.best)
+        )
+    except CountperfError:
+        return [None] * len(part.best)
+    return [None if point is before[as_key(point.choice)] else point for point in ordered.best]
