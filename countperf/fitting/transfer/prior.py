@@ -13,7 +13,7 @@ features else (an inverse-gamma prior on it: empirical Bayes). The features of a
 all its weights, and all those of its memory, are off by.
 
 What a fit is off by is mostly the kernel's own: of devices of one platform, the residuals of one
-explain 29 to 83 % of the variance of those of another, kernel by kernel (structural models, classes
+explain 24 to 83 % of the variance of those of another, kernel by kernel (structural models, classes
 left out). So a share of what the known fits are off by is taken out of each measured time before
 weights are fitted to it (`KnownModel.carried`): few kernels then tell what the device differs in.
 """
