@@ -220,14 +220,16 @@ def test_compiled_code_as_formulas_gives_a_cost_function(kernel_file: str) -> No
     kernel = f"{kernel_file}:axpy"
     weights = load_weights(SLUG, model="compiled")
     try:
-        vector = countperf.with_compiled_code(kernel, n=4096, formulas=True)
+        vector = countperf.with_compiled_code(
+            kernel, n=4096, formulas=True, caches=weights.counted_caches
+        )
     except DeviceError as error:
         pytest.skip(str(error))
     cost = weights.compile(vector)
     sizes = np.array([4096, 7936, 5120])
     together = np.asarray(cost(n=sizes))
     for size, time_s in zip(sizes.tolist(), together, strict=True):
-        followed = countperf.with_compiled_code(kernel, n=size)
+        followed = countperf.with_compiled_code(kernel, n=size, caches=weights.counted_caches)
         predicted = weights.predict(followed, n=size).time_s
         assert cost(n=size) == pytest.approx(time_s, rel=1e-6)
         assert time_s == pytest.approx(predicted, rel=5e-3)
