@@ -143,11 +143,6 @@ class Candidates:
         return dict(zip(self._places, low_s.tolist(), strict=True)) | measured_s
 
     @property
-    def scatter(self) -> float:
-        """How far ``ln(measured / predicted)`` scatters, of what was measured."""
-        return self._posterior.scatter
-
-    @property
     def best_s(self) -> float | None:
         """Shortest time so far, s."""
         return self.fastest.time_s if self.tried else None

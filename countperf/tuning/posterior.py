@@ -145,13 +145,6 @@ class Posterior:
         """Positions of the variants that were measured, in that order."""
         return tuple(self._measured)
 
-    @property
-    def scatter(self) -> float:
-        """How far ``ln(measured / predicted)`` scatters about its mean; the prior's at first."""
-        off = np.array(self._ratios)
-        square = self._prior_square + float(((off - off.mean()) ** 2).sum() if len(off) else 0.0)
-        return float(np.sqrt(square / (PRIOR_FREEDOM + max(0, len(off) - 1))))
-
     def add(self, position: int, time_s: float) -> None:
         """Learn from a variant's measured time, s; a second one of the same replaces the first."""
         ratio = float(np.log(time_s) - self._log_predicted[position])

@@ -55,7 +55,6 @@ class Predictions:
         self._noted = self._extent()
         self._is_over = False
         self._share = plan.ranking_share
-        self._is_resumed = False  # since nothing else was worth the seconds
 
     def begin(self) -> Ranking:
         """Predict for the first share of the seconds, and go on until there is a sample.
@@ -98,18 +97,6 @@ class Predictions:
             self._write_down()
         return not self._is_over
 
-    def trust(self, scatter: float) -> None:
-        """Leave more of the seconds to building where predictions are further off than expected.
-
-        Parameters
-        ----------
-        scatter : float
-            How far ``ln(measured / predicted)`` scatters. Predictions get their share of the
-            seconds up to the prior's scatter, beyond it less in inverse proportion.
-        """
-        if not self._is_resumed:
-            self._share = self._plan.ranking_share * min(1.0, self._plan.prior_scatter / scatter)
-
     def correct(self, times_s: Mapping[Key, float]) -> None:
         """Have predictions follow what measurements say of points; see `Ranker.correct`."""
         self._ranker.correct(times_s)
@@ -138,7 +125,6 @@ class Predictions:
         with self._gate.working():
             self._is_over = self._ranker.is_done or self._left_s(1.0) <= 0
         self._share = 1.0
-        self._is_resumed = True
         return not self._is_over
 
     def wait(self) -> None:

@@ -92,8 +92,7 @@ class Plan:
         predicted by then; the executor goes on meanwhile.
     ranking_share : float
         Fraction of the seconds after which no more variants are predicted, as long as any that is
-        is worth measuring. Less by the factor by which ``ln(measured / predicted)`` scatters more
-        than `prior_scatter`: builds take the time then.
+        is worth measuring.
     rounds : int
         At the end the fastest is run again, each time in fresh memory, until it has been in so many
         rounds, or another one is the fastest by then.

@@ -387,7 +387,6 @@ class _Search:
         where no variant that is predicted is worth a measurement.
         """
         while True:
-            self._predictions.trust(self._known.scatter)
             counting = not self._is_spent() and self._predictions.go_on()
             self._look()
             if self._is_spent():

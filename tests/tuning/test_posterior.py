@@ -101,17 +101,6 @@ DRAWS = (
 )
 
 
-def test_the_scatter_of_predictions_ignores_a_common_factor() -> None:
-    """The prior's, 0.5, is worth four measurements."""
-    posterior = _posterior(prior_scatter=0.5)
-    assert posterior.scatter == pytest.approx(0.5)
-
-    for place, factor in zip(SAMPLE, (5.0, 10.0, 20.0), strict=False):
-        posterior.add(place, factor * PREDICTED[place])
-
-    assert posterior.scatter == pytest.approx(np.sqrt((4 * 0.25 + 2 * np.log(2) ** 2) / 6))
-
-
 @pytest.fixture
 def _draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have it be known what matters."""
