@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from countperf.errors import PredictionError
+from countperf.fitting.design import common_caches
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import fit_new_device
 from countperf.fitting.transfer.document import weights_document
@@ -63,6 +64,7 @@ def calibrated(measured: MeasurementSet) -> WeightSet:
         protocol=CALIBRATION.name,
         recorded_at=measured.header.environment.recorded_at,
         expected=model.errors_after(len({case.kernel for case in observations})),
+        caches=common_caches(measured),
     )
 
 

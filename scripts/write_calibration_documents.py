@@ -54,6 +54,7 @@ def main() -> None:
     measured = {kernel.name for kernel in chosen}
     known = KnownDevices(
         counting_rules=COUNTING_RULES_VERSION,
+        own_caches=True,
         models=tuple(
             model.of_kernels(measured).model_copy(update={"errors": expected_errors(found, kind)})
             for kind, model in models.items()

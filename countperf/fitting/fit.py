@@ -24,6 +24,7 @@ from countperf.fitting.keeping import keep_largest
 from countperf.fitting.nonlinear import Recipe
 from countperf.fitting.result import FitResult, Verdict
 from countperf.fitting.selection import numbered, select_model
+from countperf.fitting.threads import on_one_thread
 from countperf.fitting.validation import (
     HeldOutCase,
     corrected,
@@ -57,6 +58,7 @@ UNSETTLED_NOISE = 0.35
 that factor's logarithm."""
 
 
+@on_one_thread
 def fit(
     measurements: MeasurementSet,
     *,

@@ -13,6 +13,7 @@ from countperf.errors import FitError, FitNotConvergedError
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.estimate import Estimate, estimate_design
 from countperf.fitting.nonlinear import Recipe
+from countperf.fitting.threads import on_one_thread
 from countperf.models.conformal import region_of, representatives
 from countperf.models.function import ModelInputs
 from countperf.steps import stepped
@@ -102,6 +103,7 @@ class LeftOut:
         return None if np.isnan(time_s) else time_s, None if np.isnan(hard) else hard
 
 
+@on_one_thread
 def leave_out(prepared: LeavingOut, groups: Sequence[Group]) -> dict[Group, LeftOut | str]:
     """Predict groups of families, each without itself; or say why a fit did not converge."""
     found: dict[Group, LeftOut | str] = {}

@@ -15,6 +15,7 @@ from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.solve import Vector
+from countperf.fitting.threads import on_one_thread
 from countperf.fitting.transfer.hierarchy import guesses, with_columns
 from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
 from countperf.fitting.transfer.prior import KnownModel, prior_for, unknowns_of
@@ -82,6 +83,7 @@ class TransferFit(ShortRepr):
         return self.design.times_s * np.exp(self.fitted.residuals)
 
 
+@on_one_thread
 def fit_new_device(
     observations: Sequence[Observation],
     known: KnownModel,
@@ -146,6 +148,7 @@ def fit_new_device(
     return replace(best, candidates=candidates)
 
 
+@on_one_thread
 def fit_definition(
     observations: Sequence[Observation],
     definition: ModelDefinition,

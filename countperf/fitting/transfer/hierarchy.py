@@ -10,6 +10,7 @@ import numpy as np
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design
 from countperf.fitting.solve import Matrix, Vector
+from countperf.fitting.threads import on_one_thread
 from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
 from countperf.fitting.transfer.prior import (
     PARAMETER,
@@ -93,6 +94,7 @@ def guesses(design: Design) -> Callable[[Column], float | None]:
     return guess
 
 
+@on_one_thread
 def fit_devices(
     kind: ModelKind,
     devices: Sequence[MeasuredDevice],
