@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,4 +42,6 @@ def test_campaigns_import_loopy_and_no_more(module: str) -> None:
 def test_ensuring_a_device_needs_the_standard_library_only() -> None:
     check = _CHECK.replace('"pandas"', '"pandas", "numpy", "pydantic", "platformdirs"')
 
-    subprocess.run([sys.executable, "-c", check, "ensure_device"], check=True)
+    scripts = str(Path(__file__).parents[2] / "scripts")
+    environment = {**os.environ, "PYTHONPATH": scripts}
+    subprocess.run([sys.executable, "-c", check, "ensure_device"], env=environment, check=True)
