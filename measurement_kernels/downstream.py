@@ -14,7 +14,7 @@ from itertools import product
 
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.extended.of_others import Block
-from measurement_kernels.nests import Nest
+from measurement_kernels.nests import Nest, operator_nest
 from measurement_kernels.programs import Recurrence
 
 _AROUND = [(1, 1, 0), (1, 1, 2), (1, 0, 1), (1, 2, 1), (0, 1, 1), (2, 1, 1)]
@@ -43,8 +43,6 @@ _CROSS = tuple(
     (f"o[{x}, e, i]", f"u[{y}, e, i]*v[{z}, e, i] - u[{z}, e, i]*v[{y}, e, i]")
     for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1))
 )
-_OPERATOR = "m[{0}, {0}], u[n, {0}], output z[n, {0}]"
-_APPLIED = (("z[e, i]", "sum j: m[i, j]*u[e, j]"),)
 _DERIVATIVE = (("o[x, e, i]", "sum r j: w[x, r, e]*d[r, i, j]*u[e, j]"),)
 _DERIVATIVE_ARRAYS = "w[3, 3, n], d[3, 10, 10], u[n, 10], output o[3, n, 10]"
 _DIVERGENCE = (("o[e, i]", "sum x r j: w[x, r, e]*d[r, i, j]*v[x, e, j]"),)
@@ -53,9 +51,9 @@ _FACES = (("o[e, i]", "sum f j: l[i, f, j]*w[f, e]*v[f, e, j]"),)
 _FACES_ARRAYS = "l[10, 4, 6], w[4, n], v[4, n, 6], output o[n, 10]"
 
 _ONE_GROUP = {
-    "operator-35": Nest("e:n i:35 j:35", _OPERATOR.format(35), _APPLIED),
-    "operator-10": Nest("e:n i:10 j:10", _OPERATOR.format(10), _APPLIED),
-    "operator-20-f32": Nest("e:n i:20 j:20", _OPERATOR.format(20), _APPLIED, element_type="f32"),
+    "operator-35": operator_nest(35, result="z"),
+    "operator-10": operator_nest(10, result="z"),
+    "operator-20-f32": operator_nest(20, element_type="f32", result="z"),
     "derivative": Nest("x:3 r:3 e:n i:10 j:10", _DERIVATIVE_ARRAYS, _DERIVATIVE),
     "divergence": Nest("x:3 r:3 e:n i:10 j:10", _DIVERGENCE_ARRAYS, _DIVERGENCE),
     "face-mass": Nest("e:n i:10 f:4 j:6", _FACES_ARRAYS, _FACES),
@@ -101,9 +99,9 @@ _ONE_GROUP = {
 }
 
 _GROUPS = {
-    "operator-35": Nest("e:n i:35 j:35", _OPERATOR.format(35), _APPLIED, (("e", 32),)),
-    "operator-10": Nest("e:n i:10 j:10", _OPERATOR.format(10), _APPLIED, (("e", 32),)),
-    "points-35": Nest("e:n i:35 j:35", _OPERATOR.format(35), _APPLIED, (("i", 35),), "e"),
+    "operator-35": operator_nest(35, (("e", 32),), result="z"),
+    "operator-10": operator_nest(10, (("e", 32),), result="z"),
+    "points-35": operator_nest(35, (("i", 35),), "e", result="z"),
     "derivative": Nest("x:3 r:3 e:n i:10 j:10", _DERIVATIVE_ARRAYS, _DERIVATIVE, (("e", 32),)),
     "divergence": Nest("x:3 r:3 e:n i:10 j:10", _DIVERGENCE_ARRAYS, _DIVERGENCE, (("e", 32),)),
     "face-mass": Nest("e:n i:10 f:4 j:6", _FACES_ARRAYS, _FACES, (("e", 32),)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 
 from loopy import TranslationUnit
@@ -36,13 +36,15 @@ class Nest:
         As `measurement_kernels.arguments.arrays` reads it.
     assignments : tuple of (str, str) or Recurrence
         Targets and values; a value may begin with the loops of a sum: ``sum j: a[i, j]*x[j]``.
-    items : Mapping from str to int
+    items : tuple of (str, int)
         Loops that are divided among work groups, and items of a group along them, the first along
         axis 0; none: one group of one item computes everything.
     groups : str
         Loops of which each iteration is a group, separated by blanks.
     element_type : {"f32", "f64"}
         Type of the arrays.
+    base : int
+        Smallest value of n; 0 for a tenth of a millisecond of iterations, about.
     """
 
     loops: str
@@ -51,7 +53,7 @@ class Nest:
     items: tuple[tuple[str, int], ...] = ()
     groups: str = ""
     element_type: str = "f64"
-    base: int = field(default=0)
+    base: int = 0
 
     def program(self, name: str) -> Program:
         """Return the computation."""
@@ -98,6 +100,25 @@ class Nest:
             purpose=purpose,
             builder=partial(build, program, shape) if divided else partial(_untransformed, program),
         )
+
+
+def operator_nest(
+    points: int,
+    items: tuple[tuple[str, int], ...] = (),
+    groups: str = "",
+    *,
+    element_type: str = "f64",
+    result: str = "r",
+) -> Nest:
+    """Return the product of a square matrix and the values of each element at its points."""
+    return Nest(
+        f"e:n i:{points} j:{points}",
+        f"m[{points}, {points}], u[n, {points}], output {result}[n, {points}]",
+        ((f"{result}[e, i]", "sum j: m[i, j] * u[e, j]"),),
+        items,
+        groups,
+        element_type,
+    )
 
 
 def _formula(target: str, value: str) -> Formula:

@@ -68,7 +68,7 @@ FASTEST = 16
 TURNS = 12
 
 KEPT = ("recorded_quality", "spent_s", "tried", "predicted")
-"""What is written of each search besides its result."""
+"""Fields that are written of each search besides its result."""
 
 Turns = dict[Key, list[float]]
 """For each variant, the logarithm of its time in each turn as a multiple of a typical one's."""

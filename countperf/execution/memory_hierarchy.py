@@ -13,8 +13,8 @@ three places, and at all of them they are those of the device:
   `CountedCaches` that a kernel is counted for. Property vectors and weights state theirs, and
   weights predict no vector of others.
 
-Where no device is named, kernels are counted for `DEFAULT_CACHES`. Documents of before vectors and
-weights stated their caches are of these, too. Lines are of 64 bytes.
+Where no device is named, kernels are counted for `DEFAULT_CACHES`. Vectors and weights in older
+documents state no caches; they are of these, too. Lines have 64 bytes.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class CountedCaches(Part):
         return same and (not reads_code or self.code == other.code)
 
 
-class Cache(Part):
+class Cache(CacheSize):
     """One cache that holds data.
 
     Attributes
@@ -141,9 +141,7 @@ class Cache(Part):
     (768, 64, 4096)
     """
 
-    size_bytes: int = Field(gt=0)
-    ways: int = Field(gt=0)
-    line_bytes: int = Field(default=64, gt=0)
+    line_bytes: int = Field(default=LINE_BYTES, gt=0)
     source: str = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -164,16 +162,6 @@ class Cache(Part):
     def lines(self) -> int:
         """Number of lines."""
         return self.size_bytes // self.line_bytes
-
-    @property
-    def sets(self) -> int:
-        """Number of sets."""
-        return self.lines // self.ways
-
-    @property
-    def set_stride_bytes(self) -> int:
-        """Distance of addresses that share a set where sets follow from low bits, byte."""
-        return self.size_bytes // self.ways
 
 
 class MemoryHierarchy(Document):

@@ -64,7 +64,7 @@ _ONE = QuasiPolynomial.constant(1)
 
 @dataclass(frozen=True, slots=True)
 class ReuseLimits:
-    """How many lines of a walk caches keep.
+    """Numbers of lines of a walk that caches keep.
 
     Attributes
     ----------

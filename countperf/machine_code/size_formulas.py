@@ -26,7 +26,7 @@ from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
 Number = int | Fraction
 Key = tuple[str, int, int, str]
-"""What a number is of: its kind, numbers of a launch and a line, and a property."""
+"""Meaning of a number: its kind, numbers of a launch and a line, and a property."""
 
 Sample = Mapping[Key, Number]
 """Numbers by what they are of; those that are not there are zero."""

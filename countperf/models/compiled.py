@@ -100,7 +100,7 @@ _IN_L2 = {
     "cycles_loop_in_l2": "code_cycles_loop*(1 - beyond_l2)",
     "groups_in_l2": "groups*(1 - beyond_l2)",
 }
-"""What memory hides where data is beyond the second level."""
+"""Work that memory accesses hide where data is beyond the second level."""
 
 _UNITS = ("vector", "scalar")
 _BYTES = "max(1, bytes_kernel_load + bytes_kernel_store)"

@@ -10,18 +10,26 @@ from measurement_kernels.arguments import SizeParameter, Sizes, arrays
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.groups import GroupShape
 from measurement_kernels.loopy_kernels import Arrays, LoopyKernel, Results, in_f64, mapped
-from measurement_kernels.nests import Nest
+from measurement_kernels.nests import Nest, operator_nest
 from measurement_kernels.programs import Recurrence
 
 # --- one group: kernels that nobody transformed
 
 _SERIES = reduce(lambda text, _: f"(0.25 + {text} * x[i])", range(7), "x[i]")
+_BILINEAR = Nest(
+    "e:n i:7 j:7 k:7",
+    "t[7, 7, 7], u[n, 7], v[n, 7], output r[n, 7]",
+    (("r[e, i]", "sum j k: t[i, j, k] * u[e, j] * v[e, k]"),),
+)
 
 _ONE_GROUP = {
     "scaled-sum": Nest("i:n", "x[n], y[n], output r[n]", (("r[i]", "1.5 * x[i] + y[i]"),)),
     "row-sums": Nest("i:n j:300", "a[n, 300], output r[n]", (("r[i]", "sum j: a[i, j]"),)),
     "column-sums": Nest(
-        *("i:n k:64", "a[64, n], output r[n]", (("r[i]", "sum k: a[k, i]"),)), element_type="f32"
+        "i:n k:64",
+        "a[64, n], output r[n]",
+        (("r[i]", "sum k: a[k, i]"),),
+        element_type="f32",
     ),
     "product": Nest(
         "i:n j:48 k:40",
@@ -34,27 +42,10 @@ _ONE_GROUP = {
         (("r[i, j]", "sum k: a[k, i] * b[j, k]"),),
         element_type="f32",
     ),
-    "operator-6": Nest(
-        "e:n i:6 j:6",
-        "m[6, 6], u[n, 6], output r[n, 6]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-    ),
-    "operator-24": Nest(
-        "e:n i:24 j:24",
-        "m[24, 24], u[n, 24], output r[n, 24]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-        element_type="f32",
-    ),
-    "operator-56": Nest(
-        "e:n i:56 j:56",
-        "m[56, 56], u[n, 56], output r[n, 56]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-    ),
-    "bilinear": Nest(
-        "e:n i:7 j:7 k:7",
-        "t[7, 7, 7], u[n, 7], v[n, 7], output r[n, 7]",
-        (("r[e, i]", "sum j k: t[i, j, k] * u[e, j] * v[e, k]"),),
-    ),
+    "operator-6": operator_nest(6),
+    "operator-24": operator_nest(24, element_type="f32"),
+    "operator-56": operator_nest(56),
+    "bilinear": _BILINEAR,
     "matrices": Nest(
         "e:n i:5 j:5 k:5",
         "a[n, 5, 5], b[n, 5, 5], output r[n, 5, 5]",
@@ -71,7 +62,9 @@ _ONE_GROUP = {
     ),
     "series": Nest("i:n", "x[n], output r[n]", (("r[i]", _SERIES),)),
     "quotients": Nest(
-        *("i:n", "x[n], y[n], output r[n]", (("r[i]", "x[i] / (y[i] * y[i] + 1.5)"),)),
+        "i:n",
+        "x[n], y[n], output r[n]",
+        (("r[i]", "x[i] / (y[i] * y[i] + 1.5)"),),
         element_type="f32",
     ),
     "roots": Nest("i:n", "x[n], y[n], output r[n]", (("r[i]", "sqrt(x[i] * x[i] + y[i] * y[i])"),)),
@@ -125,46 +118,12 @@ def one_group() -> Iterator[CatalogEntry]:
 # --- einsums over elements, in groups that need not divide their number
 
 _EINSUMS = {
-    "operator-12": Nest(
-        "e:n i:12 j:12",
-        "m[12, 12], u[n, 12], output r[n, 12]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-        (("e", 32),),
-    ),
-    "operator-20": Nest(
-        "e:n i:20 j:20",
-        "m[20, 20], u[n, 20], output r[n, 20]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-        (("e", 64),),
-        element_type="f32",
-    ),
-    "operator-56": Nest(
-        "e:n i:56 j:56",
-        "m[56, 56], u[n, 56], output r[n, 56]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-        (("e", 16),),
-    ),
-    "points-20": Nest(
-        "e:n i:20 j:20",
-        "m[20, 20], u[n, 20], output r[n, 20]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-        (("i", 20),),
-        "e",
-    ),
-    "points-48": Nest(
-        "e:n i:48 j:48",
-        "m[48, 48], u[n, 48], output r[n, 48]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-        (("i", 16),),
-        "e",
-        element_type="f32",
-    ),
-    "elements-and-points": Nest(
-        "e:n i:20 j:20",
-        "m[20, 20], u[n, 20], output r[n, 20]",
-        (("r[e, i]", "sum j: m[i, j] * u[e, j]"),),
-        (("i", 20), ("e", 8)),
-    ),
+    "operator-12": operator_nest(12, (("e", 32),)),
+    "operator-20": operator_nest(20, (("e", 64),), element_type="f32"),
+    "operator-56": operator_nest(56, (("e", 16),)),
+    "points-20": operator_nest(20, (("i", 20),), "e"),
+    "points-48": operator_nest(48, (("i", 16),), "e", element_type="f32"),
+    "elements-and-points": operator_nest(20, (("i", 20), ("e", 8))),
     "gradients": Nest(
         "e:n r:3 i:15 j:15",
         "d[3, 15, 15], u[n, 15], output g[3, n, 15]",
@@ -184,12 +143,7 @@ _EINSUMS = {
         (("r[e, i]", "sum f j: l[i, f, j] * v[e, f, j]"),),
         (("i", 15), ("e", 4)),
     ),
-    "bilinear": Nest(
-        "e:n i:7 j:7 k:7",
-        "t[7, 7, 7], u[n, 7], v[n, 7], output r[n, 7]",
-        (("r[e, i]", "sum j k: t[i, j, k] * u[e, j] * v[e, k]"),),
-        (("e", 64),),
-    ),
+    "bilinear": replace(_BILINEAR, items=(("e", 64),)),
     "matrices": Nest(
         "e:n i:6 j:6 k:6",
         "a[n, 6, 6], b[n, 6, 6], output r[n, 6, 6]",
@@ -355,7 +309,10 @@ _STREAMS = {
         base=4001,
     ),
     "copy": Nest(
-        *("i:n", "x[n], output r[n]", (("r[i]", "x[i]"),), (("i", 256),)),
+        "i:n",
+        "x[n], output r[n]",
+        (("r[i]", "x[i]"),),
+        (("i", 256),),
         element_type="f32",
         base=12001,
     ),

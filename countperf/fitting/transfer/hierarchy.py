@@ -36,7 +36,8 @@ hardly tell is far off without one."""
 
 _NOTHING = 60.0
 _MOST_OFF = 1.5
-"""What a fit is off by on a kernel tells nothing beyond that: the count or the time is wrong."""
+"""Largest logarithm of a fit's error on a kernel that is carried to other devices; beyond it, the
+count or the time is wrong."""
 
 _DIGITS = 4
 
