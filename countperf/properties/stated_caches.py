@@ -12,7 +12,7 @@ from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 def caches_of(document: Mapping[str, Any]) -> CountedCaches:
     """Return the caches that the document of a property vector states.
 
-    Documents of before any were stated have `DEFAULT_CACHES`, as have those of other views than the
+    Documents that state none have `DEFAULT_CACHES`: older ones, and those of other views than the
     structure view, whose counts do not depend on caches.
 
     Raises

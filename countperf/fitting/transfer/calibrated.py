@@ -173,7 +173,7 @@ def fit_definition(
     error : float
         Size of the model's own errors, relative.
     carried : Mapping from str to float, optional
-        By what the fit is expected to be off on kernels: logarithms of measured over fitted times.
+        Residuals that are expected by kernel: logarithms of measured over fitted times.
     only_columns : bool, optional
         Leave out what the cases exercise beside `columns`.
     design_of : callable, optional

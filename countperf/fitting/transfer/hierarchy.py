@@ -55,7 +55,7 @@ class MeasuredDevice:
     design : Design
         Its cases.
     kernels : tuple of str
-        The kernel of each case, if what its fit is off by is to be told by kernel.
+        The kernel of each case; empty where no residuals by kernel are wanted.
     """
 
     device: DeviceIdentity
@@ -141,7 +141,7 @@ def fit_devices(
 def _with_residuals(
     model: KnownModel, devices: Sequence[MeasuredDevice], designs: Sequence[Design]
 ) -> KnownModel:
-    """Add by what each device's fit is off on each kernel, where kernels are known."""
+    """Add the residuals of each device's fit by kernel, where kernels are known."""
     kernels = tuple(dict.fromkeys(kernel for each in devices for kernel in each.kernels))
     if not kernels:
         return model

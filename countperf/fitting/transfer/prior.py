@@ -12,10 +12,11 @@ they agree. The scale of a feature's spread is its own where many devices say it
 features else (an inverse-gamma prior on it: empirical Bayes). The features of a device share what
 all its weights, and all those of its memory, are off by.
 
-What a fit is off by is mostly the kernel's own: of devices of one platform, the residuals of one
-explain 24 to 83 % of the variance of those of another, kernel by kernel (structural models, classes
-left out). So a share of what the known fits are off by is taken out of each measured time before
-weights are fitted to it (`KnownModel.carried`): few kernels then tell what the device differs in.
+Much of a fit's error on a kernel belongs to the kernel: the residuals of one device explain 24 to
+83 % of the variance of those of another device of the same platform, kernel by kernel (structural
+models, classes left out). So a share of the known fits' residuals is taken out of each measured
+time before weights are fitted to it (`KnownModel.carried`). Few kernels then show how the device
+differs from the known ones.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ _DEGREES = 4.0
 _LEAST_SPREAD, _LARGEST_SPREAD = 0.2, 2.0
 
 _ENOUGH_ALIKE = 2
-"""So many known devices of a platform are the prior without those of others."""
+"""Number of known devices of a platform from which on they alone are the prior."""
 
 CARRIED = 0.7
-"""Share of what fits of known devices are off by on a kernel that a new one's is expected to be."""
+"""Share of the known fits' residual of a kernel that is expected of a fit to a new device."""
 
 _SPEED, _OTHER_SPEED = 0.2, 2.0
 """Standard deviation of the logarithm of a device's speed; of one whose kind no known device is."""
@@ -138,7 +139,7 @@ class KnownModel(Part):
     errors : tuple of ExpectedErrors
         By the number of measured kernels, the fewest first; empty if they were not found.
     kernels : tuple of str
-        Measurement kernels by which the devices' fits are off, as far as that is known.
+        Measurement kernels that the devices' residuals belong to, in their order.
     """
 
     kind: ModelKind
@@ -189,10 +190,10 @@ class KnownModel(Part):
         return tuple(dict.fromkeys(found))
 
     def near(self, device: DeviceIdentity) -> Self:
-        """Return what devices of the platform say, if there are enough of them, else all.
+        """Return the known devices of the platform if there are enough of them, else all.
 
-        Machine code costs about as much on a processor whatever runtime made it: of models that
-        read it, all devices say something.
+        Machine code costs about as much on a processor whatever runtime made it, so that models
+        that read it keep all devices.
         """
         alike = sum(is_alike(each.device, device) for each in self.devices)
         if self.kind == COMPILED or alike < _ENOUGH_ALIKE:
@@ -200,10 +201,10 @@ class KnownModel(Part):
         return self.without(lambda other: not is_alike(other, device))
 
     def carried(self, device: DeviceIdentity) -> dict[str, float]:
-        """Return by what a fit to a new device is expected to be off, by kernel.
+        """Return the residuals that are expected of a fit to a new device, by kernel.
 
-        It is the logarithm of measured over fitted time: a share (`CARRIED`) of the mean over
-        devices of the platform.
+        A residual is the logarithm of measured over fitted time. The expected one is a share
+        (`CARRIED`) of the mean over known devices of the platform.
         """
         found: dict[str, list[float]] = {}
         for each in self.devices:
@@ -214,7 +215,7 @@ class KnownModel(Part):
         return {kernel: CARRIED * float(np.mean(offs)) for kernel, offs in found.items()}
 
     def of_kernels(self, wanted: Collection[str]) -> Self:
-        """Return the same with what fits are off by on some of the kernels only."""
+        """Return the same with the residuals of some kernels only."""
         places = [place for place, name in enumerate(self.kernels) if name in wanted]
         devices = tuple(
             each.model_copy(
