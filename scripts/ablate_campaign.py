@@ -23,7 +23,8 @@ from ablate_models import FITS, FOLDS, Table, factor_of, with_columns, with_rows
 from countperf.fitting.design import Design
 from countperf.fitting.estimate import recipe_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.nonlinear import Problem, Recipe, minimise
+from countperf.fitting.nonlinear import minimise
+from countperf.fitting.problem import Problem, Recipe
 from countperf.measurements import Measurement, MeasurementSet, measurements_in
 from countperf.models.weights import WeightSet
 from countperf.workflow.measuring import evenly_spaced

@@ -27,7 +27,8 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation
 from countperf.fitting.estimate import recipe_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.nonlinear import Problem, Recipe, minimise
+from countperf.fitting.nonlinear import minimise
+from countperf.fitting.problem import Problem, Recipe
 from countperf.fitting.selection import LARGEST_FACTOR, UNPREDICTED
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.definition import ModelDefinition

@@ -19,7 +19,7 @@ import numpy as np
 from countperf.fitting.design import Observation, build_design, inputs_of
 from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.nonlinear import Problem
+from countperf.fitting.problem import Problem
 from countperf.fitting.selection import held_out_figure
 from countperf.fitting.validation import leave_one_family_out
 from countperf.measurements import MeasurementSet, measurements_in

@@ -12,7 +12,8 @@ from loopy.kernel.data import IlpBaseTag, UnrollTag
 
 from countperf.counting.accesses import Address, Layout, address_of, layout_of
 from countperf.counting.automatic import offset_of
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.keys import Case, MemoryAccess, Operation
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.places import Place

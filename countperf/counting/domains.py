@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from loopy import ValueArg
 from loopy.diagnostic import LoopyError
-from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
+from loopy.kernel.data import GroupInameTag, LocalInameTag
 
 from countperf.counting.automatic import default_values
 from countperf.counting.data_loops import (
@@ -20,10 +19,9 @@ from countperf.counting.data_loops import (
     refuse_loops_beside,
 )
 from countperf.counting.definitions import definitions_in
+from countperf.counting.grid import Grid
 from countperf.counting.keys import Case, FirstIteration
-from countperf.counting.schedule import LocalBarrier
 from countperf.counting.statistics import Statistics
-from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
@@ -44,35 +42,6 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor
 from countperf.symbolic.splitting import quotients
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid(ShortRepr):
-    """The launch geometry of one device program.
-
-    Attributes
-    ----------
-    groups : dict from int to PiecewiseQuasiPolynomial
-        Number of work groups along each group axis.
-    items : dict from int to int
-        Number of work items of a group along each local axis.
-    """
-
-    groups: dict[int, PiecewiseQuasiPolynomial]
-    items: dict[int, int]
-
-    @property
-    def work_groups(self) -> PiecewiseQuasiPolynomial:
-        """Work groups of the launch."""
-        return PiecewiseQuasiPolynomial.product(self.groups.values())
-
-    @property
-    def group_size(self) -> int:
-        """Work items of a group."""
-        result = 1
-        for size in self.items.values():
-            result *= size
-        return result
 
 
 class Domains:
@@ -128,15 +97,15 @@ class Domains:
     @cached_property
     def data_loops(self) -> dict[str, DataLoop]:
         """The loops whose values data decides."""
-        found = data_loops(self.kernel, self.sizes, self._joint_domain)
+        found = data_loops(self.kernel, self.sizes, self.joint_domain)
         check_trip_counts(found, self.statistics, self.inames, self.value_bounds)
-        refuse_loops_beside(self.kernel, found, self._joint_domain)
+        refuse_loops_beside(self.kernel, found, self.joint_domain)
         return found
 
     def value_bounds(self, name: str) -> tuple[int | None, int | None]:
         """Return the smallest and largest value of a loop variable, whatever sizes and data."""
         if name not in self._value_bounds:
-            line = sets.project_onto(self._joint_domain(frozenset([name])), [name])
+            line = sets.project_onto(self.joint_domain(frozenset([name])), [name])
             self._value_bounds[name] = sets.constant_bounds(line)[name]
         return self._value_bounds[name]
 
@@ -240,7 +209,7 @@ class Domains:
         return found
 
     def _without_data(self, within: frozenset[str]) -> Any:
-        found = sets.project_onto(self._joint_domain(within), within)
+        found = sets.project_onto(self.joint_domain(within), within)
         data = [n for n in isl_sets.names_of(found, parameters=True) if n not in self.sizes]
         if not data:
             return found
@@ -262,7 +231,7 @@ class Domains:
         where nothing else can be.
         """
         counted, _ = self.trip_statistics(within)
-        whole = self._joint_domain(counted)
+        whole = self.joint_domain(counted)
         key = id(whole)  # Loopy gives one object for all loops of the same domains
         if key not in self._hulls:
             self._hulls[key] = whole, sets.equalities(whole)
@@ -303,7 +272,8 @@ class Domains:
 
         return expression.map_atoms(replace)
 
-    def _joint_domain(self, within: frozenset[str]) -> Any:
+    def joint_domain(self, within: frozenset[str]) -> Any:
+        """Return the set in which Loopy has the loops, with others that are together with them."""
         found = self._joint_domains.get(within)
         if found is None:
             found = self._joint_domains[within] = self._found_joint_domain(within)
@@ -439,7 +409,7 @@ class Domains:
         return self._factored_within[within]
 
     def _found_factored(self, within: frozenset[str]) -> FactoredDomain | None:
-        whole = self._joint_domain(within)
+        whole = self.joint_domain(within)
         key = id(whole)  # Loopy gives one object for all loops of the same domains
         if key not in self._factored:
             unknown = set(isl_sets.names_of(whole, parameters=True)) - self.sizes
@@ -458,65 +428,6 @@ class Domains:
         factored = self.factored(within)
         factors = None if factored is None else factored.onto(within if onto is None else onto)
         return None if factors is None else self.counter.count_product(factors)
-
-    def barrier_passes(
-        self, barrier: LocalBarrier, launch_loops: frozenset[str], grid: Grid
-    ) -> PiecewiseQuasiPolynomial:
-        """Count the barriers that all work items of all launches together pass.
-
-        Barriers are not guarded by work-item indices: within each group, the loops around the
-        barrier that are no hardware axes decide how often all its items reach it.
-        """
-        loops = barrier.within | launch_loops
-        for name in loops:
-            if self.kernel.inames[name].tags_of_type(VectorizeTag):
-                raise UnsupportedExpressionError(
-                    f"kernel '{self.kernel.name}': a barrier in the vectorized loop '{name}'; tag "
-                    "the loop 'unr'",
-                    kernel=self.kernel.name,
-                    where=name,
-                )
-        dependent = self._group_inames_that_decide(loops) | self._idle_group_inames(
-            barrier.neighbors, grid
-        )
-        points = self.executions(loops | dependent, (), Grid(groups={}, items={}))
-        used = {self.group_axes[name] for name in dependent}
-        if len(used) < len(dependent):
-            raise UnsupportedExpressionError(
-                f"kernel '{self.kernel.name}': barriers in loops {', '.join(sorted(loops))} depend "
-                f"on several inames of one group axis ({', '.join(sorted(dependent))})",
-                kernel=self.kernel.name,
-                where=", ".join(sorted(loops)),
-            )
-        for axis, size in grid.groups.items():
-            if axis not in used:
-                points = points * size
-        return points.scale(grid.group_size)
-
-    def _idle_group_inames(self, instruction_ids: frozenset[str], grid: Grid) -> frozenset[str]:
-        """Return the group inames of instructions, if some groups execute none of them."""
-        used = frozenset[str]().union(
-            *(self.kernel.id_to_insn[i].within_inames for i in instruction_ids)
-        ) & frozenset(self.group_axes)
-        axes = {self.group_axes[name] for name in used}
-        if len(axes) < len(used) or not used:
-            return frozenset()
-        everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
-        working = self.executions(used, (), Grid(groups={}, items={}))
-        is_known = working == everything and not working.approximations
-        return frozenset() if is_known else used
-
-    def _group_inames_that_decide(self, loops: frozenset[str]) -> frozenset[str]:
-        """Return the group inames on which the trip counts of loops depend."""
-        counted, _ = self.trip_statistics(loops)
-        if not counted:
-            return frozenset()
-        whole = self._joint_domain(counted)
-        present = set(isl_sets.names_of(whole, parameters=False)) & set(self.group_axes)
-        factored = self.factored(counted)
-        if factored is not None:
-            present = {n for n in present if factored.component_of(n) & counted}
-        return frozenset(name for name in present if not sets.is_independent(whole, counted, name))
 
     def _redundancy(self, within: frozenset[str], grid: Grid) -> Iterator[PiecewiseQuasiPolynomial]:
         """Yield the sizes of a launch along the hardware axes that are not among loops."""

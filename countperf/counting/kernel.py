@@ -9,29 +9,19 @@ from typing import Any, Literal
 
 import loopy as lp
 
-from countperf.counting.access_classes import (
-    AccessCount,
-    Footprints,
-    Occurrence,
-    access_counts,
-)
+from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
+from countperf.counting.barrier_passes import barrier_passes
 from countperf.counting.compiled_types import compiled_counter
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
 from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.selection import instruction_counter, matching_ids
 from countperf.counting.statistics import Statistics
-from countperf.counting.supplied import (
-    SuppliedCounts,
-    reason_of,
-    require_rule,
-    touched_arrays,
-)
-from countperf.errors import (
-    CountingError,
-)
+from countperf.counting.supplied import SuppliedCounts, reason_of, require_rule, touched_arrays
+from countperf.errors import CountingError
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
@@ -197,7 +187,7 @@ def _counted(domains: Domains, rules: _Rules, *, is_whole: bool) -> Counts:
         spread = program.launch_loops | domains.data_group_loops(program.instruction_ids)
         totals.note("groups", given.reasons(spread))
         for barrier, times in Multiset(program.barriers).items():
-            passes = domains.barrier_passes(barrier, program.launch_loops, grid)
+            passes = barrier_passes(domains, barrier, program.launch_loops, grid)
             totals.local_barriers += passes.scale(times)
             totals.note("barrier.local", given.reasons(barrier.within | spread))
         launches = domains.executions(program.launch_loops, (), Grid(groups={}, items={}))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.keys import Case
 from countperf.symbolic import sets
 

@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.accesses import Layout, address_of, layout_of
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.barrier_passes import barrier_passes
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.keys import Case, MemoryAccess, Operation
 from countperf.counting.needs import stating_all_needs
 from countperf.counting.program_tree import Item, program_tree, statements_of
@@ -270,7 +272,7 @@ def _program(
     nothing = Grid(groups={}, items={})
     barriers = ZERO_COUNT
     for barrier in program.barriers:
-        barriers += domains.barrier_passes(barrier, program.launch_loops, grid)
+        barriers += barrier_passes(domains, barrier, program.launch_loops, grid)
     return KernelProgram(
         name=program.name,
         domains=domains,

@@ -9,9 +9,10 @@ from typing import Any
 import loopy as lp
 
 from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.barrier_passes import barrier_passes
 from countperf.counting.chains import Operations, Recurrence, Step, recurrences
 from countperf.counting.complex_arithmetic import real_part
-from countperf.counting.domains import Grid
+from countperf.counting.grid import Grid
 from countperf.counting.keys import type_name
 from countperf.counting.lanes import lane_patterns
 from countperf.counting.places import Place
@@ -317,7 +318,7 @@ class _Builder:
     def _passed(self, barrier: LocalBarrier, grid: Grid) -> Refusable:
         """Count how often items come to a place in loops that have the same values for all."""
         try:
-            count = self.domains.barrier_passes(barrier, self.program.launch_loops, grid)
+            count = barrier_passes(self.domains, barrier, self.program.launch_loops, grid)
         except CountingError as error:
             return Refusable(count=None, reason=str(error))
         return Refusable(count=count)

@@ -59,8 +59,10 @@ import loopy as lp
 import pymbolic.primitives as p
 from loopy.symbolic import DependencyMapper, get_dependencies
 
+from countperf.counting.barrier_passes import barrier_passes
 from countperf.counting.divisions import divisions_that_shift
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.keys import FirstIteration, MemoryAccess, Operation
 from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.places import Place
@@ -224,7 +226,7 @@ class _Executions:
             launches += launched
             groups += grid.work_groups * launched
             for barrier in program.barriers:
-                barriers += self.domains.barrier_passes(barrier, program.launch_loops, grid)
+                barriers += barrier_passes(self.domains, barrier, program.launch_loops, grid)
             self._program(program, regions, grid)
         for key, part in self.footprints.counted().items():
             self.parts[key].append(part)

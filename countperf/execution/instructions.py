@@ -12,7 +12,8 @@ from loopy.kernel.data import LoopedIlpTag
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.access_counter import Tally
 from countperf.counting.compiled_types import compiled_counter
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.execution.keys import ChainKey, EventKey, LiveValuesKey, SiteKey
 from countperf.execution.placement import Placements, ProgramSites

@@ -19,7 +19,8 @@ from countperf.fitting.design import (
     diagnose_columns,
     row_weights,
 )
-from countperf.fitting.nonlinear import Problem, Recipe, minimise, no_finite_value
+from countperf.fitting.nonlinear import minimise, no_finite_value
+from countperf.fitting.problem import Problem, Recipe
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
     Matrix,

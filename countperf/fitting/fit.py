@@ -21,15 +21,11 @@ from countperf.fitting.design import (
 from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
 from countperf.fitting.fitted_document import correction_of, fit_quality, weight_set
 from countperf.fitting.keeping import keep_largest
-from countperf.fitting.nonlinear import Recipe
+from countperf.fitting.problem import Recipe
 from countperf.fitting.result import FitResult, Verdict
 from countperf.fitting.selection import numbered, select_model
 from countperf.fitting.threads import on_one_thread
-from countperf.fitting.validation import (
-    HeldOutCase,
-    corrected,
-    leave_one_family_out,
-)
+from countperf.fitting.validation import HeldOutCase, corrected, leave_one_family_out
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.measurements import Measurement, MeasurementSet
@@ -38,10 +34,7 @@ from countperf.models.compiled import COMPILED, compiled_candidates
 from countperf.models.correction import Correction
 from countperf.models.definition import Loss, ModelDefinition, Residual
 from countperf.models.library import shipped_policies
-from countperf.models.records import (
-    Candidate,
-    FitQuality,
-)
+from countperf.models.records import Candidate, FitQuality
 from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.estimate import Estimate, estimate_design
-from countperf.fitting.nonlinear import Recipe
+from countperf.fitting.problem import Recipe
 from countperf.fitting.threads import on_one_thread
 from countperf.models.conformal import region_of, representatives
 from countperf.models.function import ModelInputs

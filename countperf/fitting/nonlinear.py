@@ -1,9 +1,5 @@
 r"""Fits of models that are not linear in their unknowns, or that have a robust loss or bounds.
 
-Minimised is :math:`\sum_j \rho(r_j^2)` with residuals :math:`r_j = 1 - p_j / m_j` of predicted and
-measured times, or :math:`\log(p_j / m_j)`, and SciPy's robust losses :math:`\rho`. Unknowns are
-scaled by what they contribute.
-
 The method is that of Levenberg and Marquardt within bounds. Each step is a linear least-squares
 problem within the bounds: the residuals' linearisation by the analytic Jacobian, each row times the
 root of the weight that the loss gives it. It is reduced to its triangular factor and solved by an
@@ -22,15 +18,14 @@ doi:10.1080/03610927708827533.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import FitError, FitNotConvergedError, ParameterError
-from countperf.fitting.design import Design, row_weights
+from countperf.errors import FitError, FitNotConvergedError
+from countperf.fitting.problem import Problem
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
     Matrix,
@@ -40,17 +35,7 @@ from countperf.fitting.solve import (
     right_singular_vectors,
     triangular,
 )
-from countperf.models.definition import Loss, Residual
-from countperf.models.terms import Parameter
 
-_FLOOR = 1e-4
-"""Below this share of the measured time, the logarithm goes on as a straight line: a fit may pass
-through times that are not positive, and not end there."""
-
-_SEED = 20160713
-_LIFT = 0.03
-_SPREAD = 0.7
-_STEEPER = (1.0, 0.5, 3.0)
 _AT_BOUND = 1e-7
 _DAMPING_FACTOR = 10.0
 _LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e6
@@ -60,57 +45,8 @@ _SMALL_GAINS = 3
 _LEAST_SIZE = 1e-3
 """Columns that are smaller, relative to the largest, are damped as if they were that large."""
 _AGREEING = 1e-4
-_LARGE = 0.9
-_MOST_OF_LARGE = 1e5
-"""No device does so many times more of anything in a second than in nine of ten cases that have it:
-counts of such cases are wrong, and they do not say where a fit begins."""
 _AS_GOOD = 1e-6
 """Costs that differ by less are the same, and then an end that converged is preferred."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """Options of a fit: residual, loss, bounds.
-
-    Attributes
-    ----------
-    residual, loss, loss_scale
-        As in `ModelDefinition`.
-    starts : int
-        From how many places a fit that is not linear begins.
-    max_evaluations : int
-        After how many evaluations from one place it gives up.
-    tolerance : float
-        Relative change of cost, unknowns and gradient that ends it.
-    model_error : float or None
-        As for `countperf.fitting.design.row_weights`.
-
-    Raises
-    ------
-    ParameterError
-        There is no such residual or loss, or the loss scale is not positive and finite.
-    """
-
-    residual: Residual = "relative"
-    loss: Loss = "linear"
-    loss_scale: float = 0.1
-    starts: int = 5
-    max_evaluations: int = 1000
-    tolerance: float = 1e-9
-    model_error: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, kinds in (("residual", Residual), ("loss", Loss)):
-            found, known = getattr(self, name), get_args(kinds)
-            if found not in known:
-                message = f"{name} {found!r} is none of {', '.join(known)}"
-                raise ParameterError(message, parameter=name)
-        if not 0 < self.loss_scale < math.inf:
-            raise ParameterError(
-                f"loss_scale {self.loss_scale:g} is the size of no residual: give a number above 0,"
-                " such as 0.1",
-                parameter="loss_scale",
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,139 +72,6 @@ class NonlinearSolution:
     message: str
     cost: float
     ends: tuple[float, ...]
-
-
-class Problem:
-    """Residuals of a design and their derivatives, in scaled unknowns."""
-
-    def __init__(self, design: Design, recipe: Recipe) -> None:
-        self.design = design
-        self.recipe = recipe
-        self.function = design.function
-        self.values = design.counts.T
-        self.row_weights = row_weights(design, recipe.model_error)
-        self.neutral = self._neutral()
-        self.scale = self._scale()
-
-    @property
-    def _declared(self) -> list[Parameter]:
-        return list(self.function.model.all_parameters.values())
-
-    def residuals(self, scaled: Vector) -> Vector:
-        """Return the residuals, each times what its row counts for."""
-        ratio = self._times(scaled / self.scale) / self.design.times_s
-        if self.recipe.residual == "relative":
-            return self.row_weights * (1.0 - ratio)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self.row_weights * np.where(
-                ratio >= _FLOOR,
-                np.log(np.maximum(ratio, _FLOOR)),
-                np.log(_FLOOR) + ratio / _FLOOR - 1.0,
-            )
-
-    def cost(self, scaled: Vector) -> float:
-        """Return what a fit makes small: half the sum of the losses of the residuals."""
-        return _cost(self.residuals(scaled), self.recipe)
-
-    def jacobian(self, scaled: Vector) -> Matrix:
-        """Return the derivatives of the residuals, shape (n_cases, n_unknowns)."""
-        relative = self.relative_gradient(scaled / self.scale) / self.scale
-        relative = relative * self.row_weights[:, np.newaxis]
-        if self.recipe.residual == "relative":
-            return -relative
-        ratio = self._times(scaled / self.scale) / self.design.times_s
-        return relative / np.maximum(ratio, _FLOOR)[:, np.newaxis]
-
-    def relative_gradient(self, unknowns: Vector) -> Matrix:
-        """Return derivatives of predicted over measured times, shape (n_cases, n_unknowns)."""
-        gradient = self.function.gradient(self.values, self.design.variables, unknowns)
-        return (gradient / self.design.times_s).T
-
-    def _times(self, unknowns: Vector) -> Vector:
-        return self.function.times(self.values, self.design.variables, unknowns)
-
-    def _neutral(self) -> Vector:
-        """Return unknowns at which an overlap hides nothing: its sharpness at its bound."""
-        values: list[float] = [0.0] * len(self.function.columns)
-        for name, parameter in self.function.model.all_parameters.items():
-            if name in self.function.model.formula.shapes and parameter.lower is not None:
-                values.append(parameter.lower)
-            else:
-                values.append(parameter.start or 0.0)
-        return np.array(values, np.float64)
-
-    def _scale(self) -> Vector:
-        """Return what makes one unit of each unknown contribute alike."""
-        size = _typical_sizes(self.relative_gradient(self.neutral))
-        usable = np.isfinite(size) & (size > 0) & ~self.function.shapes
-        declared = [parameter.start or 0.0 for parameter in self._declared]
-        starts = np.abs([0.0] * len(self.function.columns) + declared)
-        typical = np.where(starts > 0, 1.0 / np.where(starts > 0, starts, 1.0), 1.0)
-        return np.where(usable, size, typical)
-
-    def starts(self) -> Iterator[Vector]:
-        """Return where to begin, in scaled unknowns, the best guess first."""
-        low, high = self.function.lower * self.scale, self.function.upper * self.scale
-        linear = self._linear_start()
-        declared = [parameter.start for parameter in self._declared]
-        columns = len(self.function.columns)
-        costs = ~self.function.shapes
-        positive = linear[costs & (linear > 0)]
-        lift = _LIFT * float(np.median(positive)) if positive.size else _LIFT
-        random = np.random.default_rng(_SEED)
-        for i in range(self.recipe.starts):
-            begin = np.where(costs & (np.abs(linear) < lift), lift, linear)
-            for place, start in enumerate(declared, columns):
-                if start is None:
-                    continue
-                factor = _STEEPER[i % len(_STEEPER)] if self.function.shapes[place] else 1.0
-                begin[place] = start * factor * self.scale[place]
-            if i >= len(_STEEPER) or (i > 0 and not np.any(self.function.shapes)):
-                begin[costs] *= np.exp(random.normal(0.0, _SPREAD, int(costs.sum())))
-            yield _inside(begin, low, high)
-
-    def _linear_start(self) -> Vector:
-        """Fit the linearisation about the neutral point, within the bounds, at least zero."""
-        gradient = self.relative_gradient(self.neutral)
-        costs = np.flatnonzero(~self.function.shapes)
-        usable = [
-            i for i in costs if np.all(np.isfinite(gradient[:, i])) and np.any(gradient[:, i] != 0)
-        ]
-        found = self.neutral * self.scale
-        if not usable:
-            return found
-        offset = self._times(self.neutral) / self.design.times_s
-        offset = offset - gradient[:, usable] @ self.neutral[usable]
-        target = 1.0 - np.where(np.isfinite(offset), offset, 0.0)
-        scale = self.scale[usable]
-        matrix = gradient[:, usable] / scale
-        present = np.count_nonzero(matrix, axis=0)
-        possible = np.all(np.abs(matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
-        try:
-            found[usable] = bounded_least_squares(
-                matrix[possible],
-                target[possible],
-                np.maximum(self.function.lower[usable], 0.0) * scale,
-                self.function.upper[usable] * scale,
-            )
-        except FitError:
-            found[usable] = 1.0
-        return found
-
-
-def _typical_sizes(matrix: Matrix) -> Vector:
-    """Return the norm of each column, as if all its entries that are not zero were large ones.
-
-    Single cases with counts that cannot be (1e9 times too many) would make the norm itself theirs:
-    then the weight at which all others take their times is so large a number that the least damping
-    and the penalty of `countperf.fitting.solve` keep fits from it, wherever they begin.
-    """
-    sizes = np.zeros(matrix.shape[1])
-    for place, column in enumerate(np.abs(matrix).T):
-        present = column[column > 0]
-        if present.size:
-            sizes[place] = np.quantile(present, _LARGE) * math.sqrt(present.size)
-    return sizes
 
 
 def minimise(problem: Problem, near: Vector | None = None) -> NonlinearSolution:
@@ -322,11 +125,11 @@ def _minimise_from(problem: Problem, start: Vector, low: Vector, high: Vector) -
     """Minimise by bounded linear fits from one start."""
     recipe = problem.recipe
     solved, residuals = start, problem.residuals(start)
-    cost = _cost(residuals, recipe)
+    cost = recipe.cost(residuals)
     damping, small_gains = 0.0, 0
     message, converged = f"it took all its {recipe.max_evaluations} steps", False
     for _ in range(recipe.max_evaluations):
-        weights = np.sqrt(_loss_weights(residuals, recipe))
+        weights = np.sqrt(recipe.loss_weights(residuals))
         matrix = problem.jacobian(solved) * weights[:, np.newaxis]
         if not np.all(np.isfinite(matrix)):
             message = "the derivatives are not finite"
@@ -351,7 +154,7 @@ def _minimise_from(problem: Problem, start: Vector, low: Vector, high: Vector) -
         if ahead.damping == 0 or small_gains == _SMALL_GAINS:
             message, converged = "the cost changes by less than the tolerance", True
             break
-    gradient = problem.jacobian(solved).T @ (_loss_weights(residuals, recipe) * residuals)
+    gradient = problem.jacobian(solved).T @ (recipe.loss_weights(residuals) * residuals)
     return _End(unknowns=solved, cost=cost, gradient=gradient, converged=converged, message=message)
 
 
@@ -389,24 +192,11 @@ def _damped_step(
             wanted = bounded_least_squares(triangle, target, low, high)
         wanted = np.clip(wanted, low, high)
         residuals = problem.residuals(wanted)
-        ahead = _cost(residuals, problem.recipe)
+        ahead = problem.recipe.cost(residuals)
         if ahead <= cost:
             return _Step(unknowns=wanted, residuals=residuals, cost=ahead, damping=damping)
         damping = max(damping * _DAMPING_FACTOR, _LEAST_DAMPING)
     return None
-
-
-def _cost(residuals: Vector, recipe: Recipe) -> float:
-    """Return half the sum of the losses."""
-    scale = recipe.loss_scale
-    squares = (residuals / scale) ** 2
-    if recipe.loss == "soft_l1":
-        losses = 2.0 * (np.sqrt(1.0 + squares) - 1.0)
-    elif recipe.loss == "huber":
-        losses = np.where(squares <= 1.0, squares, 2.0 * np.sqrt(squares) - 1.0)
-    else:
-        losses = squares
-    return float(0.5 * scale**2 * np.sum(losses))
 
 
 def _agree(ends: list[_End]) -> bool:
@@ -438,12 +228,6 @@ def no_finite_value(expression: str) -> FitError:
     )
 
 
-def _inside(begin: Vector, low: Vector, high: Vector) -> Vector:
-    room = np.where(np.isfinite(high - low), high - low, np.inf)
-    margin = np.minimum(1e-3 * np.maximum(np.abs(begin), 1e-3), 0.1 * room)
-    return np.clip(begin, low + margin, high - margin)
-
-
 def _snapped(
     solved: Vector, gradient: Vector, low: Vector, high: Vector
 ) -> tuple[Vector, NDArray[np.bool_]]:
@@ -463,7 +247,7 @@ def _solution(problem: Problem, scaled: Vector, at_bound: NDArray[np.bool_]) -> 
     """
     residuals = problem.residuals(scaled)
     jacobian = problem.jacobian(scaled)
-    weights = _loss_weights(residuals, problem.recipe)
+    weights = problem.recipe.loss_weights(residuals)
     free = np.flatnonzero(~at_bound)
     weighted = jacobian[:, free] * np.sqrt(weights)[:, np.newaxis]
     norms = np.linalg.norm(weighted, axis=0)
@@ -490,12 +274,3 @@ def _solution(problem: Problem, scaled: Vector, at_bound: NDArray[np.bool_]) -> 
         degrees_of_freedom=freedom,
         at_bound=at_bound,
     )
-
-
-def _loss_weights(residuals: Vector, recipe: Recipe) -> Vector:
-    squares = (residuals / recipe.loss_scale) ** 2
-    if recipe.loss == "soft_l1":
-        return 1.0 / np.sqrt(1.0 + squares)
-    if recipe.loss == "huber":
-        return np.where(squares <= 1.0, 1.0, 1.0 / np.sqrt(np.maximum(squares, 1.0)))
-    return np.ones_like(residuals)

@@ -21,7 +21,7 @@ from countperf.fitting.correcting import left_out_corrections
 from countperf.fitting.design import Observation, as_model, check_counting_rules, inputs_of
 from countperf.fitting.estimate import NORMAL_MEDIAN, Estimate, estimate, recipe_of
 from countperf.fitting.leaving_out import LeavingOut, LeftOut, leave_out
-from countperf.fitting.nonlinear import Recipe
+from countperf.fitting.problem import Recipe
 from countperf.measurements import PURPOSES, Measurement
 from countperf.metrics import EvaluatedCase, Evaluation, factor_between
 from countperf.models.definition import ModelDefinition

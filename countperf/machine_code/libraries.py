@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from countperf.machine_code.blocks import Line
 from countperf.machine_code.classify_x86 import HEADER, instruction_in
-from countperf.machine_code.interpreter import Line
 from countperf.machine_code.objdump import disassemble_function
 
 _FUNCTION = re.compile(r"__ocl_svml_([a-z]\d)_\w+")

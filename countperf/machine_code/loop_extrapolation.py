@@ -10,39 +10,30 @@ does not grow evenly with it, such as a bitwise one or a comparison of vectors.
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from countperf.machine_code.conditions import EQUALITY, ORDERS, UNSIGNED, canonical, condition_of
-from countperf.machine_code.integer_operands import Action, operands_of, reader, signed
-from countperf.machine_code.machine_state import REGISTERS, Flags, Journal, Lanes, Machine, Value
+from countperf.machine_code.even_growth import (
+    ENDLESS,
+    even,
+    even_flags,
+    even_vectors,
+    grown_flags,
+    iterations_alike,
+    without_carry,
+)
+from countperf.machine_code.machine_state import Flags, Journal, Lanes, Machine, Value
 
 _ALIKE = 5
 _LAST = 2
 _LONGEST = 200_000
 """Steps that are kept to compare iterations."""
 
-_STEPS = re.compile(
-    r"^(?:s[ha]rx?|ro[rl]|and|or|xor|bzhi|bextr|bt|[tl]zcnt|popcnt|bls|i?div|i?mul|movz|cbw"
-    r"|vps[rl][la]|vpand|vpor|vpxor|vpternlog|vpcmp|vp?test|vpm(?:in|ax|ul)|vpmov\w2m|v?p?movmsk"
-    r"|v?p?blendv|vpack|vpabs|vp?maskmov|vpshufb|vpinsr[bw]|vpextr[bw]|vpbroadcast[bw])"
-)
-"""Instructions whose results do not grow linearly when their operands do."""
-_LINEAR = re.compile(r"^vp(?:slld|mulld)$")
-_IMPLIED = re.compile(r"^i?(?:div|mul)")
-_SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
 _MOST_WRITES = 100_000
 """Known values that are written for iterations that are not followed."""
-_BITWISE = re.compile(r"^(?:and|or|xor)[lq]?$")
-_NARROW = re.compile(r"^%(?:e|r\d+d)")
-_CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
-_VECTOR = re.compile(r"^%[xyz]mm(\d+)")
 
-_ENDLESS = 1 << 62
-_LANE_BITS = 32
 
 _Passed = tuple[int, bool | None, int]
 """A block, whether its branch was taken, and how often; several times where it is a loop."""
@@ -181,9 +172,9 @@ class Loops:
         carried = self._even_steps(states)
         if carried is None:
             return None
-        flags = _even_flags([state.flags for state in states])
-        registers = _even([state.registers for state in states], 64)
-        vectors = _even_vectors([state.vectors for state in states])
+        flags = even_flags([state.flags for state in states])
+        registers = even([state.registers for state in states], 64)
+        vectors = even_vectors([state.vectors for state in states])
         written = self._written(states)
         iterations = self._iterations(states)
         if iterations is not None:
@@ -210,8 +201,8 @@ class Loops:
             values = [value for _, _, value in writes]
             if all(value is None for value in values):
                 continue
-            step = _even([(address,) for address, _, _ in writes], 64)
-            grown = _even([(value,) for value in values], 64)
+            step = even([(address,) for address, _, _ in writes], 64)
+            grown = even([(value,) for value in values], 64)
             same_bits = len({bits for _, bits, _ in writes}) == 1
             if step is None or grown is None or not same_bits:
                 return None
@@ -234,10 +225,10 @@ class Loops:
             flags = [each for _, each in decisions]
             if all(each is None for each in flags):
                 continue
-            growth = _even_flags(flags)
+            growth = even_flags(flags)
             if growth is None or len(suffixes) > 1:
                 return None
-            more = _alike(flags[-1], growth, suffixes.pop())
+            more = iterations_alike(flags[-1], growth, suffixes.pop())
             if more is not None:
                 least = more if least is None else min(least, more)
         return least - _LAST if least is not None and least > _LAST else None
@@ -248,7 +239,7 @@ class Loops:
         slices = [log[a.stepped : b.stepped] for a, b in itertools.pairwise(states)]
         if len({len(each) for each in slices}) > 1:
             return None
-        most = _ENDLESS
+        most = ENDLESS
         for operands in zip(*slices, strict=True):
             if all(each == operands[0] for each in operands):
                 continue
@@ -257,12 +248,12 @@ class Loops:
             if shifts or shift is None:
                 return None
             if shift < 0:
-                without_carry = _without_carry([values for _, values in operands], -shift)
-                if without_carry is None:
+                fitting = without_carry([values for _, values in operands], -shift)
+                if fitting is None:
                     return None
-                most = min(most, without_carry)
+                most = min(most, fitting)
                 continue
-            grown = _even([values[:1] for _, values in operands], 64)
+            grown = even([values[:1] for _, values in operands], 64)
             if grown is None or grown[0] % (1 << shift):
                 return None
         return most
@@ -274,9 +265,9 @@ class Loops:
         if len({len(each) for each in slices}) > 1:
             return None
         for loads in zip(*slices, strict=True):
-            step = _even([(address,) for address, _, _ in loads], 64)
+            step = even([(address,) for address, _, _ in loads], 64)
             bits = loads[0][1]
-            grown = _even([(value,) for _, _, value in loads], bits)
+            grown = even([(value,) for _, _, value in loads], bits)
             if step is None or grown is None or any(each[1] != bits for each in loads):
                 return None
             address, _, value = loads[-1]
@@ -312,202 +303,3 @@ class Loops:
         for place, number in found.items():
             self.repeated(place, number)
         return found
-
-
-def note_of_step(mnemonic: str, operands: str) -> Action | None:
-    """Return what notes the operands of an instruction whose result grows by steps; None if none.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        In AT&T's syntax, without prefixes and comments.
-    """
-    parts = operands_of(operands)
-    is_product = mnemonic.startswith("imul") and len(parts) > 1  # of which the high half is lost
-    if is_product or not _STEPS.match(mnemonic) or (len(parts) > 1 and parts[0] == parts[1]):
-        return None
-    if _LINEAR.match(mnemonic):  # lane by lane, whatever is carried out of these
-        return None
-    vectors = [int(found[1]) for part in parts if (found := _VECTOR.match(part))]
-    by = _CONSTANT.match(parts[0])
-    if mnemonic == "vpsllq" and by is not None and len(vectors) == 2:
-        number, left = vectors[0], -int(by[1], 0)
-        return lambda machine: machine.journal.stepped.append((left, machine.vectors[number]))
-    if vectors:
-
-        def note_vectors(machine: Machine) -> None:
-            lanes = (lane for number in vectors for lane in machine.vectors[number])
-            machine.journal.stepped.append((None, tuple(lanes)))
-
-        return note_vectors
-    shift = _low_bits(mnemonic, parts)
-    implied = ("%rax", "%rdx") if _IMPLIED.match(mnemonic) else ()
-    named = (*parts, *implied) if shift is None else parts[-1:]
-    reads = [reader(part, 64 if part in REGISTERS else 32) for part in named]
-
-    def note(machine: Machine) -> None:
-        machine.journal.stepped.append((shift, tuple(read(machine) for read in reads)))
-
-    return note
-
-
-def _low_bits(mnemonic: str, parts: Sequence[str]) -> int | None:
-    """Return how many low bits of an operand an instruction changes in its own way.
-
-    What grows by multiples of ``1 << bits`` leaves them as they are, so that the result grows
-    evenly: of shifts to the right by constants, and of ``and``, ``or`` and ``xor`` with constants
-    whose other bits are all zeros or all ones. None for other instructions.
-    """
-    constant = _CONSTANT.match(parts[0]) if parts else None
-    if _SHIFT_RIGHT.match(mnemonic) and (constant or len(parts) == 1):
-        return int(constant[1], 0) if constant else 1
-    if constant is None or len(parts) != 2 or not _BITWISE.match(mnemonic):
-        return None
-    value = int(constant[1], 0)
-    width = 32 if mnemonic.endswith("l") or _NARROW.match(parts[1]) else 64
-    if value >> (width - 1):
-        value = ~value & ((1 << width) - 1)
-    return value.bit_length()
-
-
-def _even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
-    """Return by how much values grow from each row to the next; None if unevenly."""
-    found: list[int] = []
-    for values in zip(*rows, strict=True):
-        known = [value for value in values if value is not None]
-        if not known:
-            found.append(0)
-            continue
-        steps = {(b - a) % (1 << bits) for a, b in itertools.pairwise(known)}
-        if len(known) < len(values) or len(steps) > 1:
-            return None
-        found.append(signed(steps.pop(), bits))
-    return tuple(found)
-
-
-def _without_carry(rows: Sequence[Sequence[Value]], shift: int) -> int | None:
-    """Return for how many iterations elements of 64 bits, shifted to the left, fit into 32.
-
-    Then their high lanes stay zero, and low ones grow evenly; None where they do not.
-    """
-    grown = _even(rows, _LANE_BITS)
-    if grown is None:
-        return None
-    most, largest = _ENDLESS, (1 << _LANE_BITS >> shift) - 1
-    for place, (value, step) in enumerate(zip(rows[-1], grown, strict=True)):
-        if value is None:
-            continue
-        if value > (0 if place % 2 else largest) or (place % 2 and step):
-            return None
-        if step:
-            most = min(most, (largest - value) // step if step > 0 else value // -step)
-    return most
-
-
-def _even_vectors(rows: Sequence[tuple[Lanes, ...]]) -> dict[int, tuple[int, ...]] | None:
-    found: dict[int, tuple[int, ...]] = {}
-    for number, vectors in enumerate(zip(*rows, strict=True)):
-        if any(each != vectors[0] for each in vectors):
-            grown = _even(vectors, 32)
-            if grown is None:
-                return None
-            found[number] = grown
-    return found
-
-
-def _even_flags(flags: Sequence[Flags | None]) -> tuple[int, int] | None:
-    """Return by how much what flags compare grows; None if unevenly."""
-    if all(each is None for each in flags):
-        return 0, 0
-    steps = {
-        None if a is None or b is None else growth_of(a, b) for a, b in itertools.pairwise(flags)
-    }
-    return steps.pop() if len(steps) == 1 else None
-
-
-def growth_of(before: Flags, after: Flags) -> tuple[int, int] | None:
-    """Return by how much what flags compare grew; None if that has no meaning."""
-    if (before.kind, before.bits) != (after.kind, after.bits):
-        return None
-    if after.kind not in ("sub", "add"):
-        return (0, 0) if before == after else None
-    whole = 1 << after.bits
-    return (
-        signed((after.first - before.first) % whole, after.bits),
-        signed((after.second - before.second) % whole, after.bits),
-    )
-
-
-def grown_flags(flags: Flags, first: int, second: int, times: int) -> Flags:
-    """Return flags after what they compare has grown so many times."""
-    if not (first or second):
-        return flags
-    whole = 1 << flags.bits
-    one, other = (flags.first + first * times) % whole, (flags.second + second * times) % whole
-    result = (one - other if flags.kind == "sub" else one + other) % whole
-    return Flags(flags.kind, one, other, result, flags.bits)
-
-
-def _alike(flags: Flags | None, growth: tuple[int, int], suffix: str) -> int | None:
-    """Return for how many more iterations a condition decides alike; None if for good."""
-    if flags is None or growth == (0, 0):
-        return None
-    if canonical(suffix) in EQUALITY:
-        if flags.result == 0:
-            return 0
-        return to_equality(flags, *growth)
-    if canonical(suffix) not in ORDERS:
-        return 0
-    return to_change(flags, *growth, suffix)
-
-
-def to_equality(flags: Flags, first: int, second: int) -> int | None:
-    """Return how many more iterations there are before what is compared is equal; None for ever."""
-    step = first - second if flags.kind == "sub" else first + second
-    for left in (flags.result, flags.result - (1 << flags.bits)):
-        if step and left % step == 0 and -left // step > 0:
-            return -left // step - 1
-    return None
-
-
-def to_change(flags: Flags, first: int, second: int, suffix: str) -> int:
-    """Return how many more iterations decide as flags do now where an order decides.
-
-    What is compared changes evenly, so that the order changes once, before anything overflows.
-
-    Parameters
-    ----------
-    flags : Flags
-        As they are now.
-    first, second : int
-        By how much what they compare grows in each iteration.
-    suffix : str
-        The condition.
-    """
-    bits, whole = flags.bits, 1 << flags.bits
-    is_unsigned = canonical(suffix) in UNSIGNED
-    lowest = 0 if is_unsigned else -(whole >> 1)
-    condition = condition_of(suffix)
-    assert condition is not None
-    machine = Machine(flags=flags)
-    now = condition(machine)
-
-    def number(value: int) -> int:
-        return value if is_unsigned else signed(value, bits)
-
-    starts = number(flags.first), number(flags.second)
-
-    def goes_on(iterations: int) -> bool:
-        one, other = starts[0] + first * iterations, starts[1] + second * iterations
-        if not (lowest <= one < lowest + whole and lowest <= other < lowest + whole):
-            return False
-        machine.flags = grown_flags(flags, first, second, iterations)
-        return condition(machine) == now
-
-    low, high = 0, 1
-    while goes_on(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if goes_on(middle) else (low, middle)
-    return low

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from countperf.machine_code.blocks import Line
 from countperf.machine_code.classify_x86 import HEADER, instruction_in
-from countperf.machine_code.interpreter import Line, Program
+from countperf.machine_code.interpreter import Program
 from countperf.machine_code.libraries import FindLibrary, functions_of
 from countperf.machine_code.machine_state import Constants
 from countperf.machine_code.objdump import disassemble, dump_sections

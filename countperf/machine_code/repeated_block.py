@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from countperf.machine_code.conditions import EQUALITY, canonical
-from countperf.machine_code.loop_extrapolation import (
-    grown_flags,
-    growth_of,
-    to_change,
-    to_equality,
-)
-from countperf.machine_code.machine_state import (
-    Flags,
-    Machine,
-)
+from countperf.machine_code.even_growth import grown_flags, growth_of, to_change, to_equality
+from countperf.machine_code.machine_state import Flags, Machine
 
 State = tuple[tuple[int | None, ...], Flags | None]
 

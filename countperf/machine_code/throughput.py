@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from countperf.errors import DeviceError
-from countperf.machine_code.interpreter import Line, Program
+from countperf.machine_code.blocks import Line
+from countperf.machine_code.interpreter import Program
 from countperf.machine_code.programs import find_program
 
 INSTALL_ADVICE = (

@@ -10,12 +10,10 @@ results, but for what the correction there loses in single precision (`Projected
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +21,18 @@ from numpy.typing import NDArray
 from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, PredictionError
 from countperf.features import covers
-from countperf.models.correction import (
-    Corrector,
-    ProjectedCorrector,
-    groups_column,
-    logs_of,
-    roots_of,
-)
+from countperf.models.compiled_correction import CompiledCorrection
+from countperf.models.correction import ProjectedCorrector
 from countperf.models.definition import ModelDefinition
-from countperf.models.evaluation import ScalarSource, array_function, derivative
+from countperf.models.evaluation import ScalarSource, array_function
 from countperf.models.expressions import Formula
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.loans import lent
+from countperf.models.proportional_counts import ProportionalCounts
 from countperf.models.unmeasured import ExercisingKernels, Unmeasured
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
-from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.memory import FieldsAlone
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 _SIZES = 64
 _SEED = 20161
@@ -50,284 +42,7 @@ each property at values of its own up to 1e13, for a feature may ask for more of
 another."""
 
 if TYPE_CHECKING:
-    from countperf.properties.vector import PropertyVector
-
-
-class CompiledVector(Protocol):
-    """Property values as one function of the parameters (``PropertyVector.compile``)."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Property of each row of the result."""
-        ...
-
-    def __call__(self, **parameters: ParameterValue) -> NDArray[Any]:
-        """Return the values, shape ``(len(names), *broadcast shape of the parameters)``."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ProportionalCounts(ShortRepr, FieldsAlone):
-    """A kernel's counts but for factors: one of all that are proportional to each other.
-
-    Attributes
-    ----------
-    counts : CompiledCounts
-        The guards of the kernel's assumptions, one alternative after the other, then the shapes,
-        all integers: those of counts that have to be integers are no integers where these are not.
-    guards : tuple of (int, int)
-        For each alternative, how many of its guards are to be at least zero, and how many zero.
-    factors : ndarray, shape (n_properties, n_shapes)
-        How often each property has each shape; one of a row is not zero.
-    """
-
-    counts: CompiledCounts
-    guards: tuple[tuple[int, int], ...]
-    factors: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, vector: PropertyVector) -> Self:
-        """Find the shapes of a kernel's counts."""
-        sizes: dict[tuple[PiecewiseQuasiPolynomial, bool], dict[int, Fraction]] = {}
-        for place, name in enumerate(vector):
-            quantity = vector[name].quantity
-            size = Fraction(sum(map(abs, _coefficients(quantity))))
-            key = quantity.scale(1 / size), vector[name].exact and vector[name].integral
-            sizes.setdefault(key, {})[place] = size
-        shapes: list[tuple[PiecewiseQuasiPolynomial, bool]] = []
-        factors = np.zeros((len(vector), len(sizes)))
-        for column, ((unit, integral), members) in enumerate(sizes.items()):
-            step = _divisor(members.values() if integral else _coefficients(unit))
-            shapes.append((unit.scale(step if integral else 1 / step), True))
-            for place, size in members.items():
-                factors[place, column] = float(size / step if integral else size * step)
-        guards = [
-            (PiecewiseQuasiPolynomial.from_value(guard), True)
-            for nonnegative, zero in vector.assumption_guards
-            for guard in (*nonnegative, *zero)
-        ]
-        return cls(
-            counts=CompiledCounts(vector.parameters, [*guards, *shapes]),
-            guards=tuple((len(a), len(b)) for a, b in vector.assumption_guards),
-            factors=factors,
-        )
-
-    @property
-    def guard_names(self) -> list[str]:
-        """Names for the guards in functions of all counts."""
-        return [f"g{place}" for place in range(sum(map(sum, self.guards)))]
-
-    @property
-    def names(self) -> list[str]:
-        """Names for the shapes, which follow the guards."""
-        return [f"s{place}" for place in range(self.factors.shape[1])]
-
-    @property
-    def condition(self) -> str:
-        """Condition, in terms of the guards, under which the assumptions hold."""
-        places = count()
-        alternatives = [
-            " and ".join(
-                [f"g{next(places)} >= 0" for _ in range(nonnegative)]
-                + [f"g{next(places)} == 0" for _ in range(zero)]
-            )
-            for nonnegative, zero in self.guards
-        ]
-        if not all(alternatives):
-            return "True"
-        return " or ".join(f"({each})" for each in alternatives) or "True"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CompiledCorrection(ShortRepr, FieldsAlone):
-    """The correction of a kernel's time (`countperf.models.correction`), over its own weights.
-
-    Attributes
-    ----------
-    model : ModelDefinition
-        What the time is made of.
-    corrector : Corrector
-        Over the weights that charge something of the kernel, and the distance of measured kernels
-        by the others.
-    charged : ndarray, shape (n_weights, n_properties)
-        1 where a weight charges a property, else 0.
-    derived : tuple of (int, str)
-        Which of the weights charge a derived feature instead, by position, and its name.
-    terms : tuple of str
-        The term of each weight.
-    value_s : ndarray, shape (n_weights,)
-        The weights, s per unit.
-    groups : int or None
-        Position of the weight of groups.
-    """
-
-    model: ModelDefinition
-    corrector: Corrector
-    charged: NDArray[np.float64]
-    derived: tuple[tuple[int, str], ...]
-    terms: tuple[str, ...]
-    value_s: NDArray[np.float64]
-    groups: int | None
-
-    @classmethod
-    def build(
-        cls, weights: FittedWeights, properties: Sequence[str], derived: Collection[str]
-    ) -> Self | None:
-        """Leave out weights that charge nothing of a kernel; None without a correction.
-
-        Parameters
-        ----------
-        weights : FittedWeights
-            The weights.
-        properties : sequence of str
-            The kernel's properties.
-        derived : collection of str
-            Derived features that may be other than zero.
-        """
-        if weights.correction is None:
-            return None
-        model = weights.definition
-        features = {
-            term: [spec.feature_of(name) for name in properties]
-            for term, spec in model.term_features.items()
-        }
-        rows = np.array(
-            [
-                [float(found == feature) for found in features[term]]
-                for term, feature in weights.function.columns
-            ]
-        ).reshape(len(weights.weights), len(properties))
-        kept = [
-            i
-            for i, weight in enumerate(weights.weights)
-            if rows[i].any() or weight.feature in derived
-        ]
-        columns = tuple(weights.function.columns[i] for i in kept)
-        return cls(
-            model=model,
-            corrector=weights.correction.corrector.restricted(kept),
-            charged=rows[kept],
-            derived=tuple((i, f) for i, (_, f) in enumerate(columns) if f in model.derived),
-            terms=tuple(term for term, _ in columns),
-            value_s=np.array([weights.weights[i].value_s for i in kept]),
-            groups=groups_column(columns),
-        )
-
-    @cached_property
-    def _alike(self) -> dict[Formula, NDArray[np.intp]]:
-        """Derivatives of the time by terms, and the weights that they are for."""
-        alike: dict[Formula, list[str]] = {}
-        for term in dict.fromkeys(self.terms):
-            alike.setdefault(derivative(self.model.formula, term), []).append(term)
-        terms = np.array(self.terms)
-        return {each: np.flatnonzero(np.isin(terms, names)) for each, names in alike.items()}
-
-    @cached_property
-    def _slopes(self) -> tuple[tuple[NDArray[np.intp], Any], ...]:
-        return tuple((places, array_function(each)) for each, places in self._alike.items())
-
-    def log_factor(self, counts: NDArray[np.float64], named: Mapping[str, Any]) -> Quantity:
-        """Return the logarithm by which the time is corrected.
-
-        Parameters
-        ----------
-        counts : ndarray, shape (n_properties, *shape)
-            The kernel's property values.
-        named : Mapping from str to float or ndarray
-            Values of all names of the expression.
-        """
-        values = np.einsum("ij,j...->i...", self.charged, counts)
-        for place, feature in self.derived:
-            values[place] = named[feature]
-        parts = (self.value_s * values.T).T
-        for places, slope in self._slopes:
-            parts[places] *= slope(named)
-        return self.corrector.log_factor(roots_of(parts), logs_of(values, self.groups))
-
-    def written(
-        self, source: ScalarSource, shapes: ProportionalCounts
-    ) -> tuple[str, ProjectedCorrector]:
-        """Write what the correction follows from into a function of shapes.
-
-        Weights are taken together that charge the same, whose logarithms are equal, and those that
-        charge what is proportional by terms whose derivatives are equal, whose shares are
-        proportional. What is charged for a group in the same way at all sizes is constant. Derived
-        features come first or last, so that the correction may leave them out where they are zero.
-
-        Parameters
-        ----------
-        source : ScalarSource
-            A function that has all names of the expression.
-        shapes : ProportionalCounts
-            The kernel's counts.
-
-        Returns
-        -------
-        str
-            A list of numbers.
-        ProjectedCorrector
-            What corrects the time after them.
-        """
-        charging = {feature for _, feature in self.derived}
-        features = [feature for feature in self.model.needed_derived if feature in charging]
-        variables = [*shapes.names, *(source.variables[feature] for feature in features)]
-        charged = np.zeros((len(self.terms), len(variables)))
-        charged[:, : len(shapes.names)] = self.charged @ shapes.factors
-        for place, feature in self.derived:
-            charged[place, len(shapes.names) + features.index(feature)] = 1.0
-        if variables:
-            source.give_up_if(f"min({', '.join([*variables, '0.0'])}) < 0.0")
-        logs, of_logs, fixed = self._written_logs(source, charged, variables)
-        shares, of_roots = self._written_shares(source, charged, variables)
-        projected = self.corrector.projected(roots=of_roots, logs=of_logs, fixed=fixed)
-        return f"[{', '.join([*logs, '1.0', '1.0', *shares])}]", projected
-
-    def _written_logs(
-        self, source: ScalarSource, charged: NDArray[np.float64], variables: Sequence[str]
-    ) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
-        per_group = ""
-        groups = np.zeros(len(variables))
-        if self.groups is not None:
-            groups = charged[self.groups]
-            number = source.weighted_sum(groups, variables)
-            source.give_up_if(f"{number} < 1.0")
-            per_group = " * " + source.assigned(f"1.0 / {number}")
-        fixed = np.zeros(len(charged))
-        equal: dict[tuple[float, ...], list[int]] = {}
-        for place, row in enumerate(charged):
-            if groups.any() and _direction(row) == _direction(groups):
-                fixed[place] = np.log1p(row.sum() / groups.sum())
-            else:
-                equal.setdefault(tuple(row.tolist()), []).append(place)
-        keys = sorted(equal, key=_farthest, reverse=True)
-        rows = np.zeros((len(keys), len(charged)))
-        for row, key in zip(rows, keys, strict=True):
-            row[equal[key]] = 1.0
-        logs = [source.weighted_sum(key, variables) + per_group for key in keys]
-        return logs, rows, fixed
-
-    def _written_shares(
-        self, source: ScalarSource, charged: NDArray[np.float64], variables: Sequence[str]
-    ) -> tuple[list[str], NDArray[np.float64]]:
-        costs = np.abs(self.value_s) * charged.sum(axis=1)
-        proportional: dict[tuple[Formula, tuple[float, ...]], list[int]] = {}
-        for formula, members in self._alike.items():
-            for place in members[costs[members] > 0].tolist():
-                proportional.setdefault((formula, _direction(charged[place])), []).append(place)
-        parts: list[str] = []
-        rows = np.zeros((len(proportional), len(charged)))
-        keys = sorted(proportional, key=lambda key: _farthest(key[1]))
-        for row, (formula, direction) in zip(rows, keys, strict=True):
-            places = proportional[formula, direction]
-            cost = costs[places].sum()
-            row[places] = np.sqrt(costs[places] / cost)
-            amount = source.weighted_sum(cost * np.array(direction), variables)
-            slope = source.assigned(f"abs({source.formula(formula)})")
-            parts.append(source.assigned(f"{amount} * {slope}"))
-        whole = source.assigned(" + ".join(parts) or "0.0")
-        source.give_up_if(f"not {whole} > 0.0")
-        per_whole = source.assigned(f"1.0 / {whole}")
-        return [f"{part} * {per_whole}" for part in parts], rows
+    from countperf.properties.vector import CompiledVector, PropertyVector
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -615,27 +330,6 @@ def _not_zero(
     for name, formula in model.needed_derived.items():
         named[name] = array_function(formula)(named)
     return tuple(sorted({name for name in names if np.any(np.asarray(named[name]) != 0)}))
-
-
-def _coefficients(quantity: PiecewiseQuasiPolynomial) -> list[int | Fraction]:
-    return [c for term in quantity.terms for c in term.value.terms.values()]
-
-
-def _divisor(numbers: Iterable[int | Fraction]) -> Fraction:
-    """Return the largest number of which all are integer multiples."""
-    fractions = [Fraction(number) for number in numbers]
-    common = math.lcm(*(each.denominator for each in fractions))
-    return Fraction(math.gcd(*(int(each * common) for each in fractions)), common)
-
-
-def _farthest(row: Sequence[float] | NDArray[np.float64]) -> int:
-    """Return the last position that is not zero."""
-    return int(np.flatnonzero(row)[-1])
-
-
-def _direction(row: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return a row's shares of its sum, equal for rows that are proportional."""
-    return tuple((row / row.sum()).tolist())
 
 
 def _feeds(model: ModelDefinition, name: str, costless: set[str]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from countperf.errors import ParameterError
 from countperf.symbolic.compiled import CompiledCounts
-from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 CountsAt = Callable[[Mapping[str, int]], Mapping[str, int]]
@@ -66,26 +66,3 @@ def integers_of(kernel: str, name: str, value: Any) -> Any:
     if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
         return array.astype(object)
     return array.astype(np.int64, copy=False)
-
-
-def guards_hold(compiled: CompiledCounts, nonnegative: int, values: Mapping[str, Any]) -> Any:
-    """Return where guards hold: the first ones are to be at least zero, the others zero."""
-    if not any(isinstance(value, np.ndarray) for value in values.values()):
-        scalars = compiled.at(values)
-        return all(v >= 0 for v in scalars[:nonnegative]) and not any(scalars[nonnegative:])
-    result: Any = True
-    for position, value in enumerate(compiled.at_arrays(values)):
-        result = np.logical_and(result, value >= 0 if position < nonnegative else value == 0)
-    return result
-
-
-def first_broken_guard(guards: Guards, values: Mapping[str, Any]) -> str:
-    """Return the first guard that does not hold, as a message; empty if all hold."""
-    parameters = tuple(values)
-    for relation, members in zip((">=", "="), guards, strict=True):
-        for guard in sorted(members, key=str):
-            single = PiecewiseQuasiPolynomial.from_value(guard)
-            compiled = CompiledCounts(parameters, [(single, True)])
-            if not np.all(guards_hold(compiled, 1 if relation == ">=" else 0, values)):
-                return f"it needs {guard} {relation} 0"
-    return ""

@@ -13,28 +13,28 @@ from countperf.counting.size_ranges import check_range
 from countperf.display import Table, shortened
 from countperf.errors import CountingError, GranularityError, ParameterError
 from countperf.execution.memory_hierarchy import CountedCaches
+from countperf.properties.assumed_sizes import AssumedSizes
 from countperf.properties.assumptions import assumption_of
 from countperf.properties.counts import Count, granularity_of
-from countperf.properties.evaluation import (
-    CountsAt,
-    counts_at_sizes,
-    first_broken_guard,
-    guards_hold,
-    integers_of,
-    value_of,
-)
-from countperf.properties.taxonomy import (
-    COUNTING_RULES_VERSION,
-    View,
-    is_emitted,
-    validate_name,
-)
-from countperf.properties.vector_document import FORMAT, VERSION, damaged, vector_fields
+from countperf.properties.evaluation import CountsAt, counts_at_sizes, integers_of, value_of
+from countperf.properties.taxonomy import View, is_emitted, validate_name
+from countperf.properties.vector_document import damaged, vector_document, vector_fields
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.isl_counts import from_isl_text
 from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+_SHARED = (
+    "kernel",
+    "parameters",
+    "assumptions",
+    "assumption_guards",
+    "view",
+    "defaults",
+    "caches",
+)
+"""Attributes that a vector made from another one has in common with it."""
 
 
 class PropertyVector(Table, Mapping[str, Count]):
@@ -218,22 +218,18 @@ class PropertyVector(Table, Mapping[str, Count]):
             view=view,
         )
 
+    def _changed(self, counts: Mapping[str, Count], **changes: Any) -> PropertyVector:
+        same = {name: getattr(self, name) for name in _SHARED}
+        found = PropertyVector(counts, **{**same, **changes})
+        found._ranges = self._ranges
+        return found
+
     def mapped(
         self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
     ) -> PropertyVector:
         """Return the vector with other counts, made from its own."""
-        found = PropertyVector(
-            function(self._counts),
-            kernel=self.kernel,
-            parameters=self.parameters,
-            assumptions=self.assumptions,
-            assumption_guards=self.assumption_guards,
-            view=self.view,
-            defaults=self.defaults,
-            caches=self.caches,
-        )
+        found = self._changed(function(self._counts))
         found._at_sizes = self._at_sizes
-        found._ranges = self._ranges
         return found
 
     def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
@@ -299,18 +295,12 @@ class PropertyVector(Table, Mapping[str, Count]):
             The same in words. Other sizes are refused.
         """
         before = self.assumption_guards or ((frozenset[QuasiPolynomial](),) * 2,)
-        found = PropertyVector(
+        found = self._changed(
             {**self._counts, **counts},
-            kernel=self.kernel,
-            parameters=self.parameters,
             assumptions=f"{self.assumptions}, and formulas of its compiled code hold for {domain}",
             assumption_guards=tuple((a | guards[0], b | guards[1]) for a, b in before),
-            view=self.view,
-            defaults=self.defaults,
-            caches=self.caches,
         )
         found._at_sizes = {roots: at for roots, at in self._at_sizes.items() if roots != ("code",)}
-        found._ranges = self._ranges
         return found
 
     def emitted(self) -> PropertyVector:
@@ -401,7 +391,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             if name in values and np.size(values[name]):
                 for value in (np.min(values[name]), np.max(values[name])):
                     check_range(self.kernel, name, int(value), held)
-        self._check_assumptions(values)
+        self._assumed.check(values)
         return values
 
     @property
@@ -409,41 +399,16 @@ class PropertyVector(Table, Mapping[str, Count]):
         """Parameters that decide neither a count nor whether the counts hold."""
         if self._at_sizes or not self._counts:
             return frozenset()
-        guards = (g for some in self.assumption_guards for members in some for g in members)
         used = frozenset[str]().union(
             *(count.quantity.names() for count in self._counts.values()),
-            *(guard.names() for guard in guards),
+            self._assumed.names,
         )
         behind = (value.names() for name, value in self.defaults.items() if name in used)
         return frozenset(self.parameters) - used.union(*behind)
 
     @cached_property
-    def _compiled_guards(self) -> tuple[tuple[CompiledCounts, int], ...]:
-        """For each alternative, its guards and how many of them are to be at least zero."""
-        return tuple(
-            (
-                CompiledCounts(
-                    self.parameters,
-                    [(PiecewiseQuasiPolynomial.from_value(g), True) for g in (*nonnegative, *zero)],
-                ),
-                len(nonnegative),
-            )
-            for nonnegative, zero in self.assumption_guards
-        )
-
-    def _check_assumptions(self, values: Mapping[str, Any]) -> None:
-        if not self.assumption_guards:
-            return
-        alternatives = [guards_hold(*compiled, values) for compiled in self._compiled_guards]
-        if np.all(np.logical_or.reduce(alternatives)):
-            return
-        broken = first_broken_guard(self.assumption_guards[0], values)
-        shown = ", ".join(f"{k}={v}" for k, v in values.items())
-        raise ParameterError(
-            f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
-            + (f" ({broken})" if broken else ""),
-            parameter=None,
-        )
+    def _assumed(self) -> AssumedSizes:
+        return AssumedSizes(self.kernel, self.parameters, self.assumptions, self.assumption_guards)
 
     def compile(self) -> CompiledVector:
         """Return a picklable function from parameters to the counts."""
@@ -453,32 +418,8 @@ class PropertyVector(Table, Mapping[str, Count]):
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-able document that `from_document` reads back equal."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "counting_rules": COUNTING_RULES_VERSION,
-            **({} if self.view == "source" else {"view": self.view}),
-            **({} if self.caches is None else {"caches": self.caches.model_dump(mode="json")}),
-            "kernel": self.kernel,
-            "parameters": list(self.parameters),
-            "assumptions": self.assumptions,
-            "assumption_guards": [
-                {"nonnegative": sorted(map(str, a)), "zero": sorted(map(str, b))}
-                for a, b in self.assumption_guards
-            ],
-            **(
-                {"defaults": {name: str(value) for name, value in self.defaults.items()}}
-                if self.defaults
-                else {}
-            ),
-            "counts": {
-                name: {
-                    "terms": count.quantity.to_document(),
-                    **({} if count.exact else {"exact": False, "reason": count.reason}),
-                }
-                for name, count in self._counts.items()
-            },
-        }
+        same = {name: getattr(self, name) for name in _SHARED}
+        return vector_document(self._counts, **same)
 
     @classmethod
     def from_document(cls, document: Any) -> PropertyVector:

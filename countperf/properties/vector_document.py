@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, PositiveInt
@@ -12,13 +12,10 @@ from countperf.errors import CountingError, DocumentError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.old_names import current_name, is_gone
-from countperf.properties.taxonomy import (
-    COUNTING_RULES_VERSION,
-    VIEWS,
-    View,
-)
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
+from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.polynomial_text import parse_polynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 FORMAT = "countperf-property-vector"
 VERSION = 2
@@ -129,3 +126,45 @@ def vector_fields(document: Any) -> dict[str, Any]:
         "defaults": defaults,
         "caches": (found.caches or DEFAULT_CACHES) if view == "structure" else None,
     }
+
+
+def vector_document(
+    counts: Mapping[str, Count],
+    *,
+    kernel: str,
+    parameters: Sequence[str],
+    assumptions: str,
+    assumption_guards: Sequence[Guards],
+    view: View,
+    defaults: Mapping[str, QuasiPolynomial],
+    caches: CountedCaches | None,
+) -> dict[str, Any]:
+    """Return the JSON-able document of a property vector, from its arguments."""
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "counting_rules": COUNTING_RULES_VERSION,
+    }
+    if view != "source":
+        document["view"] = view
+    if caches is not None:
+        document["caches"] = caches.model_dump(mode="json")
+    document |= {
+        "kernel": kernel,
+        "parameters": list(parameters),
+        "assumptions": assumptions,
+        "assumption_guards": [
+            {"nonnegative": sorted(map(str, a)), "zero": sorted(map(str, b))}
+            for a, b in assumption_guards
+        ],
+    }
+    if defaults:
+        document["defaults"] = {name: str(value) for name, value in defaults.items()}
+    document["counts"] = {
+        name: {
+            "terms": count.quantity.to_document(),
+            **({} if count.exact else {"exact": False, "reason": count.reason}),
+        }
+        for name, count in counts.items()
+    }
+    return document

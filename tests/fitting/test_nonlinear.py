@@ -13,7 +13,8 @@ from countperf.errors import FitError, FitNotConvergedError
 from countperf.fitting.design import Observation, build_design
 from countperf.fitting.estimate import Estimate, estimate, recipe_of
 from countperf.fitting.fit import fit
-from countperf.fitting.nonlinear import Problem, Recipe, minimise
+from countperf.fitting.nonlinear import minimise
+from countperf.fitting.problem import Problem, Recipe
 from countperf.fitting.result import FitResult
 from countperf.models.definition import ModelDefinition
 from countperf.models.evaluation import scalar_function

@@ -10,7 +10,8 @@ import pytest
 from countperf.fitting.design import Observation, build_design
 from countperf.fitting.estimate import recipe_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.nonlinear import Problem, minimise
+from countperf.fitting.nonlinear import minimise
+from countperf.fitting.problem import Problem
 from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.weights import WeightSet
 from tests.shipped import FITS, shipped_measurements

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from countperf.errors import CountingError
-from countperf.machine_code.interpreter import Line, Program
+from countperf.machine_code.blocks import Line
+from countperf.machine_code.interpreter import Program
 from countperf.machine_code.machine_state import REGISTERS, Machine
 
 

@@ -7,12 +7,10 @@ from collections import Counter
 import pytest
 
 from countperf.errors import CountingError
-from countperf.machine_code import loop_extrapolation as iterations
-from countperf.machine_code.loop_extrapolation import (
-    _without_carry,  # pyright: ignore[reportPrivateUsage]
-    note_of_step,
-)
+from countperf.machine_code import loop_extrapolation
+from countperf.machine_code.even_growth import to_change, to_equality, without_carry
 from countperf.machine_code.machine_state import Flags
+from countperf.machine_code.uneven_steps import note_of_step
 from tests.machine_code.test_interpreter import executed
 
 NESTED = """
@@ -196,7 +194,7 @@ def test_counts_are_those_of_single_steps(
     code: str, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skipped = executed(code, rdi=length, rsi=length // 2)
-    monkeypatch.setattr(iterations, "_ALIKE", 10**9)
+    monkeypatch.setattr(loop_extrapolation, "_ALIKE", 10**9)
     assert skipped == executed(code, rdi=length, rsi=length // 2)
 
 
@@ -219,14 +217,14 @@ def test_when_an_order_changes(
     suffix: str, first: int, second: int, step: int, expected: int
 ) -> None:
     flags = Flags("sub", first, second, (first - second) % (1 << 32), 32)
-    assert iterations.to_change(flags, step, 0, suffix) == expected
+    assert to_change(flags, step, 0, suffix) == expected
 
 
 def test_when_what_is_compared_is_equal() -> None:
     flags = Flags("sub", 3, 10, -7 % (1 << 32), 32)
-    assert iterations.to_equality(flags, 1, 0) == 6
-    assert iterations.to_equality(flags, 2, 0) is None
-    assert iterations.to_equality(flags, 0, 0) is None
+    assert to_equality(flags, 1, 0) == 6
+    assert to_equality(flags, 2, 0) is None
+    assert to_equality(flags, 0, 0) is None
 
 
 def test_everything_is_counted_as_often_as_it_is_executed() -> None:
@@ -237,10 +235,10 @@ def test_everything_is_counted_as_often_as_it_is_executed() -> None:
 
 def test_left_shifts_in_vectors_are_extrapolated_up_to_their_carry() -> None:
     rows = [(5 + 3 * k, 0, 1, 0) for k in range(4)]
-    assert _without_carry(rows, 4) == ((1 << 28) - 1 - 14) // 3
-    assert _without_carry([(40 - 3 * k, 0) for k in range(4)], 4) == 31 // 3
-    assert _without_carry([(1 << 29, 0), ((1 << 29) + 1, 0)], 4) is None
-    assert _without_carry([(k, k) for k in range(4)], 4) is None
-    assert _without_carry([(None, None)] * 4, 4) == 1 << 62
+    assert without_carry(rows, 4) == ((1 << 28) - 1 - 14) // 3
+    assert without_carry([(40 - 3 * k, 0) for k in range(4)], 4) == 31 // 3
+    assert without_carry([(1 << 29, 0), ((1 << 29) + 1, 0)], 4) is None
+    assert without_carry([(k, k) for k in range(4)], 4) is None
+    assert without_carry([(None, None)] * 4, 4) == 1 << 62
     assert note_of_step("vpslld", "$0x4,%ymm3,%ymm4") is None
     assert note_of_step("vpsllq", "$0x4,%ymm3,%ymm4") is not None

@@ -8,13 +8,8 @@ from fractions import Fraction
 import pytest
 
 from countperf.errors import CountingError
-from countperf.machine_code.size_formulas import (
-    Key,
-    Number,
-    SizeFormulas,
-    SizePolynomial,
-    find_formulas,
-)
+from countperf.machine_code.formula_search import find_formulas
+from countperf.machine_code.size_formulas import Key, Number, SizeFormulas, SizePolynomial
 
 ONLY: Key = ("line", 0, 7, "")
 Sizes = Mapping[str, int]

@@ -13,8 +13,8 @@ import pytest
 
 from countperf.errors import ParameterError, UnmeasuredPropertyError
 from countperf.models.correction import Correction
-from countperf.models.cost_function import ProportionalCounts
 from countperf.models.definition import ModelDefinition
+from countperf.models.proportional_counts import ProportionalCounts
 from countperf.models.records import FitQuality, Range
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector

@@ -12,6 +12,7 @@ from countperf.errors import CountingError, ParameterError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
 from countperf.harness.compile.compiled_kernel import CompiledKernel, FollowedLaunch
 from countperf.machine_code.executed_counts import CONFLICT, ROOT, missed_shares, properties_of
+from countperf.machine_code.formula_search import find_formulas
 from countperf.machine_code.size_formulas import (
     Key,
     Number,
@@ -19,7 +20,6 @@ from countperf.machine_code.size_formulas import (
     SizeFormulas,
     SizePolynomial,
     Sizes,
-    find_formulas,
 )
 from countperf.machine_code.throughput import SMALLEST_SHARE, analyze, blocks_of, cycles_of
 from countperf.properties.vector import Count, PropertyVector, granularity_of

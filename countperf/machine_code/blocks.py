@@ -1,0 +1,367 @@
+"""Code as blocks of instructions that are executed together, ready to be followed."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from countperf.machine_code.avx512 import leads_to_integers, packed_action, target_of
+from countperf.machine_code.carried_bits import carried_action
+from countperf.machine_code.conditions import condition_of
+from countperf.machine_code.integer_operands import (
+    Action,
+    Condition,
+    Read,
+    address_of,
+    operands_of,
+    reader,
+)
+from countperf.machine_code.integer_unit import SETS_UNKNOWN_FLAGS, action_of
+from countperf.machine_code.machine_state import Machine, Value
+from countperf.machine_code.needed_vectors import needed_lines
+from countperf.machine_code.uneven_steps import note_of_step
+from countperf.machine_code.unfollowed_calls import DIVISION, divide, take_quotient
+
+_NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")
+_DECORATION = re.compile(r"\{.*?\}")
+_DECIDING = ("cmov", "set", "adc", "sbb")
+ENDLESS = 1 << 30
+_CALL = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An instruction as it is written.
+
+    Attributes
+    ----------
+    address : int
+        Where it is.
+    mnemonic, operands : str
+        Without prefixes and comments.
+    """
+
+    address: int
+    mnemonic: str
+    operands: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """Way in which a block ends."""
+
+    suffix: str = ""
+    condition: Condition | None = None
+    target: int | None = None
+    following: int | None = None
+    called: int | Read | None = None
+    leaves: bool = False
+    returns: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Instructions that are executed together.
+
+    ``condition`` decides whether ``target`` follows; without one, it does if it is not None.
+    ``suffix`` is the condition's name, ``vectors`` are the vector registers that are written,
+    ``called`` is a function that is entered before, by place or by what computes its address;
+    ``leaves`` ends the function. ``steps`` are the actions that take no notes, and one.
+    """
+
+    lines: tuple[int, ...]
+    actions: tuple[Action, ...]
+    suffix: str
+    condition: Condition | None
+    target: int | None
+    following: int | None
+    called: int | Read | None
+    leaves: bool
+    vectors: tuple[int, ...]
+    steps: int
+
+
+class Code:
+    """Blocks of the code of an object.
+
+    Parameters
+    ----------
+    lines : sequence of Line
+        All instructions, in order of their addresses.
+    entries : Mapping from str to int
+        Addresses of functions.
+    """
+
+    def __init__(self, lines: Sequence[Line], entries: Mapping[str, int]) -> None:
+        self.lines = tuple(lines)
+        self.entries = dict(entries)
+        self._blocks: dict[tuple[int, bool], Block] = {}
+
+    @cached_property
+    def minds_vectors(self) -> bool:
+        """Whether integers in vectors are followed, too."""
+        return any(leads_to_integers(each.mnemonic, each.operands) for each in self.lines)
+
+    def follow_vectors(self) -> None:
+        """Follow integers in vectors from now on."""
+        self.minds_vectors = True
+        self._blocks.clear()
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Numbers of lines by address."""
+        return {line.address: place for place, line in enumerate(self.lines)}
+
+    @cached_property
+    def _starts(self) -> frozenset[int]:
+        """Numbers of lines that begin blocks."""
+        found = {self.places.get(address, -1) for address in self.entries.values()}
+        for place, line in enumerate(self.lines):
+            if line.mnemonic[0] == "j":
+                target = self.target(line)
+                found.add(place + 1)
+                if target is not None:
+                    found.add(target)
+        return frozenset(found)
+
+    def straight(self, executed: Mapping[int, int]) -> list[tuple[tuple[int, ...], bool]]:
+        """Return lines that are executed one after the other, equally often.
+
+        Parameters
+        ----------
+        executed : mapping from int to int
+            How often each line is.
+
+        Returns
+        -------
+        list of (tuple of int, bool)
+            Numbers of lines, in order, and whether the last one branches to the first.
+        """
+        found: list[list[int]] = []
+        ended = True
+        for place in sorted(executed):
+            if (
+                ended
+                or place in self._starts
+                or place != found[-1][-1] + 1
+                or executed[place] != executed[found[-1][-1]]
+            ):
+                found.append([])
+            found[-1].append(place)
+            ended = self.lines[place].mnemonic.startswith(("j", "ret", "call"))
+        return [(tuple(each), self._repeats(each)) for each in found]
+
+    def _repeats(self, places: Sequence[int]) -> bool:
+        last = self.lines[places[-1]]
+        return last.mnemonic[0] == "j" and self.target(last) == places[0]
+
+    def target(self, line: Line) -> int | None:
+        """Return the number of the line that a branch leads to; None if it is none of these."""
+        text = line.operands.split(maxsplit=1)[0] if line.operands else ""
+        try:
+            return self.places.get(int(text.removeprefix("0x"), 16))
+        except ValueError:
+            return None
+
+    def block(self, start: int, *, notes: bool = False) -> Block:
+        """Return the block that begins with a line, with or without actions that take notes."""
+        found = self._blocks.get((start, notes))
+        if found is None:
+            found = self._blocks[start, notes] = self._made(start, notes=notes)
+        return found
+
+    def _made(self, start: int, *, notes: bool) -> Block:
+        actions: list[Action] = []
+        steps = 1
+        vectors: set[int] = set()
+        if start in self._divisions:
+            actions.append(self._divisions[start])
+        place = start
+        end: _End | None = None
+        while end is None and place < len(self.lines):
+            line = self.lines[place]
+            end = self._end_of(line, place + 1)
+            if end is not None:
+                if end.returns and place in self._after_division:
+                    actions.append(take_quotient)
+            else:
+                actions += self._notes_of_line(place, notes=notes)
+                action = self._action(place)
+                if action is not None:
+                    actions.append(action)
+                    steps += 1
+                    vector = target_of(line.operands)
+                    if vector is not None:
+                        vectors.add(vector)
+                if place + 1 in self._starts:
+                    end = _End(following=place + 1)
+            place += 1
+        if end is None:  # the code ends
+            end = _End(following=place if place > start else None, leaves=True)
+        return Block(
+            tuple(range(start, place)),
+            tuple(actions),
+            end.suffix,
+            end.condition,
+            end.target,
+            end.following,
+            end.called,
+            end.leaves,
+            tuple(sorted(vectors)),
+            steps,
+        )
+
+    def _end_of(self, line: Line, following: int) -> _End | None:
+        """Return how a line ends a block; None if the next line follows."""
+        name = line.mnemonic
+        if name.startswith("ret") or name in ("ud2", "hlt"):
+            return _End(following=following, leaves=True, returns=True)
+        if name.startswith("jmp"):
+            target = self.target(line)
+            return _End(target=target, leaves=target is None)
+        if name[0] == "j":
+            return _End(
+                suffix=name[1:],
+                condition=condition_of(name[1:]) or _unknown,
+                target=self.target(line),
+                following=following,
+            )
+        if name.startswith("call"):
+            called = self.target(line)
+            if line.operands.startswith("*"):
+                called = reader(line.operands[1:], 64)
+            return _End(following=following, called=_unknown_place if called is None else called)
+        return None
+
+    def _notes_of_line(self, place: int, *, notes: bool) -> Iterator[Action]:
+        """Yield what takes notes of accesses, decisions and steps before a line is followed."""
+        line = self.lines[place]
+        name = line.mnemonic
+        if notes and "(" in line.operands and not name.startswith(_NO_ACCESS):
+            yield from _notes_of(place, line.operands)
+        if name.startswith(_DECIDING):
+            yield _note_decision(name.removeprefix("cmov").removeprefix("set"))
+        step = note_of_step(name, line.operands)
+        if step is not None and (self._is_followed(place) or "mm" not in line.operands):
+            yield step
+
+    def _action(self, place: int) -> Action | None:
+        line = self.lines[place]
+        operands = line.operands
+        if self.minds_vectors and (line.mnemonic[0] == "k" or "mm" in operands):
+            if SETS_UNKNOWN_FLAGS.match(line.mnemonic):
+                return action_of(line.mnemonic, operands)
+            if place not in self._needed:
+                return None
+            return packed_action(line.mnemonic, operands)
+        return carried_action(line.mnemonic, operands) or action_of(line.mnemonic, operands)
+
+    def _is_followed(self, place: int) -> bool:
+        """Say whether an instruction with vectors is followed."""
+        return self.minds_vectors and place in self._needed
+
+    @cached_property
+    def _needed(self) -> frozenset[int]:
+        """Instructions with vectors that can decide anything."""
+        blocks: list[list[int]] = [[]]
+        for place, line in enumerate(self.lines):
+            if place in self._starts:
+                blocks.append([])
+            blocks[-1].append(place)
+            if line.mnemonic.startswith(("j", "ret", "call")):
+                blocks.append([])
+        lines = [(line.mnemonic, line.operands) for line in self.lines]
+        return needed_lines(lines, blocks, range(2) if self._divisions else ())
+
+    @cached_property
+    def last_back(self) -> dict[int, int]:
+        """The last branch back to each place that branches lead back to."""
+        found: dict[int, int] = {}
+        for place, line in enumerate(self.lines):
+            target = self.target(line) if line.mnemonic[0] == "j" else None
+            if target is not None and target <= place:
+                found[target] = place
+        return found
+
+    @cached_property
+    def to_end(self) -> dict[int, int]:
+        """The least number of lines from each to one that returns; a call is as bad as many."""
+        into: dict[int, list[int]] = {}
+        ends: list[int] = []
+        for place, line in enumerate(self.lines):
+            name, target = line.mnemonic, self.target(line) if line.mnemonic[0] == "j" else None
+            if name.startswith("ret") or (name[0] == "j" and target is None):
+                ends.append(place)
+                if name.startswith(("ret", "jmp")):
+                    continue
+            if target is not None:
+                into.setdefault(target, []).append(place)
+            if not name.startswith(("jmp", "ud2", "hlt")):
+                into.setdefault(place + 1, []).append(place)
+        found: dict[int, int] = {}
+        waiting = [(1, place) for place in ends]
+        heapq.heapify(waiting)
+        while waiting:
+            length, place = heapq.heappop(waiting)
+            if place in found:
+                continue
+            found[place] = length
+            for each in into.get(place, ()):
+                is_call = self.lines[each].mnemonic.startswith("call")
+                heapq.heappush(waiting, (length + (_CALL if is_call else 1), each))
+        return found
+
+    @cached_property
+    def _divisions(self) -> dict[int, Action]:
+        """Division functions by address."""
+        found: dict[int, Action] = {}
+        for name, address in self.entries.items():
+            kind = DIVISION.fullmatch(name)
+            if kind is not None and address in self.places:
+                found[self.places[address]] = divide(kind[1] == "i", kind[2], int(kind[3]))
+        return found
+
+    @cached_property
+    def _after_division(self) -> frozenset[int]:
+        """Return addresses of division functions."""
+        found: set[int] = set()
+        for place in self._divisions:
+            while place < len(self.lines) and not self.lines[place].mnemonic.startswith("ret"):
+                place += 1
+            found.add(place)
+        return frozenset(found)
+
+
+def _notes_of(number: int, operands: str) -> list[Action]:
+    """Return what notes where an instruction accesses memory, but for gathers and scatters."""
+    place = next(part for part in operands_of(operands) if "(" in part)
+    address = address_of(_DECORATION.sub("", place))
+    if address is None:
+        return []
+
+    def note(machine: Machine) -> None:
+        value = address(machine)
+        if value is not None:
+            machine.accessed.setdefault(number, value)
+
+    return [note]
+
+
+def _note_decision(suffix: str) -> Action:
+    def note(machine: Machine) -> None:
+        machine.journal.decided.append((suffix, machine.flags))
+
+    return note
+
+
+def _unknown_place(machine: Machine) -> Value:
+    del machine
+    return None
+
+
+def _unknown(machine: Machine) -> bool | None:
+    del machine
+    return None
