@@ -159,7 +159,14 @@ class UnmeasuredPropertyError(PredictionError):
         self.exercising_kernels = exercising_kernels
 
 
-class DeviceMismatchError(PredictionError):
+class _MismatchError(PredictionError):
+    def __init__(self, message: str, *, expected: str, found: str) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.found = found
+
+
+class DeviceMismatchError(_MismatchError):
     """Weights are to be used for a device that they were not fitted on.
 
     Attributes
@@ -168,13 +175,8 @@ class DeviceMismatchError(PredictionError):
         Device of the weights, and device asked for.
     """
 
-    def __init__(self, message: str, *, expected: str, found: str) -> None:
-        super().__init__(message)
-        self.expected = expected
-        self.found = found
 
-
-class ViewMismatchError(PredictionError):
+class ViewMismatchError(_MismatchError):
     """Counts of one view of a kernel are to be used with weights for the other.
 
     Attributes
@@ -183,13 +185,8 @@ class ViewMismatchError(PredictionError):
         View that the weights were fitted to, and view of the counts: ``source`` or ``compiled``.
     """
 
-    def __init__(self, message: str, *, expected: str, found: str) -> None:
-        super().__init__(message)
-        self.expected = expected
-        self.found = found
 
-
-class CacheMismatchError(PredictionError):
+class CacheMismatchError(_MismatchError):
     """Counts for some caches are to be used with weights for others.
 
     Attributes
@@ -197,11 +194,6 @@ class CacheMismatchError(PredictionError):
     expected, found : str
         Caches that the kernels of the fit were counted for, and those of the counts, in words.
     """
-
-    def __init__(self, message: str, *, expected: str, found: str) -> None:
-        super().__init__(message)
-        self.expected = expected
-        self.found = found
 
 
 class DeviceError(CountperfError):

@@ -19,8 +19,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["KernelLaunches", "Recorder"]
-
 _EXECUTORS = {
     "loopy.target.pyopencl_execution": "PyOpenCLExecutor",
     "loopy.target.c.c_execution": "CExecutor",

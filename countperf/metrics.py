@@ -145,22 +145,6 @@ def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) 
     return float(100 * np.mean(rest / _positive(measurement)))
 
 
-def r_squared(predicted: ArrayLike, measured: ArrayLike) -> float:
-    """Return 1 minus the ratio of squared errors to the variance; negative for bad predictions.
-
-    Raises
-    ------
-    ParameterError
-        Fewer than two cases, or all measured values equal.
-    """
-    prediction, measurement = _pair(predicted, measured)
-    variation = float(np.sum((measurement - measurement.mean()) ** 2))
-    if measurement.size < 2 or variation == 0:
-        message = "r_squared needs at least two different measured values"
-        raise ParameterError(message, parameter="measured")
-    return 1 - float(np.sum((measurement - prediction) ** 2)) / variation
-
-
 class EvaluatedCase(Part):
     """One case that was both measured and predicted.
 

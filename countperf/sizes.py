@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Sizes", "combine_sizes", "given_sizes", "parse_sizes", "size_arrays"]
-
 Sizes = Mapping[str, Any]
 """Values of the size parameters by name: an integer each, or a sequence or array of integers."""
 

@@ -45,12 +45,13 @@ from benchmark_tuning import geometric_mean
 from countperf.counting.disk_caches import without_disk_caches
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
+from countperf.harness.environment import available_cores
 from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import PredictionTask, predict_points
-from countperf.tuning.pools import process_pool, processors
+from countperf.tuning.pools import process_pool
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Key, Plan, as_key
 from countperf.tuning.search import tune_space
@@ -201,7 +202,7 @@ def _warm_up(options: argparse.Namespace, pool: Any, weights: Any) -> None:
     space = next(space for name, space in spaces().items() if name != options.families[0])
     question = PredictionTask(space=space, weights=weights, sizes={}, incomplete_ok=True)
     first = next(iter(space.choices()))
-    tasks = [pool.submit(predict_points, question, [first]) for _ in range(4 * processors())]
+    tasks = [pool.submit(predict_points, question, [first]) for _ in range(4 * available_cores())]
     for task in tasks:
         task.result()
 

@@ -36,10 +36,10 @@ import numpy as np
 from countperf.errors import DocumentError
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
+from countperf.harness.environment import available_cores
 from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
 from countperf.tuning.points import PredictionTask
-from countperf.tuning.pools import processors
 from measurement_kernels.variants import spaces
 from tuning_replay.records import Record, read_record, record
 from tuning_replay.replay import Recording, predicted_record, random_search, replayed_tuning
@@ -239,7 +239,9 @@ def main() -> None:
     command.add_argument("--sizes", nargs="*", default=[], metavar="NAME=VALUE")
     command.add_argument("--share", type=float, default=0.05, help="of the exhaustive time")
     command.add_argument("--repetitions", type=int, default=7)
-    command.add_argument("--workers", type=int, default=processors(), help="predicting processes")
+    command.add_argument(
+        "--workers", type=int, default=available_cores(), help="predicting processes"
+    )
     command.add_argument("--strategies", nargs="*", default=list(STRATEGIES))
     command.add_argument("--folder", help="of the records; by default fits/<device>/tuning")
     command.add_argument("--output", help="by default fits/<device>/tuning.json")

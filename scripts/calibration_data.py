@@ -17,12 +17,7 @@ from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import rows_of
 from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize, sparse
 from countperf.fitting.transfer.choosing import Offer, Population, choose_kernels
-from countperf.fitting.transfer.hierarchy import (
-    MeasuredDevice,
-    fit_devices,
-    shares_of,
-    with_columns,
-)
+from countperf.fitting.transfer.common_unknowns import shares_of, with_columns
 from countperf.fitting.transfer.prior import KnownDevice, KnownModel, ModelKind, prior_for
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
@@ -33,6 +28,7 @@ from countperf.models.library import fits_folders
 from countperf.models.structural import STRUCTURAL, structural
 from countperf.models.weights import WeightSet
 from countperf.workflow.calibration_cases import cost_s
+from known_devices import MeasuredDevice, fit_devices
 
 DEVICES = tuple(
     f"{runtime}-{processor}"

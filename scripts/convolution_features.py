@@ -15,9 +15,9 @@ from typing import Any
 
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.merged_loads import merged_share
 from countperf.counting.transactions import bank_conflicts, transactions
 from measurement_kernels.published.convolution import build_convolution
+from merged_loads import merged_share
 
 IMAGE = 4096
 """Rows and columns of the published image."""

@@ -35,7 +35,7 @@ from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.intervals import conformal_quantile
 from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device, rows_of
 from countperf.fitting.transfer.choice import ChosenKernel
-from countperf.fitting.transfer.hierarchy import with_columns
+from countperf.fitting.transfer.common_unknowns import with_columns
 from countperf.fitting.transfer.penalised import Times
 from countperf.fitting.transfer.prior import ExpectedErrors, KnownModel, ModelKind, unknowns_of
 from countperf.hardware.memory import memory_hierarchy_of

@@ -20,7 +20,7 @@ from calibration_data import ERROR, KINDS, Data, slugs_of, training, two_sizes
 from countperf.fitting.design import Design
 from countperf.fitting.transfer.calibrated import rows_of
 from countperf.fitting.transfer.choice import shipped_choice
-from countperf.fitting.transfer.hierarchy import guesses, shares_of
+from countperf.fitting.transfer.common_unknowns import guesses, shares_of
 from countperf.fitting.transfer.penalised import LogPrior, Times, fit_with_prior
 from countperf.fitting.transfer.prior import ModelKind, unknowns_of
 from countperf.fitting.transfer.refreshing import (

@@ -22,7 +22,6 @@ from countperf.metrics import (
     mape_shape,
     mean_error,
     mean_of_means,
-    r_squared,
     relative_errors,
 )
 
@@ -152,7 +151,6 @@ def test_shape_error_can_exceed_the_error_itself() -> None:
 
     assert mape(predicted, measured) == pytest.approx(15.0)
     assert mape_shape(predicted, measured, occupancy) == pytest.approx(19.27173913043478, rel=1e-13)
-    assert r_squared(predicted, measured) == pytest.approx(0.1, rel=1e-14)
     assert linear_fit(occupancy, [0, 0, 0, 3]) == pytest.approx((12.75 / 28.75, -0.91304348))
 
 
@@ -181,8 +179,6 @@ def test_an_error_that_is_a_line_over_occupancy_has_no_shape_error(a: float, b: 
         pytest.param(lambda: mean_error([0.1], floor=np.nan), "floor", id="floor is NaN"),
         pytest.param(lambda: linear_fit([2, 2], [1, 3]), "x", id="one distinct x"),
         pytest.param(lambda: mape_shape([1, 2], [1, 2], [3, 3]), "x", id="one occupancy"),
-        pytest.param(lambda: r_squared([1], [1]), "measured", id="one value"),
-        pytest.param(lambda: r_squared([1, 2], [3, 3]), "measured", id="constant"),
     ],
 )
 def test_refused_input(call: Callable[[], object], parameter: str) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from countperf.cli.common import print_json
 from countperf.documents import check_writable
 from countperf.errors import OutputError, ParameterError
+from countperf.harness.environment import available_cores
 from countperf.measurements import MeasurementSet
 from countperf.models.library import checked_own_name, store_own_fit, user_fits_folder
 from countperf.report import fit_object, fit_text
 from countperf.report.weights_table import compared_fits_text
-from countperf.tuning.pools import processors
 from countperf.workflow.devices import known_device
 from countperf.workflow.fitting import fit
 from countperf.workflow.own_fits import compared_with_shipped
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
         loss=options.loss,
         loss_scale=options.loss_scale,
         weigh_noise=not options.ignore_noise,
-        workers=options.workers or processors(),
+        workers=options.workers or available_cores(),
     )
     name: str | None = options.output
     output: Path | str | None = options.output

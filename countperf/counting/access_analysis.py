@@ -26,8 +26,6 @@ from countperf.symbolic.affine import ALWAYS, NotAffineError, ToQuasiPolynomial
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
-__all__ = ["AccessAnalysis", "AccessAnalyzer"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessAnalysis(ShortRepr):

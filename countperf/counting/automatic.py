@@ -20,14 +20,6 @@ from pymbolic.primitives import Variable
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 
-__all__ = [
-    "automatic_strides",
-    "default_values",
-    "offset_of",
-    "offset_parameters",
-    "with_arguments",
-]
-
 
 def offset_of(array: Any) -> Any:
     """Return the offset of an array as an expression; an automatic one without argument is 0."""

@@ -16,8 +16,6 @@ from countperf.symbolic.splitting import quotients
 FOOTPRINT_OPERATIONS = 500_000
 """Limit of isl's operations for a footprint, about a second; beyond it the footprint is refused."""
 
-__all__ = ["FOOTPRINT_OPERATIONS", "accessed_cells"]
-
 
 def accessed_cells(
     places: Iterable[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]],

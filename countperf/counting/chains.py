@@ -19,14 +19,13 @@ from loopy.library.reduction import ArgExtOp
 from loopy.symbolic import ResolvedFunction, TypeCast, get_dependencies
 
 from countperf.counting.divisions import is_power_of_two
+from countperf.counting.expression_types import flattened_operands
 
 Operations = tuple[tuple[str, int], ...]
 """Kinds of operations and how many, sorted."""
 
 _MAXIMUM_CARRIED = 7
 """Carried reads of one recurrence beyond which its critical cycle is not looked for."""
-
-__all__ = ["Operations", "Recurrence", "Step", "operations_between", "recurrences"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +253,7 @@ def _ways(expr: Any, reference: Any, type_name: str) -> Iterator[list[str]]:
 
 def _ways_through_sum(expr: Any, reference: Any, type_name: str) -> Iterator[list[str]]:
     """Add from left to right; an addition of a product contracts with it."""
-    terms = _flattened(expr, p.Sum)
+    terms = flattened_operands(expr, p.Sum)
     if len(terms) == 1:
         yield from _ways(terms[0], reference, type_name)
         return
@@ -276,15 +275,8 @@ def _is_product(expr: Any) -> bool:
     """Return whether an expression multiplies, negations aside."""
     if not isinstance(expr, p.Product):
         return isinstance(expr, p.Power) and expr.exponent == 2
-    factors = [f for f in _flattened(expr, p.Product) if f != -1]
+    factors = [f for f in flattened_operands(expr, p.Product) if f != -1]
     return len(factors) > 1 or any(_is_product(f) for f in factors)
-
-
-def _flattened(expr: Any, kind: type) -> tuple[Any, ...]:
-    result: list[Any] = []
-    for child in expr.children:
-        result += _flattened(child, kind) if type(child) is kind else [child]
-    return tuple(result)
 
 
 def _children(expr: Any) -> list[tuple[Any, list[str]]]:
@@ -293,7 +285,7 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
         case p.Sum():
             return [(child, ["add"]) for child in expr.children]
         case p.Product():
-            factors = _flattened(expr, p.Product)
+            factors = flattened_operands(expr, p.Product)
             real = [f for f in factors if f != -1]
             return [(f, ["mul"] * (len(real) - max(k, 1))) for k, f in enumerate(real)]
         case p.Quotient():

@@ -15,8 +15,6 @@ from loopy.symbolic import IdentityMapper, LinearSubscript, ResolvedFunction, Wa
 from countperf.counting.keys import Case
 from countperf.symbolic.affine import NotAffineError, ToCondition
 
-__all__ = ["MAXIMUM_ALTERNATIVES", "alternatives"]
-
 Alternative = tuple[tuple[Any, ...], tuple[Case, ...]]
 """A subscript without choices, and the conditions under which it is accessed."""
 

@@ -29,8 +29,6 @@ from countperf.counting.expression_types import DType
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.vectors import VectorRules, component_of, has_vectors, vector_axis
 
-__all__ = ["compiled_counter"]
-
 _INLINED: dict[str, dict[str, int]] = {
     "mul": {"mul": 2, "fma": 2},
     "fma": {"fma": 4},

@@ -64,15 +64,6 @@ MAXIMUM_POINTS = 2**24
 MAXIMUM_ENTRIES = 2**25
 """Points of one part, and addresses, that are listed at most."""
 
-__all__ = [
-    "MAXIMUM_ENTRIES",
-    "Component",
-    "bound_case",
-    "components_of",
-    "pieces_of",
-    "touched_addresses",
-]
-
 
 @dataclass(slots=True, eq=False)
 class Component:

@@ -25,8 +25,6 @@ from countperf.counting.element_types import with_half
 from countperf.counting.threads import shared_by_threads
 from countperf.counting.unattended import unattended
 
-__all__ = ["generated", "in_fixed_order", "linearized", "preprocessed", "without_empty_code"]
-
 _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 """C code without an effect: spaces, semicolons and comments."""
 

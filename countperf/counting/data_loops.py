@@ -15,8 +15,6 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
-__all__ = ["DataLoop", "check_trip_counts", "data_loops", "entered_loops", "refuse_loops_beside"]
-
 _OPERATIONS = 500_000
 """Of isl: beyond, a trip count counts as unknown."""
 

@@ -12,8 +12,6 @@ from typing import Any
 import loopy as lp
 from loopy.symbolic import get_dependencies
 
-__all__ = ["definitions_in", "names_in"]
-
 
 def definitions_in(kernel: Any, known: Container[str]) -> dict[str, Any]:
     """Return the private integers of a kernel whose value is known wherever they are read.

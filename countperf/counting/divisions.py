@@ -9,8 +9,6 @@ import numpy as np
 import pymbolic.primitives as p
 from loopy.symbolic import WalkMapper
 
-__all__ = ["divisions_that_shift", "is_power_of_two"]
-
 
 def is_power_of_two(expr: Any) -> bool:
     """Return whether an expression is a constant by which integers are divided by shifting them."""

@@ -15,8 +15,6 @@ from loopy.types import NumpyType
 
 from countperf.errors import CountingError
 
-__all__ = ["HALF", "check_element_types", "uses_half", "with_half"]
-
 HALF = np.dtype(np.float16)
 _ENABLED = ("00_enable_half", "#pragma OPENCL EXTENSION cl_khr_fp16 : enable")
 _NO_NUMBERS = "OSUMm"

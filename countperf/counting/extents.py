@@ -27,8 +27,6 @@ from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, To
 from countperf.symbolic.extremes import at_values, contains_values, extremes
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
-__all__ = ["AddressedElements", "ArrayAccess", "IndexRange", "accesses_of", "assumptions_hold"]
-
 _OPERATIONS = 500_000
 """Of isl for one access, a second or so; beyond, its range is not known."""
 

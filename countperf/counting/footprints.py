@@ -21,8 +21,6 @@ from countperf.symbolic import isl_sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["Footprint", "footprints_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint(ShortRepr):

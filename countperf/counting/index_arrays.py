@@ -26,8 +26,6 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.extremes import at_values, extremes
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["IndexLimits", "index_limits", "size_arguments"]
-
 _ROUNDS = 200
 _Interval = tuple[int, int]
 

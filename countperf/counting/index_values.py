@@ -26,8 +26,6 @@ from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.extremes import ends_along
 
-__all__ = ["OutsideAccess", "UncheckedAccess", "find_outside"]
-
 _MOST_AT_ONCE = 1_000_000
 _MOST_POINTS = 500_000_000
 """Of one access, which take about 20 s; what has more is not gone through."""

@@ -16,8 +16,6 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, Conjunction
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
 
-__all__ = ["Step", "main_step", "steps_along"]
-
 _MAXIMUM_COMBINATIONS = 64
 
 

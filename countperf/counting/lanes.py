@@ -41,8 +41,6 @@ Histogram = dict[int, int]
 _MAXIMUM_PATTERNS = 2**16
 _INACTIVE = np.iinfo(np.int64).max
 
-__all__ = ["Histogram", "LanePattern", "full_pattern", "lane_patterns"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LanePattern:

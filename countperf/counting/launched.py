@@ -13,8 +13,6 @@ from pymbolic.mapper.coefficient import CoefficientCollector
 
 from countperf.errors import CountingError
 
-__all__ = ["launched_sizes", "launched_unit"]
-
 
 def launched_unit(unit: Any, entrypoint: str, types: Mapping[str, str]) -> Any:
     """Return a translation unit with one entry point, and the types that a launch gave it.

@@ -13,8 +13,6 @@ import loopy as lp
 from loopy.kernel.array import ArrayBase, FixedStrideArrayDimTag, SeparateArrayArrayDimTag
 from pytools.tag import Tag
 
-__all__ = ["AssumedOrder", "assumed_order", "with_strides"]
-
 
 class AssumedOrder(Tag):
     """Marks an array whose automatic strides were replaced by those of C order."""

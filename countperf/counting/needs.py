@@ -21,8 +21,6 @@ from countperf.counting.texts import text_of
 from countperf.errors import CountingError, DataDependentControlFlowError
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["check_statistics", "stating_all_needs"]
-
 _TRIPS = 12.5
 _PROBABILITY = 0.5
 

@@ -10,8 +10,6 @@ from countperf.counting.grid import Grid
 from countperf.counting.keys import Case
 from countperf.symbolic import sets
 
-__all__ = ["Place", "always_full"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Place:

@@ -26,8 +26,6 @@ from loopy.translation_unit import make_program
 
 from countperf.errors import CountingError
 
-__all__ = ["bound_arguments", "known_unit", "translation_unit"]
-
 _DEEPEST = 8
 """Objects that may lie around a translation unit."""
 

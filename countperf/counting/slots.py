@@ -19,8 +19,6 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 _OPERATIONS = 500_000
 """Limit of isl's operations, about a second; beyond it a trip count or slot count is refused."""
 
-__all__ = ["Refusable", "slots_of", "trips_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusable(ShortRepr):

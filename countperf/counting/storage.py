@@ -13,8 +13,6 @@ from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
 
-__all__ = ["ArrayStorage", "storage_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayStorage(ShortRepr):

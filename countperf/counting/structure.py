@@ -26,16 +26,6 @@ from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = [
-    "ChainAnalysis",
-    "GroupShape",
-    "InstructionAnalysis",
-    "LoopAnalysis",
-    "ProgramAnalysis",
-    "RegionAnalysis",
-    "analyzed_program",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShape(ShortRepr):

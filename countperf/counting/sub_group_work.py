@@ -16,8 +16,6 @@ BANK_WIDTH_BYTES = 4
 
 _NAMES = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
 
-__all__ = ["distinct_bytes", "sub_group_work"]
-
 
 def sub_group_work(
     programs: tuple[KernelProgram, ...],

@@ -6,8 +6,6 @@ from typing import Any
 
 _UNDERLINE = "\N{COMBINING LOW LINE}"
 
-__all__ = ["text_of"]
-
 
 def text_of(expr: Any) -> str:
     """Return the text of an expression; of one that cannot be written, the name of its class.

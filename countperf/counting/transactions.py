@@ -28,15 +28,6 @@ Distribution = tuple[tuple[int, int], ...]
 
 _NOTHING = np.iinfo(np.int64).max
 
-__all__ = [
-    "BankConflicts",
-    "Transactions",
-    "access_patterns",
-    "bank_conflicts",
-    "in_sub_groups",
-    "transactions",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:

@@ -20,8 +20,6 @@ from countperf.symbolic.quasipolynomial import (
 )
 from countperf.symbolic.splitting import is_product
 
-__all__ = ["by_strides", "digits_of", "footprint_and_widened", "is_within_rows"]
-
 _MANY_TERMS = 8
 """Of a widened footprint, from which a simpler form is looked for."""
 

@@ -6,8 +6,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-__all__ = ["UNCORRECTED", "ModelName", "current_model_name"]
-
 UNCORRECTED = "uncorrected"
 """Name of the model chosen for a device without its correction by similar kernels."""
 

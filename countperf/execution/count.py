@@ -103,8 +103,6 @@ from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
-__all__ = ["ExecutionCounts", "count_execution"]
-
 _CALLS = ("special", "pow")
 """Kinds of operations that are calls of functions."""
 

@@ -32,8 +32,6 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["Footprints"]
-
 _ZERO = QuasiPolynomial()
 _FAR = 2**30
 """Elements; instead of a step that is not known."""

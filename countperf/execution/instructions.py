@@ -24,16 +24,6 @@ from countperf.execution.supplied import supplied_operations
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.quasipolynomial import Number
 
-__all__ = [
-    "NARROW_ROW",
-    "Conditions",
-    "Instruction",
-    "InstructionReader",
-    "left_loops",
-    "neighbors",
-    "tells_apart",
-]
-
 NARROW_ROW = 8
 """Items of a row up to which compilers may unroll it."""
 

@@ -13,8 +13,6 @@ from countperf.execution.keys import ChainKey, EventKey, LiveValuesKey, SiteKey
 from countperf.execution.placement import Placements, ProgramSites
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
-__all__ = ["LoopCounter"]
-
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
 """Latencies of operations in additions, which decide the longest of several chains."""
 

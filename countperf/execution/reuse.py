@@ -42,16 +42,6 @@ from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = [
-    "ReuseLimits",
-    "ReusePath",
-    "reuse_path",
-    "sorted_by_size",
-    "sorted_by_step",
-    "step_of",
-    "within_line",
-]
-
 _Key = TypeVar("_Key", bound=Hashable)
 _PAIR_BYTES = 2 * LINE_BYTES
 """Processors fetch lines in pairs."""

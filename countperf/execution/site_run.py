@@ -11,8 +11,6 @@ from countperf.execution.issue_keys import IssueKey, Unit
 from countperf.execution.keys import Context, Site
 from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
 
-__all__ = ["Issued", "SiteRun"]
-
 Issued = tuple[tuple[IssueKey, Fraction], ...]
 """Keys that a unit of a count is issued as, each with its number."""
 

@@ -27,8 +27,6 @@ from countperf.execution.reuse import (
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["ALIGNMENT", "StepSorter"]
-
 ALIGNMENT = 16
 """Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
 _BESIDE = frozenset({"stride1", "uniform"})

@@ -35,8 +35,6 @@ from countperf.execution.keys import (
 )
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
-__all__ = ["SuppliedAccess", "access_parts", "supplied_accesses", "supplied_operations"]
-
 _SPACES: Mapping[str, Space] = {"gmem": "global", "lmem": "local"}
 
 

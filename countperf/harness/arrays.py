@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from countperf.counting.extents import AddressedElements, IndexRange
 
-__all__ = ["ArrayArgument", "KernelArray", "Placement", "evaluate_integer"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from countperf.harness.backend import Session
 
-__all__ = ["Bindings", "BoundArguments", "bind_arguments", "resolve_arguments"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bindings:

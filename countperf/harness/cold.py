@@ -23,8 +23,6 @@ from countperf.harness.registry import open_session
 from countperf.harness.runner import KernelRunner, Run
 from countperf.measurements import KernelCase
 
-__all__ = ["CacheFlush", "ColdRunner", "cache_bytes", "processor_cache_bytes"]
-
 _TIMES_THE_CACHES = 4
 _LEAST_BYTES = 2**26
 _GPU_BYTES = 2**29

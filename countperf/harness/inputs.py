@@ -18,8 +18,6 @@ from countperf.harness.binding import resolve_arguments
 from countperf.harness.description import Kernel
 from countperf.harness.scalars import components_of
 
-__all__ = ["default_inputs"]
-
 _LOWEST, _HIGHEST = 0.5, 1.5
 """Of floating-point numbers: around 1, so that long products neither vanish nor overflow."""
 

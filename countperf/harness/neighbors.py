@@ -13,8 +13,6 @@ from pathlib import Path
 
 from countperf.harness.environment import available_cores
 
-__all__ = ["Neighbors", "time_of_others_s"]
-
 _WINDOW_S = 0.5
 """The system counts in hundredths of a second."""
 _BUSY_SHARE = 1 / 8

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from countperf.errors import KernelBuildError
 
-__all__ = ["as_scalar", "components_of", "without_vectors"]
-
 
 def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
     """Return the names of the components of a vector type, padding left out; of others none.

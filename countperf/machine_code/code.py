@@ -91,27 +91,21 @@ class CompiledCode(ShortRepr):
             found.update(region.counts)
         return dict(sorted(found.items()))
 
-    def shares(
-        self, *, innermost: bool = False, trips: Mapping[str, float] | None = None
-    ) -> CodeShares:
+    def shares(self, *, innermost: bool = False) -> CodeShares:
         """Return what part of the instructions does what.
 
         Parameters
         ----------
         innermost : bool, optional
             Look only at regions without loops within.
-        trips : mapping from str to float, optional
-            Iterations of loops each time that they are entered, by name of the region; by default
-            what the code says, else `DEFAULT_TRIPS`.
         """
-        runs = self._runs(DEFAULT_TRIPS, trips or {})
-        return shares_of(self._weighted(runs, innermost=innermost))
+        return shares_of(self._weighted(self._runs(), innermost=innermost))
 
-    def _runs(self, unknown: float, given: Mapping[str, float]) -> dict[str, float]:
+    def _runs(self) -> dict[str, float]:
         """Return how often a group enters each region; for loops, with each iteration."""
         found: dict[str, float] = {}
         for region in self.regions:
-            trips = given.get(region.name, region.trips or unknown)
+            trips = region.trips or DEFAULT_TRIPS
             around = region.name.rpartition(".")[0] or "body"
             found[region.name] = trips * found[around] if region.depth else 1.0
         return found

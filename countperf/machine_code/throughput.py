@@ -39,10 +39,6 @@ _OPTIONS = (
 SMALLEST_SHARE = 2e-4
 """Smallest share of all executed instructions for which a block is analyzed."""
 _AT_ONCE = 200
-_WAITS = 1.1
-"""By which factor a loop takes longer than its resources, if it waits for results."""
-_WINDOW = 320
-"""Instructions that the processor of reference has under way at once (AMD, Zen 4: retire queue)."""
 _MESSAGE_LIMIT = 800
 _LABEL = ".L0"
 _LEFT_OUT = ("nop", "data16", "ret", "ud2", "hlt", "endbr", "xchg", "call")
@@ -153,35 +149,6 @@ def analyze(blocks: Iterable[Block], analyzed: Analyzed) -> None:
     """
     new = {block for block in blocks if block not in analyzed}
     analyzed |= _analyze(sorted(new))
-
-
-def chain_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> int:
-    """Return cycles in which loops wait for results of the repetition before.
-
-    Of a loop that takes longer than its resources do, all cycles are its chain's. Out of order, a
-    processor goes on with the next run through a loop as far as its window reaches, so that chains
-    of as many runs overlap as fit into it: their cycles are divided by that number.
-
-    Parameters
-    ----------
-    program, executed, analyzed
-        As for `cycles_of`, which has to have analyzed the blocks.
-
-    Returns
-    -------
-    int
-        Cycles of the processor of reference that executing these lines takes at least.
-    """
-    found = 0.0
-    for lines, is_loop in program.straight(executed):
-        each = analyzed.get(_text(program.lines[place] for place in lines))
-        if not is_loop or each is None or each.cycles < _WAITS * each.throughput:
-            continue
-        times = executed[lines[0]]
-        runs = min(times, max(1, executed.get(lines[-1] + 1, 1)))
-        length = len(lines) * times / runs
-        found += times * each.cycles / max(1.0, _WINDOW / length)
-    return round(found)
 
 
 def _text(lines: Iterable[Line]) -> Block:

@@ -10,8 +10,6 @@ from pydantic import model_validator as validator_of
 from countperf.documents import Document, Part
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 
-__all__ = ["LaunchesDocument", "RecordedKernel"]
-
 
 class RecordedKernel(Part):
     """A kernel at the sizes of its launches.

@@ -29,8 +29,6 @@ _UNITS_S = {
 }
 _GZIP = b"\x1f\x8b"
 
-__all__ = ["read_kernel_tuner_cache", "read_t4_results", "read_times"]
-
 
 def read_times(path: Path | str) -> pd.DataFrame:
     """Read a table of times: CSV, a cache file of Kernel Tuner, or T4 results.

@@ -34,8 +34,6 @@ SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseco
 
 _TEXTS = ("case", "family", "variant", "purpose")
 
-__all__ = ["ELSEWHERE", "UNKNOWN", "identity_elsewhere", "lines_of_table", "table_header"]
-
 
 def identity_elsewhere(slug: str, name: str, compute_units: int) -> DeviceIdentity:
     """Return the identity of a GPU of which only name and compute units are known.

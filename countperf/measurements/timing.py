@@ -22,8 +22,6 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
-__all__ = ["TimedSize", "TimingDocument", "TimingVerdict", "counts_digest"]
-
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
 """Verdicts of measured times on predictions."""
 

@@ -219,41 +219,6 @@ def issue_slots(executed: float, *, reissues: float = 0.0, dual_issued_pairs: fl
     return float(executed + reissues - dual_issued_pairs)
 
 
-def strided_access(
-    stride: int, *, sub_group_size: int = 32, element_bytes: int = 4
-) -> tuple[int, int]:
-    """Return the re-issues and bytes of one access of a sub-group with a stride.
-
-    Parameters
-    ----------
-    stride : int
-        Elements between neighbors, from 1 to the size of a sub-group.
-    sub_group_size, element_bytes : int, optional
-        Work items of a sub-group, and bytes of an element.
-
-    Raises
-    ------
-    ParameterError
-        A number is not whole and positive, or the stride too large.
-
-    Notes
-    -----
-    The source states strides of 2 and 4 for 32 work items and elements of 4 bytes; others follow
-    the same rule.
-
-    Examples
-    --------
-    >>> strided_access(4)
-    (3, 512)
-    """
-    check_whole(sub_group_size, "sub_group_size")
-    check_whole(element_bytes, "element_bytes")
-    if check_whole(stride, "stride") > sub_group_size:
-        message = f"stride must be at most the sub-group size, {sub_group_size}, not {stride}"
-        raise ParameterError(message, parameter="stride")
-    return stride - 1, stride * sub_group_size * element_bytes
-
-
 def transfer_time(link: LinkParameters, n_bytes: float) -> float:
     """Return the time of a transfer between host and device, s, Eq. (4.6).
 

@@ -29,8 +29,6 @@ from countperf.display import ShortRepr
 from countperf.features import FeatureSpec
 from countperf.predictions import Verdict
 
-__all__ = ["Lenders", "Loan", "lent", "loans_verdict"]
-
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())

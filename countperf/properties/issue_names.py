@@ -33,8 +33,6 @@ from countperf.properties.site_names import (
     parse_footprint,
 )
 
-__all__ = ["ISSUE_ROOT", "issue_name", "parse_issue"]
-
 ISSUE_ROOT = "issue"
 """First part of the names of what a device issues."""
 

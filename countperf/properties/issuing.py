@@ -14,8 +14,6 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.properties.issue_names import ISSUE_ROOT, issue_name
 from countperf.properties.site_names import parse_execution
 
-__all__ = ["apply_policy"]
-
 _LAUNCHED = ("groups", "launches", "barrier.local")
 """Counts of which a policy changes nothing."""
 

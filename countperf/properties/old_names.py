@@ -28,8 +28,6 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-__all__ = ["current_feature", "current_formula", "current_name", "is_gone"]
-
 _LEVELS = {"far": "l1_reuse", "wide": "l2_reuse", "vast": "beyond_l2"}
 _STEPS: Mapping[str, str] = {
     **{

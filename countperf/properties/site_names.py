@@ -44,17 +44,6 @@ from countperf.execution.keys import (
     WorkItemStep,
 )
 
-__all__ = [
-    "FOOTPRINT_ROOTS",
-    "SITE_ROOT",
-    "SPACE_OF",
-    "SPACE_TEXTS",
-    "execution_name",
-    "footprint_name",
-    "parse_execution",
-    "parse_footprint",
-]
-
 SITE_ROOT = "site"
 """First part of the names of executions."""
 

@@ -44,8 +44,6 @@ _ROOT = re.compile(
     rf"(?:{TRANSACTIONS}\.{_NUMBER}x{_NUMBER}|{SUB_GROUPS}\.{_NUMBER}|{DISTINCT})(?![^.])"
 )
 
-__all__ = ["AT_SIZES", "TransactionCounts", "transaction_roots", "with_transactions"]
-
 
 def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
     """Return what names, or patterns of them, begin with that say which transactions are meant.

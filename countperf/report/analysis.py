@@ -24,8 +24,6 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
 
-__all__ = ["MemoryGeometry", "analysis_object", "analysis_text"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryGeometry:

@@ -11,8 +11,6 @@ from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["at_values", "contains_values", "ends_along", "extremes"]
-
 _DT = isl.dim_type
 
 

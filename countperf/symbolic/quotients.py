@@ -13,8 +13,6 @@ from fractions import Fraction
 from countperf.errors import CountingError
 from countperf.symbolic.quasipolynomial import Floor, Monomial, Number, QuasiPolynomial
 
-__all__ = ["ParametricFloor", "exact_quotient", "floor_quotient"]
-
 
 class ParametricFloor(Floor):
     """The floor of a polynomial divided by a polynomial in parameters, as an indeterminate.

@@ -12,8 +12,6 @@ from countperf.symbolic.sets import project_onto, restrict, under_assumptions
 
 _MAXIMUM_QUOTIENTS = 8
 
-__all__ = ["is_product", "quotients"]
-
 
 def quotients(
     integer_set: IntegerSet,

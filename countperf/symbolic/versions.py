@@ -9,8 +9,6 @@ from importlib import metadata
 
 from countperf.errors import IncompatibleVersionError
 
-__all__ = ["RANGES", "check_versions"]
-
 RANGES = {
     "islpy": ("2025.2.5", "2026.2"),
     "loopy": ("2025.2", "2025.3"),

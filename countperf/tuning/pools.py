@@ -9,6 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from countperf.harness.environment import available_cores
 from countperf.tuning.workers import Call, Pool
 
 
@@ -39,19 +40,12 @@ def process_pool(workers: int | None = None, *, initial: Call | None = None) -> 
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["countperf.interrupts", "countperf.tuning.preload"])
         os.environ["COUNTPERF_POOL_OWNER"] = str(os.getpid())  # see countperf.tuning.preload
-    return Pool(workers or processors(), context, initial)
+    return Pool(workers or available_cores(), context, initial)
 
 
 def shares_memory(executor: Executor) -> bool:
     """Return whether tasks see the objects they are given, not copies: threads, and replays."""
     return isinstance(executor, ThreadPoolExecutor) or hasattr(executor, "wait_in_replay")
-
-
-def processors() -> int:
-    """Count the processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def capacity(executor: Executor) -> int:
@@ -67,4 +61,4 @@ def capacity(executor: Executor) -> int:
     client = getattr(found, "_client", None)
     if client is not None and hasattr(client, "nthreads"):
         return max(1, sum(client.nthreads().values()))
-    return processors()
+    return available_cores()

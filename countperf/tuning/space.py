@@ -294,7 +294,6 @@ class SearchSpace(ShortRepr):
         self,
         choice: Choice,
         sizes: Mapping[str, int] | None = None,
-        group_shape: Sequence[int | None] = (),
     ) -> KernelCase:
         """Make the measurement case of a choice.
 
@@ -304,12 +303,9 @@ class SearchSpace(ShortRepr):
             The variant.
         sizes : Mapping from str to int, optional
             In place of the space's sizes, or of some of them.
-        group_shape : sequence of int, optional
-            Work items per group along the local axes, as far as known.
         """
         wanted = {**self.sizes, **(sizes or {})}
         kernel = f"{self.name}/{self.label(choice)}"
-        rows = [1 if extent is None else extent for extent in (*group_shape, 1, 1)]
         built: list[Any] = []
 
         def build() -> Any:
@@ -322,7 +318,7 @@ class SearchSpace(ShortRepr):
             kernel=kernel,
             family=self.name,
             variant=self.label(choice),
-            group_shape=(rows[0], rows[1]),
+            group_shape=(1, 1),
             element_type=self.element_type,
             build=build,
             parameters=wanted,

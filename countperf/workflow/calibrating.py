@@ -40,6 +40,7 @@ from countperf.harness.campaign import measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
+from countperf.harness.environment import available_cores
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.protocols import CALIBRATION
 from countperf.harness.runner import KernelRunner
@@ -58,7 +59,6 @@ from countperf.models.library import (
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
-from countperf.tuning.pools import processors
 from countperf.workflow.calibration_cases import CODE_S, CalibrationTask, cases_of, serving
 from countperf.workflow.compiled_code import read_code
 
@@ -213,7 +213,7 @@ def _measure(
     before = {each.kernel for each in old}
     kind = COMPILED if task.reads_code else STRUCTURAL
     model = known.of(kind)
-    code_s = CODE_S / min(processors(), 2) if task.reads_code else 0.0
+    code_s = CODE_S / min(available_cores(), 2) if task.reads_code else 0.0
     began = time.monotonic()
 
     def left_s() -> float:

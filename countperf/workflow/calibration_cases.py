@@ -14,7 +14,7 @@ from countperf.errors import ParameterError
 from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.fitting.design import Observation, build_design
 from countperf.fitting.transfer.choice import ChosenKernel, KernelChoice
-from countperf.fitting.transfer.hierarchy import guesses, shares_of, with_columns
+from countperf.fitting.transfer.common_unknowns import guesses, shares_of, with_columns
 from countperf.fitting.transfer.prior import KnownDevices, prior_for
 from countperf.harness.device import Device
 from countperf.harness.overhead import measure_limits

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from countperf.launch_recorder import Recorder
 
-__all__ = ["FILE_VARIABLE", "start_from_environment"]
-
 FILE_VARIABLE = "COUNTPERF_RECORD"
 """Environment variable: the file into which a program's launches are recorded when it ends.
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
-__all__ = ["LaunchLog", "recording"]
-
 
 def recording(
     *,

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from countperf.models.validity import Level
     from countperf.models.weights import WeightSet
 
-__all__ = ["Timing", "time_kernel"]
-
 _FAILURES: Mapping[str, type[MeasurementError]] = {
     "build": KernelBuildError,
     "check": WrongResultError,

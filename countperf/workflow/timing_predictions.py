@@ -32,14 +32,6 @@ if TYPE_CHECKING:
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
 
-__all__ = [
-    "KernelAtPoints",
-    "PredictedTime",
-    "count_digests",
-    "predict_by_choice",
-    "predict_times",
-]
-
 _VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
 
 

@@ -11,6 +11,7 @@ from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.groups import GroupShape
 from measurement_kernels.loopy_kernels import Arrays, LoopyKernel, Results, in_f64, mapped
 from measurement_kernels.nests import Nest, operator_nest
+from measurement_kernels.paper import product
 from measurement_kernels.programs import Recurrence
 
 # --- one group: kernels that nobody transformed
@@ -250,7 +251,7 @@ class Block:
                 end
             """,
             transform=mapped(i=1, j=0, unrolled="p p0 p1 p2 q q0 q1 q2"),
-            expected=_transposed_product if self.transposed else _product,
+            expected=_transposed_product if self.transposed else product,
             **attributes,  # pyright: ignore[reportArgumentType]
         )
 
@@ -262,12 +263,6 @@ def _block_sizes(group: GroupShape) -> tuple[SizeParameter, ...]:
         SizeParameter("m", columns, base=4 * columns, thirds=1),
         SizeParameter("l", base=90, thirds=1),
     )
-
-
-def _product(arguments: Arrays, sizes: Sizes) -> Results:
-    del sizes
-    a, b = in_f64(arguments, "a b")
-    return {"c": a @ b}
 
 
 def _transposed_product(arguments: Arrays, sizes: Sizes) -> Results:

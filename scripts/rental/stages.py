@@ -20,9 +20,10 @@ from countperf.documents import (
 from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError
 from countperf.harness.devices import find_device
 from countperf.harness.doctor import examine
+from countperf.harness.environment import available_cores
 from countperf.harness.registry import backends
 from countperf.harness.runner import KernelRunner
-from countperf.tuning.pools import process_pool, processors
+from countperf.tuning.pools import process_pool
 from countperf.workflow.characterizing import characterize
 from countperf.workflow.evaluating import evaluate_ranking
 from countperf.workflow.measuring import measure_catalogue
@@ -191,7 +192,7 @@ def read_checks(path: Path) -> dict[str, str]:
 
 def _processes() -> Pool:
     """Return a pool of fresh processes, which do not share our device, and one processor fewer."""
-    return process_pool(max(1, processors() - 1))
+    return process_pool(max(1, available_cores() - 1))
 
 
 def _generate(backend: str, name: str) -> None:

@@ -21,7 +21,7 @@ from countperf.harness.characterization.document import Characterization
 from countperf.metrics import Evaluation
 from countperf.models.weights import WeightSet
 from countperf.report import evaluation_text, ranking_evaluation_text
-from countperf.report.rates import implied_rates, implied_rates_text
+from rental.rates import implied_rates, implied_rates_text
 from rental.stages import Options, read_checks, write_json
 
 

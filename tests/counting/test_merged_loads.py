@@ -12,9 +12,9 @@ from loopy.version import LOOPY_USE_LANGUAGE_VERSION_2018_2
 
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.merged_loads import merged_share
 from countperf.errors import CountingError
 from measurement_kernels.published.convolution import TAPS, build_convolution
+from merged_loads import merged_share
 
 OWN = ("i", "j", "ey", "ex")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DeviceError
-from countperf.machine_code.throughput import Analyzed, chain_of, cycles_of, find_analyzer
+from countperf.machine_code.throughput import Analyzed, cycles_of, find_analyzer
 from tests.machine_code.test_interpreter import executed, program
 
 needs_llvm = pytest.mark.skipif(find_analyzer() is None, reason="llvm-mca is not installed")
@@ -37,46 +37,6 @@ def test_results_are_waited_for() -> None:
     assert chain["cycles"] > 2 * apart["cycles"]
     assert chain["cycles_loop"] == chain["cycles"]  # what is outside is next to nothing
     assert chain["cycles_operations"] >= 3 * 10_000
-
-
-NEST = """
-f:
-xor %edx,%edx
-xor %eax,%eax
-vaddps %zmm0,%zmm1,%zmm1
-inc %rax
-cmp %rdi,%rax
-jne 2
-inc %rdx
-cmp %rsi,%rdx
-jne 1
-ret
-"""
-
-
-def chain(code: str, **registers: int) -> tuple[int, int]:
-    known: Analyzed = {}
-    found = executed(code, **registers)
-    return cycles_of(program(code), found, known)["cycles_loop"], chain_of(
-        program(code), found, known
-    )
-
-
-@needs_llvm
-def test_chains_bound_loops_that_wait() -> None:
-    cycles_of_loop, waiting = chain(CHAIN, rdi=10_000)
-    assert waiting == cycles_of_loop > 0
-    assert chain(APART, rdi=10_000)[1] == 0
-
-
-@needs_llvm
-def test_chains_of_short_runs_overlap_as_far_as_the_window_reaches() -> None:
-    # a run of 16 repetitions has 64 instructions, of which five fit into the window of 320
-    cycles_of_loop, waiting = chain(NEST, rdi=16, rsi=1000)
-    assert waiting == pytest.approx(cycles_of_loop / 5, rel=0.01)
-    # a run of 200 repetitions fills it alone
-    cycles_of_loop, waiting = chain(NEST, rdi=200, rsi=1000)
-    assert waiting == pytest.approx(cycles_of_loop, rel=0.01)
 
 
 @needs_llvm

@@ -25,7 +25,6 @@ from countperf.mechanistic.merpsys import (
     critical_path,
     issue_slots,
     resource_use,
-    strided_access,
     transfer_time,
 )
 from countperf.mechanistic.profile import (
@@ -231,13 +230,6 @@ def test_an_application_of_long_kernels_is_bound_as_the_longest() -> None:
     assert prediction.bound == "compute"
 
 
-@pytest.mark.parametrize(("stride", "found"), [(1, (0, 128)), (2, (1, 256)), (4, (3, 512))])
-def test_a_strided_access_is_issued_again_for_every_further_transaction(
-    stride: int, found: tuple[int, int]
-) -> None:
-    assert strided_access(stride) == found
-
-
 def test_issue_slots_of_saxpy2() -> None:
     # 26 + 4 repeats instructions; two pairs outside of the loop and one in every repetition
     assert issue_slots(26 + 4 * 10, dual_issued_pairs=2 + 10) == 54 == 24 + 3 * 10
@@ -339,8 +331,6 @@ def _model(profile: KernelProfile, occupancy: float = 64, **device: Any) -> Call
         ),
         pytest.param(lambda: issue_slots(-1), "executed", id="negative instructions"),
         pytest.param(lambda: issue_slots(1, reissues=-1), "reissues", id="negative re-issues"),
-        pytest.param(lambda: strided_access(33), "stride", id="stride"),
-        pytest.param(lambda: strided_access(0), "stride", id="no stride"),
         pytest.param(lambda: transfer_time(PCIE_3_H2D, -1), "n_bytes", id="negative bytes"),
         pytest.param(
             lambda: Transfer(direction="d2d", n_bytes=1),  # pyright: ignore[reportArgumentType] - refused

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from countperf.hardware.parameters import InstructionClass, declare_device
-from countperf.report.rates import implied_rates, implied_rates_text
+from rental.rates import implied_rates, implied_rates_text
 
 
 @dataclass(frozen=True)

@@ -128,10 +128,9 @@ def test_a_space_goes_to_other_processes() -> None:
 def test_a_case_has_what_the_harness_needs() -> None:
     choice = {"group": 16, "each": 2, "fetch": False}
 
-    case = DOUBLE.case(choice, {"n": 1024}, (16,))
+    case = DOUBLE.case(choice, {"n": 1024})
 
     assert case.name == "double/group=16,each=2,fetch=False/n=1024"
-    assert case.group_shape == (16, 1)
     assert case.parameters == case.check_parameters == {"n": 1024}
     assert case.build() is case.build()
 

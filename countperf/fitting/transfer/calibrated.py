@@ -16,7 +16,7 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.solve import Vector
 from countperf.fitting.threads import on_one_thread
-from countperf.fitting.transfer.hierarchy import guesses, with_columns
+from countperf.fitting.transfer.common_unknowns import guesses, with_columns
 from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
 from countperf.fitting.transfer.prior import KnownModel, prior_for, unknowns_of
 from countperf.fitting.validation import HeldOutCase

@@ -30,7 +30,7 @@ from countperf.machine_code.calling_conventions import (
     middle_group,
     pocl_group,
 )
-from countperf.machine_code.executed_counts import CYCLES, ROOT, missed, properties_of
+from countperf.machine_code.executed_counts import ROOT, missed, properties_of
 from countperf.machine_code.interpreter import MOST_STEPS, Program
 from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.machine_state import Machine
@@ -41,7 +41,6 @@ from countperf.machine_code.throughput import (
     Cycles,
     analyze,
     blocks_of,
-    chain_of,
     cycles_of,
 )
 
@@ -112,7 +111,6 @@ class CompiledKernel:
         parameters: Mapping[str, int],
         statistics: Mapping[str, Any] | None = None,
         *,
-        bounds: bool = False,
         cache: CacheSize = DEFAULT_CACHES.code,
     ) -> dict[str, int]:
         """Follow a group of each launch; return instructions of all groups, by property name.
@@ -123,11 +121,6 @@ class CompiledKernel:
             Values of all integer arguments; other scalars are 1, for what they are decides nothing.
         statistics : mapping from str to number or str, optional
             Mean trip counts of loops that depend on data, by name; others are passed over.
-        bounds : bool, optional
-            Also what bounds the time from below however many processors there are:
-            ``code.cycles_group``, the cycles of one group of each launch, and
-            ``code.cycles_group_chain``, those in which its loops wait for results; and
-            ``code.cycles_chain``, the latter of all groups. No shipped weights know them.
         cache : CacheSize, optional
             First-level cache of the device that it is counted for.
 
@@ -139,7 +132,7 @@ class CompiledKernel:
         """
         followed = self.follow(parameters, statistics)
         analyze((block for each in followed for block in each.blocks), self.analyzed)
-        return counted(followed, self.analyzed, bounds=bounds, cache=cache)
+        return counted(followed, self.analyzed, cache=cache)
 
     def follow(
         self,
@@ -199,7 +192,6 @@ def counted(
     followed: Sequence[FollowedLaunch],
     analyzed: Analyzed,
     *,
-    bounds: bool = False,
     cache: CacheSize = DEFAULT_CACHES.code,
 ) -> dict[str, int]:
     """Return what all groups of launches execute, by property name.
@@ -210,7 +202,7 @@ def counted(
         All launches of a kernel.
     analyzed : dict
         Cycles of blocks that were analyzed already; new ones are added.
-    bounds, cache
+    cache
         As for `CompiledKernel.counts`.
     """
     found: Counter[str] = Counter()
@@ -222,14 +214,8 @@ def counted(
                 found[name] += number * count * groups
         for name, number in missed(program, executed, each.accessed, cache).items():
             found[name] += number * groups
-        cycles = cycles_of(program, executed, analyzed)
-        for name, number in cycles.items():
+        for name, number in cycles_of(program, executed, analyzed).items():
             found[f"{ROOT}.{name}"] += number * groups
-        if bounds:
-            chain = chain_of(program, executed, analyzed)
-            found[f"{CYCLES}_group"] += cycles["cycles"]
-            found[f"{CYCLES}_group_chain"] += chain
-            found[f"{CYCLES}_chain"] += chain * groups
     return dict(sorted((name, number) for name, number in found.items() if number))
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
+from countperf.harness.compile.launches import three
 from countperf.harness.compile.sass import compile_sass
 from countperf.harness.cuda.target import CudaCode, generate_cuda
 from countperf.harness.description import describe_kernel
@@ -190,7 +191,7 @@ class GpuKernel:
         def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
             if prod(int(each) for each in grid):
                 scalar = tuple(each if isinstance(each, np.generic) else None for each in arguments)
-                found.append(_Launch(kernel, _three(grid), _three(shape), scalar))
+                found.append(_Launch(kernel, three(grid), three(shape), scalar))
 
         arrays = dict.fromkeys(self._description.arguments)
         self._code.host(note, lambda _: None, **(arrays | numbers))
@@ -232,8 +233,3 @@ def _representatives(extent: int) -> list[tuple[int, int]]:
     if extent < 3:
         return [(place, 1) for place in range(extent)]
     return [(0, 1), (extent // 2, extent - 2), (extent - 1, 1)]
-
-
-def _three(extents: Sequence[int]) -> _Shape:
-    first, second, third = (*(int(extent) for extent in extents), 1, 1)[:3]
-    return first, second, third

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,8 +87,8 @@ def launches_of(
             KernelLaunch(
                 kernel=kernel.name,
                 arguments=tuple(each for _, each in sorted(kernel.arguments.items())),
-                groups=_three(groups),
-                group_shape=_three(group_shape),
+                groups=three(groups),
+                group_shape=three(group_shape),
                 arrays=dict(kernel.arrays),
             )
         )
@@ -106,6 +106,7 @@ def launches_of(
     return tuple(found)
 
 
-def _three(extents: tuple[int, ...]) -> tuple[int, int, int]:
+def three(extents: Sequence[int]) -> tuple[int, int, int]:
+    """Return extents along three axes; 1 where there is none."""
     first, second, third = (*(int(extent) for extent in extents), 1, 1)[:3]
     return first, second, third

@@ -11,11 +11,11 @@ import pytest
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Observation, build_design
 from countperf.fitting.transfer.calibrated import TransferFit, fit_definition
-from countperf.fitting.transfer.hierarchy import MeasuredDevice, fit_devices
 from countperf.fitting.transfer.penalised import LogPrior
 from countperf.fitting.transfer.prior import CARRIED, KnownModel
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.function import Column
+from known_devices import MeasuredDevice, fit_devices
 from tests.fitting.builders import make_device
 from tests.fitting.transfer.builders import COLUMNS, MODEL, WEIGHTS, random_cases
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design
-from countperf.fitting.solve import Matrix, Vector
+from countperf.fitting.solve import Vector
 from countperf.fitting.threads import on_one_thread
+from countperf.fitting.transfer.common_unknowns import guesses, shares_of, with_columns
 from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
 from countperf.fitting.transfer.prior import (
-    PARAMETER,
     KnownDevice,
     KnownModel,
     ModelKind,
@@ -21,15 +21,11 @@ from countperf.fitting.transfer.prior import (
     unknowns_of,
 )
 from countperf.hardware.identity import DeviceIdentity
-from countperf.models.function import Column, ModelFunction
 
 _ROUNDS = 2
 """Times that each device is fitted with a prior from the others, after a first fit of its own."""
 
 _FIRST_VARIANCE = 20.0
-_FIRST_SHARE = 0.05
-"""Share of the time that a first guess gives each feature, in the median."""
-
 _FARTHEST = 1.0
 """Logarithm by which an estimate without its prior may differ from that with it: what the data
 hardly tell is far off without one."""
@@ -62,37 +58,6 @@ class MeasuredDevice:
     policy: ExecutionPolicy
     design: Design
     kernels: tuple[str, ...] = ()
-
-
-def with_columns(design: Design, columns: Sequence[Column]) -> Design:
-    """Return a design over given columns; those that it lacks are zero, others are dropped."""
-    places = {column: place for place, column in enumerate(design.function.columns)}
-    weights = tuple(column for column in columns if column[0] != PARAMETER)
-    counts = np.zeros((len(design.times_s), len(weights)))
-    for number, column in enumerate(weights):
-        if column in places:
-            counts[:, number] = design.counts[:, places[column]]
-    function = ModelFunction(model=design.function.model, columns=weights)
-    names = function.keys[: len(weights)]
-    return replace(design, function=function, names=names, counts=counts)
-
-
-def guesses(design: Design) -> Callable[[Column], float | None]:
-    """Return what guesses the logarithm of a weight: that of a small share of the time."""
-    times_of = Times(design.function, design)
-    places = {column: place for place, column in enumerate(design.function.columns)}
-    declared = design.function.model.all_parameters
-    slopes = times_of.slopes(np.ones(len(design.function.keys)))
-
-    def guess(column: Column) -> float | None:
-        if column[0] == PARAMETER:
-            return float(np.log(declared[column[1]].start or 1.0))
-        place = places.get(column)
-        if place is None or not np.any(has := slopes[:, place] > 0):
-            return None
-        return float(np.log(_FIRST_SHARE * np.median(design.times_s[has] / slopes[has, place])))
-
-    return guess
 
 
 @on_one_thread
@@ -161,12 +126,6 @@ def _with_residuals(
         )
         known.append(device.model_copy(update={"residuals": residuals}))
     return model.model_copy(update={"devices": tuple(known), "kernels": kernels})
-
-
-def shares_of(design: Design, logs: Sequence[float | None]) -> Matrix:
-    """Return the shares of their times that cases spend on each unknown, shape (n, n_unknowns)."""
-    known = np.array([-_NOTHING if log is None else log for log in logs])
-    return Times(design.function, design)(known)[1]
 
 
 def _mean_shares(model: KnownModel, designs: Sequence[Design]) -> tuple[float, ...]:
