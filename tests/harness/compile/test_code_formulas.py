@@ -50,9 +50,13 @@ def test_formulas_are_what_is_followed(name: str, device: Device) -> None:
     assert found.formulas.covers(other)
     for sizes in (example, other):
         said, followed = found.vector.evaluate(sizes), compiled.counts(sizes)
+        # what is followed is rounded to whole cycles for each block of a group, formulas are not
+        rounding = sum(
+            0.5 * len(each.blocks) * each.launch.number_of_groups for each in compiled.follow(sizes)
+        )
         for known in {*said, *followed}:
             if known.startswith("code.cycles"):
-                assert float(said[known]) == pytest.approx(followed[known], rel=2e-2)
+                assert float(said[known]) == pytest.approx(followed[known], rel=2e-2, abs=rounding)
             elif known.startswith("code."):
                 assert said.get(known, 0) == followed.get(known, 0), known
     with pytest.raises(ParameterError, match="formulas of its compiled code hold for"):
