@@ -292,12 +292,12 @@ class Footprints:
         """
         domains = self.domains
         zero = QuasiPolynomial()
-        lanes = [name for name in within if domains.local_axes.get(name) == 0]
+        lanes = [name for name in sorted(within) if domains.local_axes.get(name) == 0]
         if not lanes:
             return [_Stride(zero, (zero,) * len(address.index), ALWAYS)]
         (lane, *_) = lanes
         address = address.with_values(domains.determined(within))
-        bounds: isl_sets.Bounds = dict.fromkeys(within, (None, None))
+        bounds: isl_sets.Bounds = dict.fromkeys(sorted(within), (None, None))
         counted, _ = domains.trip_statistics(within)
         if any(lane in part.names() for part in address.index if not part.is_linear):
             bounds = {**bounds, **sets.constant_bounds(domains.domain(counted))}

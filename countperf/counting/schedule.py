@@ -27,6 +27,7 @@ from countperf.counting.layouts import with_strides
 from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.symbolic.isl_sets import in_fixed_order
 
 _MOST_CALLEES = 1000
 
@@ -129,7 +130,15 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
         )
     check_element_types(kernel)
     _check_for_code(kernel, t_unit)
-    return kernel, t_unit.callables_table
+    return _in_fixed_order(kernel), t_unit.callables_table
+
+
+def _in_fixed_order(kernel: Any) -> Any:
+    """Return a kernel whose counts take the same steps in every process."""
+    return kernel.copy(
+        domains=[in_fixed_order(domain) for domain in kernel.domains],
+        assumptions=in_fixed_order(kernel.assumptions),
+    )
 
 
 def _check_for_code(kernel: Any, t_unit: Any) -> None:

@@ -165,6 +165,6 @@ def _bounds(domains: Domains, place: Place) -> isl_sets.Bounds:
     if found is None:
         counted, _ = domains.trip_statistics(place.within)
         known = sets.constant_bounds(domains.domain(counted)) if counted else {}
-        found = {**dict.fromkeys(place.within, (None, None)), **known}
+        found = {**dict.fromkeys(sorted(place.within), (None, None)), **known}
         place.memo[key] = found
     return found

@@ -77,7 +77,7 @@ class Placements:
         if whole is None or not whole.is_constant:
             return None
         iterations: Number = whole.constant_term
-        for trips in map(self._trips, counted):
+        for trips in map(self._trips, sorted(counted)):
             if trips is None:
                 return None
             iterations *= trips

@@ -284,8 +284,9 @@ class Counter:
         zero: frozenset[QuasiPolynomial],
     ) -> isl_sets.IntegerSet:
         """Return the assumed parameters that satisfy the affine ones of the guards."""
-        affine = [g for g in nonnegative if g.is_affine]
-        affine_zero = [g for g in zero if g.is_affine]
+        # in an order that is the same in every process, as the hashes of polynomials are
+        affine = sorted([g for g in nonnegative if g.is_affine], key=hash)
+        affine_zero = sorted([g for g in zero if g.is_affine], key=hash)
         needed = names.union(*(g.names() for g in (*affine, *affine_zero)))
         space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=sorted(needed))
         region = sets.restrict(

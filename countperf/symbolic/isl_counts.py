@@ -8,7 +8,7 @@ from typing import Any
 
 import islpy as isl
 
-from countperf.errors import CountingError
+from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.piecewise import (
@@ -19,15 +19,28 @@ from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import Floor, Monomial, Number, QuasiPolynomial
 from countperf.symbolic.terms import Term
 
+_TEXT_OPERATIONS = 1_000_000
+
 
 def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
-    """Return isl's text of a count, pieces disjoint; None if a guard is not affine."""
+    """Return isl's text of a count, pieces disjoint.
+
+    None if a guard is not affine, or if making the pieces disjoint takes isl too long.
+    """
+    if not all(g.is_affine for term in count.terms for g in (*term.nonnegative, *term.zero)):
+        return None
+    try:
+        with isl_sets.limited_operations(_TEXT_OPERATIONS, "a count"):
+            return _disjoint_text(count)
+    except UncountableSetError:
+        return None
+
+
+def _disjoint_text(count: PiecewiseQuasiPolynomial) -> str:
     names = sorted(count.names())
     head = f"[{', '.join(names)}] -> " if names else ""
     total: Any = None
     for term in count.terms:
-        if not all(g.is_affine for g in (*term.nonnegative, *term.zero)):
-            return None
         guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
         guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
         condition = f" : {' and '.join(guards)}" if guards else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeAlias
 
 import islpy as isl
@@ -183,6 +184,31 @@ def as_set(integer_set: IntegerSet) -> IntegerSet:
     if isinstance(integer_set, isl.BasicSet):
         return isl.Set.from_basic_set(integer_set)
     return integer_set
+
+
+def in_fixed_order(integer_set: IntegerSet) -> IntegerSet:
+    """Return a set with its parameters in the order of their names, and its constraints sorted.
+
+    Loopy adds parameters in the order of a Python set, which differs from process to process, and
+    isl keeps constraints in the order of their first columns. The number of steps of a count
+    depends on both, and thus whether it stays within its limit. Constraints beside existentials
+    stay as they are.
+    """
+    names = tuple(sorted(names_of(integer_set, parameters=True)))
+    aligned = integer_set.align_params(_space(names, ()))
+    if isinstance(aligned, isl.BasicSet):
+        return _with_sorted_constraints(aligned)
+    pieces = [_with_sorted_constraints(piece) for piece in aligned.get_basic_sets()]
+    return reduce(isl.Set.union, map(isl.Set.from_basic_set, pieces)) if pieces else aligned
+
+
+def _with_sorted_constraints(basic_set: IntegerSet) -> IntegerSet:
+    if basic_set.dim(_DT.div):
+        return basic_set
+    result = isl.BasicSet.universe(basic_set.get_space())
+    for constraint in sorted(basic_set.get_constraints(), key=str):
+        result = result.add_constraint(constraint)
+    return result
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from math import gcd, lcm
 from typing import TypeAlias
+from zlib import crc32
 
 from countperf.display import Formula
 from countperf.symbolic.memory import kept_in_process
@@ -37,7 +38,7 @@ class Floor(Formula):
         self.numerator = numerator
         self.denominator = denominator
         self.key = f"~floor(({numerator})/{denominator})"
-        self._hash = hash(self.key)
+        self._hash = _name_hash(self.key)
 
     def __hash__(self) -> int:
         return self._hash
@@ -75,6 +76,22 @@ Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
 
 def _atom_key(atom: Atom) -> str:
     return atom if isinstance(atom, str) else atom.key
+
+
+@kept_in_process(65536)
+def _name_hash(name: str) -> int:
+    """Return a hash that is the same in every process, unlike that of a Python string.
+
+    Sets of polynomials then have the same order everywhere, and counts the same number of steps:
+    whether a count stays within its limit must not change from run to run.
+    """
+    return crc32(name.encode())
+
+
+@kept_in_process(65536)
+def _monomial_hash(monomial: Monomial) -> int:
+    """Return a hash of a monomial that is the same in every process."""
+    return hash(tuple([(_name_hash(_atom_key(atom)), exponent) for atom, exponent in monomial]))
 
 
 def _number(value: Number) -> Number:
@@ -143,7 +160,7 @@ class QuasiPolynomial(Formula):
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(frozenset(self.terms.items()))
+            self._hash = hash(frozenset([(_monomial_hash(m), c) for m, c in self.terms.items()]))
         return self._hash
 
     @property
@@ -156,9 +173,9 @@ class QuasiPolynomial(Formula):
         """The coefficient of the empty monomial."""
         return self.terms.get((), 0)
 
-    def atoms(self) -> set[Atom]:
-        """Return the atoms that occur, those inside floors not included."""
-        return {atom for monomial in self.terms for atom, _ in monomial}
+    def atoms(self) -> AbstractSet[Atom]:
+        """Return the atoms that occur, those inside floors not included, in the order of terms."""
+        return dict.fromkeys(atom for monomial in self.terms for atom, _ in monomial).keys()
 
     def floors(self) -> set[Floor]:
         """Return the floors that occur outside other floors."""

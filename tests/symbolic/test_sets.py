@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 
 import islpy as isl
 import pytest
@@ -152,3 +155,40 @@ def test_values_of_determined_loops_hold_and_are_free_of_them(
         assert not value.names() & found.keys()
         solved = sets.restrict(joint, zero=[QuasiPolynomial.name(name) - value])
         assert isl_sets.as_set(joint).is_subset(solved)
+
+
+def test_the_order_of_parameters_and_constraints_is_that_of_their_names() -> None:
+    """Loopy adds parameters in the order of a Python set."""
+    texts = (
+        "[n, m] -> { [i, j] : 0 <= i < n and 0 <= j < m }",
+        "[m, n] -> { [i, j] : 0 <= i < n and 0 <= j < m }",
+        "[n, m] -> { [i, j] : j < m and i < n and j >= 0 and i >= 0 }",
+    )
+    for kind in (isl.BasicSet, isl.Set):
+        found = [isl_sets.in_fixed_order(kind(text)) for text in texts]
+        assert {isl_sets.names_of(each, parameters=True) for each in found} == {("m", "n")}
+        pieces = [piece for each in found for piece in isl_sets.as_set(each).get_basic_sets()]
+        (first, *others) = map(isl_sets.written_rows, pieces)
+        assert len(pieces) == 3
+        assert len(first[1]) == 4
+        assert all(other == first for other in others)
+        # last: isl sorts the rows of sets that it compares
+        assert all(each.is_equal(kind(text)) for each, text in zip(found, texts, strict=True))
+
+
+def test_polynomials_have_the_same_hash_in_every_process() -> None:
+    code = (
+        "from countperf.symbolic.quasipolynomial import QuasiPolynomial as Q; n = Q.name('n');"
+        "print(hash(n * Q.name('m') + (n + 3).floor_divide(4) - 1), hash(n.floor_divide(2)))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
