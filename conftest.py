@@ -1,10 +1,66 @@
-"""For all tests and doctests: nothing is read from, or written to, the user's cache of counts."""
+"""For all tests and doctests: no cache of the user is used, and long tests begin first."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 os.environ["COUNTPERF_CACHE_DIR"] = ""
 collect_ignore = [] if find_spec("optuna") else ["countperf/integrations/optuna.py"]
 """Plug-ins whose package is not installed cannot be imported by the collection of doctests."""
+
+SESSION = "COUNTPERF_TEST_SESSION"
+"""Environment variable: a folder that all processes of one run of the tests share."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of this run; processes of pytest-xdist inherit its name."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="countperf-tests-")
+        os.environ[SESSION] = folder.name
+        config.add_cleanup(folder.cleanup)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long tests first, so that no core is idle while the last of them runs."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _catalogue_counted_once() -> Generator[None]:
+    """Count the kernels of the catalogue, which fits list, in one process of a run of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("exercising", "analyzing"):
+            module = sys.modules.get(f"countperf.workflow.{name}")
+            if module is not None:
+                patch.setattr(module, "catalogue_vectors", _shared(module.catalogue_vectors))
+        yield
+
+
+def _shared(count: Callable[[], Mapping[str, Any]]) -> Callable[[], Mapping[str, Any]]:
+    """Return a function that reads what another process of this run counted, or counts."""
+    from countperf.properties.vector import PropertyVector
+
+    path = Path(os.environ[SESSION]) / "catalogue.json"
+
+    @cache
+    def vectors() -> Mapping[str, Any]:
+        if path.exists():
+            documents = json.loads(path.read_text(encoding="utf-8"))
+            return {name: PropertyVector.from_document(each) for name, each in documents.items()}
+        found = count()
+        own = path.with_suffix(f".{os.getpid()}")
+        own.write_text(json.dumps({name: each.to_document() for name, each in found.items()}))
+        own.replace(path)
+        return found
+
+    return vectors

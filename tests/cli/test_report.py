@@ -15,6 +15,7 @@ import pytest
 from countperf.cli import main
 from countperf.models.library import load_weights
 from countperf.tuning.result import Trial, tried_line
+from tests.patience import LONGEST_S
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
 pytest.importorskip("jinja2", reason="pages need the extra 'report'")
@@ -147,7 +148,7 @@ def test_a_browser_shows_pages_without_an_error_and_nothing_sticks_out(
             ],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=LONGEST_S,
             check=True,
         )
         assert "CONSOLE" not in done.stderr

@@ -1,7 +1,8 @@
-"""Every measurement and test kernel of the library, at two sizes, against executed instructions."""
+"""Measurement and test kernels of the library, at two sizes, against executed instructions."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,16 @@ pytestmark = [
 def _units() -> dict[str, list[CatalogEntry]]:
     """Group the library by kernel, under the first name: some entries differ in sizes alone.
 
-    Applications are left out: they have a test of their own.
+    Of the shapes of work groups of each variant and element type the two smallest stand for the
+    others. Applications are left out: they have a test of their own.
     """
-    entries_of: dict[Any, list[CatalogEntry]] = {}
+    shapes: dict[tuple[str, str, str], list[CatalogEntry]] = {}
     for purpose in ("measurement", "test"):
         for each in entries(element_type=None, purpose=purpose):
+            shapes.setdefault((each.family, each.variant, each.element_type), []).append(each)
+    entries_of: dict[Any, list[CatalogEntry]] = {}
+    for some in shapes.values():
+        for each in sorted(some, key=lambda each: math.prod(each.group_shape))[:2]:
             entries_of.setdefault(id(each.build()), []).append(each)
     return {some[0].name: some for some in entries_of.values()}
 

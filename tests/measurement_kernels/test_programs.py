@@ -46,9 +46,13 @@ SAMPLE = _sample()
 THROUGH_DATA = [each for each in through_data.entries() if each.variant in _THROUGH_DATA]
 
 
-def _counts(each: CatalogEntry) -> Mapping[str, Any]:
+_MOST_EXECUTED = 10**6
+"""What Oclgrind executes in a second or so; kernels that count more run at about half the sizes."""
+
+
+def _counts(each: CatalogEntry, sizes: Mapping[str, int]) -> Mapping[str, Any]:
     statistics = each.statistics_at(each.check_parameters)
-    return count_kernel(each.build(), statistics=statistics).evaluate(each.check_parameters)
+    return count_kernel(each.build(), statistics=statistics).evaluate(sizes)
 
 
 def _integers(each: CatalogEntry) -> dict[str, list[int]]:
@@ -76,13 +80,17 @@ def test_numbers_are_right(each: CatalogEntry, runner: KernelRunner) -> None:
 @pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
 @pytest.mark.parametrize("each", [*SAMPLE[::2], *THROUGH_DATA], ids=lambda each: each.name)
 def test_counts_equal_executed_instructions(each: CatalogEntry, tmp_path: Path) -> None:
-    executed = oclgrind.run(each.build(), each.check_parameters, tmp_path, contents=_integers(each))
-    assert oclgrind.disagreements(_counts(each), executed) == {}
+    sizes = each.check_parameters
+    if sum(_counts(each, sizes).values()) > _MOST_EXECUTED and each in SAMPLE:
+        halves = {size: max(1, sizes[size.name] // size.multiple // 2) for size in each.sizes}
+        sizes = {size.name: size.multiple * half for size, half in halves.items()}
+    executed = oclgrind.run(each.build(), sizes, tmp_path, contents=_integers(each))
+    assert oclgrind.disagreements(_counts(each, sizes), executed) == {}
 
 
 def test_sample_is_counted_and_analyzed() -> None:
-    for each in SAMPLE:
-        assert _counts(each)["launches"] == 1
+    for each in SAMPLE[1::2]:  # the others are counted above
+        assert _counts(each, each.check_parameters)["launches"] == 1
         statistics = each.statistics_at(each.check_parameters)
         assert analyze_kernel(each.build(), statistics=statistics)
 

@@ -15,6 +15,7 @@ from countperf.tuning.points import PredictionTask
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget
 from countperf.tuning.search import tune_space
+from tests.patience import LONGEST_S
 from tests.tuning.spaces import N
 from tests.tuning.test_ranking import Inline
 from tests.tuning.test_search import WEIGHTS, scripted
@@ -49,7 +50,7 @@ def test_a_cluster_ranks_and_tunes_like_one_process(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LONGEST_S,
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )

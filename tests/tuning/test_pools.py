@@ -14,6 +14,7 @@ import pytest
 
 from countperf.tuning.pools import process_pool
 from countperf.tuning.standstill import can_stop
+from tests.patience import LONGEST_S
 
 pytestmark = pytest.mark.skipif(not can_stop(), reason="processes cannot be stopped here")
 
@@ -96,7 +97,7 @@ def test_what_waits_for_a_process_that_stands_still_goes_on_after_a_while(
         assert pool.standstill is not None
         pool.submit(os.getpid).result()
         with pool.standstill.reached():
-            assert pool.submit(os.getpid).result(timeout=60) != os.getpid()
+            assert pool.submit(os.getpid).result(timeout=LONGEST_S) != os.getpid()
 
 
 _ABANDONED = """
@@ -119,7 +120,7 @@ def test_processes_do_not_stand_still_for_a_search_that_was_killed(tmp_path: Pat
         number = int(search.stdout.readline())
         time.sleep(0.1)
         search.kill()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LONGEST_S
     while time.monotonic() < deadline and _state(number) not in (None, "Z"):
         time.sleep(0.05)
     assert _state(number) in (None, "Z")

@@ -442,6 +442,7 @@ def test_a_search_that_did_not_look_at_all_answers_the_same_from_its_file(tmp_pa
     assert second == third == first
 
 
+@pytest.mark.long
 @pytest.mark.device
 def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
     if find_spec("kernel_tuner") is None:
@@ -465,7 +466,7 @@ def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
     assert "geometric mean" in printed
 
     live = _searched_live(tmp_path)
-    assert set(live["families"]) == {"transpose", "stencil"}
+    assert set(live["families"]) == {"transpose"}
     assert set(live["geometric_mean"]) == {"tune, on the device", "model alone, on the device"}
     assert all(0 < share <= 1 for share in live["geometric_mean"].values())
     assert all(pace > 0 for each in live["paces"] for pace in each.values())
@@ -525,9 +526,9 @@ def test_of_variants_that_are_as_fast_luck_makes_none_the_fastest(
 
 
 def _searched_live(folder: Path) -> Any:
-    """Search the recorded spaces on the device itself."""
+    """Search one of the recorded spaces on the device itself."""
     output = folder / "live.json"
-    options = ["--sample", "2", "--repetitions", "1"]
+    options = ["--families", "transpose", "--sample", "2", "--repetitions", "1"]
     _run("benchmark_live_tuning.py", folder, output, *options)
     return json.loads(output.read_text())
 

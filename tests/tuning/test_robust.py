@@ -27,6 +27,7 @@ from countperf.tuning.result import Budget, Plan, SearchInterrupt
 from countperf.tuning.search import tune_space
 from countperf.tuning.sending import Packed
 from countperf.tuning.workers import Pool
+from tests.patience import LONGEST_S
 from tests.tuning.spaces import FAILING
 from tests.tuning.test_ranking import WEIGHTS
 from tests.tuning.test_search import MANY, QUESTION, Inline, scripted, usual_time_s
@@ -53,7 +54,7 @@ def pool() -> Iterator[Pool]:
 def test_all_other_points_are_ranked(pool: Pool) -> None:
     points: list[Point] = []
 
-    ranking = rank_points(ASKED, executor=pool, longest_s=4.0, on_point=points.append)
+    ranking = rank_points(ASKED, executor=pool, longest_s=8.0, on_point=points.append)
 
     refused = {p.choice["how"]: p for p in points if isinstance(p, Refused)}
     assert ranking.complete
@@ -79,13 +80,13 @@ def test_sizes_of_kernels_are_found_beside_builders_that_fail() -> None:
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("how", ["sleep", "hold", "end", "leave"])
+@pytest.mark.parametrize("how", ["hold", "end", "leave"])
 def test_a_variant_that_fails_only_where_it_is_built_fails_alone(
     pool: Pool, device: Device, how: str
 ) -> None:
     bad, good = ({"group": group, "how": how} for group in (32, 16))
     found = BuildWorkers.of(
-        pool, Packed.of(ASKED), KernelRunner.open(device), PLAN, 1.0, longest_s=4.0
+        pool, Packed.of(ASKED), KernelRunner.open(device), PLAN, 1.0, longest_s=8.0
     )
     assert found is not None
 
@@ -98,12 +99,11 @@ def test_a_variant_that_fails_only_where_it_is_built_fails_alone(
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("how", ["hold", "sleep"])
 def test_a_search_keeps_its_budget_and_finds_something_where_the_first_variant_hangs(
-    device: Device, how: str
+    device: Device,
 ) -> None:
     question = replace(
-        ASKED, space=replace(FAILING, parameters={**FAILING.parameters, "how": [how]})
+        ASKED, space=replace(FAILING, parameters={**FAILING.parameters, "how": ["hold"]})
     )
 
     found = tune_space(
@@ -170,6 +170,7 @@ def test_an_interrupted_search_says_what_it_found_and_what_is_kept(tmp_path: Pat
     assert whole.stopped != "interrupted"
 
 
+@pytest.mark.long
 @pytest.mark.device
 def test_ctrl_c_shows_the_result_and_leaves_a_search_that_goes_on(tmp_path: Path) -> None:
     store = tmp_path / "search.jsonl"
@@ -182,7 +183,7 @@ def test_ctrl_c_shows_the_result_and_leaves_a_search_that_goes_on(tmp_path: Path
             assert search.poll() is None
             time.sleep(0.1)
         os.killpg(search.pid, signal.SIGINT)  # as a terminal does
-        out, err = search.communicate(timeout=120)
+        out, err = search.communicate(timeout=LONGEST_S)
 
     ran = len({json.dumps(choice) for choice in _choices_tried(store)})
     assert search.returncode == 1

@@ -16,6 +16,7 @@ import pytest
 
 from countperf.tuning.pools import process_pool
 from countperf.tuning.workers import Pool, WorkerLostError
+from tests.patience import LONGEST_S
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
 
@@ -67,7 +68,7 @@ def test_a_task_that_loses_its_process_fails_alone(
     pool: Pool, task: Callable[[], None], reason: str, is_late: bool
 ) -> None:
     sys.set_int_max_str_digits(0)
-    lost = pool.submit_within(0.5, task)
+    lost = pool.submit_within(0.5 if is_late else LONGEST_S, task)
     others = [pool.submit(abs, -number) for number in range(20)]
 
     error = lost.exception()
@@ -79,13 +80,13 @@ def test_a_task_that_loses_its_process_fails_alone(
 
 @POSIX
 def test_what_a_task_yielded_before_it_was_lost_is_known(pool: Pool) -> None:
-    lost = pool.submit_within(60, count_to, 3, leave)
+    lost = pool.submit_within(LONGEST_S, count_to, 3, leave)
 
     error = lost.exception()
 
     assert isinstance(error, WorkerLostError)
     assert error.parts == [0, 1, 2]
-    assert pool.submit_within(60, count_to, 3, print).result() == [0, 1, 2]
+    assert pool.submit_within(LONGEST_S, count_to, 3, print).result() == [0, 1, 2]
 
 
 def parts_with_pauses() -> Generator[int]:
@@ -97,7 +98,7 @@ def parts_with_pauses() -> Generator[int]:
 def test_a_limit_is_for_each_part(pool: Pool) -> None:
     began_s = time.monotonic()
 
-    assert pool.submit_within(30, parts_with_pauses).result() == [0, 1, 2, 3]
+    assert pool.submit_within(LONGEST_S, parts_with_pauses).result() == [0, 1, 2, 3]
     assert time.monotonic() - began_s >= 2
 
 
@@ -193,7 +194,7 @@ def test_no_script_is_run_again(way: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=LONGEST_S,
     )
 
     assert done.returncode == 0, done.stderr
