@@ -12,8 +12,7 @@ as many in all. Vectors are of 32 bits per lane: one of wider elements takes as 
   as lines share sets of one.
 - Vectors of neighbors in global memory are ``strided`` where the next iteration of an item's loop
   is in other lines, and pass caches likewise.
-- Items, or vectors of them, enter loops of their own; where the loop over items runs inside of
-  these, their group does.
+- Items, or vectors of them, enter loops of their own.
 - Calls that not all items make are ``conditional`` in vectors, and calls like others one by one.
 - Accesses in vectors are guarded besides where a condition tells items apart.
 """
@@ -78,8 +77,6 @@ _PASSED: Mapping[Level, tuple[Serving, ...]] = {
 _CONFLICTS = {1: Fraction(1, 4), 2: Fraction(5, 8), 3: _ONE}
 """Share of the accesses to lines of one cache set that miss, by grade."""
 _LANE_BITS = 32
-_OVERLAPPED = 32
-"""Iterations of a chain that overlap with what follows."""
 _SHIFTED = frozenset[Step]({"offset", "shifted", "masked"})
 _NEIGHBORS = frozenset[Step]({"next", "offset"})
 
@@ -151,17 +148,11 @@ def _issued_operation(unit: Unit, operation: Operation) -> IssuedOperation:
 
 
 def _chain(key: ChainKey, run: SiteRun) -> Issued:
-    if run.is_outside or run.is_flat:
+    if run.is_flat:
         return ()
     kind = "arithmetic" if key.kind in _LIKE_PRODUCTS else key.kind
-    waiting = _ONE
-    if run.policy.chains == "overlapped" and key.iterations is not None:
-        waiting = Fraction(key.iterations, key.iterations + _OVERLAPPED)
-    return run.issued(
-        IssuedChain("vector", key.type_name, kind),
-        IssuedChain("scalar", key.type_name, kind),
-        times=waiting,
-    )
+    vector, scalar = (IssuedChain(unit, key.type_name, kind) for unit in ("vector", "scalar"))
+    return run.issued(vector, scalar)
 
 
 # --- accesses
@@ -246,10 +237,8 @@ def _private_access(key: PrivateAccessKey, run: SiteRun) -> Issued:
         return ((IssuedPrivateAccess("vector", kind), _ONE),)
     if run.is_written_out:
         return ()  # in registers
-    alone = IssuedPrivateAccess("scalar", key.direction)
-    if run.is_outside:
-        return ((alone, _ONE),)
-    return run.issued(IssuedPrivateAccess("vector", key.direction), alone)
+    vector, scalar = (IssuedPrivateAccess(unit, key.direction) for unit in ("vector", "scalar"))
+    return run.issued(vector, scalar)
 
 
 # --- loops, and what is kept over barriers
@@ -261,38 +250,18 @@ def _event(key: EventKey, run: SiteRun) -> Issued:
             context = key.site.context
             rows = Fraction(run.rows)
             return ((IssuedPasses(run.unit, context), _ONE), (IssuedRows(run.unit, context), rows))
-        case "iterations":
-            return _iterations(run)
-        case "entries":
-            return _entries(run)
+        case "iterations" | "entries" as event:
+            if run.is_written_out:
+                return ()
+            return run.issued(IssuedEvent("vector", event), IssuedEvent("scalar", event))
         case "carried":
-            is_kept = run.is_outside or run.is_flat
-            if key.site.context == "free" or not is_kept:
+            if key.site.context == "free" or not run.is_flat:
                 return ()
             return run.issued(IssuedEvent("vector", "carried"), IssuedEvent("scalar", "carried"))
         case "idle":
             return run.issued(IssuedEvent("vector", "idle"), IssuedEvent("scalar", "idle"))
         case _:
             assert_never(key.event)
-
-
-def _iterations(run: SiteRun) -> Issued:
-    if run.is_written_out:
-        return ()
-    rows: Issued = ()
-    if run.is_outside:
-        rows = ((IssuedRows(run.unit, "loop"), Fraction(1, run.row)),)
-    vector, scalar = IssuedEvent("vector", "iterations"), IssuedEvent("scalar", "iterations")
-    return rows + run.issued(vector, scalar)
-
-
-def _entries(run: SiteRun) -> Issued:
-    if run.is_written_out:
-        return ()
-    alone = IssuedEvent("scalar", "entries")
-    if run.is_outside:
-        return ((alone, Fraction(1, run.row * run.rows)),)
-    return run.issued(IssuedEvent("vector", "entries"), alone)
 
 
 def _live_values(key: LiveValuesKey, run: SiteRun) -> Issued:

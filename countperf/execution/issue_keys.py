@@ -108,7 +108,7 @@ class IssuedRows:
     """Passes of rows through regions, or through bodies of loops."""
 
     unit: Unit
-    context: Literal["free", "sync", "loop"]
+    context: Context
 
 
 IssueKey = (

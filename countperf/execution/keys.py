@@ -156,22 +156,11 @@ class PrivateAccessKey:
 
 @dataclass(frozen=True, slots=True)
 class ChainKey:
-    """Operations of carried chains.
-
-    Attributes
-    ----------
-    site : Site
-        Where they stand.
-    kind, type_name : str
-        Of the operation, such as ``fma`` and ``f32``.
-    iterations : int or None
-        Of the loops that carry them, if they are known.
-    """
+    """Operations of carried chains, by kind and type such as ``fma`` and ``f32``."""
 
     site: Site
     kind: str
     type_name: str
-    iterations: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

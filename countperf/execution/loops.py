@@ -83,11 +83,9 @@ class LoopCounter:
         for loops, (_, chain) in longest.items():
             site = self._placements.site(sites, set(own) & set(loops))
             total = executed[chain.instructions[-1]].scale(_share(chain))
-            known = self._placements.known_iterations(loops)
-            along = None if known is None else round(known)
             for operation, times in chain.operations or ():
                 kind, _, type_name = operation.partition(".")
-                yield ChainKey(site, kind, type_name, along), total.scale(times)
+                yield ChainKey(site, kind, type_name), total.scale(times)
 
 
 def _side_by_side(chain: ChainAnalysis) -> int:

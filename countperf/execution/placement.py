@@ -70,19 +70,6 @@ class Placements:
         )
         return executed != once.scale(self.written_copies(within.intersection(beside)))
 
-    def known_iterations(self, loops: Collection[str]) -> Number | None:
-        """Return the iterations of some loops together, if constants or statistics say them."""
-        counted, factor = self._domains.trip_statistics(frozenset(loops))
-        whole = factor.as_polynomial()
-        if whole is None or not whole.is_constant:
-            return None
-        iterations: Number = whole.constant_term
-        for trips in map(self._trips, sorted(counted)):
-            if trips is None:
-                return None
-            iterations *= trips
-        return iterations
-
     def written_copies(self, within: frozenset[str]) -> int:
         """Return how many copies of an instruction unrolled loops write."""
         trips = map(self._trips, self._written_out(within))
@@ -106,7 +93,15 @@ class Placements:
         return self._found_trips[name]
 
     def _are_short(self, loops: Collection[str]) -> bool:
-        if self._domains.trip_statistics(frozenset(loops))[0] != frozenset(loops):
+        counted, factor = self._domains.trip_statistics(frozenset(loops))
+        if counted != frozenset(loops):
             return False  # data decides
-        iterations = self.known_iterations(loops)
-        return iterations is not None and iterations <= SHORT_LOOP
+        whole = factor.as_polynomial()
+        if whole is None or not whole.is_constant:
+            return False
+        iterations: Number = whole.constant_term
+        for trips in map(self._trips, sorted(counted)):
+            if trips is None:
+                return False
+            iterations *= trips
+        return iterations <= SHORT_LOOP

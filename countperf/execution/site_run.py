@@ -38,10 +38,8 @@ class SiteRun:
         The two.
     row, rows : int
         Items that vectors take from, and rows of them.
-    is_outside : bool
-        Whether the items' loops around the site run outside of the loop over items.
     is_written_out : bool
-        Whether the loops around it are unrolled.
+        Whether the loops around the site are unrolled.
     is_flat : bool
         Whether it is in no loop of the items, or in unrolled ones only.
     is_vector : bool
@@ -52,7 +50,6 @@ class SiteRun:
     site: Site
     row: int
     rows: int
-    is_outside: bool
     is_written_out: bool
     is_flat: bool
     is_vector: bool
@@ -61,10 +58,7 @@ class SiteRun:
     def of(cls, site: Site, policy: ExecutionPolicy) -> SiteRun:
         """Return how a site runs."""
         row, rows = (site.items, 1) if policy.along == "group" else site.shape
-        in_loop = site.placement in ("short", "loop")
-        is_outside = policy.work_item_loop_innermost and site.context == "sync" and in_loop
-        is_written_out = site.placement == "short" and not is_outside
-        is_flat = is_written_out or not in_loop
+        is_flat = site.placement != "loop"
         is_vector = (
             policy.width > 1
             and _is_regular(policy.rows, site.context, row, rows, policy.width)
@@ -75,8 +69,7 @@ class SiteRun:
             site=site,
             row=row,
             rows=rows,
-            is_outside=is_outside,
-            is_written_out=is_written_out,
+            is_written_out=site.placement == "short",
             is_flat=is_flat,
             is_vector=is_vector,
         )

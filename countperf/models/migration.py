@@ -13,13 +13,12 @@ from countperf.properties.old_names import current_feature, current_formula
 
 _COST = "cost"
 """Term of linear models, as `countperf.models.linear.COST`."""
-_POLICY_OPTIONS = {"interchanged": "work_item_loop_innermost"}
 _ALL_LATE = "late.*"
 _FIELDS = {"suppliers": "exercising_kernels"}
 
 
 def _definition_from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 had the names of before, in patterns, formulas and options of the policy."""
+    """Version 1 had the names of before, in patterns and formulas."""
     found = dict(fields)
     for name in ("ignored", "negligible"):
         if name in found:
@@ -33,8 +32,6 @@ def _definition_from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
         found["terms"] = {name: _renamed(term) for name, term in terms.items()}
     if isinstance(expression := found.get("expression"), str):
         found["expression"] = current_formula(expression)
-    if isinstance(policy := found.get("policy"), dict):
-        found["policy"] = {_POLICY_OPTIONS.get(name, name): v for name, v in policy.items()}
     return found
 
 

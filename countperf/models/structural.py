@@ -261,15 +261,6 @@ def candidates(
             for where in ("always", "flat", "flat or sync", "sync")
             for remainder in ("whole", "scalar")
         ),
-        *(  # loops over items inside of those of each item, as between implicit barriers
-            ExecutionPolicy(
-                width=width,
-                vectorized="flat or sync",
-                remainder="scalar",
-                work_item_loop_innermost=True,
-            )
-            for width in widths
-        ),
         ExecutionPolicy(width=32, along="group"),
         *(
             policy.model_copy(update={"width": width, "units": units if policy.units else 0})
@@ -304,14 +295,12 @@ def refinements(model: ModelDefinition, units: int = 0) -> tuple[ModelDefinition
     if policy.width == 1 or policy.along == "group":
         return others + _changed(model, changes, overlap)
     changes += [
-        {"work_item_loop_innermost": not policy.work_item_loop_innermost},
         *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
         *({"width": width} for width in (8, 16, 32)),
         *({"remainder": remainder} for remainder in ("whole", "scalar")),
         *({"rows": rows} for rows in get_args(Rows)),
         *({"odd_rows": rows} for rows in ("together", "apart")),
         *({"shifted": shifted} for shifted in ("together", "apart")),
-        *({"chains": chains} for chains in ("whole", "overlapped")),
         *({"guards": guards} for guards in ("free", "masked")),
         *({"arrays": elements} for elements in (0, 4, 8)),
     ]

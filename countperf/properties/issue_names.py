@@ -123,8 +123,8 @@ def _key(unit: Unit, what: list[str]) -> IssueKey | None:
             return IssuedGuard(unit, SPACE_OF[space], direction)
         case ["passes", context] if context in get_args(Context):
             return IssuedPasses(unit, cast("Context", context))
-        case ["rows", "free" | "sync" | "loop" as context]:
-            return IssuedRows(unit, context)
+        case ["rows", context] if context in get_args(Context):
+            return IssuedRows(unit, cast("Context", context))
         case ["arithmetic", type_name, *detail] if len(detail) <= 1:
             if not (_REAL.fullmatch(type_name) and _are_words(detail)):
                 return None

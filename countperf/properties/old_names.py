@@ -16,6 +16,7 @@ before                           now
 ``packed``, ``long``, ``loop8``  ``flat``, ``flat``, ``loop`` (placements)
 ``slp``, ``loop_slp8``           ``flat``, ``loop`` (placements)
 ``site...addresses.3``           (gone, see `is_gone`)
+``site...chain.fma.f32.8``       ``site...chain.fma.f32`` (of 8 iterations)
 ``kept``, ``run.scalar.crowded`` ``live_across_barrier``, ``live_set_conflict``
 ``late.crowded``, ``late.stack`` ``miss.conflict``, ``spill.beyond_l1``
 ``beyond1``, ``beyond2``         ``beyond_l2``, ``beyond_llc`` (derived features)
@@ -69,8 +70,9 @@ def current_name(name: str) -> str:
     match root:
         case "exec":
             return ".".join(("site", *_executed(parts)))
-        case "site" if len(parts) > 1 and parts[1] in _PLACEMENTS:
-            return ".".join((root, parts[0], _PLACEMENTS[parts[1]], *parts[2:]))
+        case "site" if len(parts) > 1:
+            place = _PLACEMENTS.get(parts[1], parts[1])
+            return ".".join((root, parts[0], place, *parts[2:3], *_without_iterations(parts[3:])))
         case "run":
             return ".".join(("issue", *_issued(parts)))
         case "late":
@@ -103,8 +105,13 @@ def _executed(parts: list[str]) -> list[str]:
         case ["kept", *rest]:
             what = [_EVENTS["kept"], *rest]
         case _:
-            pass
+            what = _without_iterations(what)
     return [context, _PLACEMENTS.get(placement, placement), shape, *what]
+
+
+def _without_iterations(what: list[str]) -> list[str]:
+    """Return what is counted at a site, chains alike whatever their iterations."""
+    return what[:3] if what[:1] == ["chain"] else what
 
 
 def _step(text: str) -> str:

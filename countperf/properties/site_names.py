@@ -1,9 +1,8 @@
 """Names of executions: ``site.<context>.<placement>.<row>x<rows>.<what>`` and footprints.
 
 What is counted follows the site: ``flop.fma.f32``, ``gmem.load.32.next.l1_reuse`` (space,
-direction, bits, step between items, step in the innermost loop), ``chain.fma.f32.8``,
-``pmem.load.4``,
-``guarded.gmem.load.32.next``, ``live_across_barrier.2.32``, ``idle``, ``carried``,
+direction, bits, step between items, step in the innermost loop), ``chain.fma.f32``,
+``pmem.load.4``, ``guarded.gmem.load.32.next``, ``live_across_barrier.2.32``, ``idle``, ``carried``,
 ``iterations``, ``entries``, ``passes``. Footprints are ``bytes.group.load.dense``,
 ``segments.group.load`` and ``bytes.kernel.load``.
 """
@@ -128,8 +127,8 @@ def _what(key: SiteKey) -> str:
             return f"guarded.{SPACE_TEXTS[space]}.{direction}.{bits}.{_between(between)}"
         case PrivateAccessKey(_, direction, elements):
             return f"pmem.{direction}.{elements}"
-        case ChainKey(_, kind, type_name, iterations):
-            return f"chain.{kind}.{type_name}{'' if iterations is None else f'.{iterations}'}"
+        case ChainKey(_, kind, type_name):
+            return f"chain.{kind}.{type_name}"
         case LiveValuesKey(_, values, bits):
             return f"live_across_barrier.{values}.{bits}"
         case EventKey(_, event):
@@ -202,8 +201,8 @@ def _key(site: Site, what: list[str]) -> SiteKey | None:
             return GuardedAccessKey(site, SPACE_OF[space], direction, int(bits), step)
         case ["pmem", "load" | "store" as direction, elements] if _NUMBER.fullmatch(elements):
             return PrivateAccessKey(site, direction, int(elements))
-        case ["chain", kind, type_name, *iterations] if len(iterations) <= 1:
-            return _chain(site, kind, type_name, *iterations)
+        case ["chain", kind, type_name] if _WORD.fullmatch(kind) and _WORD.fullmatch(type_name):
+            return ChainKey(site, kind, type_name)
         case ["live_across_barrier", values, bits] if _are_numbers(values, bits):
             return LiveValuesKey(site, int(values), int(bits))
         case [event] if event in get_args(Event):
@@ -229,15 +228,6 @@ def _access(site: Site, what: list[str], walk: list[str]) -> AccessKey | None:
         return None
     direction = cast("Direction", what[1])
     return AccessKey(site, SPACE_OF[what[0]], direction, int(what[2]), between, in_loop)
-
-
-def _chain(site: Site, kind: str, type_name: str, iterations: str | None = None) -> ChainKey | None:
-    if not (_WORD.fullmatch(kind) and _WORD.fullmatch(type_name)):
-        return None
-    if iterations is None:
-        return ChainKey(site, kind, type_name)
-    known = _NUMBER.fullmatch(iterations)
-    return ChainKey(site, kind, type_name, int(iterations)) if known else None
 
 
 def _work_item_step(text: str) -> WorkItemStep | None:

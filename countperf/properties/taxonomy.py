@@ -173,7 +173,7 @@ _OF_EXECUTIONS: dict[type, tuple[str, str]] = {
         "accesses to private arrays at subscripts that depend on the items' own loops, by the"
         " elements that an item has",
     ),
-    ChainKey: ("operation", "operations of carried chains, by their iterations if known"),
+    ChainKey: ("operation", "operations of carried chains"),
     LiveValuesKey: (
         "value",
         "private values carried over barriers, by how many an item has, and their bits",
@@ -211,7 +211,7 @@ _ISSUED: dict[type, tuple[str, str]] = {
     IssuedPasses: ("work group", "passes of work groups through regions"),
     IssuedRows: (
         "row",
-        "passes of rows of work groups through regions, and through bodies of loops",
+        "passes of rows of work groups through regions",
     ),
 }
 _NOT_EMITTED = _TYPED_ROOTS | {"code", "miss", "spill", "transactions", "subgroups", "distinct"}

@@ -125,12 +125,8 @@ def test_conditional_calls_of_single_items_are_calls(function: str, alone: Issue
 
 def test_chains_wait_where_items_run_their_own_loops() -> None:
     site = Site("free", "loop", (16, 1))
-    chain = ChainKey(site, "fma", "f32", 32)
+    chain = ChainKey(site, "fma", "f32")
     assert dict(issue(chain, EIGHT)) == {IssuedChain("vector", "f32", "arithmetic"): Fraction(1, 8)}
-    overlapped = EIGHT.model_copy(update={"chains": "overlapped"})
-    assert dict(issue(chain, overlapped)) == {
-        IssuedChain("vector", "f32", "arithmetic"): Fraction(1, 16)
-    }
     assert issue(ChainKey(FLAT, "fma", "f32"), EIGHT) == ()
 
 
@@ -141,12 +137,20 @@ def test_regions_are_passed_by_groups_and_rows() -> None:
     }
 
 
-@pytest.mark.parametrize(("context", "is_issued"), [("free", False), ("sync", True)])
-def test_values_are_carried_in_memory_where_the_loop_over_items_is_innermost(
-    context: Any, is_issued: bool
+@pytest.mark.parametrize(
+    ("context", "placement", "is_issued"),
+    [
+        ("free", "flat", False),
+        ("sync", "flat", True),
+        ("sync", "short", True),
+        ("sync", "loop", False),
+    ],
+)
+def test_values_are_carried_in_memory_over_barriers_outside_loops_of_items(
+    context: Any, placement: Any, is_issued: bool
 ) -> None:
-    policy = ExecutionPolicy(width=8, work_item_loop_innermost=True)
-    found = issue(EventKey(Site(context, "loop", (16, 1)), "carried"), policy)
+    policy = ExecutionPolicy(width=8)
+    found = issue(EventKey(Site(context, placement, (16, 1)), "carried"), policy)
     assert dict(found) == ({IssuedEvent("vector", "carried"): Fraction(1, 8)} if is_issued else {})
 
 

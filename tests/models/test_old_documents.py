@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DocumentError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.definition import ModelDefinition
 from countperf.models.library import fits_folders
@@ -29,8 +30,7 @@ def test_a_model_has_the_names_of_now() -> None:
     model = ModelDefinition.read_toml(GOLDEN / "model-before-0.2.toml")
 
     assert model.version == 2
-    assert model.policy is not None
-    assert model.policy.work_item_loop_innermost
+    assert model.policy == ExecutionPolicy(width=8, vectorized="flat")
     assert model.terms["misses"].charged == (
         "issue.*.gmem.load.l2_reuse",
         "issue.scalar.gmem.load.set_conflict",
@@ -106,21 +106,35 @@ def test_sites_that_are_no_longer_told_apart_add_up(
     places = ("flat", packed, "long", "loop", loop)
     old = {f"{root}.free.{place}.16x2.flop.add.f32": count for place in places}
     old[f"{root}.sync.flat.16x2.addresses.40"] = count
+    old |= {f"{root}.free.{loop}.16x2.chain.fma.f32{end}": count for end in ("", ".8", ".40")}
 
     vector = PropertyVector.from_document(document | {"version": version, "counts": old})
 
     assert vector.evaluate(n=5) == {
         "site.free.flat.16x2.flop.add.f32": 15,
         "site.free.loop.16x2.flop.add.f32": 10,
+        "site.free.loop.16x2.chain.fma.f32": 15,
     }
 
 
-def test_weights_with_an_option_that_is_gone_are_refused_with_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "stays", "gone"),
+    [
+        ("gathers", "alike", "apart"),
+        ("chains", "whole", "overlapped"),
+        ("interchanged", False, True),
+    ],
+)
+def test_weights_with_an_option_that_is_gone_are_refused_with_what_to_do(
+    tmp_path: Path, option: str, stays: object, gone: object
+) -> None:
     text = (GOLDEN / "weights-before-0.2.json").read_text()
     path = tmp_path / "weights.json"
-    path.write_text(text.replace('"gathers": "alike"', '"gathers": "apart"'))
+    path.write_text(
+        text.replace(f'"{option}": {json.dumps(stays)}', f'"{option}": {json.dumps(gone)}')
+    )
 
-    with pytest.raises(DocumentError, match=r"gathers = 'apart'.*countperf fit FILE") as caught:
+    with pytest.raises(DocumentError, match=f"{option} = {gone!r}.*countperf fit FILE") as caught:
         WeightSet.read_file(path)
     assert str(path) in str(caught.value)
     assert "definition.policy" in str(caught.value)

@@ -55,7 +55,7 @@ _EXECUTIONS = (
     | st.builds(AccessKey, *_ACCESS, st.none() | _STEPS)
     | st.builds(keys.GuardedAccessKey, *_ACCESS)
     | st.builds(keys.PrivateAccessKey, _SITES, _one_of(keys.Direction), st.integers(0, 4096))
-    | st.builds(ChainKey, _SITES, _WORDS, _TYPES, st.none() | st.integers(0, 10**6))
+    | st.builds(ChainKey, _SITES, _WORDS, _TYPES)
     | st.builds(keys.LiveValuesKey, _SITES, _NUMBERS, _BITS)
     | st.builds(EventKey, _SITES, _one_of(keys.Event))
     | _FOOTPRINTS
@@ -96,7 +96,7 @@ _ISSUED = (
         st.sampled_from(("idle", "iterations", "entries", "carried", "live_across_barrier")),
     )
     | st.builds(issue_keys.IssuedPasses, _UNITS, _one_of(keys.Context))
-    | st.builds(issue_keys.IssuedRows, _UNITS, st.sampled_from(("free", "sync", "loop")))
+    | st.builds(issue_keys.IssuedRows, _UNITS, _one_of(keys.Context))
     | _FOOTPRINTS
 )
 
@@ -134,7 +134,7 @@ SITE = Site("sync", "loop", (16, 16))
                 ToOtherLines("l2"),
             ),
         ),
-        ("site.sync.loop.16x16.chain.fma.f32.8", ChainKey(SITE, "fma", "f32", 8)),
+        ("site.sync.loop.16x16.chain.fma.f32", ChainKey(SITE, "fma", "f32")),
         ("site.sync.loop.16x16.entries", EventKey(SITE, "entries")),
         (
             "site.sync.loop.16x16.flop.special.f32.rsqrt",
