@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from countperf.errors import DeviceError, ParameterError
@@ -33,9 +35,11 @@ def device(request: pytest.FixtureRequest) -> Device:
         pytest.skip(str(error))
 
 
-def read(name: str, sizes: dict[str, int], device: Device) -> CompiledKernel:
-    (compiled,) = read_compiled([(catalog.entry(name).build(), sizes)], device)
-    assert isinstance(compiled, CompiledKernel)
+def read(cases: Mapping[str, dict[str, int]], device: Device) -> list[CompiledKernel]:
+    """Read the code of kernels at one size each, in one process."""
+    units = [(catalog.entry(name).build(), sizes) for name, sizes in cases.items()]
+    compiled = [each for each in read_compiled(units, device) if isinstance(each, CompiledKernel)]
+    assert len(compiled) == len(units)
     return compiled
 
 
@@ -43,7 +47,7 @@ def read(name: str, sizes: dict[str, int], device: Device) -> CompiledKernel:
 @pytest.mark.parametrize("name", CASES)
 def test_formulas_are_what_is_followed(name: str, device: Device) -> None:
     example, other = CASES[name]
-    compiled = read(name, example, device)
+    (compiled,) = read({name: example}, device)
     vector = count_kernel(catalog.entry(name).build(), view="structure")
     found = code_formulas(compiled, vector, example)
     assert found.formulas.covers(example)
@@ -66,8 +70,11 @@ def test_formulas_are_what_is_followed(name: str, device: Device) -> None:
 @needs_programs
 def test_the_code_is_the_same_at_all_sizes(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "off")
-    for name, cases in CASES.items():
-        first, second = (read(name, sizes, device).programs for sizes in cases)
-        for kernel, program in first.items():
-            lines = [(line.mnemonic, line.operands) for line in program.lines]
-            assert lines == [(line.mnemonic, line.operands) for line in second[kernel].lines]
+    first, second = (
+        read({name: sizes[place] for name, sizes in CASES.items()}, device) for place in (0, 1)
+    )
+    for one, other in zip(first, second, strict=True):
+        assert one.programs.keys() == other.programs.keys() != set()
+        for kernel, program in one.programs.items():
+            for line, same in zip(program.lines, other.programs[kernel].lines, strict=True):
+                assert (line.mnemonic, line.operands) == (same.mnemonic, same.operands)
