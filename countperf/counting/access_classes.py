@@ -38,7 +38,8 @@ from countperf.counting.accesses import (
 )
 from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.definitions import names_in
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess
 from countperf.counting.lane_steps import Step, are_neighbors, steps_along
 from countperf.counting.statistics import ACCESS_CLASSES, Statistics

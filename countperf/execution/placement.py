@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag
 
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.grid import Grid
 from countperf.counting.schedule import DeviceProgram
 from countperf.execution.keys import Context, Placement, Site
 from countperf.symbolic.quasipolynomial import Number
