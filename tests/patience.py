@@ -1,9 +1,9 @@
-"""How long tests wait for other processes."""
+"""The longest time that tests wait for other processes."""
 
 from __future__ import annotations
 
 LONGEST_S = 300.0
-"""What comes within seconds on an idle machine has come by then on one that has much else to do.
+"""Longest wait, s: enough on a busy machine for results that take seconds on an idle one.
 
-A test that takes so long fails; none claims that something is fast.
+A test that waits longer fails. No test claims that something is fast.
 """

@@ -64,7 +64,7 @@ NAMES: dict[str, Callable[[], tuple[str, ...]]] = {
     "mechanistic models": model_names,
     "verdicts": lambda: tuple(sorted(set(_verdicts()))),
 }
-"""What gives the names of a kind; searched for when its test runs."""
+"""Functions that return the names of a kind; called when its test runs."""
 
 
 @pytest.mark.parametrize("kind", NAMES)

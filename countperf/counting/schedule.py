@@ -134,7 +134,7 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
 
 
 def _in_fixed_order(kernel: Any) -> Any:
-    """Return a kernel whose counts take the same steps in every process."""
+    """Return a kernel with domains and assumptions that are the same in every process."""
     return kernel.copy(
         domains=[in_fixed_order(domain) for domain in kernel.domains],
         assumptions=in_fixed_order(kernel.assumptions),

@@ -47,7 +47,7 @@ THROUGH_DATA = [each for each in through_data.entries() if each.variant in _THRO
 
 
 _MOST_EXECUTED = 10**6
-"""What Oclgrind executes in a second or so; kernels that count more run at about half the sizes."""
+"""Counted work that Oclgrind executes in about a second; kernels with more run at smaller sizes."""
 
 
 def _counts(each: CatalogEntry, sizes: Mapping[str, int]) -> Mapping[str, Any]:
