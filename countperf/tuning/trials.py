@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from countperf.deferred_interrupts import deferred_interrupts
 from countperf.errors import DeviceError, MeasurementError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.build_workers import Builders, BuildWorkers
@@ -182,8 +183,9 @@ class Trials:
             samples, cut_short = self._time(point.choice, best_s, *(p.choice for p in following))
         except MeasurementError as error:
             refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
-            self._write({"kind": "refused", **refused_object(refused)})
-            self._known.refuse(refused)
+            with deferred_interrupts():
+                self._write({"kind": "refused", **refused_object(refused)})
+                self._known.refuse(refused)
             self._say(f"failed: {self._space.label(point.choice)}: {error}")
         else:
             tried = Trial(
@@ -201,9 +203,10 @@ class Trials:
             elif not was_built:
                 ran_s = self._bench.warm_up_s + sum(samples)
                 build_s = max(0.0, self._runner.clock.now() - started - ran_s)
-            self._write(tried_line(tried))
-            self._known.learn(tried, build_s)
-            self._rounds[key] += 1
+            with deferred_interrupts():
+                self._write(tried_line(tried))
+                self._known.learn(tried, build_s)
+                self._rounds[key] += 1
             if best_s is None or tried.time_s < best_s:
                 self._say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
         self._begun.update(as_key(each.choice) for each in following)
@@ -262,8 +265,9 @@ class Trials:
             self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
             return
         again = tried.again(more, cut_short=cut_short)
-        self._write(tried_line(again))
-        self._known.learn(again)
+        with deferred_interrupts():
+            self._write(tried_line(again))
+            self._known.learn(again)
 
     def _run_in(self, rounds: int) -> list[Key]:
         """Return the variants that were run in so many rounds, or more."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import ParameterError, TuningError
+from countperf.errors import MeasurementError, ParameterError, TuningError
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.build_workers import BuildWorkers
@@ -168,6 +168,36 @@ def test_an_interrupted_search_says_what_it_found_and_what_is_kept(tmp_path: Pat
     whole = tune_space(QUESTION, scripted(), MANY, store=store, **given)
     assert whole.tried[: len(kept)] == found.tried
     assert whole.stopped != "interrupted"
+
+
+@pytest.mark.parametrize(("kind", "slow"), [("tried", 4), ("refused", 2)])
+def test_ctrl_c_while_a_line_is_written_leaves_it_in_file_and_result(
+    kind: str, slow: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "search.jsonl"
+    turns = iter(range(slow))
+    sync = os.fsync
+
+    def time_of(name: str) -> float:
+        if kind == "refused" and "each=2" in name:
+            raise MeasurementError("the device gave up")
+        return usual_time_s(name)
+
+    def interrupted_sync(file: int) -> None:
+        last = store.read_bytes().splitlines()[-1:]
+        if last and json.loads(last[0]).get("kind") == kind and next(turns, None) == slow - 1:
+            signal.raise_signal(signal.SIGINT)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", interrupted_sync)
+    with pytest.raises(SearchInterrupt) as caught:
+        tune_space(QUESTION, scripted(time_of), MANY, executor=Inline(), store=store)
+
+    kinds = [json.loads(line).get("kind") for line in store.read_text().splitlines()]
+    ran, failed = kinds.count("tried"), kinds.count("refused")
+    assert kinds.count(kind) == slow
+    assert f"{ran} ran, {failed} failed" in str(caught.value)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.long
