@@ -1,4 +1,4 @@
-"""A block that Ctrl-C does not split: the interrupt is raised after its end."""
+"""Work that Ctrl-C ends between its steps: an interrupt amid a step would leave it half done."""
 
 from __future__ import annotations
 
@@ -8,29 +8,44 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
+_received: list[int] = []
+"""Interrupts that wait for the end of a step; in the main thread alone."""
+
 
 @contextmanager
 def deferred_interrupts() -> Generator[None]:
-    """Run a block to its end before an interrupt is raised.
+    """Have Ctrl-C wait for `end_if_interrupted`, or for the end of the block.
 
-    A result that is written to a file and entered in memory has to be in both or in neither.
-    Python raises `KeyboardInterrupt` in the main thread alone: in other threads, and where the
-    process ignores interrupts, this does nothing.
+    Python raises `KeyboardInterrupt` between any two instructions of the main thread, also where a
+    lock has just been taken that another thread waits for. In other threads, and where interrupts
+    are not handled as Python does by default, this does nothing.
 
     Raises
     ------
     KeyboardInterrupt
-        Ctrl-C was pressed while the block ran.
+        Ctrl-C was pressed; if twice, at once.
     """
-    usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    received: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda *each: received.append(each))
+    signal.signal(signal.SIGINT, _defer)
     try:
         yield
+        end_if_interrupted()
     finally:
-        signal.signal(signal.SIGINT, usual)
-        if received:
-            usual(*received[0])
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _received.clear()
+
+
+def end_if_interrupted() -> None:
+    """Raise `KeyboardInterrupt` if Ctrl-C was pressed in a block that defers it."""
+    if _received and threading.current_thread() is threading.main_thread():
+        _received.clear()
+        raise KeyboardInterrupt
+
+
+def _defer(number: int, frame: FrameType | None) -> None:
+    if _received:
+        signal.default_int_handler(number, frame)
+    _received.append(number)

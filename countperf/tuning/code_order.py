@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field, replace
 
+from countperf.deferred_interrupts import end_if_interrupted
 from countperf.errors import CountperfError
 from countperf.harness.devices import discover, select_device
 from countperf.models.weights import WeightSet
@@ -26,6 +27,7 @@ SHARE = 0.2
 _BATCH = 4
 _READ_S = 1.0  # for a variant to be compiled and followed, as long as none was
 _FEWEST = 4
+_WAIT_S = 0.2  # before it is seen whether Ctrl-C was pressed
 _LONGEST_S = 60.0
 _APART = 1e-7  # of times that the other model predicts alike
 
@@ -116,7 +118,10 @@ def read_order(
             builds.append(pool.submit_within(left_s, _read, asked, part, reader))
     except NOT_SENT:
         return CodeOrder()
-    done, late = wait(builds, timeout=max(0.0, until_s - now()))
+    done, late = wait(builds, timeout=0.0)
+    while late and (left_s := until_s - now()) > 0:
+        end_if_interrupted()
+        done, late = wait(builds, timeout=min(_WAIT_S, left_s))
     pool.drop(late)
     read = [
         point

@@ -12,6 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Protocol
 
+from countperf.deferred_interrupts import end_if_interrupted
 from countperf.errors import TuningError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.tuning.standstill import StandsStill
@@ -68,7 +69,14 @@ class TimingLock:
 
     @contextmanager
     def working(self) -> Generator[None]:
-        """Do what uses the processors; waits while there is a timing on them."""
+        """Do what uses the processors; waits while there is a timing on them.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C was pressed since the last step of work.
+        """
+        end_if_interrupted()
         with self._changed:
             self._wait()
             self._working += 1

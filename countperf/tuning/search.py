@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from countperf.deferred_interrupts import deferred_interrupts
 from countperf.errors import DocumentError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
@@ -144,14 +145,15 @@ def tune_space(
         stack.enter_context(ranker)
         stack.enter_context(search.at(ranker, gate or TimingLock(), pool))
         try:
-            search.begin()
-            if reader is not None:
-                search.read_code(reader, ranker.asked, pool)
-            stopped = search.measure()
-            search.confirm()
+            with deferred_interrupts():
+                search.begin()
+                if reader is not None:
+                    search.read_code(reader, ranker.asked, pool)
+                stopped = search.measure()
+                search.confirm()
+                return search.end(stopped)
         except (KeyboardInterrupt, SearchStoppedError) as error:
             raise search.interrupted() from error
-        return search.end(stopped)
 
 
 def _longest_s(budget: Budget) -> float:
@@ -323,6 +325,18 @@ class _Search:
         self._ranking = self._order.applied(self._predictions.ranking())
         self._known.look(self._ranking, is_reordered=is_reordered)
 
+    def _take_up(self) -> None:
+        """Make what is known of the variants anew, since an interrupt may split any update of it.
+
+        What ran and what failed is kept: each is entered by one step, with its line in the journal.
+        """
+        known = Candidates(self._space, self._plan)
+        known.tried, known.refused = self._known.tried, self._known.refused
+        self._known = known
+        self._ranking = self._order.applied(self._predictions.ranking())
+        if self._ranking.best or known.tried:
+            known.look(self._ranking)
+
     # }}}
 
     # {{{ measuring
@@ -395,6 +409,7 @@ class _Search:
         if self._journal is not None:
             if self._ranking != self._noted:
                 self._journal.append({**ranking_line(self._ranking), "spent_s": spent_s})
+                self._noted = self._ranking
             end = {"kind": "end", "stopped": stopped, "budget": self._spending.budget.to_object()}
             if result.contrast is not None:
                 end["default"] = result.contrast.default.choice
@@ -416,7 +431,7 @@ class _Search:
     def interrupted(self) -> SearchInterrupt:
         """Sum up a search that does not go on now, and write down what was predicted meanwhile."""
         spent_s = self._spending.spent_s()
-        self._look()
+        self._take_up()
         store = None
         if self._journal is not None:
             store = str(self._journal.path)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from countperf.deferred_interrupts import deferred_interrupts
+from countperf.deferred_interrupts import end_if_interrupted
 from countperf.errors import DeviceError, MeasurementError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.build_workers import Builders, BuildWorkers
@@ -161,6 +161,7 @@ class Trials:
                 self._predictions.after(partial(workers.begin, [p.choice for p in points]))
             under_way = len(workers.building)
             while not self._spending.is_over() and len(workers.building) == under_way > 0:
+                end_if_interrupted()
                 # none is left where the first variant takes all of it and more
                 left_s = self._spending.left_s()
                 workers.wait(min(_WAIT_S, left_s) if left_s > 0 else _WAIT_S)
@@ -183,9 +184,8 @@ class Trials:
             samples, cut_short = self._time(point.choice, best_s, *(p.choice for p in following))
         except MeasurementError as error:
             refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
-            with deferred_interrupts():
-                self._write({"kind": "refused", **refused_object(refused)})
-                self._known.refuse(refused)
+            self._write({"kind": "refused", **refused_object(refused)})
+            self._known.refuse(refused)
             self._say(f"failed: {self._space.label(point.choice)}: {error}")
         else:
             tried = Trial(
@@ -203,10 +203,9 @@ class Trials:
             elif not was_built:
                 ran_s = self._bench.warm_up_s + sum(samples)
                 build_s = max(0.0, self._runner.clock.now() - started - ran_s)
-            with deferred_interrupts():
-                self._write(tried_line(tried))
-                self._known.learn(tried, build_s)
-                self._rounds[key] += 1
+            self._write(tried_line(tried))
+            self._known.learn(tried, build_s)
+            self._rounds[key] += 1
             if best_s is None or tried.time_s < best_s:
                 self._say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
         self._begun.update(as_key(each.choice) for each in following)
@@ -265,9 +264,8 @@ class Trials:
             self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
             return
         again = tried.again(more, cut_short=cut_short)
-        with deferred_interrupts():
-            self._write(tried_line(again))
-            self._known.learn(again)
+        self._write(tried_line(again))
+        self._known.learn(again)
 
     def _run_in(self, rounds: int) -> list[Key]:
         """Return the variants that were run in so many rounds, or more."""

@@ -22,6 +22,7 @@ from countperf.tuning.build_workers import BuildWorkers
 from countperf.tuning.checked_space import checked_space
 from countperf.tuning.points import Point, PredictionTask, Refused
 from countperf.tuning.pools import process_pool
+from countperf.tuning.posterior import Posterior
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan, SearchInterrupt
 from countperf.tuning.search import tune_space
@@ -198,6 +199,61 @@ def test_ctrl_c_while_a_line_is_written_leaves_it_in_file_and_result(
     assert kinds.count(kind) == slow
     assert f"{ran} ran, {failed} failed" in str(caught.value)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_amid_an_update_of_what_is_known_shows_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "search.jsonl"
+    plan = Plan(runs=2, warm_up_s=0.0)
+    given: dict[str, Any] = {"executor": Inline(), "plan": plan, "store": store}
+    with pytest.raises(SearchInterrupt) as before:
+        tune_space(QUESTION, _interrupting(7), MANY, **given)
+    updates = iter(range(1))
+
+    def interrupted_update(*args: Any, **more: Any) -> Posterior:
+        if next(updates, None) is not None:
+            raise KeyboardInterrupt
+        return Posterior(*args, **more)
+
+    monkeypatch.setattr("countperf.tuning.candidates.Posterior", interrupted_update)
+    with pytest.raises(SearchInterrupt) as caught:
+        tune_space(QUESTION, scripted(), MANY, **given)
+
+    assert before.value.result is not None
+    assert caught.value.result is not None
+    assert caught.value.result.tried == before.value.result.tried
+    assert caught.value.result.regret_bound is not None
+
+
+def test_ctrl_c_before_the_first_prediction_says_that_nothing_ran() -> None:
+    class Interrupted(Inline):
+        def submit(self, *_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
+
+    with pytest.raises(SearchInterrupt, match="0 variants predicted, 0 ran, 0 failed") as caught:
+        tune_space(QUESTION, scripted(), MANY, executor=Interrupted())
+    assert caught.value.result is None
+
+
+def test_ctrl_c_at_the_end_shows_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "search.jsonl"
+    sync = os.fsync
+
+    def interrupted_sync(file: int) -> None:
+        if store.read_bytes().splitlines()[-1].startswith(b'{"kind": "end"'):
+            raise KeyboardInterrupt
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", interrupted_sync)
+    with pytest.raises(SearchInterrupt) as caught:
+        tune_space(QUESTION, scripted(), MANY, executor=Inline(), store=store)
+    found = caught.value.result
+    assert found is not None
+    again = tune_space(QUESTION, scripted(), MANY, executor=Inline(), store=store)
+    assert again.tried == found.tried
 
 
 @pytest.mark.long
