@@ -246,7 +246,8 @@ def test_released_arraycontext_compiles_a_function_that_counts() -> None:
         pytest.skip("this release of arraycontext has no context that compiles")
     cl: Any = pytest.importorskip("pyopencl")
     try:
-        queue = cl.CommandQueue(cl.create_some_context(interactive=False))
+        opencl_context = cl.create_some_context(interactive=False)
+        queue = cl.CommandQueue(opencl_context)
     except (cl.Error, RuntimeError) as error:
         pytest.skip(f"no OpenCL device: {error}")
     context = arraycontext.PytatoPyOpenCLArrayContext(queue)

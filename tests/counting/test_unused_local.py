@@ -67,13 +67,14 @@ def test_the_code_keeps_the_array() -> None:
 def test_results_stay() -> None:
     cl = pytest.importorskip("pyopencl")
     try:
-        queue = cl.CommandQueue(cl.create_some_context(interactive=False))
+        context = cl.create_some_context(interactive=False)
+        queue = cl.CommandQueue(context)
     except cl.Error:
         pytest.skip("no OpenCL device")
     x = np.arange(640, dtype=np.float32)
     unit = with_unused_local(profiled.saxpy(), 4096)
 
-    run = unit.executor(queue.context)
+    run = unit.executor(context)
     _, (z,) = run(queue, x=x, y=2 * x, a=np.float32(3), out_host=True)
 
     np.testing.assert_array_equal(z, 5 * x)
