@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Judge models that read code by kernels of other projects, with and without classes like them.
+"""Judge models by kernels of other projects, with and without measurement classes like them.
 
-Kernels of collection ``downstream`` and published ones were measured beside measurement classes
-like them (``one-group``, ``element-einsums``, ``register-blocks``, ``around-caches``). The device
-is fitted to its own measurements, by a calibration or in full, without these classes and with them;
-no fit sees what judges it.
+Kernels of collection ``downstream`` and published ones judge. Models are fitted to the device's
+measurements without the classes that are like them (`LIKE_OTHERS`) and with them: the model that
+reads code by a calibration or in full, or the structural model with the policy of the weights that
+ship. No fit sees what judges it.
 
-    scripts/judge_others.py fits/DEVICE/calibration/measurements.jsonl.gz --calibration
-        --others fits/DEVICE/others.jsonl.gz --judges fits/DEVICE/others-judges.jsonl.gz
+    scripts/judge_others.py fits/DEVICE
+    scripts/judge_others.py fits/DEVICE --calibration
+    scripts/judge_others.py fits/DEVICE --structural
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +32,13 @@ from countperf.harness.protocols import CALIBRATION
 from countperf.measurements import MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.compiled import COMPILED
+from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
 from countperf.workflow.fitting import fit
 from simulate_calibration import LEAST_ERROR
 
+LIKE_OTHERS = frozenset({"one-group", "element-einsums", "register-blocks", "around-caches"})
+"""Measurement classes that are like kernels of other projects."""
 FAR = 1.6
 LEVEL = 0.95
 
@@ -73,11 +78,19 @@ def in_full(measured: MeasurementSet) -> WeightSet:
     return fit(measured, model=COMPILED).weights
 
 
+def by_default(measured: MeasurementSet, shipped: WeightSet) -> WeightSet:
+    """Return structural weights with the policy and the memory of others."""
+    definition = shipped.definition
+    assert definition.policy is not None
+    return fit(measured, model=structural(definition.policy, memory=definition.memory)).weights
+
+
 def judge(weights: WeightSet, judges: MeasurementSet) -> Iterator[Judged]:
     """Predict all cases that judge."""
     for each in judges:
         vector = each.property_vector()
-        if vector is None or not vector.knows("code"):
+        has_code = vector is not None and vector.knows("code")
+        if vector is None or (weights.definition.reads_code and not has_code):
             yield Judged(kernel=each.kernel, is_one_group=False, log=None, inside=None)
             continue
         counts = vector.evaluate(each.parameters)
@@ -117,21 +130,26 @@ def line(cases: Sequence[Judged]) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("store", type=Path, help="the device's own measurements")
-    parser.add_argument("--others", type=Path, required=True)
-    parser.add_argument("--judges", type=Path, required=True)
+    parser.add_argument("folder", type=Path, help="measurements and weights of the device")
     parser.add_argument("--calibration", action="store_true", help="fit few kernels with a prior")
+    parser.add_argument("--structural", action="store_true", help="fit the model without code")
     parser.add_argument("--cases", action="store_true", help="print each case, too")
     options = parser.parse_args()
-    own = MeasurementSet.read_file(options.store)
-    others = MeasurementSet.read_file(options.others)
-    judges = MeasurementSet.read_file(options.judges)
-    both = replace(own, measurements=(*own.measurements, *others.measurements))
+    folder: Path = options.folder
+    full = MeasurementSet.read_file(folder / "measurements.jsonl.gz")
+    like_others = full.select(lambda each: each.family in LIKE_OTHERS)
+    own = full.select(lambda each: each.family not in LIKE_OTHERS)
+    if options.calibration:
+        own = MeasurementSet.read_file(folder / "calibration" / "measurements.jsonl.gz")
+    judges = MeasurementSet.read_file(folder / "others-judges.jsonl.gz")
+    both = replace(own, measurements=(*own.measurements, *like_others.measurements))
+    make = calibrated if options.calibration else in_full
+    if options.structural:
+        make = partial(by_default, shipped=WeightSet.read_file(folder / "weights.json"))
     print("| fit | cases | refused | error | median factor | bias | beyond 1.6 | 95 % hold |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name, measured in (("without", own), ("with", both)):
-        weights = (calibrated if options.calibration else in_full)(measured)
-        found = list(judge(weights, judges))
+        found = list(judge(make(measured), judges))
         for kind, some in (
             ("one group", [case for case in found if case.is_one_group]),
             ("several groups", [case for case in found if not case.is_one_group]),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import FitError, FitNotConvergedError
-from countperf.features import FeatureSpec
+from countperf.features import CountValue, FeatureSpec
 from countperf.fitting.correcting import left_out_corrections
 from countperf.fitting.design import Observation, as_model, check_counting_rules, inputs_of
 from countperf.fitting.estimate import NORMAL_MEDIAN, Estimate, estimate, recipe_of
@@ -33,6 +33,9 @@ from countperf.steps import stepped
 
 _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
+
+_MACHINE_CODE = ("code.", "miss.", "spill.")
+"""Beginnings of the names of what machine code executes."""
 
 _PARTS = 8
 """Into so many parts families go that are left out by several processes."""
@@ -192,14 +195,19 @@ def _held_out_cases(
                 predicted_s=time_s,
                 corrected_s=corrected_s,
                 difficulty=hard,
-                overhead_only=all(
-                    name.rpartition(".")[2] in _OVERHEAD
-                    for name, count in case.counts.items()
-                    if count
-                ),
+                overhead_only=_only_launches(case.counts),
             )
         )
     return tuple(case for cases in by_family.values() for case in cases)
+
+
+def _only_launches(counts: Mapping[str, CountValue]) -> bool:
+    """Tell whether a kernel has no operations and no accesses; its machine code always has some."""
+    return all(
+        name.startswith(_MACHINE_CODE) or name.rpartition(".")[2] in _OVERHEAD
+        for name, count in counts.items()
+        if count
+    )
 
 
 def corrected(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:

@@ -38,6 +38,15 @@ def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None
     assert len(held_out) == 17
 
 
+def test_kernels_that_only_launch_are_known_where_machine_code_is_counted() -> None:
+    code = {"code.all": 12, "code.other": 12, "spill.all.load": 1}
+    cases = [replace(case, counts={**case.counts, **code}) for case in observe_all()]
+
+    held_out = leave_one_family_out(cases, LINEAR.features)
+
+    assert {case.family for case in held_out if case.overhead_only} == {"empty"}
+
+
 def test_any_executor_leaves_families_out_alike() -> None:
     alone = leave_one_family_out(observe_all(), LINEAR.features)
     assert any(case.difficulty is not None for case in alone)

@@ -66,14 +66,15 @@ def test_one_group_computes_everything(each: CatalogEntry) -> None:
 @pytest.mark.parametrize("runtime", ["pocl", "intel"])
 def test_what_judges_was_measured_apart_from_what_is_fitted(runtime: str) -> None:
     folder = FITS / f"{runtime}-xeon-model167"
-    fitted = MeasurementSet.read_file(folder / "others.jsonl.gz")
+    full = MeasurementSet.read_file(folder / "measurements.jsonl.gz")
+    fitted = full.select(lambda each: each.family in CLASSES)
     judging = MeasurementSet.read_file(folder / "others-judges.jsonl.gz")
     assert {each.family for each in fitted} == {*CLASSES}
     assert {each.purpose for each in fitted} == {"measurement"}
     judges = Counter(each.family.partition("-")[0] for each in judging)
     assert set(judges) == {"downstream", "published"}
     assert judges["downstream"] >= 40
-    assert not {each.kernel for each in fitted} & {each.kernel for each in judging}
+    assert not {each.kernel for each in full} & {each.kernel for each in judging}
 
 
 def test_nests_run_as_they_say() -> None:
