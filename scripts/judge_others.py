@@ -79,7 +79,7 @@ def in_full(measured: MeasurementSet) -> WeightSet:
 
 
 def by_default(measured: MeasurementSet, shipped: WeightSet) -> WeightSet:
-    """Return structural weights with the policy and the memory of others."""
+    """Return structural weights, with the policy and the memory of those that ship."""
     definition = shipped.definition
     assert definition.policy is not None
     return fit(measured, model=structural(definition.policy, memory=definition.memory)).weights

@@ -24,7 +24,7 @@ from countperf.fitting.leaving_out import LeavingOut, LeftOut, leave_out
 from countperf.fitting.problem import Recipe
 from countperf.measurements import PURPOSES, Measurement
 from countperf.metrics import EvaluatedCase, Evaluation, factor_between
-from countperf.models.definition import ModelDefinition
+from countperf.models.definition import CODE, MISS, SPILL, ModelDefinition
 from countperf.models.function import ModelInputs
 from countperf.models.validity import WORST_LOG_RATIO
 from countperf.models.weights import WeightSet
@@ -33,9 +33,6 @@ from countperf.steps import stepped
 
 _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
-
-_MACHINE_CODE = ("code.", "miss.", "spill.")
-"""Beginnings of the names of what machine code executes."""
 
 _PARTS = 8
 """Into so many parts families go that are left out by several processes."""
@@ -204,7 +201,7 @@ def _held_out_cases(
 def _only_launches(counts: Mapping[str, CountValue]) -> bool:
     """Tell whether a kernel has no operations and no accesses; its machine code always has some."""
     return all(
-        name.startswith(_MACHINE_CODE) or name.rpartition(".")[2] in _OVERHEAD
+        name.startswith((CODE, MISS, SPILL)) or name.rpartition(".")[2] in _OVERHEAD
         for name, count in counts.items()
         if count
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
+from countperf.deferred_interrupts import end_if_interrupted
 from countperf.errors import MeasurementError
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import discover, select_device
@@ -212,7 +213,14 @@ class BuildWorkers(Builders):
         return self._lanes[place].submit_within(limit_s, _build, self._task, dict(choice))
 
     def wait(self, seconds: float) -> None:
-        """Wait until another variant is built, but no longer than so long, s."""
+        """Wait until another variant is built, but no longer than so long, s.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C was pressed before.
+        """
+        end_if_interrupted()
         building = [self._builds[key] for key in self.building]
         wait(building, timeout=seconds, return_when=FIRST_COMPLETED)
 

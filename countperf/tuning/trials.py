@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from countperf.deferred_interrupts import end_if_interrupted
 from countperf.errors import DeviceError, MeasurementError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.build_workers import Builders, BuildWorkers
@@ -161,7 +160,6 @@ class Trials:
                 self._predictions.after(partial(workers.begin, [p.choice for p in points]))
             under_way = len(workers.building)
             while not self._spending.is_over() and len(workers.building) == under_way > 0:
-                end_if_interrupted()
                 # none is left where the first variant takes all of it and more
                 left_s = self._spending.left_s()
                 workers.wait(min(_WAIT_S, left_s) if left_s > 0 else _WAIT_S)
