@@ -70,6 +70,20 @@ def in_local(shapes: dict[str, tuple[int, ...]], transform: Transform) -> Transf
     return transformed
 
 
+def guarded(instructions: str, transform: Transform) -> Transform:
+    """Return a transformation without warnings of races where a condition leaves one item.
+
+    Loopy warns of instructions whose results do not differ by item, whatever their condition.
+    """
+    silenced = frozenset(f"write_race({each})" for each in instructions.split())
+
+    def transformed(unit: TranslationUnit, group_shape: GroupShape) -> TranslationUnit:
+        kernel = transform(unit, group_shape).default_entrypoint
+        return unit.with_kernel(kernel.copy(silenced_warnings=kernel.silenced_warnings | silenced))
+
+    return transformed
+
+
 # --- elimination and LU decomposition
 
 
@@ -115,7 +129,7 @@ _ELIMINATION = (
             a[x + 1 + t, y + t] = a[x + 1 + t, y + t] - m[x + 1 + t, t]*a[t, y + t] {id=a}
             b[x + 1 + t] = b[x + 1 + t] - m[x + 1 + t, t]*b[t] {id=b, if=y == 0, inames=x:y}
         """,
-        transform=mapped(x=0, y=1),
+        transform=guarded("b", mapped(x=0, y=1)),
         expected=_fan2,
     ),
     rodinia_kernel(
@@ -280,7 +294,8 @@ _ALIGNMENT = (
             end
         """,
         transform=in_local(
-            {"temp": (17, 17), "ref": (16, 16)}, mapped(tags={"g": "g.0", "t": "l.0"})
+            {"temp": (17, 17), "ref": (16, 16)},
+            guarded("corner", mapped(tags={"g": "g.0", "t": "l.0"})),
         ),
         expected=_aligned,
     ),

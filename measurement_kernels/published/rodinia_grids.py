@@ -17,7 +17,7 @@ from measurement_kernels.loopy_kernels import (
     mapped,
     sizes_along,
 )
-from measurement_kernels.published.rodinia import in_local, rodinia_kernel
+from measurement_kernels.published.rodinia import guarded, in_local, rodinia_kernel
 
 # --- heat and speckle reduction
 
@@ -233,10 +233,12 @@ _NETWORK = (
                 {_LEVELS}
                 w[16*g + y + 1, x + 1] = tile[y, x] {{id=w, dep=wait16}}
                 ... lbarrier {{id=w_wait, dep=w}}
-                part[g, y] = tile[0, y] {{dep=w_wait, if=x == 0, inames=g:y:x}}
+                part[g, y] = tile[0, y] {{id=part, dep=w_wait, if=x == 0, inames=g:y:x}}
             end
         """,
-        transform=in_local({"node": (16,), "tile": (16, 16)}, mapped(tags=_TAGS)),
+        transform=in_local(
+            {"node": (16,), "tile": (16, 16)}, guarded("node part", mapped(tags=_TAGS))
+        ),
         expected=_forward,
     ),
     rodinia_kernel(
@@ -262,7 +264,7 @@ _NETWORK = (
                 end
             end
         """,
-        transform=mapped(tags=_TAGS),
+        transform=guarded("w0 old0", mapped(tags=_TAGS)),
         expected=_adjusted,
     ),
 )
