@@ -5,7 +5,6 @@ Importing this package is cheap: each name is imported from its home when it is 
 
 from __future__ import annotations
 
-from os import environ
 from typing import TYPE_CHECKING, Any
 
 from countperf import front_door
@@ -145,7 +144,6 @@ _FUNCTIONS_OF_METHODS = {
     "occupancy_text": "countperf.report.mechanistic",
     "prediction_text": "countperf.report.text",
     "ranking_text": "countperf.report.tuning",
-    "start_from_environment": "countperf.workflow.recorded_program",
     "sweep_text": "countperf.report.sweeps",
     "tuning_text": "countperf.report.tuning",
 }
@@ -163,7 +161,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-if environ.get("COUNTPERF_RECORD"):
-    front_door.function("start_from_environment")()

@@ -2,28 +2,17 @@
 
 Loopy's executors are wrapped. A launch runs first and as ever; what is noted of it afterwards are a
 reference to its kernel, its scalars, and the shapes and types of its arrays, not the arrays. The
-wrappers raise nothing of their own. Importing this module imports nothing but the standard library,
-so that it costs programs nothing that launch no kernel.
+wrappers raise nothing of their own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.abc
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
-
-_EXECUTORS = {
-    "loopy.target.pyopencl_execution": "PyOpenCLExecutor",
-    "loopy.target.c.c_execution": "CExecutor",
-}
-"""Loopy's executors by their modules."""
 
 _MARK = "is_recorded_by_countperf"
 
@@ -142,35 +131,22 @@ class Recorder:
                 )
             found.launches += 1
 
-    def forget(self) -> None:
-        """Forget all launches."""
-        self.kinds.clear()
-        self.left_out = 0
-
 
 _active: list[Recorder] = []
 _lock = threading.Lock()
 
 
-# --- wrapping Loopy's executors
-
-
 def _install() -> None:
-    """Wrap the executors that are imported, and the others as soon as they are."""
-    for name in _EXECUTORS:
-        module = sys.modules.get(name)
-        if module is not None:
-            _wrap(module)
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    """Wrap Loopy's executors, once."""
+    from loopy.target.c.c_execution import CExecutor
+    from loopy.target.pyopencl_execution import PyOpenCLExecutor
+
+    for executor in (CExecutor, PyOpenCLExecutor):
+        if not hasattr(executor.__call__, _MARK):
+            executor.__call__ = _recorded(executor.__call__)
 
 
-def _wrap(module: ModuleType) -> None:
-    executor = getattr(module, _EXECUTORS[module.__name__], None)
-    if executor is None or hasattr(executor.__call__, _MARK):
-        return
-    launch: Callable[..., Any] = executor.__call__
-
+def _recorded(launch: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(launch)
     def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = launch(self, *args, **kwargs)
@@ -179,41 +155,4 @@ def _wrap(module: ModuleType) -> None:
         return result
 
     setattr(recorded, _MARK, True)
-    executor.__call__ = recorded
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the executors as ever, and has them wrapped once they are imported."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the specification of an executor's module; None for any other."""
-        if fullname not in _EXECUTORS:
-            return None
-        for finder in sys.meta_path:
-            found = None if finder is self else finder.find_spec(fullname, path, target)
-            if found is not None and found.loader is not None:
-                found.loader = _Loader(found.loader)
-                return found
-        return None
-
-
-class _Loader(importlib.abc.Loader):
-    """Loads a module as its own loader does, then wraps its executor."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Leave it to the loader."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Leave it to the loader, and wrap."""
-        self._loader.exec_module(module)
-        with contextlib.suppress(Exception):  # the program is not to be disturbed
-            _wrap(module)
+    return recorded

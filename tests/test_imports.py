@@ -32,13 +32,13 @@ LIGHT = {
     "countperf.harness.cuda.backend": "devices are listed without Loopy",
     "countperf.harness.nvcc": "devices are listed without Loopy",
     "countperf.harness.registry": "measurements are read without pyopencl and CuPy",
+    "countperf.launch_recorder": "recorders are described without Loopy",
     "countperf.measurements.cases": "measurements are read without Loopy",
     "countperf.measurements.lines": "measurements are read without isl",
     "countperf.measurements.sets": "weights are loaded without readers of tables",
     "countperf.measurements.tables": "measurements are read without Loopy and isl",
     "countperf.properties.transactions": "weights are loaded without Loopy and isl",
     "countperf.sizes": "the help is made without NumPy",
-    "countperf.workflow.recorded_program": "programs that launch nothing start and end fast",
 }
 """Modules that many need for little, so that they import the rest when it is asked for."""
 

@@ -39,9 +39,7 @@ def recording(
     """Record every kernel that Loopy launches while a ``with`` block runs.
 
     Recording does not change what the program does, and counts nothing while it runs: a launch
-    costs some microseconds more. Kernels are counted and predicted when the log is read. Programs
-    that are not to be edited are recorded by the environment variable ``COUNTPERF_RECORD=FILE``,
-    which writes the log when the program ends.
+    costs some microseconds more. Kernels are counted and predicted when the log is read.
 
     Parameters
     ----------

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +18,6 @@ from countperf.counting.launched import launched_sizes
 from countperf.errors import CountingError
 from countperf.harness.devices import discover
 from countperf.launch_recorder import Recorder
-from countperf.measurements import LaunchesDocument
-from countperf.workflow.recorded_program import free_place
 from tests.models.builders import make_weights
 
 pytestmark = [
@@ -182,72 +177,6 @@ def test_sizes_are_found_from_shapes_as_loopy_does() -> None:
         launched_sizes(unit, {}, {"x": (13,)})
 
 
-# {{{ whole programs
-
-PROGRAM = """
-import sys
-import numpy as np
-from tests.workflow.test_recording import _rows
-if "--launch" in sys.argv:
-    _rows().executor()(x=np.ones((20, 30)))
-print("done")
-sys.exit(3)
-"""
-
-
-def _run(folder: Path, *arguments: str, begin: str = "import countperf") -> Any:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", f"{begin}\n{PROGRAM}", *arguments],
-        env={
-            **os.environ,
-            "COUNTPERF_RECORD": str(folder / "log.json"),
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_the_environment_records_a_program_that_keeps_its_output_and_status(tmp_path: Path) -> None:
-    done = _run(tmp_path, "--launch")
-
-    assert (done.returncode, done.stdout) == (3, "done\n")
-    found = LaunchesDocument.read_file(tmp_path / "log.json")
-    assert [(row.kernel, row.launches, row.flops) for row in found.kernels] == [("rows", 1, 600.0)]
-    # a file of before is replaced; what another process writes meanwhile is not
-    assert _run(tmp_path, "--launch").returncode == 3
-    assert [each.name for each in tmp_path.iterdir()] == ["log.json"]
-    assert free_place(tmp_path / "log.json", None).name == f"log.{os.getpid()}.json"
-
-
-def test_the_installed_start_file_records_programs_that_do_not_import_countperf(
-    tmp_path: Path,
-) -> None:
-    folder = Path(countperf.__file__).parent
-    assert (folder / "countperf-record.pth").is_file()
-
-    done = _run(tmp_path, "--launch", begin=f"import site; site.addsitedir({str(folder)!r})")
-
-    assert (done.returncode, done.stdout) == (3, "done\n")
-    assert LaunchesDocument.read_file(tmp_path / "log.json").launches == 1
-
-
-def test_a_program_that_launches_nothing_writes_nothing(tmp_path: Path) -> None:
-    done = _run(tmp_path)
-
-    assert (done.returncode, done.stdout) == (3, "done\n")
-    assert not list(tmp_path.iterdir())
-    assert "Loopy launched no kernel" in done.stderr
-
-
-def test_a_place_that_cannot_be_written_costs_a_line(tmp_path: Path) -> None:
-    done = _run(tmp_path / "missing" / "folder", "--launch")
-
-    assert (done.returncode, done.stdout) == (3, "done\n")
-    assert "Traceback" not in done.stderr
-
-
 def test_recorded_launches_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("jinja2", reason="pages need the extra 'report'")
     with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
@@ -263,6 +192,3 @@ def test_recorded_launches_are_reported(tmp_path: Path, capsys: pytest.CaptureFi
     assert "data decides the trip count" in page
     content = json.loads((tmp_path / "log.json").read_text())
     assert content["format"] == "countperf-launches"
-
-
-# }}}
