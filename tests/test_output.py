@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,13 @@ def test_standard_output_that_is_full_is_one_line() -> None:
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "No space left on device" in done.stderr
+
+
+def test_threads_that_write_one_file_leave_one_of_their_texts_whole(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    texts = [f"{number}" * 100_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: write_atomically(path, text), texts * 3))
+
+    assert path.read_text() in texts
+    assert [each.name for each in tmp_path.iterdir()] == ["found.json"]

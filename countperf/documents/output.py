@@ -14,6 +14,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Self
+from uuid import uuid4
 
 from countperf.errors import OutputError
 
@@ -166,7 +167,7 @@ def _replacing(target: Path) -> Generator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    scratch = target.with_name(f".{target.name[:200]}.{os.getpid()}.new")
+    scratch = target.with_name(f".{target.name[:200]}.{uuid4().hex[:12]}.new")
     try:
         yield scratch
     finally:

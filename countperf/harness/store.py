@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import IO, Self
 
 from countperf.documents import (
-    COMPRESSED,
     FileLines,
     append_synced,
-    output_error,
     read_bytes,
     replacing,
     split_lines,
 )
-from countperf.errors import IncompatibleMeasurementsError, MeasurementError
+from countperf.documents.locks import lock_file, open_locked
+from countperf.errors import IncompatibleMeasurementsError
 from countperf.measurements import (
     Environment,
     FailedCase,
@@ -172,56 +170,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def open_locked(path: Path, what: str, *, new: bool = True) -> IO[bytes]:
-    """Open a file to append to, and keep other processes out until it is closed.
-
-    Parameters
-    ----------
-    path : Path
-        The file; missing folders are made.
-    what : str
-        What is to be written, for messages.
-    new : bool, optional
-        Whether the file is made if it is not there.
-
-    Raises
-    ------
-    MeasurementError
-        Another process has it, or it is a compressed file.
-    OutputError
-        It cannot be written.
-    """
-    if path.name.endswith(COMPRESSED):
-        name, plain = shlex.quote(str(path)), shlex.quote(str(path).removesuffix(COMPRESSED))
-        raise MeasurementError(
-            f"{path}: no lines are appended to a compressed file; run gunzip {name}, or begin a new"
-            f" file, and name {plain}"
-        )
-    while True:
-        try:
-            if new:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("ab" if new else "r+b", buffering=0)
-        except OSError as error:
-            raise output_error(path, error, what=what) from error
-        try:
-            _lock(file, path)
-            if _is_still(file, path):
-                return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()  # replaced by another process before it was locked
-
-
-def _is_still(file: IO[bytes], path: Path) -> bool:
-    """Tell whether an open file is the one that is there now."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
-
-
 class Rewriting:
     """A measurement file that no other process writes to while it is written anew.
 
@@ -258,7 +206,7 @@ class Rewriting:
         with replacing(self._path) as scratch:
             file = scratch.open("wb", buffering=0)
             try:
-                _lock(file, self._path)
+                lock_file(file, self._path)
                 append_synced(file, self._path, content.to_text().encode())
                 scratch.replace(self._path)
             except BaseException:
@@ -279,17 +227,3 @@ def go_on_behind(file: IO[bytes], path: Path, found: FileLines) -> None:
     file.truncate(found.kept_bytes)
     if found.lacks_feed:
         append_synced(file, path, b"\n")
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        message = f"{path} is in use by another campaign; wait for it, or use another file"
-        raise MeasurementError(message) from error
-    except OSError:  # a file system without locks
-        return

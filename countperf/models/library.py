@@ -8,7 +8,7 @@ without a shipped fit means the newest of the user's own for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +17,7 @@ from platformdirs import user_data_path
 
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
+from countperf.documents.locks import locked
 from countperf.documents.model_names import UNCORRECTED, current_model_name
 from countperf.errors import DocumentError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
@@ -97,8 +98,11 @@ class NamedFit:
         """The documents by the short names of their models, sorted."""
         found: dict[str, Path] = {}
         for path in sorted(self.folder.glob("*.json"), key=lambda path: path.stem != "weights"):
-            with path.open(encoding="utf-8", errors="replace") as file:
-                head = _HEAD.match(file.read(_HEAD_BYTES))
+            try:
+                with path.open(encoding="utf-8", errors="replace") as file:
+                    head = _HEAD.match(file.read(_HEAD_BYTES))
+            except OSError:  # removed in the meantime, or of somebody else
+                continue
             if head and ((name := short_name(head[1])) not in found or path.stem == name):
                 found[name] = path
         return dict(sorted(found.items()))
@@ -114,7 +118,7 @@ class NamedFit:
         for stem in DEFAULT_STEMS:
             if (self.folder / f"{stem}.json").is_file():
                 return self.folder / f"{stem}.json"
-        newest = sorted(self.models.values(), key=lambda path: (path.stat().st_mtime, path.name))
+        newest = sorted(self.models.values(), key=lambda path: (_modified(path), path.name))
         return newest[-1] if newest else None
 
     def path_of(self, model: str | None) -> Path:
@@ -198,7 +202,14 @@ def _is_of(fit: NamedFit, device: DeviceIdentity) -> bool:
 
 
 def _age(fit: NamedFit) -> float:
-    return fit.path_of(None).stat().st_mtime
+    return -1.0 if (path := fit.default) is None else _modified(path)
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # removed in the meantime
+        return -1.0
 
 
 def fits_for(device: DeviceIdentity) -> tuple[NamedFit, ...]:
@@ -208,7 +219,11 @@ def fits_for(device: DeviceIdentity) -> tuple[NamedFit, ...]:
 
 
 def store_own_fit(
-    weights: WeightSet, *, name: str, replace: bool = False, own: Path | None = None
+    weights: WeightSet,
+    *,
+    name: str,
+    replace: bool | Callable[[Path], bool] = False,
+    own: Path | None = None,
 ) -> tuple[str, Path]:
     """Store weights among the user's own; no other fit is overwritten unless that is asked for.
 
@@ -219,8 +234,9 @@ def store_own_fit(
     name : str
         Of the fit, without or with ``mine/``. If a fit of that name has the model already, or is of
         another device, a number is added.
-    replace : bool, optional
-        Overwrite the weights of the same model and device that have the name.
+    replace : bool or callable, optional
+        Overwrite the weights of the same model and device that have the name; or what says so of
+        their file.
     own : Path, optional
         Where the user's own fits are; by default `user_fits_folder`.
 
@@ -238,19 +254,19 @@ def store_own_fit(
     """
     plain = checked_own_name(name)
     place = user_fits_folder() if own is None else own
-    for number in range(1, _MOST_FITS):
-        folder = place / (plain if number == 1 else f"{plain}-{number}")
-        fit = NamedFit(name=f"{OWN}{folder.name}", folder=folder, is_own=True)
-        model = short_name(weights.model)
-        if fit.default is not None:
-            is_taken = model in fit.models and not replace
-            if is_taken or not _is_of(fit, weights.device):
+    model = short_name(weights.model)
+    with locked(place, wait=True):
+        for number in range(1, _MOST_FITS):
+            folder = place / (plain if number == 1 else f"{plain}-{number}")
+            fit = NamedFit(name=f"{OWN}{folder.name}", folder=folder, is_own=True)
+            path = fit.models.get(model, folder / f"{model}.json")
+            if path.exists() and not (replace(path) if callable(replace) else replace):
                 continue
-        path = fit.models.get(model, folder / f"{model}.json")
-        folder.mkdir(parents=True, exist_ok=True)
-        weights.write_file(path, rescue=True)
-        weights.device.write_file(folder / "identity.json")
-        return fit.name, path
+            if fit.default is not None and not _is_of(fit, weights.device):
+                continue
+            weights.write_file(path, rescue=True)
+            weights.device.write_file(folder / "identity.json")
+            return fit.name, path
     raise ParameterError(f"there are too many fits named {OWN}{plain}", parameter="name")
 
 

@@ -17,9 +17,10 @@ from countperf.documents import (
     read_content,
     split_lines,
 )
+from countperf.documents.locks import open_locked
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
-from countperf.harness.store import go_on_behind, open_locked, sync_folder
+from countperf.harness.store import go_on_behind, sync_folder
 from countperf.tuning.lines import check_line, check_record_header
 from countperf.tuning.points import PredictionTask
 from countperf.tuning.result import Plan

@@ -79,24 +79,28 @@ def available_weights() -> AvailableWeights:
         A sequence of `AvailableFit`, printable, with ``to_frame()``.
     """
     present = tuple(device.identity for device in discover().devices)
-    return AvailableWeights([_row(fit, present) for fit in named_fits().values()])
+    rows = (_row(fit, present) for fit in named_fits().values())
+    return AvailableWeights([row for row in rows if row is not None])
 
 
-def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit:
-    """Describe a fit by its default document, of which few fields are read: it may be large."""
+def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | None:
+    """Describe a fit by few fields of its default document; None if it is gone."""
     device, date, error, is_here, problem = fit.folder.name, "", None, False, ""
-    assert fit.default is not None
+    if (path := fit.default) is None:
+        return None
     try:
-        content: Any = parse_json(read_file_text(fit.default), path=fit.default)
-        identity = DeviceIdentity.from_object(content["device"], path=fit.default)
+        content: Any = parse_json(read_file_text(path), path=path)
+        identity = DeviceIdentity.from_object(content["device"], path=path)
         device = identity.slug
         date = (content.get("source") or {}).get("recorded_at", "")
         error = (content.get("quality") or {}).get("held_out_error")
         is_here = any(identity.matches(each) for each in present)
     except DocumentError as bad:
+        if not path.exists():  # removed in the meantime
+            return None
         problem = str(bad)
     except (KeyError, TypeError, AttributeError) as bad:
-        problem = f"{fit.default} is no weights document: {type(bad).__name__}: {bad}"
+        problem = f"{path} is no weights document: {type(bad).__name__}: {bad}"
     return AvailableFit(
         name=fit.name,
         device=device,

@@ -52,7 +52,6 @@ from countperf.models.library import (
     OWN,
     checked_own_name,
     find_fit,
-    short_name,
     store_own_fit,
     user_fits_folder,
 )
@@ -332,15 +331,10 @@ def _store(
         expected=expected,
         caches=task.caches,
     )
-    _, path = store_own_fit(weights, name=name, replace=_is_calibration(name, weights.model))
-    return path
+    return store_own_fit(weights, name=name, replace=_is_calibration)[1]
 
 
-def _is_calibration(name: str, model: str) -> bool:
+def _is_calibration(path: Path) -> bool:
     """Tell whether a fit of the user's is of an earlier calibration, which may be replaced."""
-    fit = find_fit(f"{OWN}{name}")
-    path = None if fit is None else fit.models.get(short_name(model))
-    if path is None:
-        return True
     source = WeightSet.read_file(path).source
     return source is not None and source.protocol == CALIBRATION.name

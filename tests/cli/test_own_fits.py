@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from countperf.errors import DeviceMismatchError, ParameterError
 from countperf.fitting.fit import fit
 from countperf.models import library
 from countperf.models.library import find_fit, load_weights, store_own_fit
+from countperf.workflow import available_fits
 from countperf.workflow.available_fits import available_weights
 from countperf.workflow.target import default_weights
 from tests.fitting.builders import KERNELS, TEST_KERNEL, measure
@@ -83,6 +86,31 @@ def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
     assert store_own_fit(other, name="first", replace=True)[0] == "mine/first-3"
     for model in ("linear", "bounded"):
         assert load_weights("mine/first", model=model).model == model
+
+
+def test_fits_stored_at_once_all_remain(tmp_path: Path) -> None:
+    fits = [make_weights({"launches": float(n)}, device=DEVICE) for n in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        stored = list(pool.map(lambda each: store_own_fit(each, name="a", own=tmp_path), fits))
+
+    assert sorted(name for name, _ in stored) == ["mine/a", *(f"mine/a-{n}" for n in range(2, 7))]
+    for (name, _), each in zip(stored, fits, strict=True):
+        assert load_weights(name, own=tmp_path) == each
+
+
+def test_a_fit_that_is_removed_while_fits_are_listed_is_left_out(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gone", "kept"):
+        store_own_fit(make_weights({"launches": 1.0}, device=DEVICE), name=name)
+
+    def listed_before() -> dict[str, library.NamedFit]:
+        found = library.named_fits()
+        shutil.rmtree(folders[1] / "gone", ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(available_fits, "named_fits", listed_before)
+    assert [fit.name for fit in available_weights()] == ["mine/kept"]
 
 
 def test_without_a_name_it_is_device_and_date(

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from countperf.documents import locks
+from countperf.documents.locks import open_locked
 from countperf.errors import DocumentError, MeasurementError
 from countperf.harness.campaign import measure
 from countperf.harness.runner import KernelRunner
-from countperf.harness.store import Rewriting, open_locked
+from countperf.harness.store import Rewriting
 from countperf.measurements import MeasurementSet
 from countperf.workflow import measured, measuring
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device
@@ -88,8 +90,6 @@ with Rewriting(sys.argv[1]) as file:
 def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from countperf.harness import store as module
-
     store = tmp_path / "store.jsonl"
     _measure(store)
     root = Path(__file__).parents[2]
@@ -101,14 +101,14 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
     )
     assert other.stdout is not None
     other.stdout.readline()
-    lock = module._lock  # pyright: ignore[reportPrivateUsage]
+    lock = locks.lock_file
 
     def lock_after_the_other(file: object, path: Path) -> None:
         if other.returncode is None:  # the file is open, and replaced before it is locked
             other.communicate(b"\n")
         lock(file, path)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(module, "_lock", lock_after_the_other)
+    monkeypatch.setattr(locks, "lock_file", lock_after_the_other)
 
     with open_locked(store, "measurements") as file:
         assert file.fileno() >= 0

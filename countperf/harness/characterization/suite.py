@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from countperf.documents.locks import locked
 from countperf.errors import IncompatibleMeasurementsError, MeasurementError
 from countperf.harness.backend import Session
 from countperf.harness.characterization import compute, memory
@@ -123,11 +125,24 @@ def characterize(
         The file is of another device.
     DocumentError
         The file is damaged, or something else.
+    MeasurementError
+        Another process is writing to the file.
     DeviceLostError
         A microbenchmark made the device unusable for this process.
     """
-    clock = clock or EventClock()
-    bench = Bench(session, clock, effort)
+    bench = Bench(session, clock or EventClock(), effort)
+    with nullcontext() if store is None else locked(store):
+        return _measured(bench, store, max_seconds, only, progress)
+
+
+def _measured(
+    bench: Bench,
+    store: Path | str | None,
+    max_seconds: float | None,
+    only: Sequence[str],
+    progress: Progress,
+) -> Characterization:
+    session, clock = bench.session, bench.clock
     state = _resumed(session, store)
     found = {each.name: each for each in state.findings}
     if "clock" in found:

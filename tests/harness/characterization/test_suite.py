@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from countperf.documents.locks import locked
 from countperf.errors import IncompatibleMeasurementsError, MeasurementError
 from countperf.hardware.library import load_device
 from countperf.harness.characterization import bench as bench_module
@@ -345,3 +346,11 @@ def test_the_compiler_leaves_every_step_in(name: str, instruction: str, tmp_path
 
     text = path.with_suffix(".ptx").read_text()
     assert text.count(f"\t{instruction} ") + text.count(f"\t{instruction}\t") >= UNROLLED
+
+
+def test_another_run_into_the_same_file_is_refused(tmp_path: Path) -> None:
+    store = tmp_path / "found.json"
+    with locked(store), pytest.raises(MeasurementError, match="in use"):
+        run(Truth(), store=store)
+
+    assert list(tmp_path.iterdir()) == []
