@@ -23,7 +23,7 @@ OPTIONAL = {
 }
 """Packages that need not be there: extras, and parts of some systems only."""
 
-SLOW = {"pandas": 0.18, "scipy": 0.15, "tqdm": 0.03}
+SLOW = {"pandas": 0.18, "scipy": 0.15}
 """Packages that take long to import and that few calls need, with their time, s of processor."""
 
 LIGHT = {

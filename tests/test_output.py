@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -210,6 +211,55 @@ def test_commands_check_their_files_before_any_work(
     assert _names(tmp_path) == {target}
 
 
+NASTY = """
+import loopy as lp, numpy as np
+kernel = lp.make_kernel("{ [i] : 0 <= i < n }", "z[i] = 2*z[i]",
+    [lp.GlobalArg("z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+    name="evil\x1b]0;title\x07", assumptions="n >= 1", lang_version=(2018, 2))
+"""
+"""A kernel whose name would set the title of a terminal."""
+
+
+@pytest.mark.parametrize(
+    ("command", "redirection", "status"),
+    [
+        ("predict n-body/256x1/f32 n=1024 --weights pocl-epyc-zen5 --model linear", "", 0),
+        ("count evil.py:kernel n=8", "", 0),
+        ("count evil.py:kernel n=8 --json", "", 0),
+        ("count evil.py:nothing\x1b[2J n=8", "", 1),
+        ("predict n-body/256x1/f32 n=4 --weights no\x1b[2Jthing", "", 1),
+        ("count n-body/256x1/f32 \x1b[2J=4", "", 1),
+        ("--help", ">&-", 0),
+        ("weights", ">&-", 0),
+        ("weights --json", ">&-", 0),
+        ("weights", ">&- 2>&-", 0),
+        ("weights", "2>&1 | head -c 1", 0),
+        ("--help", "2>&1 | head -c 0", 0),
+    ],
+)
+def test_what_is_printed_is_safe_to_show(
+    command: str, redirection: str, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "evil.py").write_text(NASTY)
+    line = " ".join(map(shlex.quote, [sys.executable, "-m", "countperf", *command.split(" ")]))
+    done = subprocess.run(
+        ["bash", "-c", f"{line} {redirection}"],
+        capture_output=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+
+    written = done.stdout + done.stderr
+    assert done.returncode == status, written
+    assert b"Traceback" not in written
+    assert b"Exception ignored" not in written
+    assert not set(written) & (set(range(32)) - set(b"\n\t"))
+    assert written.isascii()
+    if "evil.py:kernel" in command:
+        assert b"evil\\x1b]" in written or b"evil\\u001b]" in written
+
+
 def test_standard_output_that_is_full_is_one_line() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
@@ -224,8 +274,9 @@ def test_standard_output_that_is_full_is_one_line() -> None:
         )
 
     assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert "No space left on device" in done.stderr
+    said = [line for line in done.stderr.splitlines() if not line.endswith(" so far")]
+    assert len(said) == 1
+    assert "No space left on device" in said[0]
 
 
 def test_threads_that_write_one_file_leave_one_of_their_texts_whole(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from importlib import import_module
 from countperf.cli.common import only_documents
 from countperf.cli.progress import shown_steps
 from countperf.errors import CountperfError
+from countperf.terminal import shown
 from countperf.version import __version__
 
 COMMANDS = {
@@ -129,7 +130,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit status.
     """
-    options = parser().parse_args(arguments)
+    with shown():
+        try:
+            return _run(parser().parse_args(arguments))
+        except BrokenPipeError:
+            _discard_output()
+            return 1
+        finally:
+            _flush()
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run a command; say in a line what went wrong."""
     try:
         run: Callable[[argparse.Namespace], None] = import_module(
             f"countperf.cli.{options.command}"
@@ -147,8 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"countperf: {said}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+        raise
     except (OSError, RecursionError, MemoryError) as error:
         if options.debug:
             raise
@@ -178,6 +189,16 @@ def _said(error: OSError | RecursionError | MemoryError) -> str:
         f"{place}: {error.strerror or error}; see to it that the file can be used and that its disk"
         " has space (--debug shows who asked for it)"
     )
+
+
+def _flush() -> None:
+    """Write what is left, also of help and usage, whose program ends by itself."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _discard_output()
+        if not isinstance(error, BrokenPipeError):
+            print(f"countperf: {_said(error)}", file=sys.stderr)
 
 
 def _discard_output() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.common import print_json
-from countperf.cli.progress import ProgressBar
+from countperf.cli.progress import show_event
 from countperf.errors import ParameterError
 from countperf.report.calibration import (
     calibration_object,
@@ -23,10 +23,9 @@ def run(options: argparse.Namespace) -> None:
         if options.serve or options.store is not None:
             message = "--refresh scales stored weights: leave out --for and --store"
             raise ParameterError(message, parameter="refresh")
-        with ProgressBar() as progress:
-            refreshed = refresh(
-                options.refresh, device=options.device, name=options.name, progress=progress
-            )
+        refreshed = refresh(
+            options.refresh, device=options.device, name=options.name, progress=show_event
+        )
         if options.json:
             print_json(refreshed_object(refreshed))
         else:
@@ -35,16 +34,15 @@ def run(options: argparse.Namespace) -> None:
     if options.sizes and not options.serve:
         message = "sizes are of the kernels that are to be served: add --for FILE.py:NAME"
         raise ParameterError(message, parameter="sizes")
-    with ProgressBar() as progress:
-        result = calibrate(
-            device=options.device,
-            minutes=options.minutes,
-            name=options.name,
-            serve=options.serve,
-            sizes=dict(options.sizes),
-            store=options.store,
-            progress=progress,
-        )
+    result = calibrate(
+        device=options.device,
+        minutes=options.minutes,
+        name=options.name,
+        serve=options.serve,
+        sizes=dict(options.sizes),
+        store=options.store,
+        progress=show_event,
+    )
     if options.json:
         print_json(calibration_object(result))
     else:

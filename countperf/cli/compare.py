@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from countperf.cli.common import print_json
 from countperf.documents import check_writable
@@ -12,6 +11,7 @@ from countperf.measurements import TimingDocument
 from countperf.report.accuracy_figures import comparisons_figure
 from countperf.report.comparison import comparison_object, comparison_text
 from countperf.report.drawing import check_figure_path, save_figure
+from countperf.terminal import say
 from countperf.workflow.comparing import compare, measured_devices
 
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
             every=options.every,
             levels=tuple(options.level or ("published", "scaled", "fitted")),
             purposes=tuple(options.purpose or ("test",)),
-            progress=lambda text: print(text, file=sys.stderr),
+            progress=say,
         )
         for place in places
     ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 
 from countperf.cli.common import as_dict, print_json
 from countperf.errors import ParameterError
 from countperf.models.definition import CODE, MISS, SPILL
 from countperf.report.compiled import compiled_object, compiled_text
+from countperf.terminal import say
 from countperf.workflow.compiled_code import compiled, executed_on_gpu, read_code
 from countperf.workflow.prediction import with_compiled_code
 
@@ -44,7 +44,7 @@ def _store(options: argparse.Namespace) -> None:
     found = read_code(
         options.store,
         device=options.device,
-        progress=lambda text: print(text, file=sys.stderr),
+        progress=say,
     )
     counts = {
         "cases": len(found.measurements),

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from countperf.cli.common import print_json
-from countperf.cli.progress import ProgressBar
+from countperf.cli.progress import show_event
 from countperf.workflow.measuring import measure_catalogue
 
 _COSTS = {
@@ -27,17 +27,16 @@ def run(options: argparse.Namespace) -> None:
         " kept if you interrupt it (weights in three minutes: countperf calibrate)",
         file=sys.stderr,
     )
-    with ProgressBar() as progress:
-        found = measure_catalogue(
-            store=options.store,
-            device=options.device,
-            profile=options.profile,
-            families=options.family,
-            element_types=options.element_type or ("f32",),
-            purposes=options.purpose,
-            collections=options.collection,
-            progress=progress,
-        )
+    found = measure_catalogue(
+        store=options.store,
+        device=options.device,
+        profile=options.profile,
+        families=options.family,
+        element_types=options.element_type or ("f32",),
+        purposes=options.purpose,
+        collections=options.collection,
+        progress=show_event,
+    )
     unstable = [m.case for m in found if not m.stable]
     failed = {f.case: f.reason for f in found.failures}
     if options.json:

@@ -1,14 +1,16 @@
-"""A progress bar on standard error; lines instead of a bar where that is no terminal."""
+"""What long work is at, on standard error: a line of status on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from countperf.steps import format_duration, listening
+from countperf.terminal import erase_status, say, show_status, silence_s
 
 if TYPE_CHECKING:
     from countperf.harness.progress import ProgressEvent
@@ -17,68 +19,15 @@ if TYPE_CHECKING:
 _LINE_INTERVAL_S = 20.0
 _SHORT_S = 2.0
 """Work that is over before so long is not worth a word."""
+_SILENCE_S = 5.0
+"""After so long without a word, the work under way is named."""
+_BAR = 24  # characters
 
 _STAGES = {"calibrating": "choosing sizes", "predicting": "predicting"}
 
 
-class _Bar:
-    """A bar on a terminal, which is closed with the context."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-
-class ProgressBar(_Bar):
-    """Shows what runs and how long it will take."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._stage = ""
-        self._last_line = 0.0
-
-    def __call__(self, event: ProgressEvent) -> None:
-        """Show an event of a campaign."""
-        stage = _STAGES.get(event.kind, "measuring")
-        left = f"about {format_duration(event.remaining_s)} left" if event.remaining_s else ""
-        said = ", ".join(filter(None, (event.case, left)))
-        if event.kind in ("failed", "unstable"):
-            self._say(f"{event.kind}: {event.case}: {event.message}")
-        if event.kind == "resumed" and event.message:
-            self._say(f"resumed: {event.message}")
-        if not sys.stderr.isatty():
-            now = time.monotonic()
-            if stage != self._stage or now - self._last_line >= _LINE_INTERVAL_S:
-                self._stage, self._last_line = stage, now
-                self._say(f"{stage}: {event.done} of {event.total}{said and f': {said}'}")
-            return
-        if stage != self._stage:
-            self._close()
-            self._stage = stage
-            self._bar = _new_bar(event.total, stage, leave=stage == "measuring")
-        self._bar.total = event.total
-        self._bar.n = event.done
-        self._bar.set_postfix_str(said, refresh=True)
-
-    def _say(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar.write(text, file=sys.stderr)
-        else:
-            print(text, file=sys.stderr, flush=True)
-
-
-class StepDisplay(_Bar):
-    """Shows how far long work is, and about how long it will take.
+class Progress:
+    """Shows what runs, how far it is and how long it will take.
 
     Parameters
     ----------
@@ -87,48 +36,92 @@ class StepDisplay(_Bar):
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
         self._now = now
         self._work = ""
-        self._began_s = 0.0
-        self._last_line_s = 0.0
+        self._began_s = now()
+        self._last_line_s: float | None = None
 
-    def __call__(self, step: Step) -> None:
-        """Show a step: at first when the work will take more than two seconds in all."""
+    def step(self, step: Step) -> None:
+        """Show a step of work, if the work takes more than two seconds in all."""
         now = self._now()
         if step.work != self._work or step.done == 0:
-            self._close()
-            self._work, self._began_s, self._last_line_s = step.work, now, 0.0
+            self._begin(step.work, now)
         spent_s = now - self._began_s
         left_s = None
         if step.total and step.done:
             left_s = spent_s / step.done * max(0, step.total - step.done)
-        if spent_s + (left_s or 0.0) < _SHORT_S or step.done == 0:
+        if spent_s + (left_s or 0.0) >= _SHORT_S and step.done:
+            left = f"about {format_duration(left_s)} left" if left_s else ""
+            self._show(step.done, step.total, left, now)
+
+    def event(self, event: ProgressEvent) -> None:
+        """Show an event of a campaign."""
+        stage = _STAGES.get(event.kind, "measuring")
+        if event.kind in ("failed", "unstable"):
+            say(f"{event.kind}: {event.case}: {event.message}")
+        if event.kind == "resumed" and event.message:
+            say(f"resumed: {event.message}")
+        now = self._now()
+        if stage != self._work:
+            self._begin(stage, now)
+        left = f"about {format_duration(event.remaining_s)} left" if event.remaining_s else ""
+        self._show(event.done, event.total, ", ".join(filter(None, (event.case, left))), now)
+
+    def wait(self) -> None:
+        """Name the work under way, if nothing was shown for long."""
+        now = self._now()
+        if now - self._began_s < _SILENCE_S:
             return
-        left = "" if not left_s else f", about {format_duration(left_s)} left"
+        text = f"{self._work or 'working'}: {format_duration(now - self._began_s)} so far"
         if sys.stderr.isatty():
-            self._draw(step, left)
-        elif not self._last_line_s or now - self._last_line_s >= _LINE_INTERVAL_S:
+            if silence_s() >= _SILENCE_S:
+                show_status(text)
+        elif silence_s() >= (_SILENCE_S if self._last_line_s is None else _LINE_INTERVAL_S):
             self._last_line_s = now
-            of = "" if step.total is None else f" of {step.total}"
-            print(f"{step.work}: {step.done}{of}{left}", file=sys.stderr, flush=True)
+            say(text)
 
-    def _draw(self, step: Step, left: str) -> None:
-        if self._bar is None:
-            self._bar = _new_bar(step.total, step.work, leave=False)
-        self._bar.n = step.done
-        self._bar.set_postfix_str(left.removeprefix(", "), refresh=True)
+    def _begin(self, work: str, now: float) -> None:
+        erase_status()
+        self._work, self._began_s, self._last_line_s = work, now, None
+
+    def _show(self, done: int, total: int | None, more: str, now: float) -> None:
+        of = f"{done} of {total}" if total is not None else f"{done}"
+        if sys.stderr.isatty():
+            full = min(_BAR, _BAR * done // total) if total else 0
+            bar = f"|{'#' * full}{' ' * (_BAR - full)}| " if total else ""
+            show_status(f"{self._work} {bar}{of}{more and f', {more}'}")
+        elif self._last_line_s is None or now - self._last_line_s >= _LINE_INTERVAL_S:
+            self._last_line_s = now
+            say(f"{self._work}: {of}{more and f', {more}'}")
 
 
-def _new_bar(total: int | None, text: str, *, leave: bool) -> Any:
-    from tqdm import tqdm
+_shown: list[Progress] = []
 
-    layout = "{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}"
-    return tqdm(total=total, desc=text, leave=leave, bar_format=layout)
+
+def show_event(event: ProgressEvent) -> None:
+    """Show an event of a campaign where the steps of the command's work are shown."""
+    if _shown:
+        _shown[-1].event(event)
 
 
 @contextmanager
 def shown_steps() -> Generator[None]:
-    """Show the steps of the work within the block on standard error."""
-    with StepDisplay() as display, listening(display):
-        yield
+    """Show the steps of the work within the block, and name work that takes long in silence."""
+    progress = Progress()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(1.0):
+            progress.wait()
+
+    watcher = threading.Thread(target=watch, daemon=True, name="progress")
+    watcher.start()
+    _shown.append(progress)
+    try:
+        with listening(progress.step):
+            yield
+    finally:
+        _shown.pop()
+        over.set()
+        watcher.join()
+        erase_status()

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json
-from countperf.cli.progress import ProgressBar
+from countperf.cli.progress import show_event
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError
 from countperf.report.drawing import check_figure_path
@@ -26,23 +26,22 @@ def run(options: argparse.Namespace) -> None:
     if options.figure is not None:
         check_figure_path(options.figure)
     check_writable(options.save, options.figure)  # before the work, not after it
-    with ProgressBar() as progress:
-        timing = time_kernel(
-            options.kernel,
-            as_dict(options.parameters),
-            device=options.device,
-            rounds=options.rounds,
-            make_arguments=None if options.arguments is None else _arguments(options.arguments),
-            statistics=as_dict(options.statistics) or None,
-            instruction_counts=options.instruction_counts,
-            weights=options.weights,
-            model=options.model,
-            force=options.force,
-            incomplete_ok=options.incomplete,
-            level=options.level,
-            cold=options.cold,
-            progress=progress,
-        )
+    timing = time_kernel(
+        options.kernel,
+        as_dict(options.parameters),
+        device=options.device,
+        rounds=options.rounds,
+        make_arguments=None if options.arguments is None else _arguments(options.arguments),
+        statistics=as_dict(options.statistics) or None,
+        instruction_counts=options.instruction_counts,
+        weights=options.weights,
+        model=options.model,
+        force=options.force,
+        incomplete_ok=options.incomplete,
+        level=options.level,
+        cold=options.cold,
+        progress=show_event,
+    )
     if timing.model_choice:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)
     if options.save is not None:  # first, whatever becomes of the output

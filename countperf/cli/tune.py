@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json
@@ -20,6 +19,7 @@ from countperf.report.tuning import (
     tuning_object,
     tuning_text,
 )
+from countperf.terminal import say
 from countperf.tuning.devices import DevicesInterrupt, device_store
 from countperf.tuning.export import builder_script, kernel_tuner_cache, t4_results
 from countperf.tuning.recorded_space import RecordedSpace, read_value
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     if len(options.device) > 1:
         try:
             several = tune_devices(
-                options.space, sizes, devices=options.device, progress=_say, **given
+                options.space, sizes, devices=options.device, progress=say, **given
             )
         except DevicesInterrupt as error:
             _show_devices(options, error.results)
@@ -90,10 +90,6 @@ def run(options: argparse.Namespace) -> None:
             _show(options, error.result)
         raise
     _show(options, result)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _replay(options: argparse.Namespace) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from countperf.report.numbers import format_percent, format_quantity
 from countperf.steps import format_duration
+from countperf.terminal import erase_status, say, show_status
 
 if TYPE_CHECKING:
     from countperf.tuning.watching import SearchState
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 _LINE_INTERVAL_S = 20.0
 _SHORT_S = 2.0
 """A search that is over before so long is not worth a line."""
-
-_ERASE = "\r\x1b[2K"
 
 
 def state_text(state: SearchState) -> str:
@@ -75,7 +73,7 @@ class LiveSearch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._erase()
+        erase_status()
 
     def __call__(self, state: SearchState) -> None:
         """Show a state."""
@@ -84,30 +82,19 @@ class LiveSearch:
             self._update(text)
         elif sys.stderr.isatty():
             self._shown = text
-            self._draw()
+            show_status(text)
         else:
             now = self._now()
             since_s = self._began_s + _SHORT_S - _LINE_INTERVAL_S
             if now - (self._last_line_s or since_s) >= _LINE_INTERVAL_S:
                 self._last_line_s = now
-                _write(f"{text}\n")
+                say(text)
 
     def say(self, text: str) -> None:
         """Print a line above the one that is updated."""
-        erased = self._erase()
-        _write(f"{text}\n")
-        if erased:
-            self._draw()
-
-    def _draw(self) -> None:
-        columns = shutil.get_terminal_size().columns - 1
-        text = self._shown if len(self._shown) <= columns else self._shown[: columns - 3] + "..."
-        _write(f"{_ERASE}{text}")
-
-    def _erase(self) -> bool:
+        say(text)
         if self._shown:
-            _write(_ERASE)
-        return bool(self._shown)
+            show_status(self._shown)
 
     def _update(self, text: str) -> None:
         shown = _Line(text)
@@ -126,8 +113,3 @@ class _Line:
 
     def __repr__(self) -> str:
         return self._text
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from countperf import cli
-from countperf.cli.progress import StepDisplay
+from countperf.cli.progress import Progress
 from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
 from countperf.steps import Step, listening, stepped
+from countperf.terminal import shown
 from countperf.workflow.evaluating import evaluate
 
 FITS = Path(__file__).resolve().parents[2] / "fits" / "pocl-epyc-zen5"
@@ -28,12 +29,11 @@ class Clock:
         return next(self._times)
 
 
-def _shown(times: list[float], total: int | None) -> StepDisplay:
-    display = StepDisplay(now=Clock(iter(times)))
-    with display:
-        for done in range(len(times)):
-            display(Step(work="counting kernels", done=done, total=total))
-    return display
+def _shown(times: list[float], total: int | None) -> Progress:
+    progress = Progress(now=Clock(iter([0.0, *times])))
+    for done in range(len(times)):
+        progress.step(Step(work="counting kernels", done=done, total=total))
+    return progress
 
 
 def test_work_of_less_than_two_seconds_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,19 +62,41 @@ def test_work_of_unknown_length_has_lines_without_an_estimate(
     assert capsys.readouterr().err == "counting kernels: 2\n"
 
 
-def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def _lines(text: str) -> list[str]:
+    """Show what a terminal of endless width has in the end, line by line."""
+    return [line.rpartition("\x1b[2K")[2] for line in text.split("\n")]
+
+
+def test_a_terminal_has_a_bar_on_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    _shown([0.0, 10.0, 20.0], total=20)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "100")
+    with shown():
+        _shown([0.0, 10.0, 20.0], total=20)
+        bar = "counting kernels |##                      | 2 of 20, about 3 min 00 s left"
+        assert _lines(terminal.getvalue()) == [bar]
+        sys.stdout.write("a line\x1b[2J of the program\n")
+        assert _lines(terminal.getvalue()) == [r"a line\x1b[2J of the program", ""]
+        _shown([0.0, 10.0, 20.0], total=20)
+    assert _lines(terminal.getvalue()) == [r"a line\x1b[2J of the program", ""]
 
-    shown = terminal.getvalue()
-    assert "counting kernels |" in shown
-    assert "2/20" in shown
-    assert "about 3 min 00 s left" in shown
+
+def test_work_in_silence_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = Progress(now=Clock(iter([0.0, 1.0, 8.0, 9.0, 28.0])))
+    progress.step(Step(work="fitting", done=0, total=None))
+    for silence_s in (7.0, 1.0, 20.0):
+        monkeypatch.setattr("countperf.cli.progress.silence_s", lambda silent=silence_s: silent)
+        progress.wait()
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["fitting: 7 s so far", "fitting: 27 s so far"]
 
 
 def test_steps_within_steps_go_to_nobody() -> None:
