@@ -32,31 +32,14 @@ term out of the longest sum of a test, 4096 terms, changes the result by 3e-3.
 
 @dataclass(frozen=True, slots=True)
 class SizeParameter:
-    """A size of a kernel, and how it follows from the exponent of a case.
+    """A size of a kernel, and how it follows from the exponent of a case."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the kernel's parameter.
-    multiple : int
-        The kernel assumes that it divides the size.
-    shift : int
-        The size is ``base * 2**(exponent - shift)``, rounded up to the multiple.
-    fixed : int or None
-        Size at every exponent, if it does not scale with the problem.
-    base : int
-        Size at exponent 0 (and no shift) before it is rounded up.
-    thirds : int
-        The size doubles when the exponent grows by ``3 / thirds``: with 2, work proportional to
-        the size cubed grows by a factor of 4 from one exponent to the next.
-    """
-
-    name: str
-    multiple: int = 1
+    name: str  # name of the kernel's parameter
+    multiple: int = 1  # the kernel assumes that it divides the size
     _: KW_ONLY
-    shift: int = 0
-    fixed: int | None = None
-    base: int = 1
+    shift: int = 0  # the size is ``base * 2**(exponent - shift)``, rounded up to the multiple
+    fixed: int | None = None  # size at every exponent, if it does not scale with the problem
+    base: int = 1  # size at exponent 0 (and no shift) before it is rounded up
     thirds: int = 3
 
     def at(self, exponent: int) -> int:
@@ -99,31 +82,15 @@ Values: TypeAlias = Callable[[np.random.Generator, tuple[int, ...]], NDArray[np.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayArgument:
-    """An array in global memory.
+    """An array in global memory."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the kernel's argument.
-    shape : tuple of Extent or int
-        Extents, elements.
-    order : {"C", "F"}
-        The last (C) or the first (F) axis varies fastest.
-    role : {"input", "output", "updated"}
-        Only read; written throughout; or written in part, so that the rest keeps its values.
-    indices : callable or None
-        Returns the contents of an array of 32-bit integers from a random generator and sizes; by
-        default the array has numbers of the kernel's element type.
-    values : callable or None
-        Returns these numbers from a random generator and the array's shape; by default they are
-        uniform on ±1/2.
-    """
-
-    name: str
-    shape: tuple[Extent | int, ...]
-    order: Literal["C", "F"] = "C"
-    role: Literal["input", "output", "updated"] = "input"
+    name: str  # name of the kernel's argument
+    shape: tuple[Extent | int, ...]  # extents, elements
+    order: Literal["C", "F"] = "C"  # the last (C) or the first (F) axis varies fastest
+    role: Literal["input", "output", "updated"] = "input"  # only read
+    # returns the contents of an array of 32-bit integers from a random generator and sizes
     indices: Callable[[np.random.Generator, Sizes], NDArray[np.int32]] | None = None
+    # returns these numbers from a random generator and the array's shape
     values: Values | None = None
 
     def dtype(self, element_type: str) -> str:
@@ -162,18 +129,10 @@ class ArrayArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarArgument:
-    """A number of the element type, passed by value.
+    """A number of the element type, passed by value."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the kernel's argument.
-    value : float or callable
-        The number; or a function that returns it at given sizes.
-    """
-
-    name: str
-    value: float | Callable[[Sizes], float]
+    name: str  # name of the kernel's argument
+    value: float | Callable[[Sizes], float]  # the number
 
     def at(self, sizes: Sizes) -> float:
         """Evaluate the number."""
@@ -188,29 +147,7 @@ _EXTENT = re.compile(r"(?:(\d+) ?\* ?)?([a-z]\w*)(?: ?\+ ?(\d+))?")
 
 
 def arrays(text: str, values: Values | None = None) -> tuple[ArrayArgument, ...]:
-    """Return arrays of the element type from a text that lists them with their shapes.
-
-    Parameters
-    ----------
-    text : str
-        Such as ``a[n + 2, 3], column-major b[m, 2*n], updated x[n], output r[n]``: names with
-        extents in square brackets. Arrays are inputs in row-major order unless words before the
-        name say otherwise.
-    values : callable, optional
-        As in `ArrayArgument`, of all these arrays.
-
-    Raises
-    ------
-    KernelSpecificationError
-        The text has another form.
-
-    Examples
-    --------
-    >>> [(array.name, array.role) for array in arrays("a[n + 2, 3], output r[n]")]
-    [('a', 'input'), ('r', 'output')]
-    >>> arrays("a[n + 2, 2*m]")[0].shape_at({"n": 5, "m": 4})
-    (7, 8)
-    """
+    """Return arrays of the element type from a text that lists them with their shapes."""
     found: list[ArrayArgument] = []
     rest = text
     while rest:

@@ -62,19 +62,7 @@ def _named(name: str) -> dict[str, CatalogEntry]:
 def families(
     *, purpose: Purpose | None = "measurement", collection: Collection | None = "paper"
 ) -> tuple[str, ...]:
-    """List the families of kernels, the paper's first and in its order.
-
-    Parameters
-    ----------
-    purpose : {"measurement", "test", "application", "variant"} or None
-        Only families of this purpose; None: all but sets of variants.
-    collection : {"paper", "extended", "random", "published", "downstream"} or None
-        Only families of this collection; None: all but the last two.
-
-    Returns
-    -------
-    tuple of str
-    """
+    """List the families of kernels, the paper's first and in its order."""
     found = [
         e.family
         for e in _kernels(purpose, collection).values()
@@ -93,36 +81,7 @@ def entries(
     purpose: Purpose | None = "measurement",
     collection: Collection | None = "paper",
 ) -> tuple[CatalogEntry, ...]:
-    """List entries; by default the paper's measurement kernels in all shapes of work groups.
-
-    Parameters
-    ----------
-    family, variant : str, optional
-        Only this family, and this variant.
-    group_shape : (int, int), optional
-        Only this shape of work groups.
-    size_class : {"small", "medium", "large"}, optional
-        Only shapes of this one of the paper's sets.
-    element_type : {"f32", "f64"} or None
-        Only this element type; None: all. The paper's is ``f32``.
-    collection : {"paper", "extended", "random", "published", "downstream"} or None
-        The paper's kernels, those beyond its classes, families of random shapes, kernels whose
-        times others have published, or kernels of other projects; None: all but the last two.
-    purpose : {"measurement", "test", "application", "variant"} or None
-        Kernels for fits (``measurement``) or for evaluations; None: all but sets of variants.
-
-    Returns
-    -------
-    tuple of CatalogEntry
-        Empty if no entry matches.
-
-    Raises
-    ------
-    KernelSpecificationError
-        There is no such family.
-    ParameterError
-        There is no such set of shapes.
-    """
+    """List entries; by default the paper's measurement kernels in all shapes of work groups."""
     listed = collection if collection in APART else None
     known = families(purpose="variant" if purpose == "variant" else None, collection=listed)
     if family is not None and family not in known:
@@ -142,28 +101,7 @@ def entries(
 
 
 def entry(name: str) -> CatalogEntry:
-    """Find a kernel by its name.
-
-    Parameters
-    ----------
-    name : str
-        ``transpose/tiled/16x12/f32``, or a shorthand with some of these parts, ``n-body``, if only
-        one kernel has them. The default element type is ``f32``.
-
-    Returns
-    -------
-    CatalogEntry
-
-    Raises
-    ------
-    KernelSpecificationError
-        No kernel has the name, or several match; the message lists the nearest.
-
-    Examples
-    --------
-    >>> entry("n-body").name
-    'n-body/256x1/f32'
-    """
+    """Find a kernel by its name."""
     everything = _named(name)
     if name in everything:
         return everything[name]

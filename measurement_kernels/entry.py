@@ -42,56 +42,25 @@ StatisticBySize: TypeAlias = Statistic | Callable[[Sizes], Statistic]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CatalogEntry:
-    """A kernel for one shape of work group and one element type, at any size.
+    """A kernel for one shape of work group and one element type, at any size."""
 
-    Attributes
-    ----------
-    family, variant : str
-        Family of kernels, and the variant within the family.
-    group_shape : (int, int)
-        Work items per group along local axes 0 and 1.
-    element_type : {"f32", "f64"}
-        Type of the numbers that it computes with.
-    collection : {"paper", "extended", "random", "published", "downstream"}
-        The paper's classes, classes beyond them, families of random shapes, kernels whose times
-        others have published, or kernels as other projects' generators hand them out.
-    purpose : {"measurement", "test", "application", "variant"}
-        Fits may use only ``measurement``; evaluations use the others.
-    description : str
-        A line of text.
-    exponents : range
-        Values of p that make sense on some device, the paper's well inside.
-    exponent_steps : tuple of int
-        Sizes are ``2**(p + step)``.
-    sizes : tuple of SizeParameter
-        The kernel's parameters.
-    arguments : tuple of ArrayArgument or ScalarArgument
-        The kernel's other arguments.
-    check_parameters : Mapping from str to int
-        Sizes that take a few thousand work items, different along different axes.
-    builder : callable
-        Returns the translation unit, always the same object.
-    expected : callable
-        Returns the right outputs, computed in f64, of any element type, from inputs and sizes.
-    statistics : Mapping from str to number, str or callable
-        Statistics of the data that `countperf.count_kernel` takes; a callable returns one at given
-        sizes.
-    """
-
-    family: str
+    family: str  # family of kernels, and the variant within the family
     variant: str = ONLY_VARIANT
-    group_shape: GroupShape
-    element_type: str = "f32"
-    purpose: Purpose = "measurement"
+    group_shape: GroupShape  # work items per group along local axes 0 and 1
+    element_type: str = "f32"  # type of the numbers that it computes with
+    purpose: Purpose = "measurement"  # fits may use only ``measurement``
     collection: Collection = "paper"
-    description: str
-    exponents: range
-    exponent_steps: tuple[int, ...] = (0, 1, 2, 3)
-    sizes: tuple[SizeParameter, ...]
-    arguments: tuple[Argument, ...] = ()
+    description: str  # a line of text
+    exponents: range  # values of p that make sense on some device, the paper's well inside
+    exponent_steps: tuple[int, ...] = (0, 1, 2, 3)  # sizes are ``2**(p + step)``
+    sizes: tuple[SizeParameter, ...]  # the kernel's parameters
+    arguments: tuple[Argument, ...] = ()  # the kernel's other arguments
+    # sizes that take a few thousand work items, different along different axes
     check_parameters: Sizes
-    builder: Callable[[], TranslationUnit]
+    builder: Callable[[], TranslationUnit]  # returns the translation unit, always the same object
+    # returns the right outputs, computed in f64, of any element type, from inputs and sizes
     expected: Callable[[Mapping[str, Any], Sizes], Mapping[str, NDArray[Any]]]
+    # statistics of the data that `countperf.count_kernel` takes
     statistics: Mapping[str, StatisticBySize] = field(default_factory=dict)
 
     @property
@@ -105,23 +74,7 @@ class CatalogEntry:
         return self.builder()
 
     def parameters(self, exponent: int) -> dict[str, int]:
-        """Compute the sizes of a case.
-
-        Parameters
-        ----------
-        exponent : int
-            ``p + step``; sizes are powers of two made from it, rounded up to multiples of the
-            work group along their axis.
-
-        Returns
-        -------
-        dict from str to int
-
-        Raises
-        ------
-        ParameterError
-            No p and step of this entry add up to the exponent.
-        """
+        """Compute the sizes of a case."""
         low = self.exponents[0] + self.exponent_steps[0]
         high = self.exponents[-1] + self.exponent_steps[-1]
         if not low <= exponent <= high:
@@ -179,23 +132,7 @@ class CatalogEntry:
         return tuple(self.case(smallest_exponent + step) for step in self.exponent_steps)
 
     def case_at(self, **parameters: int) -> KernelCase:
-        """Return a case of any sizes that the kernel takes.
-
-        Parameters
-        ----------
-        **parameters : int
-            Sizes by name; those that do not scale may be left out.
-
-        Returns
-        -------
-        KernelCase
-
-        Raises
-        ------
-        ParameterError
-            A size is missing, unknown, no multiple of the work group, or makes an array too large
-            for 32-bit indices.
-        """
+        """Return a case of any sizes that the kernel takes."""
         sizes = self._checked(parameters)
         values = ",".join(f"{name}={value}" for name, value in sizes.items())
         return KernelCase(

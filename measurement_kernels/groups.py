@@ -37,28 +37,7 @@ PLANAR_GROUPS = _union(_PLANAR_SHAPES)
 
 
 def group_shapes(size_class: str) -> tuple[GroupShape, ...]:
-    """List the shapes of one of the paper's sets, one-dimensional ones first.
-
-    Parameters
-    ----------
-    size_class : {"small", "medium", "large"}
-        ``small`` needs groups of 256 work items, ``medium`` and ``large`` of 512.
-
-    Returns
-    -------
-    tuple of (int, int)
-        Three one-dimensional and three two-dimensional shapes.
-
-    Raises
-    ------
-    ParameterError
-        There is no such set.
-
-    Examples
-    --------
-    >>> group_shapes("small")
-    ((192, 1), (224, 1), (256, 1), (16, 12), (16, 14), (16, 16))
-    """
+    """List the shapes of one of the paper's sets, one-dimensional ones first."""
     if size_class not in get_args(SizeClass):
         known = ", ".join(get_args(SizeClass))
         raise ParameterError(
@@ -70,13 +49,7 @@ def group_shapes(size_class: str) -> tuple[GroupShape, ...]:
 
 
 def round_up(size: int, multiple: int) -> int:
-    """Find the smallest multiple of ``multiple`` that is at least ``size``.
-
-    Examples
-    --------
-    >>> round_up(64, 12)
-    72
-    """
+    """Find the smallest multiple of ``multiple`` that is at least ``size``."""
     return -(-size // multiple) * multiple
 
 

@@ -78,17 +78,7 @@ def row_starts(lengths: Callable[[Sizes], NDArray[np.int64]]) -> ArrayArgument:
 
 
 def uneven_lengths(mean: int, step: int, sizes: Sizes) -> NDArray[np.int64]:
-    """Return lengths between 1 and ``2*mean - 1``; pairs of rows have twice the mean together.
-
-    Parameters
-    ----------
-    mean : int
-        Mean length.
-    step : int
-        Difference from one pair of rows to the next, modulo ``2*mean - 1``.
-    sizes : Mapping from str to int
-        Sizes with the number of rows ``n``, an even one.
-    """
+    """Return lengths between 1 and ``2*mean - 1``; pairs of rows have twice the mean together."""
     row = np.arange(sizes["n"])
     shorter = 1 + step * (row // 2) % (2 * mean - 1)
     return np.where(row % 2 == 0, shorter, 2 * mean - shorter)

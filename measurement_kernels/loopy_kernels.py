@@ -32,48 +32,25 @@ Results: TypeAlias = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoopyKernel:
-    """A kernel written as Loopy instructions; one catalogue entry per group shape and type.
+    """A kernel written as Loopy instructions; one catalogue entry per group shape and type."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the translation unit, a C identifier; by default the family and the variant.
-    family, variant, collection, purpose, description, exponents, exponent_steps
-        As in `CatalogEntry`.
-    groups : tuple of (int, int)
-        Shapes of work groups in the catalogue.
-    element_types : tuple of {"f32", "f64"}
-        Element types in the catalogue.
-    sizes : callable
-        Returns the size parameters for a shape of work groups.
-    arguments, expected, statistics
-        As in `CatalogEntry`.
-    check : Mapping from str to int
-        Sizes at which results are checked, as numbers of each size's ``multiple``.
-    domain : str or tuple of str
-        Loops, isl text.
-    instructions : str
-        Instructions in Loopy's language; ``<real>`` stands for the element type.
-    transform : callable
-        Maps the loops to work items, for a shape of work groups.
-    """
-
-    name: str = ""
-    family: str
+    name: str = ""  # name of the translation unit, a C identifier
+    family: str  # as in `CatalogEntry`
     variant: str = ONLY_VARIANT
     collection: Collection = "paper"
     purpose: Purpose = "measurement"
     description: str
-    groups: tuple[GroupShape, ...]
-    element_types: tuple[str, ...] = ("f32",)
+    groups: tuple[GroupShape, ...]  # shapes of work groups in the catalogue
+    element_types: tuple[str, ...] = ("f32",)  # element types in the catalogue
     exponents: range
     exponent_steps: tuple[int, ...] = (0, 1, 2, 3)
-    sizes: SizesByGroup
-    arguments: tuple[Argument, ...] = ()
+    sizes: SizesByGroup  # returns the size parameters for a shape of work groups
+    arguments: tuple[Argument, ...] = ()  # as in `CatalogEntry`
+    # sizes at which results are checked, as numbers of each size's ``multiple``
     check: Mapping[str, int]
-    domain: str | tuple[str, ...]
-    instructions: str
-    transform: Transform
+    domain: str | tuple[str, ...]  # loops, isl text
+    instructions: str  # instructions in Loopy's language
+    transform: Transform  # maps the loops to work items, for a shape of work groups
     expected: Callable[[Arrays, Sizes], Mapping[str, NDArray[Any]]]
     statistics: Mapping[str, StatisticBySize] = field(default_factory=dict)
 
@@ -151,15 +128,7 @@ def _build(
 
 
 def sizes_along(thirds: int = 3, **axes: int | None) -> SizesByGroup:
-    """Return size parameters that are multiples of the work group along an axis, or of nothing.
-
-    Parameters
-    ----------
-    thirds : int
-        As in `SizeParameter`.
-    **axes : int or None
-        The local axis for each size; None: the size may be any number.
-    """
+    """Return size parameters that are multiples of the work group along an axis, or of nothing."""
     return lambda group_shape: tuple(
         SizeParameter(name, 1 if axis is None else group_shape[axis], thirds=thirds)
         for name, axis in axes.items()
@@ -183,15 +152,9 @@ def changed(sizes: SizesByGroup, **changes: Mapping[str, int]) -> SizesByGroup:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile that a group fetches into local memory; texts list loops, separated by blanks.
+    """A tile that a group fetches into local memory; texts list loops, separated by blanks."""
 
-    Attributes
-    ----------
-    reference, sweep, within, axes
-        As in `measurement_kernels.units.prefetch`.
-    """
-
-    reference: str
+    reference: str  # as in `measurement_kernels.units.prefetch`
     sweep: str
     within: str
     axes: Mapping[str, int | None]
@@ -205,23 +168,7 @@ def mapped(
     priority: str = "",
     **axes: int,
 ) -> Transform:
-    """Return a transformation that maps loops to work items and fetches tiles.
-
-    Parameters
-    ----------
-    *tiles : Tile
-        What groups fetch into local memory.
-    split : Mapping from str to int, optional
-        Loops that are split, by which length; 0: by the group's length along axis 0.
-    tags : Mapping from str to str, optional
-        Tags of further loops.
-    unrolled : str
-        Loops to unroll, separated by blanks.
-    priority : str
-        Order of loops, outermost first, separated by commas.
-    **axes : int
-        The axis of the NDRange to which each loop is mapped.
-    """
+    """Return a transformation that maps loops to work items and fetches tiles."""
 
     def transform(unit: TranslationUnit, group_shape: GroupShape) -> TranslationUnit:
         unit = map_to_items(unit, axes, group_shape)
@@ -262,13 +209,5 @@ def in_f64(arguments: Mapping[str, Any], names: str) -> list[NDArray[Any]]:
 def computed_from(
     names: str, compute: Callable[..., Results]
 ) -> Callable[[Arrays, Sizes], Results]:
-    """Return a reference that computes outputs from inputs in double precision.
-
-    Parameters
-    ----------
-    names : str
-        Names of the inputs, separated by blanks.
-    compute : callable
-        Returns the outputs from these inputs, in order.
-    """
+    """Return a reference that computes outputs from inputs in double precision."""
     return lambda arguments, _: compute(*in_f64(arguments, names))

@@ -26,34 +26,15 @@ _POINTS = 150_000
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops around assignments to arrays; the size n scales.
+    """Loops around assignments to arrays; the size n scales."""
 
-    Attributes
-    ----------
-    loops : str
-        Loops with their extents, separated by blanks: ``e:n i:10 j:10``.
-    arrays : str
-        As `measurement_kernels.arguments.arrays` reads it.
-    assignments : tuple of (str, str) or Recurrence
-        Targets and values; a value may begin with the loops of a sum: ``sum j: a[i, j]*x[j]``.
-    items : tuple of (str, int)
-        Loops that are divided among work groups, and items of a group along them, the first along
-        axis 0; none: one group of one item computes everything.
-    groups : str
-        Loops of which each iteration is a group, separated by blanks.
-    element_type : {"f32", "f64"}
-        Type of the arrays.
-    base : int
-        Smallest value of n; 0 for a tenth of a millisecond of iterations, about.
-    """
-
-    loops: str
-    arrays: str
-    assignments: tuple[tuple[str, str] | Recurrence, ...]
+    loops: str  # loops with their extents, separated by blanks: ``e:n i:10 j:10``
+    arrays: str  # as `measurement_kernels.arguments.arrays` reads it
+    assignments: tuple[tuple[str, str] | Recurrence, ...]  # targets and values
     items: tuple[tuple[str, int], ...] = ()
-    groups: str = ""
-    element_type: str = "f64"
-    base: int = 0
+    groups: str = ""  # loops of which each iteration is a group, separated by blanks
+    element_type: str = "f64"  # type of the arrays
+    base: int = 0  # smallest value of n
 
     def program(self, name: str) -> Program:
         """Return the computation."""

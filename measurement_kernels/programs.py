@@ -43,24 +43,13 @@ _MOST_EXPONENTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """An array assigned throughout: ``target = result``, with sums over loops in it.
+    """An array assigned throughout: ``target = result``, with sums over loops in it."""
 
-    Attributes
-    ----------
-    target : str
-        Array with its indices, ``c[i, j]``.
-    terms : tuple of str
-        Terms that are summed over the loops `summed`, each in an accumulator of its own.
-    result : str
-        The value, in which ``{0}``, ``{1}`` are the sums; by default the first.
-    summed : tuple of str
-        Loops of the sums; if there are none, the terms stand for themselves.
-    """
-
-    target: str
+    target: str  # array with its indices, ``c[i, j]``
+    # terms that are summed over the loops `summed`, each in an accumulator of its own
     terms: tuple[str, ...]
-    result: str = "{0}"
-    summed: tuple[str, ...] = ()
+    result: str = "{0}"  # the value, in which ``{0}``, ``{1}`` are the sums
+    summed: tuple[str, ...] = ()  # loops of the sums
 
     def instructions(self, loops: tuple[str, ...], element_type: str) -> str:
         """Return the formula as Loopy instructions."""
@@ -84,32 +73,14 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """An array assigned from states that a loop updates; states do not depend on each other.
+    """An array assigned from states that a loop updates; states do not depend on each other."""
 
-    Attributes
-    ----------
-    target : str
-        Array with its indices.
-    states : tuple of (str, str)
-        For each state, called ``s0``, ``s1``, its initial value and its update, in terms of
-        itself, the arrays and the loops.
-    loop : str
-        The loop; it begins at zero.
-    result : str
-        The value, in terms of the states.
-    state_type : str
-        Type of the states as Loopy calls it, ``int32``; by default the element type.
-    parts : tuple of (str, str)
-        Names and values that each iteration stores first, in terms of those before, the arrays and
-        the loops; updates may use them.
-    """
-
-    target: str
+    target: str  # array with its indices
     states: tuple[tuple[str, str], ...]
-    loop: str
-    result: str
+    loop: str  # the loop
+    result: str  # the value, in terms of the states
     _: KW_ONLY
-    state_type: str = ""
+    state_type: str = ""  # type of the states as Loopy calls it, ``int32``
     parts: tuple[tuple[str, str], ...] = ()
 
     def instructions(self, loops: tuple[str, ...], element_type: str) -> str:
@@ -152,30 +123,15 @@ class Recurrence:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A computation as formulas in loops over arrays.
+    """A computation as formulas in loops over arrays."""
 
-    Attributes
-    ----------
-    name : str
-        A C identifier.
-    loops : tuple of (str, str or int)
-        Loops from zero, each with its extent: a size parameter or a number.
-    formulas : tuple of Formula or Recurrence
-        Assignments; none reads what another one writes.
-    sizes : tuple of SizeParameter
-        The kernel's parameters.
-    arguments : tuple of ArrayArgument or ScalarArgument
-        The kernel's other arguments.
-    element_type : {"f32", "f64"}
-        Type of the arrays.
-    """
-
-    name: str
+    name: str  # a C identifier
+    # loops from zero, each with its extent: a size parameter or a number
     loops: tuple[tuple[str, str | int], ...]
-    formulas: tuple[Formula | Recurrence, ...]
-    sizes: tuple[SizeParameter, ...]
-    arguments: tuple[Argument, ...]
-    element_type: str = "f32"
+    formulas: tuple[Formula | Recurrence, ...]  # assignments
+    sizes: tuple[SizeParameter, ...]  # the kernel's parameters
+    arguments: tuple[Argument, ...]  # the kernel's other arguments
+    element_type: str = "f32"  # type of the arrays
 
     @property
     def loop_names(self) -> tuple[str, ...]:
@@ -227,21 +183,11 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """A loop divided among work groups and their items along an axis of the NDRange.
+    """A loop divided among work groups and their items along an axis of the NDRange."""
 
-    Attributes
-    ----------
-    loop : str
-        The loop.
-    axis : int
-        Axis of the NDRange.
-    items, each : int
-        Items per group, and iterations per item, which are `items` iterations apart.
-    """
-
-    loop: str
-    axis: int
-    items: int
+    loop: str  # the loop
+    axis: int  # axis of the NDRange
+    items: int  # items per group, and iterations per item, which are `items` iterations apart
     each: int = 1
 
 
@@ -256,56 +202,29 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A tile that a group fetches into local memory.
+    """A tile that a group fetches into local memory."""
 
-    Attributes
-    ----------
-    array : str
-        The array.
-    sweep : tuple of str
-        Loops whose footprint is fetched; those that a shape does not have are left out.
-    within : tuple of str
-        Loops around the fetch.
-    axes : tuple of int or None
-        For each axis of the array the local axis along which it is fetched.
-    """
-
-    array: str
-    sweep: tuple[str, ...]
-    within: tuple[str, ...]
+    array: str  # the array
+    sweep: tuple[str, ...]  # loops whose footprint is fetched
+    within: tuple[str, ...]  # loops around the fetch
+    # for each axis of the array the local axis along which it is fetched
     axes: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A mapping of a program's loops to work items, with tiles, blocks and unrolling.
+    """A mapping of a program's loops to work items, with tiles, blocks and unrolling."""
 
-    Attributes
-    ----------
-    divided : tuple of Divided
-        Loops over groups and items.
-    block : str
-        Tag of the loops over an item's own iterations: ``for``, ``unr``, ``ilp``, ``ilp.seq``.
-    groups : tuple of str
-        Loops over groups alone, along the axes behind those of `divided`.
-    steps : tuple of Step
-        Loops split into pieces.
-    unrolled : tuple of str
-        Loops of constant length that are unrolled.
-    fetches : tuple of Fetch
-        Tiles in local memory.
-    priority : str
-        Order of loops, outermost first; by default Loopy's.
-    """
-
-    divided: tuple[Divided, ...]
+    divided: tuple[Divided, ...]  # loops over groups and items
     _: KW_ONLY
+    # tag of the loops over an item's own iterations: ``for``, ``unr``, ``ilp``, ``ilp.seq``
     block: str = "for"
+    # loops over groups alone, along the axes behind those of `divided`
     groups: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
-    unrolled: tuple[str, ...] = ()
-    fetches: tuple[Fetch, ...] = ()
-    priority: str = ""
+    steps: tuple[Step, ...] = ()  # loops split into pieces
+    unrolled: tuple[str, ...] = ()  # loops of constant length that are unrolled
+    fetches: tuple[Fetch, ...] = ()  # tiles in local memory
+    priority: str = ""  # order of loops, outermost first
 
     @property
     def group_shape(self) -> GroupShape:
@@ -321,18 +240,7 @@ def along(
     *,
     first_axis: int | None = None,
 ) -> tuple[Divided, ...]:
-    """Divide one or two loops among work items.
-
-    Parameters
-    ----------
-    loops : str
-        Names of the loops, one letter each.
-    items, each : tuple of int
-        Items of a group along the loops, and iterations of each item.
-    first_axis : int, optional
-        Axis of the first loop; the second one has the other axis. By default the last loop is
-        along axis 0.
-    """
+    """Divide one or two loops among work items."""
     first = len(loops) - 1 if first_axis is None else first_axis
     return tuple(
         Divided(loop, axis, number, own)
@@ -388,21 +296,7 @@ def program_entry(
     builder: Callable[[], TranslationUnit] | None = None,
     statistics: Mapping[str, StatisticBySize] | None = None,
 ) -> CatalogEntry:
-    """Return the entry of a program in a shape.
-
-    Parameters
-    ----------
-    program : Program
-        The program; the bases of its sizes are for a slow device.
-    shape : Shape or (int, int)
-        The shape; if `builder` is given, only the shape of the work group.
-    family, variant, description, exponent_steps, collection, purpose
-        As in `CatalogEntry`.
-    builder : callable, optional
-        By default `build` with the program and the shape.
-    statistics : mapping, optional
-        As in `CatalogEntry`.
-    """
+    """Return the entry of a program in a shape."""
     return CatalogEntry(
         family=family,
         variant=variant,

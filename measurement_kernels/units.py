@@ -29,21 +29,7 @@ def make_unit(
     arguments: Sequence[Argument],
     element_type: str,
 ) -> TranslationUnit:
-    """Return a kernel with the catalogue's arguments, before any transformation.
-
-    Parameters
-    ----------
-    name : str
-        Name of the kernel, a C identifier.
-    domain : str or sequence of str
-        Loops, isl text; several texts for loops that do not all lie in one nest.
-    instructions : str
-        Instructions, as `loopy.make_kernel` takes them.
-    sizes, arguments : sequence
-        Size parameters (32-bit integers) with their assumptions; arrays and scalars.
-    element_type : str
-        Type of the arrays and scalars, a key of `ELEMENT_TYPES`.
-    """
+    """Return a kernel with the catalogue's arguments, before any transformation."""
     names = [size.name for size in sizes]
     assumptions = " and ".join(size.assumption for size in sizes)
     return _unit(name, domain, instructions, names, assumptions, arguments, element_type)
@@ -116,24 +102,6 @@ def prefetch(
     """Fetch the bounding box of a group's reads of an array into local memory.
 
     All items of the group take part in the fetch.
-
-    Parameters
-    ----------
-    unit : loopy.TranslationUnit
-        The kernel.
-    reference : str
-        The array, or one access to it.
-    sweep : sequence of str
-        Loops whose joint footprint is fetched.
-    within : sequence of str
-        Loops around the fetch, among them every loop over work groups: Loopy refuses an
-        instruction that does not say which groups execute it.
-    axes : Mapping from str to int or None
-        Names for the loops of the fetch, one for each axis of the array in order, with the local
-        axis over which each is spread. None: each item runs through it, or ``sweep`` does not move
-        along it, and it needs no loop.
-    group_shape : tuple of int
-        Work items per local axis; a longer extent takes several slots, the last one guarded.
     """
     unit = lp.add_prefetch(
         unit,
@@ -219,24 +187,7 @@ def split_plane(
     each: tuple[int, int],
     first_lane: bool,
 ) -> tuple[TranslationUnit, tuple[int, int], GroupShape]:
-    """Map two loops to groups and their items, as `split_to_items` does.
-
-    Parameters
-    ----------
-    unit : loopy.TranslationUnit
-        The kernel.
-    loops : str
-        Names of the two loops, one letter each.
-    items, each : (int, int)
-        Items of a group along the loops, and iterations of each item.
-    first_lane : bool
-        Whether the first loop runs along local axis 0; otherwise the second one does.
-
-    Returns
-    -------
-    (loopy.TranslationUnit, (int, int), (int, int))
-        The new unit, the axes of the loops, and the group's shape along axes 0 and 1.
-    """
+    """Map two loops to groups and their items, as `split_to_items` does."""
     axes = (0, 1) if first_lane else (1, 0)
     for iname, axis, number, own in zip(loops, axes, items, each, strict=True):
         unit = split_to_items(unit, iname, axis=axis, items=number, each=own)
@@ -256,17 +207,6 @@ def tag_blocks(
     """Tag an item's own loops and unrolled loops.
 
     Builders of variants call it last, because variants that differ in tags share all other steps.
-
-    Parameters
-    ----------
-    unit : loopy.TranslationUnit
-        The kernel.
-    block : str
-        Tag of an item's own loops, or ``for``.
-    own : sequence of str
-        These loops; missing ones are left out.
-    unrolled : sequence of str
-        Loops to unroll.
     """
     if block.startswith("ilp"):
         # Loopy would warn that it takes its older scheduler, the only one that supports ilp

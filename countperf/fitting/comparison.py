@@ -62,47 +62,22 @@ Profiler = Callable[[Measurement], ProfiledKernel]
 
 
 class ModelResult(Part):
-    """One model at one level on one device.
+    """One model at one level on one device."""
 
-    Attributes
-    ----------
-    model : str
-        Name of the model.
-    level : {"published", "scaled", "fitted"}
-        What of it was calibrated.
-    lacking : str
-        Why the model predicts nothing here; empty if it does.
-    cases : tuple of EvaluatedCase
-        Test kernels that it predicts.
-    refusals : dict from str to str
-        Kernels that it does not cover, and why.
-    in_sample : float or None
-        Geometric mean of the relative errors on the measurement kernels, as a fraction; errors
-        below 1e-3 count as that.
-    shape_errors : dict from str to float
-        MAPE_shape of the throughput over occupancy, in percent, by family of kernels measured at
-        three or more occupancies.
-    calibrated_on : int
-        Measurements that it was calibrated on.
-    factor : float
-        On all times.
-    constants : dict from str to float
-        Constants of the device that were fitted.
-    converged : bool
-        Whether the calibration ended by its own tolerances.
-    """
-
-    model: str
-    level: Level
-    lacking: str = ""
-    cases: tuple[EvaluatedCase, ...] = ()
+    model: str  # name of the model
+    level: Level  # what of it was calibrated
+    lacking: str = ""  # why the model predicts nothing here
+    cases: tuple[EvaluatedCase, ...] = ()  # test kernels that it predicts
+    # kernels that it does not cover, and why
     refusals: dict[str, str] = Field(default_factory=dict)
+    # geometric mean of the relative errors on the measurement kernels, as a fraction
     in_sample: float | None = None
     shape_errors: dict[str, float] = Field(default_factory=dict)
-    calibrated_on: NonNegativeInt = 0
-    factor: float = 1.0
+    calibrated_on: NonNegativeInt = 0  # measurements that it was calibrated on
+    factor: float = 1.0  # on all times
+    # constants of the device that were fitted
     constants: dict[str, float] = Field(default_factory=dict)
-    converged: bool = True
+    converged: bool = True  # whether the calibration ended by its own tolerances
 
     def by_kernel(self) -> dict[str, MeanError]:
         """Return the mean error of each test kernel over its sizes."""
@@ -120,27 +95,16 @@ class ModelResult(Part):
 
 
 class Comparison(Table, Drawable, Document):
-    """All models on one device's measurements.
-
-    Attributes
-    ----------
-    device : str
-        Slug of the device.
-    test_cases, measurement_cases : int
-        How many cases were evaluated, and on how many the models were calibrated.
-    unprofiled : dict from str to str
-        Kernels without a profile, and why; no mechanistic model predicts them.
-    models : tuple of ModelResult
-        Sorted by model, then level.
-    """
+    """All models on one device's measurements."""
 
     format: Literal["countperf-comparison"] = "countperf-comparison"
     version: Literal[1] = 1
-    device: str
+    device: str  # slug of the device
+    # how many cases were evaluated, and on how many the models were calibrated
     test_cases: NonNegativeInt
     measurement_cases: NonNegativeInt
-    unprofiled: dict[str, str] = Field(default_factory=dict)
-    models: tuple[ModelResult, ...]
+    unprofiled: dict[str, str] = Field(default_factory=dict)  # kernels without a profile, and why
+    models: tuple[ModelResult, ...]  # sorted by model, then level
 
     def with_models(self, results: Sequence[ModelResult]) -> Comparison:
         """Return the comparison with more results, in front."""
@@ -165,35 +129,7 @@ def compare_models(
     thinned: Mapping[str, int] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
-    """Predict measured kernels by every mechanistic model at every level.
-
-    Parameters
-    ----------
-    makers : callable
-        Returns each model by its name, built for a device, given the instruction classes of the
-        kernels (`countperf.mechanistic.predict_all.model_makers`).
-    device : DeviceParameters
-        The device's document, its measured launch overhead included where there is one.
-    measurements : sequence of Measurement
-        Kernels for measurement calibrate; those for `purposes` are evaluated.
-    profile : callable from Measurement to ProfiledKernel
-        Gives profile and launch of a measured case; may refuse with an error of ours.
-    models : collection of str, optional
-        Only these; by default all.
-    levels : collection of {"published", "scaled", "fitted"}, optional
-        Only these; by default all.
-    purposes : collection of {"test", "application", "variant"}, optional
-        What the evaluated kernels are for.
-    thinned : mapping from str to int, optional
-        For slow models, of how many measurements one calibrates the constants; by default each.
-    progress : callable from str to None, optional
-        Is told what is being calibrated.
-
-    Raises
-    ------
-    FitError
-        No case has a profile.
-    """
+    """Predict measured kernels by every mechanistic model at every level."""
     judging = set(purposes) - {"measurement"}
     unprofiled: dict[str, str] = {}
     cases: list[_Case] = []
@@ -355,11 +291,6 @@ def linear_results(
     """Return the fitted linear model in the shape of a mechanistic one.
 
     `purposes` are those of the evaluated kernels.
-
-    Raises
-    ------
-    FitError
-        There is nothing to fit or to evaluate.
     """
     fitted = fit(measurements)
     judging = set(purposes) - {"measurement"}

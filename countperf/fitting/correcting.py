@@ -37,25 +37,13 @@ same factors."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Learnt:
-    """Correction learnt from the cases of a fit.
+    """Correction learnt from the cases of a fit."""
 
-    Attributes
-    ----------
-    kernels : tuple of str
-        The measured kernels.
-    roots, logs : ndarray, shape (n_kernels, n_columns)
-        Their profiles, means over their cases.
-    alpha : ndarray, shape (n_kernels,)
-        Their coefficients.
-    scale : float
-        Median squared distance of `logs`.
-    """
-
-    kernels: tuple[str, ...]
-    roots: Matrix
+    kernels: tuple[str, ...]  # the measured kernels
+    roots: Matrix  # their profiles, means over their cases
     logs: Matrix
-    alpha: Vector
-    scale: float
+    alpha: Vector  # their coefficients
+    scale: float  # median squared distance of `logs`
 
     def corrector(self) -> Corrector:
         """Return what corrects predictions."""
@@ -130,15 +118,7 @@ class _Profiles:
 
 
 def learn(fitted: Estimate, observations: Sequence[Observation]) -> Learnt | None:
-    """Learn from the cases of a fit; None if they are of too few kernels.
-
-    Parameters
-    ----------
-    fitted : Estimate
-        The fit.
-    observations : sequence of Observation
-        Its cases, in its order.
-    """
+    """Learn from the cases of a fit; None if they are of too few kernels."""
     from scipy.linalg import cho_factor, cho_solve
 
     profiles = _Profiles.of(fitted, observations)
@@ -163,20 +143,6 @@ def left_out_corrections(
     family; what they are off by is that of the fit without it. With the inverse :math:`P` of the
     covariance of all kernels, that of the others :math:`o` follows without another inversion:
     :math:`K_{oo}^{-1} = P_{oo} - P_{ob} P_{bb}^{-1} P_{bo}` for the kernels :math:`b` left out.
-
-    Parameters
-    ----------
-    fitted : Estimate
-        The fit of all cases.
-    observations : sequence of Observation
-        Its cases, in its order.
-    left_out : Mapping from tuple of str to LeftOut
-        Fits without some families.
-
-    Returns
-    -------
-    ndarray, shape (n_cases,), or None
-        Logarithms of factors; None if there are too few kernels.
     """
     from scipy.linalg import cho_factor, cho_solve
 

@@ -55,29 +55,15 @@ _NULL_TOLERANCE = 1e-7
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Observation(ShortRepr):
-    """One measured case as the fit sees it.
+    """One measured case as the fit sees it."""
 
-    Attributes
-    ----------
-    name, kernel, family : str
-        Name of the case, of its kernel, and of the kernel's family.
-    counts : Mapping from str to int or Fraction
-        Property values at the case's parameters.
-    time_s : float
-        Measured time, s.
-    stable : bool
-        Whether its samples agreed well enough.
-    noise : float
-        How well its time repeats: standard deviation of its logarithm.
-    """
-
-    name: str
+    name: str  # name of the case, of its kernel, and of the kernel's family
     kernel: str
     family: str
-    counts: Mapping[str, CountValue]
-    time_s: float
-    stable: bool = True
-    noise: float = 0.0
+    counts: Mapping[str, CountValue]  # property values at the case's parameters
+    time_s: float  # measured time, s
+    stable: bool = True  # whether its samples agreed well enough
+    noise: float = 0.0  # how well its time repeats: standard deviation of its logarithm
 
     @property
     def has_code(self) -> bool:
@@ -90,31 +76,16 @@ class Observation(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design(ShortRepr):
-    """The design matrix.
+    """The design matrix."""
 
-    Attributes
-    ----------
-    function : ModelFunction
-        The model over the columns.
-    names : tuple of str
-        Features that some case exercises, one per column, as the function names them.
-    counts : ndarray, shape (n_cases, n_features)
-        Feature values.
-    times_s, noise : ndarray, shape (n_cases,)
-        Measured times, s, and how well they repeat, relative.
-    variables : dict from str to ndarray, shape (n_cases,)
-        The counted names of the model's expression.
-    unexercised, ignored, unknown : tuple of str
-        Features that are zero in every case; properties that the model ignores, or has no rule for.
-    """
-
-    function: ModelFunction
+    function: ModelFunction  # the model over the columns
+    # features that some case exercises, one per column, as the function names them
     names: tuple[str, ...]
-    counts: Matrix
-    times_s: Vector
+    counts: Matrix  # feature values
+    times_s: Vector  # measured times, s, and how well they repeat, relative
     noise: Vector
-    variables: dict[str, Vector]
-    unexercised: tuple[str, ...]
+    variables: dict[str, Vector]  # the counted names of the model's expression
+    unexercised: tuple[str, ...]  # features that are zero in every case
     ignored: tuple[str, ...]
     unknown: tuple[str, ...]
 
@@ -143,20 +114,7 @@ class Design(ShortRepr):
 
 
 def row_weights(design: Design, model_error: float | None) -> Vector:
-    """Return what the residual of each case is multiplied by.
-
-    Parameters
-    ----------
-    design : Design
-        The cases.
-    model_error : float or None
-        Size of the model's own errors, relative; None to count all cases the same.
-
-    Returns
-    -------
-    ndarray, shape (n_cases,)
-        One for a case without noise, and less the more of it there is.
-    """
+    """Return what the residual of each case is multiplied by."""
     if model_error is None:
         return np.ones_like(design.noise)
     return model_error / np.hypot(model_error, design.noise)
@@ -164,23 +122,13 @@ def row_weights(design: Design, model_error: float | None) -> Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(ShortRepr):
-    """Rank analysis of a design: the weights that its cases tell apart.
+    """Rank analysis of a design: the weights that its cases tell apart."""
 
-    Attributes
-    ----------
-    rank : int
-        Numerical rank; full if it is the number of features.
-    condition : float
-        Largest over smallest of the singular values that are not zero, columns scaled.
-    groups : tuple of IndistinguishableGroup
-        Features that no solution can tell apart.
-    close_pairs : tuple of (str, str, float)
-        Pairs that can barely be told apart, with the cosine of the angle of their columns.
-    """
-
-    rank: int
+    rank: int  # numerical rank
+    # largest over smallest of the singular values that are not zero, columns scaled
     condition: float
-    groups: tuple[IndistinguishableGroup, ...]
+    groups: tuple[IndistinguishableGroup, ...]  # features that no solution can tell apart
+    # pairs that can barely be told apart, with the cosine of the angle of their columns
     close_pairs: tuple[tuple[str, str, float], ...]
 
 
@@ -202,22 +150,7 @@ def build_design(
     *,
     inputs: Mapping[int, ModelInputs] | None = None,
 ) -> Design:
-    """Turn measured cases into a design matrix.
-
-    Parameters
-    ----------
-    observations : sequence of Observation
-        The cases.
-    model : ModelDefinition or FeatureSpec
-        What to charge.
-    inputs : Mapping from int to ModelInputs, optional
-        What the model sees of cases, by their ``id``, where that is known already.
-
-    Raises
-    ------
-    FitError
-        There is no case, no case exercises any feature, or a time is not positive and finite.
-    """
+    """Turn measured cases into a design matrix."""
     if not observations:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
     for case in observations:
@@ -338,15 +271,7 @@ def diagnose(design: Design) -> Diagnosis:
 
 
 def diagnose_columns(names: tuple[str, ...], matrix: Matrix) -> Diagnosis:
-    """Find rank, condition, and what the rows cannot tell apart.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Names of the columns.
-    matrix : ndarray, shape (n_rows, n_columns)
-        Change of predicted over measured time with each unknown; no column is zero.
-    """
+    """Find rank, condition, and what the rows cannot tell apart."""
     scale = column_norms(matrix)
     scaled = matrix / scale
     values, right = right_singular_vectors(scaled)
@@ -420,13 +345,7 @@ def _simplest(value: float) -> float:
 
 
 def common_view(measurements: Iterable[Measurement]) -> View:
-    """Return the view under which all kernels were counted.
-
-    Raises
-    ------
-    FitError
-        There are vectors of both views, or of an unknown one.
-    """
+    """Return the view under which all kernels were counted."""
     found = {
         m.properties.get("view", "source"): m.case for m in measurements if m.properties is not None
     }
@@ -444,13 +363,7 @@ def common_view(measurements: Iterable[Measurement]) -> View:
 
 
 def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
-    """Return the caches for which all kernels were counted, and compiled code was read.
-
-    Raises
-    ------
-    FitError
-        Some were counted for other caches than others, or their code was read for another.
-    """
+    """Return the caches for which all kernels were counted, and compiled code was read."""
     stated = [(m, caches_of(m.properties)) for m in measurements if m.properties is not None]
     if not stated:
         return DEFAULT_CACHES

@@ -74,50 +74,25 @@ ModelMaker = Callable[[DeviceParameters], MechanisticModel]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One measured launch.
+    """One measured launch."""
 
-    Attributes
-    ----------
-    kernel : ProfiledKernel
-        Profile and launch.
-    measured_s : float
-        Its time, s.
-    """
-
-    kernel: ProfiledKernel
-    measured_s: float
+    kernel: ProfiledKernel  # profile and launch
+    measured_s: float  # its time, s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A calibrated model.
+    """A calibrated model."""
 
-    Attributes
-    ----------
-    model : str
-        Name of the model.
-    device : DeviceParameters
-        With the fitted constants, their source ``calibrated``.
-    factor : float
-        On the times of the model (1 where constants were fitted).
-    constants : Mapping from str to (float, float)
-        Each fitted constant: where it started, and its value.
-    used, refused : int
-        Measurements that the model covers, and those that it does not.
-    residual : float
-        Root mean square of ``1 - predicted/measured`` over those used.
-    converged : bool
-        Whether the optimiser ended by its own tolerances.
-    """
-
-    model: str
-    device: DeviceParameters
-    factor: float
+    model: str  # name of the model
+    device: DeviceParameters  # with the fitted constants, their source ``calibrated``
+    factor: float  # on the times of the model (1 where constants were fitted)
+    # each fitted constant: where it started, and its value
     constants: Mapping[str, tuple[float, float]]
-    used: int
+    used: int  # measurements that the model covers, and those that it does not
     refused: int
-    residual: float
-    converged: bool
+    residual: float  # root mean square of ``1 - predicted/measured`` over those used
+    converged: bool  # whether the optimiser ended by its own tolerances
 
 
 # --- constants of a device by name
@@ -128,12 +103,6 @@ def constants_of(device: DeviceParameters) -> dict[str, float]:
 
     Costs of instructions are called ``classes.<class>.cpi`` and ``classes.<class>.latency``.
     Absent constants and those that are zero are left out.
-
-    Examples
-    --------
-    >>> from countperf.hardware.parameters import declare_device
-    >>> constants_of(declare_device(peak_flops=1e12, num_compute_units=4))
-    {'peak_flops': 1000000000000.0}
     """
     found = {name: float(value) for name in _FREE if (value := getattr(device, name))}
     for name, each in device.classes.items():
@@ -144,13 +113,7 @@ def constants_of(device: DeviceParameters) -> dict[str, float]:
 
 
 def with_constants(device: DeviceParameters, values: Mapping[str, float]) -> DeviceParameters:
-    """Return a device with other values of some constants, named as in `constants_of`.
-
-    Raises
-    ------
-    DeviceParameterError
-        There is no such constant, or a value is out of range.
-    """
+    """Return a device with other values of some constants, named as in `constants_of`."""
     fields: dict[str, Any] = {}
     classes = dict(device.classes)
     for name, value in values.items():
@@ -174,22 +137,7 @@ def with_constants(device: DeviceParameters, values: Mapping[str, float]) -> Dev
 def times_of(
     model: MechanisticModel, kernels: Iterable[ProfiledKernel], *, incomplete_ok: bool = False
 ) -> NDArray[np.float64]:
-    """Return the predicted times of kernels, s; NaN for those that the model does not cover.
-
-    Parameters
-    ----------
-    model : MechanisticModel
-        The model.
-    kernels : iterable of ProfiledKernel
-        The kernels.
-    incomplete_ok : bool
-        Whether kernels for which the device lacks a constant are not covered either.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device lacks a constant, and `incomplete_ok` is false.
-    """
+    """Return the predicted times of kernels, s; NaN for those that the model does not cover."""
     times: list[float] = []
     for kernel in kernels:
         try:
@@ -206,22 +154,7 @@ def times_of(
 def free_constants(
     make: ModelMaker, device: DeviceParameters, kernels: Sequence[ProfiledKernel]
 ) -> tuple[str, ...]:
-    """Find the constants of a device on which a model's times of some kernels depend.
-
-    Parameters
-    ----------
-    make : callable from DeviceParameters to MechanisticModel
-        Builds the model.
-    device : DeviceParameters
-        Where each constant is changed in turn.
-    kernels : sequence of ProfiledKernel
-        Whose times are looked at.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device lacks a constant that the model needs.
-    """
+    """Find the constants of a device on which a model's times of some kernels depend."""
     reference = times_of(make(device), kernels)
     found: list[str] = []
     for name, value in constants_of(device).items():
@@ -270,13 +203,6 @@ def starting_device(
     document does not have gets a starting value; classes of instructions of one kind then share a
     subsystem. The launch overhead starts at the shortest measured time. Facts, such as the
     number of lanes, are not invented.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device lacks a fact that the model needs.
-    FitError
-        There are no measurements.
     """
     if not observations:
         raise FitError(f"there is no measurement of {device.slug} to calibrate a model on")
@@ -319,13 +245,7 @@ def _class(name: str) -> InstructionClass:
 
 
 def kind_of(name: str) -> InstructionKind:
-    """Return the kind of an instruction class that a profile of a Loopy kernel has, by its name.
-
-    Examples
-    --------
-    >>> kind_of("load.global.f32"), kind_of("add.f32")
-    ('memory', 'compute')
-    """
+    """Return the kind of an instruction class that a profile of a Loopy kernel has, by its name."""
     if name.startswith("barrier"):
         return "barrier"
     return "memory" if name.startswith(("load", "store", "gmem")) else "compute"
@@ -341,13 +261,6 @@ def calibrate_factor(
     zero, and every time is wrong by 100 %.)
 
     Measurements of kernels for which the device lacks a constant are left out.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device lacks a constant that the model needs.
-    FitError
-        The model covers none of the measurements.
     """
     model = make(device)
     times, measured = _covered(model, device, observations, incomplete_ok=True)
@@ -373,29 +286,7 @@ def calibrate_fully(
     constants: Sequence[str] | None = None,
     evaluations: int = 15,
 ) -> Calibration:
-    """Fit the constants of a device that a model depends on.
-
-    Parameters
-    ----------
-    make : callable from DeviceParameters to MechanisticModel
-        Builds the model.
-    device : DeviceParameters
-        Where the constants start.
-    observations : sequence of Observation
-        Measured launches.
-    constants : sequence of str, optional
-        Which constants to fit; by default those that `free_constants` finds.
-    evaluations : int
-        Largest number of steps of the optimiser in each of its two phases; each evaluates the model
-        once per constant and measurement.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device lacks a constant that the model needs, or has no such constant.
-    FitError
-        The model covers none of the measurements, or depends on no constant.
-    """
+    """Fit the constants of a device that a model depends on."""
     model = make(device)
     times, measured = _covered(model, device, observations)
     covered = ~np.isnan(times)

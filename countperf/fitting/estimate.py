@@ -61,57 +61,28 @@ _FEW_STARTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AtCases(ShortRepr):
-    """Cases that were not in a fit, as it sees them.
+    """Cases that were not in a fit, as it sees them."""
 
-    Attributes
-    ----------
-    times_s : ndarray, shape (n_cases,)
-        Predicted times, s.
-    is_known : ndarray of bool, shape (n_cases,)
-        Whether the fit determines them.
-    values, gradient : ndarray, shape (n_columns, n_cases) and (n_unknowns, n_cases)
-        Features, and derivatives of the times.
-    variables : dict from str to ndarray, shape (n_cases,)
-        Counted names of the expression.
-    """
-
-    times_s: Vector
-    is_known: NDArray[np.bool_]
-    values: Matrix
+    times_s: Vector  # predicted times, s
+    is_known: NDArray[np.bool_]  # whether the fit determines them
+    values: Matrix  # features, and derivatives of the times
     gradient: Matrix
-    variables: Mapping[str, Vector]
+    variables: Mapping[str, Vector]  # counted names of the expression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimate(ShortRepr):
-    """A model fitted to cases.
+    """A model fitted to cases."""
 
-    Attributes
-    ----------
-    design : Design
-        The cases.
-    diagnosis : Diagnosis
-        What they can tell apart, about the solution where the model is not linear.
-    solution : Solution
-        Weights, then parameters.
-    predicted_s : ndarray, shape (n_cases,)
-        Times that the fit gives its own cases, s.
-    unseen : tuple of str
-        Weights and parameters that change no predicted time: whatever they multiply is hidden or
-        zero. Such weights are left out, for nothing determines them.
-    converged : bool
-        Whether the solver met its tolerances; always, for a linear fit.
-    message : str
-        What it says.
-    """
-
-    design: Design
+    design: Design  # the cases
+    # what they can tell apart, about the solution where the model is not linear
     diagnosis: Diagnosis
-    solution: Solution
-    predicted_s: Vector
+    solution: Solution  # weights, then parameters
+    predicted_s: Vector  # times that the fit gives its own cases, s
+    # weights and parameters that change no predicted time: whatever they multiply is hidden or zero
     unseen: tuple[str, ...] = ()
-    converged: bool = True
-    message: str = ""
+    converged: bool = True  # whether the solver met its tolerances
+    message: str = ""  # what it says
 
     @property
     def function(self) -> ModelFunction:
@@ -132,13 +103,7 @@ class Estimate(ShortRepr):
         return None if found is None else found[0]
 
     def at_cases(self, cases: Design) -> AtCases:
-        """Return what the fit makes of cases that were not in it.
-
-        Parameters
-        ----------
-        cases : Design
-            Of the same model, with any of its columns.
-        """
+        """Return what the fit makes of cases that were not in it."""
         function = self.function
         places = {column: place for place, column in enumerate(function.columns)}
         values = np.zeros((len(places), len(cases.times_s)))
@@ -173,15 +138,7 @@ class Estimate(ShortRepr):
         return time_shares(self.function, gradient, unknowns.tolist())
 
     def difficulty(self, cases: AtCases, support: Support | Region) -> Vector:
-        """Return how hard cases are that were not in the fit.
-
-        Parameters
-        ----------
-        cases : AtCases
-            What `at_cases` returns.
-        support : Support or Region
-            Where the fit has measured.
-        """
+        """Return how hard cases are that were not in the fit."""
         largest = {n: float(v.max()) for n, v in self.design.variables.items() if np.any(v)}
         hard = difficulty(
             support,
@@ -240,13 +197,7 @@ def weighted_by_noise(
 
 
 def recipe_of(model: ModelDefinition, **changes: object) -> Recipe:
-    """Return how a model asks to be fitted; changes that are None are left out.
-
-    Raises
-    ------
-    ParameterError
-        A change is none that a recipe can have.
-    """
+    """Return how a model asks to be fitted; changes that are None are left out."""
     fields = {"residual": model.residual, "loss": model.loss, "loss_scale": model.loss_scale}
     return Recipe(**(fields | {k: v for k, v in changes.items() if v is not None}))  # pyright: ignore[reportArgumentType] - a recipe checks them
 
@@ -259,23 +210,7 @@ def estimate(
     inputs: Mapping[int, ModelInputs] | None = None,
     near: Estimate | None = None,
 ) -> Estimate:
-    """Fit a model to cases; the result may not have converged: ask it.
-
-    Parameters
-    ----------
-    observations, model, inputs
-        As for `build_design`.
-    recipe : Recipe
-        How.
-    near : Estimate, optional
-        The same model fitted to much the same cases: where a solver that goes step by step begins,
-        instead of the places that the recipe asks for.
-
-    Raises
-    ------
-    FitError
-        There is nothing to fit, or the model has no finite value.
-    """
+    """Fit a model to cases; the result may not have converged: ask it."""
     return estimate_design(build_design(observations, model, inputs=inputs), recipe, near=near)
 
 

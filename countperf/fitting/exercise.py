@@ -19,22 +19,7 @@ from countperf.models.records import Range
 def exercise(
     function: ModelFunction, unknowns: Sequence[float], observations: Sequence[Observation]
 ) -> dict[str, Exercise]:
-    """Say for each weight, parameter and counted name how measured cases exercise it.
-
-    Parameters
-    ----------
-    function : ModelFunction
-        The model over the columns that have weights.
-    unknowns : sequence of float
-        The weights, and then the parameters.
-    observations : sequence of Observation
-        The measured cases of the fit.
-
-    Returns
-    -------
-    dict from str to Exercise
-        By key of the function, or counted name of the expression; without those that no case has.
-    """
+    """Say for each weight, parameter and counted name how measured cases exercise it."""
     seen = inputs_of(observations, function.model)
     rows = [seen[id(case)] for case in observations]
     values = np.array(

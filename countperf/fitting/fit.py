@@ -71,66 +71,6 @@ def fit(
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
-    Parameters
-    ----------
-    measurements : MeasurementSet
-        Only those whose purpose is ``measurement`` are used, never those that judge fits; by a
-        model that names the shape of work groups, only those whose groups are all alike, and by one
-        that names transactions of sub-groups, only those whose transactions are known.
-    model : str or ModelDefinition, optional
-        A model, its name, or the path of its document; or ``auto``, to choose the one of those that
-        ship which predicts families of measurement kernels best that were left out, among them
-        models of execution policies where kernels were counted in the structure view, the policies
-        of shipped fits included; or ``structural``, to choose among those alone; or ``compiled``,
-        for the one that reads compiled code (`countperf.models.compiled`), from the cases for which
-        it is there.
-    nonnegative : bool, optional
-        Keep weights at least zero; the paper's are free.
-    residual : {"relative", "log"}, optional
-        What is made small: ``1 - predicted/measured``, or ``log(predicted/measured)``; by default
-        what the model asks for, as for the next two.
-    loss : {"linear", "soft_l1", "huber"}, optional
-        How residuals are summed: squares, or less for those far beyond `loss_scale`.
-    loss_scale : float, optional
-        Size of the residuals from which on a robust loss counts them for less.
-    weigh_noise : bool, optional
-        Count cases for less whose times do not repeat, or never settled, as `Notes` says; the
-        paper's fit counts all the same.
-    max_evaluations : int, optional
-        After how many evaluations from one start a fit that is not linear gives up.
-    leave_out_unstable : bool, optional
-        Leave out cases whose samples spread too far.
-    require_full_rank : bool, optional
-        Raise if the measurements cannot tell some weights apart.
-    correct : bool, optional
-        Correct predictions of a model of an execution policy by what measured kernels like the one
-        at hand were off by (`countperf.models.correction`), if families that are left out are
-        predicted better so.
-    memory : MemoryHierarchy, optional
-        Caches of the device, for models of an execution policy that are chosen here; by default
-        those of its processor (`countperf.hardware.memory`).
-    exercising_kernels : callable, optional
-        From a model to a mapping from its features to the measurement kernels that exercise them,
-        stored with the weights.
-    executor : concurrent.futures.Executor, optional
-        What fits without some of the families each, as for `leave_one_family_out`.
-
-    Returns
-    -------
-    FitResult
-        Weights, verdicts, and what they follow from.
-
-    Raises
-    ------
-    FitError
-        There is nothing to fit, or kernels were counted in different views;
-        `FitNotConvergedError` if the solver stopped early, and
-        `RankDeficientFitError` with `require_full_rank`: both carry the result.
-    ParameterError
-        No such model, residual or loss, or a loss scale that is not positive.
-
-    Notes
-    -----
     For a sum, :math:`\alpha = \arg\min \sum_j (1 - \sum_i \alpha_i p_i(n_j) / T_j)^2`, with
     columns scaled to norm one. Where weights are not determined, those of smallest norm in scaled
     columns are taken. Covariance: :math:`s^2 (X^T X)^+`, :math:`s^2` the residual sum of squares
@@ -395,13 +335,6 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
     """Evaluate the property vectors of measured cases at their parameters.
 
     Cases whose kernel could not be counted are left out.
-
-    Raises
-    ------
-    DocumentError
-        A stored property vector is damaged.
-    FitError
-        It was counted under other rules.
     """
     vectors: dict[str, PropertyVector] = {}
     observations: list[Observation] = []

@@ -46,25 +46,7 @@ def weight_set(
     correction: Correction | None,
     caches: CountedCaches,
 ) -> WeightSet:
-    """Return the document of a fit.
-
-    Parameters
-    ----------
-    measurements : MeasurementSet
-        All that was measured, of which the device and the environment are noted.
-    view : str
-        The view in which predicted kernels have to be counted.
-    observations : sequence of Observation
-        The fitted cases.
-    fitted, quality, correction
-        The fit, and what families say of it that are left out.
-    exercising_kernels : Mapping from str to sequence of str
-        Kernels of the catalogue by feature; those of features without a weight are noted.
-    candidates : tuple of Candidate
-        Models among which this one was chosen.
-    caches : CountedCaches
-        For which the kernels were counted.
-    """
+    """Return the document of a fit."""
     header = measurements.header
     covariance = fitted.solution.covariance
     model = fitted.function.model

@@ -33,15 +33,7 @@ _FEWEST_FAMILIES = 3
 def interval_calibration(
     held_out: Iterable[HeldOutCase], support: Support | None = None
 ) -> Calibration | None:
-    """Return what intervals are made of; None with less than three families to go by.
-
-    Parameters
-    ----------
-    held_out : iterable of HeldOutCase
-        Cases predicted without their family; those of kernels that only launch do not count.
-    support : Support, optional
-        Where the fit has measured; without it, intervals are as wide for all kernels.
-    """
+    """Return what intervals are made of; None with less than three families to go by."""
     cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
     families = list(dict.fromkeys(case.family for case in cases))
     if len(families) < _FEWEST_FAMILIES:
@@ -74,11 +66,6 @@ def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | N
 
     It is the honest check of a calibration with the measurements that it is made from. Each family
     counts the same. Where all cases come with their difficulty, intervals follow it.
-
-    Returns
-    -------
-    Coverage or None
-        None with less than four families.
     """
     cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
     local = all(case.difficulty is not None for case in cases)
@@ -118,24 +105,7 @@ def log_ratio(predicted_s: float, measured_s: float) -> float:
 def conformal_quantile(
     values: NDArray[np.float64], shares: NDArray[np.float64], level: float, *, units: int
 ) -> float:
-    """Return the smallest value that a share of at least ``level (1 + 1/units)`` does not exceed.
-
-    Parameters
-    ----------
-    values : ndarray, shape (n,)
-        At least one.
-    shares : ndarray, shape (n,)
-        What each value counts for; they sum to one.
-    level : float
-        Between 0 and 1.
-    units : int
-        How many of the values, or groups of them, are independent.
-
-    Examples
-    --------
-    >>> conformal_quantile(np.arange(1.0, 20.0), np.full(19, 1 / 19), 0.9, units=19)
-    18.0
-    """
+    """Return the smallest value that a share of ``level (1 + 1/units)`` does not exceed."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(shares[order])
     wanted = min(level * (1.0 + 1.0 / units), 1.0)
@@ -144,22 +114,7 @@ def conformal_quantile(
 
 
 def scatter_of_kernels(logs: NDArray[np.float64], kernels: Sequence[str]) -> tuple[float, float]:
-    """Split log ratios into what a kernel's cases share and what they do not.
-
-    Parameters
-    ----------
-    logs : ndarray, shape (n_cases,)
-        log(predicted / measured).
-    kernels : sequence of str
-        Kernel of each case.
-
-    Returns
-    -------
-    float
-        Standard deviation about zero of what the cases of a kernel share.
-    float
-        Standard deviation of the cases of a kernel about it; zero if none has two.
-    """
+    """Split log ratios into what a kernel's cases share and what they do not."""
     numbers = {kernel: number for number, kernel in enumerate(dict.fromkeys(kernels))}
     members = np.array([numbers[kernel] for kernel in kernels], np.intp)
     order = np.argsort(members, kind="stable")

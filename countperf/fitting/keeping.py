@@ -35,27 +35,7 @@ def keep_largest(
     recipe: Recipe,
     inputs: Mapping[int, ModelInputs],
 ) -> tuple[ModelDefinition, Mapping[int, ModelInputs]]:
-    """Return a model with no more weights than it may have, and what it sees of the cases.
-
-    Parameters
-    ----------
-    observations : sequence of Observation
-        Measured cases.
-    fitted : Estimate
-        The model fitted to them with all its features.
-    recipe : Recipe
-        How.
-    inputs : Mapping from int to ModelInputs
-        What the model sees of cases, by their ``id``.
-
-    Returns
-    -------
-    ModelDefinition
-        The model itself, if it has few enough weights; else one whose other features are
-        negligible.
-    Mapping from int to ModelInputs
-        As `inputs`, of that model.
-    """
+    """Return a model with no more weights than it may have, and what it sees of the cases."""
     model = fitted.function.model
     rough = replace(recipe, tolerance=max(recipe.tolerance, _TOLERANCE))
     while dropped := smallest_features(fitted):

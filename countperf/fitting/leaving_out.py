@@ -24,33 +24,15 @@ Group = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeavingOut:
-    """Cases of a fit, ready for fits without some of their families.
+    """Cases of a fit, ready for fits without some of their families."""
 
-    Attributes
-    ----------
-    design : Design
-        All cases.
-    has_unknown : ndarray of bool, shape (n_cases,)
-        Cases with a property that the model has no rule for.
-    families : tuple of str
-        The families, each once.
-    family : ndarray of int, shape (n_cases,)
-        Position of the family of each case among them.
-    near : Estimate
-        The fit of all cases, near which the others are looked for.
-    recipe : Recipe
-        How they are fitted.
-    kept : ndarray of bool, shape (n_cases,), or None
-        Cases that stand for those like them where the difficulty of cases is wanted; None where it
-        is not. They are chosen once, by the fit of all cases.
-    """
-
-    design: Design
-    has_unknown: NDArray[np.bool_]
-    families: tuple[str, ...]
-    family: NDArray[np.intp]
-    near: Estimate
-    recipe: Recipe
+    design: Design  # all cases
+    has_unknown: NDArray[np.bool_]  # cases with a property that the model has no rule for
+    families: tuple[str, ...]  # the families, each once
+    family: NDArray[np.intp]  # position of the family of each case among them
+    near: Estimate  # the fit of all cases, near which the others are looked for
+    recipe: Recipe  # how they are fitted
+    # cases that stand for those like them where the difficulty of cases is wanted
     kept: NDArray[np.bool_] | None
 
     @classmethod
@@ -79,23 +61,12 @@ class LeavingOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeftOut:
-    """Families predicted by a fit of the others.
+    """Families predicted by a fit of the others."""
 
-    Attributes
-    ----------
-    times_s, difficulty : ndarray, shape (n_inside,)
-        Predicted times, s, and how hard the fit says that each case is; NaN where that is not
-        known.
-    outside : ndarray of bool, shape (n_cases,)
-        The cases of the fit.
-    predicted_s : ndarray, shape (n_outside,)
-        Times that the fit gives its own cases, s.
-    """
-
-    times_s: NDArray[np.float64]
+    times_s: NDArray[np.float64]  # predicted times, s, and how hard the fit says that each case is
     difficulty: NDArray[np.float64]
-    outside: NDArray[np.bool_]
-    predicted_s: NDArray[np.float64]
+    outside: NDArray[np.bool_]  # the cases of the fit
+    predicted_s: NDArray[np.float64]  # times that the fit gives its own cases, s
 
     def of_case(self, place: int) -> tuple[float | None, float | None]:
         """Return time and difficulty of a case, None where they are not known."""

@@ -51,27 +51,13 @@ _AS_GOOD = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NonlinearSolution:
-    """The end of a fit.
+    """The end of a fit."""
 
-    Attributes
-    ----------
-    solution : Solution
-        Weights and parameters, residuals as minimised.
-    converged : bool
-        Whether the solver met its tolerances.
-    message : str
-        What it says.
-    cost : float
-        Half the sum of the losses.
-    ends : tuple of float
-        The cost from each start, best first.
-    """
-
-    solution: Solution
-    converged: bool
-    message: str
-    cost: float
-    ends: tuple[float, ...]
+    solution: Solution  # weights and parameters, residuals as minimised
+    converged: bool  # whether the solver met its tolerances
+    message: str  # what it says
+    cost: float  # half the sum of the losses
+    ends: tuple[float, ...]  # the cost from each start, best first
 
 
 def minimise(problem: Problem, near: Vector | None = None) -> NonlinearSolution:
@@ -79,18 +65,6 @@ def minimise(problem: Problem, near: Vector | None = None) -> NonlinearSolution:
 
     Robust and logarithmic fits of sums rarely end anywhere but at the best place, so that they
     begin anew only until the two best ends agree.
-
-    Parameters
-    ----------
-    problem : Problem
-        What to fit.
-    near : ndarray, shape (n_unknowns,), optional
-        Unknowns close to the solution: the only start.
-
-    Raises
-    ------
-    FitError
-        The model has no finite value at any start.
     """
     low = problem.function.lower * problem.scale
     high = problem.function.upper * problem.scale

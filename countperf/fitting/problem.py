@@ -38,34 +38,15 @@ counts of such cases are wrong, and they do not say where a fit begins."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Options of a fit: residual, loss, bounds.
+    """Options of a fit: residual, loss, bounds."""
 
-    Attributes
-    ----------
-    residual, loss, loss_scale
-        As in `ModelDefinition`.
-    starts : int
-        From how many places a fit that is not linear begins.
-    max_evaluations : int
-        After how many evaluations from one place it gives up.
-    tolerance : float
-        Relative change of cost, unknowns and gradient that ends it.
-    model_error : float or None
-        As for `countperf.fitting.design.row_weights`.
-
-    Raises
-    ------
-    ParameterError
-        There is no such residual or loss, or the loss scale is not positive and finite.
-    """
-
-    residual: Residual = "relative"
+    residual: Residual = "relative"  # as in `ModelDefinition`
     loss: Loss = "linear"
     loss_scale: float = 0.1
-    starts: int = 5
-    max_evaluations: int = 1000
-    tolerance: float = 1e-9
-    model_error: float | None = None
+    starts: int = 5  # from how many places a fit that is not linear begins
+    max_evaluations: int = 1000  # after how many evaluations from one place it gives up
+    tolerance: float = 1e-9  # relative change of cost, unknowns and gradient that ends it
+    model_error: float | None = None  # as for `countperf.fitting.design.row_weights`
 
     def __post_init__(self) -> None:
         for name, kinds in (("residual", Residual), ("loss", Loss)):

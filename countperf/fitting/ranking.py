@@ -41,43 +41,21 @@ TOP = (1, 3, 5)
 
 
 class RankedVariant(Part):
-    """A variant with its measured and its predicted time.
+    """A variant with its measured and its predicted time."""
 
-    Attributes
-    ----------
-    variant : str
-        Its parameters.
-    measured_s, noise_s : float
-        Measured time and its noise floor, s.
-    predicted_s : float or None
-        Predicted time, s; None if there is no prediction.
-    complete : bool
-        Whether the prediction knows the cost of every property of the kernel.
-    """
-
-    variant: str
-    measured_s: float = Field(gt=0)
+    variant: str  # its parameters
+    measured_s: float = Field(gt=0)  # measured time and its noise floor, s
     noise_s: float = Field(default=0.0, ge=0)
-    predicted_s: float | None = Field(default=None, gt=0)
-    complete: bool = True
+    predicted_s: float | None = Field(default=None, gt=0)  # predicted time, s
+    complete: bool = True  # whether the prediction knows the cost of every property of the kernel
 
 
 class RankedSet(Part):
-    """Variants of one kernel at the same sizes.
+    """Variants of one kernel at the same sizes."""
 
-    Attributes
-    ----------
-    family : str
-        Name of the set.
-    parameters : dict from str to int
-        Sizes.
-    variants : tuple of RankedVariant
-        As they were measured.
-    """
-
-    family: str
-    parameters: dict[str, NonNegativeInt]
-    variants: tuple[RankedVariant, ...] = Field(min_length=1)
+    family: str  # name of the set
+    parameters: dict[str, NonNegativeInt]  # sizes
+    variants: tuple[RankedVariant, ...] = Field(min_length=1)  # as they were measured
 
     @property
     def refused(self) -> int:
@@ -126,13 +104,7 @@ class RankedSet(Part):
         return float(np.mean((measured * predicted)[known] + 1) / 2) if known.any() else None
 
     def regret(self, top: int = 1) -> float:
-        """Return the fastest time among the `top` predicted to be fastest over the fastest of all.
-
-        Parameters
-        ----------
-        top : int
-            How many are measured, at least 1.
-        """
+        """Return the least time among the `top` predicted to be fastest over the least of all."""
         first = sorted(self.variants, key=lambda each: (_rank(each), -each.measured_s))[:top]
         return min(each.measured_s for each in first) / self.fastest_s
 
@@ -156,21 +128,13 @@ def _rank(variant: RankedVariant) -> float:
 
 
 class RankingEvaluation(Table, Document):
-    """Ranking quality of a model on the sets of variants measured on a device.
-
-    Attributes
-    ----------
-    device, model : str
-        Slug of the device, and name of the model that predicted.
-    sets : tuple of RankedSet
-        May be empty.
-    """
+    """Ranking quality of a model on the sets of variants measured on a device."""
 
     format: Literal["countperf-ranking-evaluation"] = "countperf-ranking-evaluation"
     version: Literal[1] = 1
-    device: str
+    device: str  # slug of the device, and name of the model that predicted
     model: ModelName
-    sets: tuple[RankedSet, ...] = ()
+    sets: tuple[RankedSet, ...] = ()  # may be empty
 
     @property
     def kendall_tau(self) -> float | None:
@@ -197,29 +161,7 @@ Predict = Callable[[Measurement], "tuple[float, bool] | None"]
 
 
 def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) -> RankingEvaluation:
-    """Compare the measured order of variants with the predicted one.
-
-    Parameters
-    ----------
-    weights : WeightSet
-        Weights of the device that was measured.
-    measurements : iterable of Measurement
-        Those of purpose ``variant`` are used.
-
-    Returns
-    -------
-    RankingEvaluation
-        A set for each family and sizes, in the order of the measurements. A variant that could not
-        be counted or predicted, or not by a positive time, has no prediction. Properties without a
-        weight are left out of a prediction, which is then marked incomplete.
-
-    Raises
-    ------
-    FitError
-        A variant was counted by other rules than those of now.
-    PredictionError
-        The weights were fitted under other counting rules.
-    """
+    """Compare the measured order of variants with the predicted one."""
     weights.check_counting_rules()
     variants = [each for each in measurements if each.purpose == "variant"]
     return RankingEvaluation(
@@ -230,16 +172,7 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
 
 
 def ranked_sets(measurements: Sequence[Measurement], predict: Predict) -> tuple[RankedSet, ...]:
-    """Sort measured variants into sets, with the predictions of any model.
-
-    Parameters
-    ----------
-    measurements : sequence of Measurement
-        Variants.
-    predict : callable
-        From a measurement to predicted time, s, and whether it is complete; None if the model has
-        no prediction.
-    """
+    """Sort measured variants into sets, with the predictions of any model."""
     sets: dict[tuple[str, tuple[tuple[str, int], ...]], list[RankedVariant]] = {}
     for each in measurements:
         found = predict(each)

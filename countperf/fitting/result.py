@@ -15,26 +15,13 @@ from countperf.predictions import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitResult(Table, Drawable, ShortRepr):
-    """A fit.
+    """A fit."""
 
-    Attributes
-    ----------
-    weights : WeightSet
-        The weights with their uncertainty, ready to predict with and to be stored.
-    verdicts : tuple of Verdict
-        One per check; those that failed say what to do.
-    observations : tuple of Observation
-        The measured cases of the fit.
-    estimate : Estimate
-        The fitted function over the design, and what the design can tell apart.
-    held_out : tuple of HeldOutCase
-        Each case, predicted without its family, and corrected if the weights' predictions are.
-    """
-
-    weights: WeightSet
-    verdicts: tuple[Verdict, ...]
-    observations: tuple[Observation, ...]
-    estimate: Estimate
+    weights: WeightSet  # the weights with their uncertainty, ready to predict with and to be stored
+    verdicts: tuple[Verdict, ...]  # one per check
+    observations: tuple[Observation, ...]  # the measured cases of the fit
+    estimate: Estimate  # the fitted function over the design, and what the design can tell apart
+    # each case, predicted without its family, and corrected if the weights' predictions are
     held_out: tuple[HeldOutCase, ...]
 
     @property

@@ -54,18 +54,10 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutFigure:
-    """Error of left-out families, each family with the same weight.
+    """Error of left-out families, each family with the same weight."""
 
-    Attributes
-    ----------
-    error : float
-        Geometric mean of the relative errors.
-    factor : float
-        Geometric mean of ``max(predicted/measured, measured/predicted)``.
-    """
-
-    error: float
-    factor: float
+    error: float  # geometric mean of the relative errors
+    factor: float  # geometric mean of ``max(predicted/measured, measured/predicted)``
 
 
 def select_model(
@@ -76,34 +68,7 @@ def select_model(
     weigh_noise: bool = True,
     executor: Executor | None = None,
 ) -> tuple[ModelDefinition, tuple[Candidate, ...]]:
-    """Choose among models by leaving out families.
-
-    Parameters
-    ----------
-    observations : sequence of Observation
-        Measured cases of measurement kernels.
-    models : Mapping from str to ModelDefinition, optional
-        The candidates; by default those that ship.
-    refine : callable, optional
-        From the best candidate to more that are to be tried, until none of them is better by
-        `REFINEMENT`. They are named by `numbered`.
-    weigh_noise : bool, optional
-        Count noisy cases for less in the fits that are compared, as in the one that follows.
-    executor : concurrent.futures.Executor, optional
-        What fits without some of the families each, as for `leave_one_family_out`.
-
-    Returns
-    -------
-    ModelDefinition
-        The one with the smallest factor over left-out families.
-    tuple of Candidate
-        All that were tried, best first, those that failed last.
-
-    Raises
-    ------
-    FitError
-        None can be fitted, or no family can be left out.
-    """
+    """Choose among models by leaving out families."""
     trials: dict[str, _Trial] = {}
     ahead = dict(models)
     reached = np.inf
@@ -152,15 +117,7 @@ def select_model(
 
 
 def numbered(models: Iterable[ModelDefinition], *, after: int = 0) -> dict[str, ModelDefinition]:
-    """Return models by names that tell them apart in a list of candidates: ``structural-1``.
-
-    Parameters
-    ----------
-    models : iterable of ModelDefinition
-        Some of which have the same name.
-    after : int, optional
-        How many candidates there are already.
-    """
+    """Return models by names that tell them apart in a list of candidates: ``structural-1``."""
     return {f"{model.name}-{number}": model for number, model in enumerate(models, start=after + 1)}
 
 
@@ -230,15 +187,7 @@ def _figures(
 def held_out_figure(
     held_out: Sequence[HeldOutCase], *, predictable: set[str] | None = None
 ) -> HeldOutFigure:
-    """Return by how much cases of left-out families are off, each family counting the same.
-
-    Parameters
-    ----------
-    held_out : sequence of HeldOutCase
-        Cases predicted without their family.
-    predictable : set of str, optional
-        Cases that count even where there is no prediction; by default those that have one.
-    """
+    """Return by how much cases of left-out families are off, each family counting the same."""
     errors: defaultdict[str, list[float]] = defaultdict(list)
     factors: defaultdict[str, list[float]] = defaultdict(list)
     for case in held_out:

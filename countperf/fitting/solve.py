@@ -31,30 +31,14 @@ _NNLS_STEPS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution(ShortRepr):
-    """A least-squares solution.
+    """A least-squares solution."""
 
-    Attributes
-    ----------
-    coefficients : ndarray, shape (n_columns,)
-        The minimiser.
-    covariance : ndarray, shape (n_columns, n_columns), or None
-        Of the coefficients, from the scatter of the residuals; None without degrees of freedom.
-        Zero for coefficients at their bound. Where the rank is deficient it says nothing about
-        single coefficients of the dependent columns, only about combinations in the row space.
-    residuals : ndarray, shape (n_rows,)
-        Target minus fit.
-    rank, degrees_of_freedom : int
-        Of the columns that are not at a bound; rows minus that rank.
-    at_bound : ndarray of bool, shape (n_columns,)
-        Coefficients held at a bound.
-    """
-
-    coefficients: Vector
-    covariance: Matrix | None
-    residuals: Vector
-    rank: int
+    coefficients: Vector  # the minimiser
+    covariance: Matrix | None  # of the coefficients, from the scatter of the residuals
+    residuals: Vector  # target minus fit
+    rank: int  # of the columns that are not at a bound
     degrees_of_freedom: int
-    at_bound: NDArray[np.bool_]
+    at_bound: NDArray[np.bool_]  # coefficients held at a bound
 
     @property
     def residual_deviation(self) -> float | None:
@@ -81,26 +65,7 @@ def least_squares(
     lower: Vector | None = None,
     upper: Vector | None = None,
 ) -> Solution:
-    """Minimise the Euclidean norm of ``target - matrix @ coefficients``.
-
-    Parameters
-    ----------
-    matrix : ndarray, shape (n_rows, n_columns)
-        Finite; no column is zero.
-    target : ndarray, shape (n_rows,)
-        What to fit; finite.
-    nonnegative : bool, optional
-        Keep every coefficient at least zero.
-    lower, upper : ndarray, shape (n_columns,), optional
-        Bounds of the coefficients, infinite for none.
-
-    Raises
-    ------
-    FitError
-        A column is zero or not finite, or there are no columns.
-    FitNotConvergedError
-        The bounded solver gave up.
-    """
+    """Minimise the Euclidean norm of ``target - matrix @ coefficients``."""
     if matrix.shape[1] == 0:
         raise FitError("the design matrix has no columns")
     scale = column_norms(matrix)
@@ -142,13 +107,6 @@ def triangular(matrix: Matrix, target: Vector) -> tuple[Matrix, Vector]:
 
     ``|matrix @ x - target|`` and ``|triangle @ x - reduced|`` differ by a constant in their
     squares, whatever ``x`` is, so that both have the same solution within any bounds.
-
-    Returns
-    -------
-    triangle : ndarray, shape (n, n_columns)
-        The triangular factor; ``n`` is the smaller of the numbers of rows and columns.
-    reduced : ndarray, shape (n,)
-        The target in its rows.
     """
     rows, columns = matrix.shape
     if rows <= columns:
@@ -163,11 +121,6 @@ def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vec
     Columns have to be of about the same size already. A tall matrix is reduced to its triangular
     factor first. Where all coefficients have a lower bound and none exceeds its upper one, that is
     the active-set method of Lawson and Hanson (`scipy.optimize.nnls`).
-
-    Raises
-    ------
-    FitNotConvergedError
-        The solver gave up.
     """
     from scipy.optimize import nnls
 

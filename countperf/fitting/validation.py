@@ -45,36 +45,17 @@ With 1e-9 they take twice as long, and the factor over left-out families differs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutCase:
-    """A measured case, predicted without its family.
+    """A measured case, predicted without its family."""
 
-    Attributes
-    ----------
-    name, kernel, family : str
-        The case, its kernel, and the family that was left out.
-    measured_s : float
-        Measured time, s.
-    predicted_s : float or None
-        Predicted time, s; None if the other families do not determine it.
-    corrected_s : float or None
-        The same, corrected by what kernels of the other families that are like it were off by
-        (`countperf.models.correction`); None where that was not asked for, or there is no time.
-    difficulty : float or None
-        How hard the fit of the others says it is, as `countperf.models.conformal` has it; None if
-        that is not known.
-    overhead_only : bool
-        Whether the kernel only launches. That a launch cannot be predicted from kernels in which
-        it hardly shows says nothing of kernels that work: such cases are left out of what is said
-        about those.
-    """
-
-    name: str
+    name: str  # the case, its kernel, and the family that was left out
     kernel: str
     family: str
-    measured_s: float
-    predicted_s: float | None
+    measured_s: float  # measured time, s
+    predicted_s: float | None  # predicted time, s
     corrected_s: float | None = None
+    # how hard the fit of the others says it is, as `countperf.models.conformal` has it
     difficulty: float | None = None
-    overhead_only: bool = False
+    overhead_only: bool = False  # whether the kernel only launches
 
     @property
     def relative_error(self) -> float | None:
@@ -103,43 +84,7 @@ def leave_one_family_out(
     parts: int = 0,
     executor: Executor | None = None,
 ) -> tuple[HeldOutCase, ...]:
-    """Predict each family of kernels with a fit of the other families.
-
-    Parameters
-    ----------
-    observations : sequence of Observation
-        Measured cases.
-    model : ModelDefinition or FeatureSpec
-        The model; that of a spec is one sum over what it charges.
-    recipe : Recipe, optional
-        How it is fitted; by default as it asks to be.
-    fitted : Estimate, optional
-        The fit of all cases, near which the others are looked for, if it is known already.
-    inputs : Mapping from int to ModelInputs, optional
-        As for `build_design`.
-    with_difficulty : bool, optional
-        Whether to say how hard each case is, which takes as long as the fits.
-    with_correction : bool, optional
-        Whether to correct each case by kernels of the other families that are like it
-        (`countperf.fitting.correcting.left_out_corrections`).
-    parts : int, optional
-        Into so many parts families are dealt, each of which is left out at once; 0: one family at a
-        time.
-    executor : concurrent.futures.Executor, optional
-        What fits without some of the families each; by default it is done here, one after the
-        other. The results are the same.
-
-    Returns
-    -------
-    tuple of HeldOutCase
-        One for each case; without a prediction where the other families never exercise one of its
-        properties, or never apart from another one that it does not have in the same proportion.
-
-    Raises
-    ------
-    FitNotConvergedError
-        A fit without one of the families did not converge.
-    """
+    """Predict each family of kernels with a fit of the other families."""
     definition = as_model(model)
     chosen = recipe or recipe_of(definition)
     rough = replace(chosen, tolerance=max(chosen.tolerance, _TOLERANCE))
@@ -228,30 +173,7 @@ def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> fl
 
 
 def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluation:
-    """Compare measured cases with their predictions.
-
-    Parameters
-    ----------
-    weights : WeightSet
-        Weights of the device that was measured.
-    measurements : iterable of Measurement
-        Cases that the fit has not seen; those whose kernel could not be counted are left out, and
-        those whose compiled code or transactions are not known, if the model reads or names them,
-        or whose groups have several shapes, if it names their shape.
-
-    Returns
-    -------
-    Evaluation
-        Every case, purpose by purpose, kernel by kernel, shortest first. Properties without a
-        weight are left out of a prediction, which is then marked incomplete.
-
-    Raises
-    ------
-    FitError
-        No case can be predicted, or a case was counted by other rules than those of now.
-    PredictionError
-        The weights were fitted under other counting rules.
-    """
+    """Compare measured cases with their predictions."""
     cases: list[EvaluatedCase] = []
     needed = [*weights.definition.named_transactions]
     needed += ["code"] if weights.definition.reads_code else []

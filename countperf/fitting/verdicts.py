@@ -287,16 +287,7 @@ def stability_verdict(observations: Sequence[Observation], left_out: int) -> Ver
 
 
 def counting_verdict(uncounted: Sequence[str], lacking: Sequence[str]) -> Verdict:
-    """Name measured kernels that could not be counted, and those that lack what a model names.
-
-    Parameters
-    ----------
-    uncounted : sequence of str
-        Kernels that could not be counted.
-    lacking : sequence of str
-        For each case whose compiled code, transactions or group shape the model needs and nothing
-        says, its kernel.
-    """
+    """Name measured kernels that could not be counted, and those that lack what a model names."""
     message, remedy = "every measured kernel was counted", ""
     if uncounted:
         message = f"measured but not counted, so not in the fit: {', '.join(uncounted)}"

@@ -67,18 +67,7 @@ COMPUTE_CAPABILITIES: tuple[str, ...] = tuple(_ROWS)
 
 
 def capability_limits(compute_capability: str) -> Mapping[str, Any]:
-    """Return the limits of a compute capability, as fields of `DeviceParameters`.
-
-    Raises
-    ------
-    DeviceParameterError
-        The capability is not known; ``field`` is ``"compute_capability"``.
-
-    Examples
-    --------
-    >>> capability_limits("9.0")["local_bytes_per_compute_unit"]
-    233472
-    """
+    """Return the limits of a compute capability, as fields of `DeviceParameters`."""
     if compute_capability not in _ROWS:
         known = ", ".join(COMPUTE_CAPABILITIES)
         message = f"no limits of compute capability {compute_capability!r} (known: {known})"
@@ -93,13 +82,7 @@ def capability_limits(compute_capability: str) -> Mapping[str, Any]:
 
 
 def with_capability_limits(device: DeviceParameters) -> DeviceParameters:
-    """Return a device with the limits of its compute capability where it states none itself.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device has no compute capability, or one that is not known.
-    """
+    """Return a device with the limits of its compute capability where it states none itself."""
     if device.compute_capability is None:
         message = f"device {device.slug!r}: no compute_capability, which its limits follow from"
         raise DeviceParameterError(message, field="compute_capability")
@@ -113,12 +96,6 @@ def with_capability_limits(device: DeviceParameters) -> DeviceParameters:
 
 
 def capability_device(compute_capability: str) -> DeviceParameters:
-    """Return a device that has nothing but the limits of a compute capability.
-
-    Raises
-    ------
-    DeviceParameterError
-        The capability is not known.
-    """
+    """Return a device that has nothing but the limits of a compute capability."""
     slug = f"compute-capability-{compute_capability.replace('.', '-')}"
     return with_capability_limits(declare_device(slug, compute_capability=compute_capability))

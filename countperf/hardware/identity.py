@@ -49,47 +49,22 @@ _NOISE = re.compile(
 
 
 class DeviceIdentity(Document):
-    """A device as far as it matters for whether measured weights apply to it.
-
-    Attributes
-    ----------
-    slug : str
-        Short name of the device: vendor and model, lower case; the name of its folder of fits.
-    platform, vendor, name, driver_version : str
-        As OpenCL reports them.
-    device_type : {"cpu", "gpu", "accelerator", "other"}
-        Kind of device.
-    compute_units : int
-        Number of compute units.
-    processor : str
-        For a CPU, the processor as the operating system names it, since OpenCL drivers call
-        different processors by the same name; empty for other devices.
-    """
+    """A device as far as it matters for whether measured weights apply to it."""
 
     format: Literal["countperf-device-identity"] = "countperf-device-identity"
     version: Literal[1] = 1
+    # short name of the device: vendor and model, lower case
     slug: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
-    platform: str
+    platform: str  # as OpenCL reports them
     vendor: str
     name: str
     driver_version: str
-    device_type: DeviceType
-    compute_units: int = Field(gt=0)
+    device_type: DeviceType  # kind of device
+    compute_units: int = Field(gt=0)  # number of compute units
     processor: str = ""
 
     def differences(self, other: DeviceIdentity) -> dict[str, tuple[object, object]]:
-        """Return the fields that differ, with both values, without the slug.
-
-        Parameters
-        ----------
-        other : DeviceIdentity
-            Identity to compare with.
-
-        Returns
-        -------
-        dict from str to tuple
-            Field name to (own value, other's value), in the order of the fields.
-        """
+        """Return the fields that differ, with both values, without the slug."""
         fields = (*_DECIDING_FIELDS, "driver_version")
         pairs = {field: (getattr(self, field), getattr(other, field)) for field in fields}
         return {field: pair for field, pair in pairs.items() if pair[0] != pair[1]}
@@ -104,15 +79,7 @@ class DeviceIdentity(Document):
 
 
 def platform_prefix(platform: str) -> str:
-    """Return the short name of an OpenCL platform, as used in ``pocl:0``.
-
-    Examples
-    --------
-    >>> platform_prefix("Portable Computing Language")
-    'pocl'
-    >>> platform_prefix("NVIDIA CUDA")
-    'nvidia'
-    """
+    """Return the short name of an OpenCL platform, as used in ``pocl:0``."""
     lowered = platform.lower()
     for beginning, prefix in _PLATFORM_PREFIXES:
         if lowered.startswith(beginning):
@@ -122,32 +89,7 @@ def platform_prefix(platform: str) -> str:
 
 
 def make_slug(platform: str, name: str, processor: str = "") -> str:
-    """Derive a device's short name from what OpenCL and the operating system call it.
-
-    Parameters
-    ----------
-    platform, name : str
-        Names of platform and device.
-    processor : str
-        For a CPU, its description by `describe_processor`, else empty.
-
-    Returns
-    -------
-    str
-        Platform and model; for AMD processors also the generation; for Intel's, where the name
-        has no number (virtual machines), that of the model.
-
-    Examples
-    --------
-    >>> make_slug("NVIDIA CUDA", "NVIDIA H200")
-    'nvidia-h200'
-    >>> make_slug("Portable Computing Language", "pthread-skylake-avx512-AMD EPYC",
-    ...           "AMD EPYC (AuthenticAMD family 26 model 2)")
-    'pocl-epyc-zen5'
-    >>> make_slug("Intel(R) OpenCL", "Intel(R) Xeon(R) Processor",
-    ...           "Intel(R) Xeon(R) Processor (GenuineIntel family 6 model 167)")
-    'intel-xeon-model167'
-    """
+    """Derive a device's short name from what OpenCL and the operating system call it."""
     prefix = platform_prefix(platform)
     model, generation = name, ""
     if processor:
@@ -160,29 +102,12 @@ def make_slug(platform: str, name: str, processor: str = "") -> str:
 
 
 def describe_processor(model_name: str, vendor: str, family: int, model: int) -> str:
-    """Write what ``/proc/cpuinfo`` says of a processor on one line.
-
-    Examples
-    --------
-    >>> describe_processor("AMD EPYC", "AuthenticAMD", 26, 2)
-    'AMD EPYC (AuthenticAMD family 26 model 2)'
-    """
+    """Write what ``/proc/cpuinfo`` says of a processor on one line."""
     return f"{model_name} ({vendor} family {family} model {model})"
 
 
 def processor_generation(processor: str) -> str:
-    """Return the generation of a processor; empty where it has none of its own.
-
-    Parameters
-    ----------
-    processor : str
-        Its description by `describe_processor`.
-
-    Examples
-    --------
-    >>> processor_generation("AMD EPYC (AuthenticAMD family 25 model 17)")
-    'zen4'
-    """
+    """Return the generation of a processor; empty where it has none of its own."""
     found = re.search(r"(AuthenticAMD|GenuineIntel) family (\d+) model (\d+)", processor)
     if found is None:
         return ""

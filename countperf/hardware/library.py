@@ -42,31 +42,7 @@ def available_devices() -> tuple[str, ...]:
 
 
 def load_device(device: str | Path) -> DeviceParameters:
-    """Read a device's description.
-
-    Parameters
-    ----------
-    device : str or Path
-        Slug of a device in the catalogue, or the path of a TOML file, or of the document
-        (``.json``) that ``countperf characterize`` writes.
-
-    Returns
-    -------
-    DeviceParameters
-        The device; limits that follow from its compute capability are filled in.
-
-    Raises
-    ------
-    DeviceError
-        There is no such device.
-    DocumentError
-        The file is damaged; ``field`` is the path of the first bad field.
-
-    Examples
-    --------
-    >>> load_device("nvidia-gtx-970").num_compute_units
-    13
-    """
+    """Read a device's description."""
     if str(device).endswith(".json"):
         measured = DeviceParameters.read_file(device)
         known = measured.compute_capability in COMPUTE_CAPABILITIES
@@ -82,14 +58,7 @@ def load_device(device: str | Path) -> DeviceParameters:
 
 
 def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameters:
-    """Parse and validate the TOML description of a device.
-
-    Raises
-    ------
-    DocumentError
-        The text is no TOML; a field is missing, unknown or bad; a number is without unit or source,
-        or has another unit than the field's. ``field`` is the path of the first bad field.
-    """
+    """Parse and validate the TOML description of a device."""
     content = parse_toml(text, path=path)
     fields = check_format(content, str(DeviceParameters.model_fields["format"].default), path=path)
     named = fields.pop("sources", {})

@@ -20,21 +20,7 @@ _VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}
 
 
 def memory_hierarchy_of(identity: DeviceIdentity, *, is_here: bool = False) -> MemoryHierarchy:
-    """Return the memory hierarchy of a device.
-
-    Parameters
-    ----------
-    identity : DeviceIdentity
-        The device.
-    is_here : bool, optional
-        Whether the device is this computer's processor, so that its system may be asked.
-
-    Returns
-    -------
-    MemoryHierarchy
-        The document of its processor; without one, what the system says, if the device is here;
-        else that of `ASSUMED`, named `UNKNOWN`.
-    """
+    """Return the memory hierarchy of a device."""
     vendor = re.search(r"\((\w+) family", identity.processor)
     if vendor is not None and vendor[1] in _VENDORS:
         name = f"{_VENDORS[vendor[1]]}-{processor_generation(identity.processor)}"
@@ -45,17 +31,6 @@ def memory_hierarchy_of(identity: DeviceIdentity, *, is_here: bool = False) -> M
 
 
 def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> CountedCaches:
-    """Return the caches for which kernels are counted for a device.
-
-    Parameters
-    ----------
-    identity, is_here
-        As for `memory_hierarchy_of`.
-
-    Returns
-    -------
-    CountedCaches
-        Those of its hierarchy; `DEFAULT_CACHES` if none is known.
-    """
+    """Return the caches for which kernels are counted for a device."""
     found = memory_hierarchy_of(identity, is_here=is_here)
     return DEFAULT_CACHES if found.name == UNKNOWN else found.counted

@@ -76,36 +76,14 @@ UNITS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionClass:
-    """One class of instructions of a device.
+    """One class of instructions of a device."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the class, such as ``"mul.f32"``.
-    subsystem : str
-        The pipeline that executes it; classes of one subsystem share its throughput.
-    cpi : float
-        Cycles between the starts of two such instructions on one compute unit (inverse
-        throughput), cycle/instruction; positive, may be below 1.
-    latency : float
-        Cycles from the start of an instruction to its result; not negative.
-    kind : {"compute", "memory", "barrier"}
-        What the class counts as in models that know only one of each.
-    source : str
-        Where the two numbers come from.
-
-    Raises
-    ------
-    DeviceParameterError
-        A number is out of range, or the kind unknown; ``field`` names it.
-    """
-
-    name: str
-    subsystem: str
+    name: str  # name of the class, such as ``"mul.f32"``
+    subsystem: str  # the pipeline that executes it
     cpi: float
-    latency: float
-    kind: InstructionKind
-    source: str = DECLARED
+    latency: float  # cycles from the start of an instruction to its result
+    kind: InstructionKind  # what the class counts as in models that know only one of each
+    source: str = DECLARED  # where the two numbers come from
 
     def __post_init__(self) -> None:
         _check_positive(self.cpi, f"classes.{self.name}.cpi")
@@ -118,29 +96,12 @@ class InstructionClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkParameters:
-    """One direction of the link between host and device.
+    """One direction of the link between host and device."""
 
-    Attributes
-    ----------
-    startup_s : float
-        Time of an empty transfer, s; not negative.
-    bandwidth_byte_per_s : float
-        Nominal bandwidth, byte/s; positive.
-    lambda_c : float
-        Share of it that transfers reach; positive.
-    source : str
-        Where the numbers come from.
-
-    Raises
-    ------
-    DeviceParameterError
-        A number is out of range; ``field`` names it.
-    """
-
-    startup_s: float
-    bandwidth_byte_per_s: float
-    lambda_c: float = 1.0
-    source: str = DECLARED
+    startup_s: float  # time of an empty transfer, s
+    bandwidth_byte_per_s: float  # nominal bandwidth, byte/s
+    lambda_c: float = 1.0  # share of it that transfers reach
+    source: str = DECLARED  # where the numbers come from
 
     def __post_init__(self) -> None:
         _check_not_negative(self.startup_s, "links.startup_s")
@@ -152,74 +113,33 @@ class DeviceParameters(Document):
     """Constants of one device; every number may be absent (``None``).
 
     Direct construction raises pydantic's errors; use `declare_device` for ours.
-
-    Attributes
-    ----------
-    slug, name : str
-        Short name of the device, as in `DeviceIdentity`, and its name in full.
-    compute_capability : str or None
-        NVIDIA's version of the architecture, such as ``"5.2"``.
-    num_compute_units, clock_hz, sub_group_size : int, float, int
-        Compute units, their clock (Hz), and work items per sub-group (on a CPU: the elements of a
-        vector).
-    classes : dict from str to InstructionClass
-        Cost of instructions by name of the class.
-    issue_limit : float
-        Sub-group instructions that a compute unit can start per cycle over all subsystems; absent:
-        no limit.
-    peak_flops, bandwidth_byte_per_s : float
-        Peaks of the whole device, flop/s (an addition and a multiplication are two) and byte/s.
-    launch_overhead_s : float
-        Time of an empty launch, s.
-    cache_line_bytes : int
-        Bytes of global memory that move together.
-    cores_per_compute_unit, schedulers_per_compute_unit : int
-        Scalar single-precision lanes, and instruction schedulers.
-    max_sub_groups_per_compute_unit, max_work_items_per_compute_unit, \
-max_groups_per_compute_unit, max_work_items_per_group, max_local_bytes_per_group, \
-max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute_unit : int
-        Limits on what is resident on a compute unit at a time.
-    register_mode : {"work_item", "sub_group", "group"}
-        Per what registers are allocated.
-    coarse_registers : tuple of int
-        Registers per work item for which they are allocated in twice the ``register_unit``.
-    register_unit, local_unit, sub_group_unit, local_reserved_bytes_per_group : int
-        Granularity of allocation, and local memory that the system takes of every group.
-    issue_cycles, mem_ld_cycles, departure_del_coal_cycles, departure_del_uncoal_cycles : float
-        Machine constants of Hong & Kim (2009).
-    cpi_mem_instr : float
-        Cost of a memory instruction on the compute pipeline (work flow graph model).
-    mem_clock_hz, bus_width_bits, data_rate : float, int, float
-        Memory clock, width of the bus, transfers per clock.
-    latency_steps, chunk, max_work_items_per_core : float
-        Machine constants of Ma, Chamberlain & Agrawal (2014).
-    lambda_k : float
-        Factor of the architecture in MERPSYS: estimated over measured times.
-    links : dict from {"h2d", "d2h"} to LinkParameters
-        Transfers to and from the device.
-    sources : dict from str to str
-        Source of each number, by field.
     """
 
     format: Literal["countperf-device-parameters"] = "countperf-device-parameters"
     version: Literal[1] = 1
 
+    # short name of the device, as in `DeviceIdentity`, and its name in full
     slug: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     name: str = Field(min_length=1)
-    compute_capability: str | None = None
-    register_mode: RegisterMode = "work_item"
+    compute_capability: str | None = None  # NVIDIA's version of the architecture, such as ``"5.2"``
+    register_mode: RegisterMode = "work_item"  # per what registers are allocated
+    # registers per work item for which they are allocated in twice the ``register_unit``
     coarse_registers: tuple[_PositiveInt, ...] = ()
 
     num_compute_units: _PositiveInt | None = None
     clock_hz: _PositiveFloat | None = None
     sub_group_size: _PositiveInt | None = None
+    # sub-group instructions that a compute unit can start per cycle over all subsystems
     issue_limit: _PositiveFloat | None = None
     bandwidth_byte_per_s: _PositiveFloat | None = None
+    # peaks of the whole device, flop/s (an addition and a multiplication are two) and byte/s
     peak_flops: _PositiveFloat | None = None
-    launch_overhead_s: _NonNegativeFloat | None = None
-    cache_line_bytes: _PositiveInt | None = None
+    launch_overhead_s: _NonNegativeFloat | None = None  # time of an empty launch, s
+    cache_line_bytes: _PositiveInt | None = None  # bytes of global memory that move together
+    # scalar single-precision lanes, and instruction schedulers
     cores_per_compute_unit: _PositiveInt | None = None
     schedulers_per_compute_unit: _PositiveInt | None = None
+    # limits on what is resident on a compute unit at a time
     max_sub_groups_per_compute_unit: _PositiveInt | None = None
     max_work_items_per_compute_unit: _PositiveInt | None = None
     max_groups_per_compute_unit: _PositiveInt | None = None
@@ -228,37 +148,38 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
     max_registers_per_work_item: _PositiveInt | None = None
     registers_per_compute_unit: _PositiveInt | None = None
     local_bytes_per_compute_unit: _PositiveInt | None = None
+    # granularity of allocation, and local memory that the system takes of every group
     register_unit: _PositiveInt | None = None
     local_unit: _PositiveInt | None = None
     sub_group_unit: _PositiveInt | None = None
     local_reserved_bytes_per_group: _NonNegativeInt | None = None
-    issue_cycles: _PositiveFloat | None = None
+    issue_cycles: _PositiveFloat | None = None  # machine constants of Hong & Kim (2009)
     mem_ld_cycles: _PositiveFloat | None = None
     departure_del_coal_cycles: _PositiveFloat | None = None
     departure_del_uncoal_cycles: _PositiveFloat | None = None
+    # cost of a memory instruction on the compute pipeline (work flow graph model)
     cpi_mem_instr: _NonNegativeFloat | None = None
+    # memory clock, width of the bus, transfers per clock
     mem_clock_hz: _PositiveFloat | None = None
     bus_width_bits: _PositiveInt | None = None
     data_rate: _PositiveFloat | None = None
+    # machine constants of Ma, Chamberlain & Agrawal (2014)
     latency_steps: _PositiveFloat | None = None
     chunk: _PositiveFloat | None = None
     max_work_items_per_core: _PositiveFloat | None = None
+    # factor of the architecture in MERPSYS: estimated over measured times
     lambda_k: _PositiveFloat | None = None
 
+    # cost of instructions by name of the class
     classes: dict[str, InstructionClass] = Field(default_factory=dict)
+    # transfers to and from the device
     links: dict[TransferDirection, LinkParameters] = Field(default_factory=dict)
-    sources: dict[str, str] = Field(default_factory=dict)
+    sources: dict[str, str] = Field(default_factory=dict)  # source of each number, by field
 
     units: ClassVar[Mapping[str, str]] = UNITS
 
     def require(self, field: str, *, model: str = "the model") -> float:
-        """Return a number that a model cannot do without.
-
-        Raises
-        ------
-        DeviceParameterError
-            It is absent; ``field`` names it.
-        """
+        """Return a number that a model cannot do without."""
         value = getattr(self, field)
         if value is None:
             message = (
@@ -273,13 +194,7 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
         return int(self.require(field, model=model))
 
     def require_class(self, name: str, *, model: str = "the model") -> InstructionClass:
-        """Return the cost of a class of instructions.
-
-        Raises
-        ------
-        DeviceParameterError
-            The device has no such class; ``field`` is ``classes.<name>``.
-        """
+        """Return the cost of a class of instructions."""
         if name not in self.classes:
             known = some_of(tuple(self.classes))
             message = (
@@ -290,13 +205,7 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
         return self.classes[name]
 
     def require_link(self, direction: TransferDirection) -> LinkParameters:
-        """Return one direction of the link to the host.
-
-        Raises
-        ------
-        DeviceParameterError
-            It is absent; ``field`` is ``links.<direction>``.
-        """
+        """Return one direction of the link to the host."""
         if direction not in self.links:
             message = f"device {self.slug!r}: no link parameters for direction {direction!r}"
             raise DeviceParameterError(message, field=f"links.{direction}")
@@ -308,13 +217,7 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
 
     @staticmethod
     def unit_of(field: str) -> str:
-        """Return the unit of a number.
-
-        Examples
-        --------
-        >>> DeviceParameters.unit_of("bandwidth_byte_per_s")
-        'byte/s'
-        """
+        """Return the unit of a number."""
         return UNITS[field]
 
     def replaced(self, **changes: Any) -> Self:
@@ -324,25 +227,7 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
 
 
 def declare_device(slug: str = "declared", **values: Any) -> DeviceParameters:
-    """Describe a device by what is known of it.
-
-    Parameters
-    ----------
-    slug : str, optional
-        Short name.
-    **values
-        Fields of `DeviceParameters`; ``name`` defaults to the slug.
-
-    Raises
-    ------
-    DeviceParameterError
-        A field is unknown, of the wrong type or out of range; ``field`` is its name.
-
-    Examples
-    --------
-    >>> declare_device(clock_hz=1.4e9, num_compute_units=15).require("clock_hz")
-    1400000000.0
-    """
+    """Describe a device by what is known of it."""
     return _construct(DeviceParameters, {"slug": slug, "name": slug, **values})
 
 

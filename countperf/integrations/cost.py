@@ -18,13 +18,7 @@ Cost: TypeAlias = Callable[[dict[str, Any]], float]
 
 
 def predicted_times(cost: Cost, configurations: Sequence[Choice]) -> NDArray[np.float64]:
-    """Return the predicted time of each configuration, s; nan where there is none.
-
-    Raises
-    ------
-    ParameterError
-        Nothing is predicted for any of them, or a prediction is not positive.
-    """
+    """Return the predicted time of each configuration, s; nan where there is none."""
     times = np.full(len(configurations), np.nan)
     reason = "all predictions are nan or infinite"
     for place, configuration in enumerate(configurations):

@@ -34,17 +34,6 @@ class PosteriorStrategy:
     The objective has to be positive and better where it is smaller, as Kernel Tuner's default
     objective, the time, is; of an objective that is better where it is larger, Kernel Tuner passes
     the negative, and the reciprocal is searched.
-
-    Parameters
-    ----------
-    cost : callable, optional
-        From a configuration, a dictionary of parameter values, to predicted seconds: a fitted
-        model's cost function, a mechanistic model, or a record of another device. Only the ranking
-        matters. Without one the search needs no model.
-    first : int, optional
-        Configurations that are spread over the space before any is chosen.
-    seed : int, optional
-        Of what is drawn.
     """
 
     def __init__(self, cost: Cost | None = None, *, first: int = FIRST, seed: int = 0) -> None:
@@ -54,20 +43,7 @@ class PosteriorStrategy:
         self._seed = seed
 
     def __call__(self, func: Any, searchspace: Any) -> tuple[tuple[Any, ...], float]:
-        """Search until Kernel Tuner's budget is spent or all configurations were measured.
-
-        Parameters
-        ----------
-        func : kernel_tuner.strategies.common.CostFunc
-            Measures a configuration.
-        searchspace : kernel_tuner.searchspace.Searchspace
-            The configurations.
-
-        Returns
-        -------
-        (tuple, float)
-            Values of the best configuration, and its objective.
-        """
+        """Search until Kernel Tuner's budget is spent or all configurations were measured."""
         names = list(searchspace.tune_params)
         values = [tuple(each) for each in searchspace.list]
         configurations = [dict(zip(names, each, strict=True)) for each in values]

@@ -38,22 +38,7 @@ _PLACE = "countperf:configuration"
 
 
 class PosteriorSampler(BaseSampler):
-    """Sampler that suggests configurations of a list, all parameters of one together.
-
-    Parameters
-    ----------
-    configurations : sequence of Mapping from str to value
-        Those that satisfy all constraints; each has a value for each parameter.
-    cost : callable, optional
-        From a configuration to predicted seconds, of which the ranking matters.
-    first, seed
-        As for `countperf.tuning.configuration_search.ConfigurationSearch`.
-
-    Raises
-    ------
-    ParameterError
-        There are no configurations, or the cost function predicts none.
-    """
+    """Sampler that suggests configurations of a list, all parameters of one together."""
 
     def __init__(
         self,

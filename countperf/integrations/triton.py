@@ -46,21 +46,7 @@ def configuration_of(config: Any, arguments: Mapping[str, Any]) -> dict[str, Any
 
 
 def early_config_prune(cost: Cost, *, keep: int) -> Prune:
-    """Return a function for ``prune_configs_by`` that keeps the configurations predicted fastest.
-
-    Parameters
-    ----------
-    cost : callable
-        From a configuration (meta-parameters and arguments of the call, by name) to predicted
-        seconds, of which the ranking matters; those without a prediction come last.
-    keep : int
-        How many configurations Triton is to time.
-
-    Raises
-    ------
-    ParameterError
-        `keep` is not positive; when it is called, the cost function predicts none.
-    """
+    """Return a function for ``prune_configs_by`` that keeps those predicted fastest."""
     if keep < 1:
         raise ParameterError(f"keep={keep}: keep one configuration at least", parameter="keep")
 
@@ -74,13 +60,7 @@ def early_config_prune(cost: Cost, *, keep: int) -> Prune:
 
 
 def perf_model(cost: Cost) -> Callable[..., float]:
-    """Return a function for ``prune_configs_by={"perf_model": ..., "top_k": k}``.
-
-    Parameters
-    ----------
-    cost : callable
-        As for `early_config_prune`. Triton passes arguments and meta-parameters as keywords.
-    """
+    """Return a function for ``prune_configs_by={"perf_model": ..., "top_k": k}``."""
 
     def estimate(**given: Any) -> float:
         return float(cost({name: value for name, value in given.items() if value is not None}))

@@ -54,17 +54,7 @@ def _bits_of(text: Sequence[str | None]) -> int:
 
 
 def element_source(mnemonic: str, parts: list[str], lanes: int) -> Source | None:
-    """Return what computes the vector that an instruction writes; None if it has no rule here.
-
-    Parameters
-    ----------
-    mnemonic : str
-        In AT&T's syntax.
-    parts : list of str
-        Its operands, the one that is written last.
-    lanes : int
-        Of 32 bits, that are written.
-    """
+    """Return what computes the vector that an instruction writes; None if it has no rule here."""
     for pattern, operands, make in _RULES:
         found = pattern.match(mnemonic) if len(parts) == operands else None
         if found is not None and (made := make(found, parts, lanes)) is not None:

@@ -80,13 +80,7 @@ _BITS = {"b": 8, "w": 16, "d": 32, "q": 64}
 
 
 def packed_action(mnemonic: str, operands: str) -> Action | None:
-    """Return what an instruction with vectors does to integers; None if nothing.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        As ``objdump`` writes them, in AT&T's syntax.
-    """
+    """Return what an instruction with vectors does to integers; None if nothing."""
     parts = operands_of(operands)
     if not parts:
         return None

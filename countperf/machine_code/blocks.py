@@ -34,18 +34,10 @@ _CALL = 1000
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An instruction as it is written.
+    """An instruction as it is written."""
 
-    Attributes
-    ----------
-    address : int
-        Where it is.
-    mnemonic, operands : str
-        Without prefixes and comments.
-    """
-
-    address: int
-    mnemonic: str
+    address: int  # where it is
+    mnemonic: str  # without prefixes and comments
     operands: str
 
 
@@ -85,15 +77,7 @@ class Block:
 
 
 class Code:
-    """Blocks of the code of an object.
-
-    Parameters
-    ----------
-    lines : sequence of Line
-        All instructions, in order of their addresses.
-    entries : Mapping from str to int
-        Addresses of functions.
-    """
+    """Blocks of the code of an object."""
 
     def __init__(self, lines: Sequence[Line], entries: Mapping[str, int]) -> None:
         self.lines = tuple(lines)
@@ -128,18 +112,7 @@ class Code:
         return frozenset(found)
 
     def straight(self, executed: Mapping[int, int]) -> list[tuple[tuple[int, ...], bool]]:
-        """Return lines that are executed one after the other, equally often.
-
-        Parameters
-        ----------
-        executed : mapping from int to int
-            How often each line is.
-
-        Returns
-        -------
-        list of (tuple of int, bool)
-            Numbers of lines, in order, and whether the last one branches to the first.
-        """
+        """Return lines that are executed one after the other, equally often."""
         found: list[list[int]] = []
         ended = True
         for place in sorted(executed):

@@ -90,13 +90,7 @@ _STRING_REGISTERS = tuple(REGISTERS[name].number for name in ("%rcx", "%rsi", "%
 
 
 def carried_action(mnemonic: str, operands: str) -> Action | None:
-    """Return what an instruction does that this module has a rule for; else None.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        As ``objdump`` writes them, in AT&T's syntax, without prefixes.
-    """
+    """Return what an instruction does that this module has a rule for; else None."""
     parts = operands_of(operands)
     if mnemonic in _WIDENED:
         return _widen(*_WIDENED[mnemonic])

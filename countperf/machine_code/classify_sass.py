@@ -45,20 +45,7 @@ _WAITS = (
 
 @lru_cache(maxsize=2**12)
 def classify_sass(opcode: str, operands: tuple[str, ...] = ()) -> str:
-    """Return the class of an instruction.
-
-    Parameters
-    ----------
-    opcode : str
-        Its name with modifiers.
-    operands : tuple of str, optional
-        As they are printed; a fused operation of zeros moves a constant.
-
-    Examples
-    --------
-    >>> [classify_sass(each) for each in ("FFMA", "LDS.U.128", "IMAD.WIDE", "BRA")]
-    ['flop.fma.f32.1', 'load.local.128', 'iop.scalar', 'branch']
-    """
+    """Return the class of an instruction."""
     base = opcode.split(".")[0]
     if match := _ACCESS.match(base):
         return _access(match[1], match[2] or "", opcode)

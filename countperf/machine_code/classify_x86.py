@@ -101,29 +101,7 @@ def instruction_in(line: str) -> tuple[int, str, str] | None:
 
 
 def parse_disassembly(text: str) -> dict[str, tuple[Instruction, ...]]:
-    r"""Read the functions of ``objdump -d --no-show-raw-insn``.
-
-    Parameters
-    ----------
-    text : str
-        What it wrote.
-
-    Returns
-    -------
-    dict from str to tuple of Instruction
-        The instructions of each function, by its symbol.
-
-    Examples
-    --------
-    >>> functions = parse_disassembly('''
-    ... 0000000000001000 <double>:
-    ...     1000:\tvaddps (%rdi),%ymm0,%ymm1
-    ...     1004:\tvmovups %ymm1,(%rdi)
-    ...     1008:\tret
-    ... ''')
-    >>> [each.classes for each in functions["double"]]
-    [('flop.add.f32.8', 'load.vector.256'), ('store.vector.256',), ('other',)]
-    """
+    r"""Read the functions of ``objdump -d --no-show-raw-insn``."""
     lines: dict[str, list[tuple[int, str, str]]] = {}
     current: list[tuple[int, str, str]] = []
     for line in text.splitlines():
@@ -152,23 +130,7 @@ def _function(lines: Sequence[tuple[int, str, str]]) -> tuple[Instruction, ...]:
 
 @lru_cache(maxsize=2**14)
 def classify(mnemonic: str, operands: str) -> tuple[str, ...]:
-    """Say what an instruction does.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        Without prefixes and comments.
-
-    Returns
-    -------
-    tuple of str
-        Classes as in `countperf.machine_code.code.CompiledRegion.counts`.
-
-    Examples
-    --------
-    >>> classify("vfmadd231sd", "0x20(%rsp),%xmm1,%xmm2")
-    ('flop.fma.f64.1', 'spill.load.64')
-    """
+    """Say what an instruction does."""
     parts = _COMMA.split(operands) if operands else []
     registers = _VECTOR.findall(operands)
     if registers:

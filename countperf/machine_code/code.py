@@ -19,68 +19,25 @@ _WORTH_IN_VECTORS = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledRegion(ShortRepr):
-    """A loop of compiled code without the loops within, or what is in no loop.
+    """A loop of compiled code without the loops within, or what is in no loop."""
 
-    Attributes
-    ----------
-    name : str
-        ``body`` for what is in no loop; else numbers of the loops from outside in, each counted in
-        the order of the code: ``1.2`` is the second loop in the first.
-    depth : int
-        Loops that it is in; 0 for the body.
-    is_innermost : bool
-        Whether no loop is within it.
-    trips : float or None
-        Iterations each time that it is entered, where the code says so; 1 of the body.
-    counts : Mapping from str to int
-        Instructions by class; an instruction that computes with a value from memory is two:
-
-        - ``flop.<kind>.<type>.<lanes>``: arithmetic on numbers; kinds ``add``, ``mul``, ``fma``,
-          ``div``, ``sqrt``, ``special``, ``minmax``, ``compare``, ``round``; lanes is 1 if scalar
-        - ``convert``; ``iop.scalar``, ``iop.vector``; ``idiv``: of integers
-        - ``load.vector.<bits>``, ``load.scalar.<bits>``, ``load.integer``, and the same of
-          ``store``; ``load.constant``: of the code's own constants. PTX names memories instead:
-          ``load.global.<bits>``
-        - ``spill.load.<bits>``, ``spill.store.<bits>``, and ``integer`` instead of bits: of a place
-          on the stack that is known beforehand, for what found no register or lives across
-          barriers; x86 only
-        - ``gather``, ``scatter``, ``insert``, ``extract``, ``shuffle``, ``broadcast``: of lanes
-        - ``mask``, ``move``, ``branch``, ``call``, ``barrier``, ``other``
-    """
-
-    name: str
-    depth: int
-    is_innermost: bool
-    trips: float | None
-    counts: Mapping[str, int]
+    name: str  # ``body`` for what is in no loop
+    depth: int  # loops that it is in
+    is_innermost: bool  # whether no loop is within it
+    trips: float | None  # iterations each time that it is entered, where the code says so
+    counts: Mapping[str, int]  # instructions by class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledCode(ShortRepr):
-    """A kernel as a compiler left it.
+    """A kernel as a compiler left it."""
 
-    Attributes
-    ----------
-    kernel : str
-        Its name.
-    source : str
-        What was read, such as ``x86-64 machine code from PoCL``.
-    group_shape : tuple of int
-        Work items that run through the code together; (1,) if each runs through it by itself.
-    regions : tuple of CompiledRegion
-        The body, then the loops in the order of the code.
-    aside : Mapping from str to int
-        Instructions in no region: alternatives to what is in one, such as the scalar version of a
-        loop, for indices that overflow, beside a version in vectors.
-    registers, spill_bytes : int or None
-        Registers of a work item, and bytes of those that found none, where the compiler says so.
-    """
-
-    kernel: str
-    source: str
-    group_shape: tuple[int, ...]
-    regions: tuple[CompiledRegion, ...]
+    kernel: str  # its name
+    source: str  # what was read, such as ``x86-64 machine code from PoCL``
+    group_shape: tuple[int, ...]  # work items that run through the code together
+    regions: tuple[CompiledRegion, ...]  # the body, then the loops in the order of the code
     aside: Mapping[str, int] = field(default_factory=dict[str, int])
+    # registers of a work item, and bytes of those that found none, where the compiler says so
     registers: int | None = None
     spill_bytes: int | None = None
 
@@ -92,13 +49,7 @@ class CompiledCode(ShortRepr):
         return dict(sorted(found.items()))
 
     def shares(self, *, innermost: bool = False) -> CodeShares:
-        """Return what part of the instructions does what.
-
-        Parameters
-        ----------
-        innermost : bool, optional
-            Look only at regions without loops within.
-        """
+        """Return what part of the instructions does what."""
         return shares_of(self._weighted(self._runs(), innermost=innermost))
 
     def _runs(self) -> dict[str, float]:

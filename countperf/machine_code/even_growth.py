@@ -119,15 +119,6 @@ def to_change(flags: Flags, first: int, second: int, suffix: str) -> int:
     """Return how many more iterations decide as flags do now where an order decides.
 
     What is compared changes evenly, so that the order changes once, before anything overflows.
-
-    Parameters
-    ----------
-    flags : Flags
-        As they are now.
-    first, second : int
-        By how much what they compare grows in each iteration.
-    suffix : str
-        The condition.
     """
     bits, whole = flags.bits, 1 << flags.bits
     is_unsigned = canonical(suffix) in UNSIGNED

@@ -67,19 +67,7 @@ def missed(
     accessed: Mapping[int, int],
     cache: CacheSize = DEFAULT_CACHES.code,
 ) -> Counter[str]:
-    """Return what a group accesses that comes back too late for a first-level cache.
-
-    Parameters
-    ----------
-    program : Program
-        Its code.
-    executed : mapping from int to int
-        How often each line is.
-    accessed : mapping from int to int
-        Where lines accessed memory when they were executed first.
-    cache : CacheSize, optional
-        The first-level cache.
-    """
+    """Return what a group accesses that comes back too late for a first-level cache."""
     found: Counter[str] = Counter()
     for (name, number), each in missed_shares(program, executed, accessed, cache).items():
         found[name] += round(each * executed[number])
@@ -111,18 +99,7 @@ def missed_shares(
 
 @lru_cache(maxsize=2**15)
 def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
-    """Return what executing an instruction counts as, by property name.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        In AT&T's syntax, without prefixes and comments.
-
-    Examples
-    --------
-    >>> properties_of("vaddps", "(%rdi),%ymm0,%ymm1")
-    (('code.all', 1), ('code.arithmetic_vector', 1), ('code.load_vector', 1))
-    """
+    """Return what executing an instruction counts as, by property name."""
     widths = [_WIDTHS[each] for each in _VECTORS.findall(operands)]
     names: list[tuple[str, int]] = [("all", 1)]
     for kind in classify(mnemonic, operands):

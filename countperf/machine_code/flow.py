@@ -22,47 +22,24 @@ from countperf.machine_code.trips import Effect
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction of a function.
+    """An instruction of a function."""
 
-    Attributes
-    ----------
-    classes : tuple of str
-        What it does, as `countperf.machine_code.code.CompiledRegion.counts` names it; one that
-        computes with a value from memory does two things. Empty if it does nothing.
-    target : int or None
-        Place of the instruction that it branches to; None if it does not, or leaves the function.
-    goes_on : bool
-        Whether the next instruction may follow it.
-    effect : Effect or None
-        What it does to an integer register, as far as that may tell the iterations of a loop.
-    """
-
+    # what it does, as `countperf.machine_code.code.CompiledRegion.counts` names it
     classes: tuple[str, ...]
-    target: int | None = None
-    goes_on: bool = True
+    target: int | None = None  # place of the instruction that it branches to
+    goes_on: bool = True  # whether the next instruction may follow it
+    # what it does to an integer register, as far as that may tell the iterations of a loop
     effect: Effect | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Control flow of a function; blocks are numbered in the order of the code.
+    """Control flow of a function; blocks are numbered in the order of the code."""
 
-    Attributes
-    ----------
-    blocks : sequence of range
-        Places of the instructions of each block.
-    successors : sequence of sequence of int
-        Blocks that may follow each block.
-    dominator : Mapping from int to int
-        The immediate dominator of each block that can be reached; of the first one, itself.
-    loops : Mapping from int to frozenset of int
-        Blocks of each loop, by the block at which it is entered.
-    """
-
-    blocks: Sequence[range]
-    successors: Sequence[Sequence[int]]
-    dominator: Mapping[int, int]
-    loops: Mapping[int, frozenset[int]]
+    blocks: Sequence[range]  # places of the instructions of each block
+    successors: Sequence[Sequence[int]]  # blocks that may follow each block
+    dominator: Mapping[int, int]  # the immediate dominator of each block that can be reached
+    loops: Mapping[int, frozenset[int]]  # blocks of each loop, by the block at which it is entered
 
     def dominators(self, block: int) -> Iterator[int]:
         """Yield the block, its immediate dominator, and so on to the first block."""

@@ -85,26 +85,7 @@ def find_formulas(
     is_allowed: Callable[[Sizes], bool] = lambda _: True,
     for_pages: bool = False,
 ) -> SizeFormulas:
-    """Find numbers as polynomials in the sizes.
-
-    Parameters
-    ----------
-    follow : callable
-        From sizes to numbers; may raise `CountingError`.
-    example : mapping from str to int
-        Sizes whose remainders the formulas are for.
-    extents : sequence of int, optional
-        Extents of groups and the like, by which sizes may be divided.
-    is_allowed : callable, optional
-        Whether the kernel takes some sizes.
-    for_pages : bool, optional
-        Keep remainders of sizes by 1024, which decide what shares the sets of a cache.
-
-    Raises
-    ------
-    CountingError
-        No polynomial of degree 4 or less says what is followed, or the code cannot be followed.
-    """
+    """Find numbers as polynomials in the sizes."""
     names = tuple(example)
     search = _Search(follow, is_allowed, names, _PAGE if for_pages else 1)
     found: SizeFormulas | None = None

@@ -26,13 +26,7 @@ class Lanes(NamedTuple):
 
 
 def lanes_of(mnemonic: str, operands: str) -> Lanes | None:
-    """Return where a gather or scatter accesses memory; None if it is neither.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        In AT&T's syntax, without prefixes and comments.
-    """
+    """Return where a gather or scatter accesses memory; None if it is neither."""
     kind = _INDEXED.match(mnemonic)
     if kind is None:
         return None

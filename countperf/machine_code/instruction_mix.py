@@ -12,28 +12,13 @@ _LANE_MOVES = ("gather", "scatter", "insert", "extract", "shuffle", "broadcast")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeShares:
-    """Shares of instruction classes; instructions are weighted by the trip counts of their loops.
+    """Shares of instruction classes, weighted by the trip counts of their loops."""
 
-    Attributes
-    ----------
-    packed : float or None
-        Share of the arithmetic operations (lanes times instructions) that vector instructions do;
-        None if there is no arithmetic. Masked lanes count as used.
-    mean_lanes : float or None
-        Operations per arithmetic instruction; None if there is none.
-    fused : float or None
-        Share of the arithmetic instructions that multiply and add at once; None likewise.
-    vector_accesses : float or None
-        Share of the bits moved to and from memory, without spills, that vector accesses move; None
-        if no numbers are. Of integers, only vector accesses are known to move numbers.
-    lane_moves, spills, divisions : float or None
-        Instructions that gather or rearrange lanes, spills of registers for numbers, and divisions
-        and square roots, each per arithmetic instruction; None if there is none.
-    """
-
+    # share of the arithmetic operations (lanes times instructions) that vector instructions do
     packed: float | None
-    mean_lanes: float | None
-    fused: float | None
+    mean_lanes: float | None  # operations per arithmetic instruction
+    fused: float | None  # share of the arithmetic instructions that multiply and add at once
+    # share of the bits moved to and from memory, without spills, that vector accesses move
     vector_accesses: float | None
     lane_moves: float | None
     spills: float | None

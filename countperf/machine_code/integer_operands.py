@@ -117,15 +117,7 @@ def writer(text: str, bits: int) -> Write:
 
 
 def width_of(name: str, parts: list[str]) -> int:
-    """Return the bits of operands, from registers or from what the name ends with.
-
-    Parameters
-    ----------
-    name : str
-        The mnemonic.
-    parts : list of str
-        The operands.
-    """
+    """Return the bits of operands, from registers or from what the name ends with."""
     for text in reversed(parts):
         if text in REGISTERS:
             return REGISTERS[text].bits

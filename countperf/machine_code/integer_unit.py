@@ -80,11 +80,6 @@ def action_of(mnemonic: str, operands: str) -> Action | None:
     """Return what an instruction does to the state; None if nothing.
 
     Branches and calls are left to whoever follows the control flow.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        As ``objdump`` writes them, in AT&T's syntax.
     """
     parts = operands_of(operands)
     if SETS_UNKNOWN_FLAGS.match(mnemonic) or _TESTS_VECTORS.match(mnemonic):

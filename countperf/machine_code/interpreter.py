@@ -41,17 +41,7 @@ _WATCHED = 2
 
 
 class Program(Code):
-    """Code of an object that can be followed with the values in its registers.
-
-    Parameters
-    ----------
-    lines : sequence of Line
-        All instructions, in order of their addresses.
-    entries : Mapping from str to int
-        Addresses of functions.
-    constants : Constants, optional
-        Memory that the code reads and nothing writes.
-    """
+    """Code of an object that can be followed with the values in its registers."""
 
     def __init__(
         self, lines: Sequence[Line], entries: Mapping[str, int], constants: Constants | None = None
@@ -60,23 +50,7 @@ class Program(Code):
         self.constants = constants or Constants({})
 
     def executed(self, entry: str, machine: Machine, most_steps: int = MOST_STEPS) -> Counter[int]:
-        """Follow a function to its end; return how often each line is executed, by its number.
-
-        Parameters
-        ----------
-        entry : str
-            The function.
-        machine : Machine
-            Registers and memory as they are when it is called; its stack is provided. Afterwards
-            it has noted where lines accessed memory when they were executed first.
-        most_steps : int, optional
-            Integer instructions after which the function is given up.
-
-        Raises
-        ------
-        CountingError
-            It takes too long, a loop depends on data, or there is no such function.
-        """
+        """Follow a function to its end; return how often each line is executed, by its number."""
         if entry not in self.entries or self.entries[entry] not in self.places:
             raise CountingError(f"there is no function {entry!r}: {', '.join(self.entries)}")
         machine.registers[STACK_POINTER] = STACK

@@ -22,17 +22,7 @@ _Rule = Callable[[re.Match[str], Sequence[str], int], Source | None]
 
 
 def move_source(mnemonic: str, parts: Sequence[str], lanes: int) -> Source | None:
-    """Return what computes the vector that a move writes; None if it has no rule here.
-
-    Parameters
-    ----------
-    mnemonic : str
-        In AT&T's syntax.
-    parts : sequence of str
-        Its operands, the one that is written last, without masks.
-    lanes : int
-        Of 32 bits, that are written.
-    """
+    """Return what computes the vector that a move writes; None if it has no rule here."""
     for pattern, operands, rule in _RULES:
         found = pattern.match(mnemonic) if len(parts) == operands else None
         if found is not None and (source := rule(found, parts, lanes)) is not None:
@@ -41,17 +31,7 @@ def move_source(mnemonic: str, parts: Sequence[str], lanes: int) -> Source | Non
 
 
 def masked_move(mnemonic: str, parts: Sequence[str], lanes: int) -> Source | None:
-    """Return what a move writes whose mask does not say what is written; None if another one.
-
-    Parameters
-    ----------
-    mnemonic : str
-        In AT&T's syntax.
-    parts : sequence of str
-        Its operands, the one that is written last, with its mask.
-    lanes : int
-        Of 32 bits, that are written.
-    """
+    """Return what a move writes whose mask does not say what is written; None if another one."""
     mask = _MASKED.search(parts[-1])
     if mask is None or len(parts) != 3:
         return None

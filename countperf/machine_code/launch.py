@@ -9,24 +9,13 @@ from math import prod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLaunch:
-    """A kernel and what it is launched with.
+    """A kernel and what it is launched with."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the device's kernel.
-    arguments : tuple of bytes or None
-        In order; None for an array, else the value as it lies in memory.
-    groups, group_shape : tuple of int
-        Along three axes.
-    arrays : Mapping from int to str
-        Names of arrays by their places among the arguments, where they are known.
-    """
-
-    kernel: str
-    arguments: tuple[bytes | None, ...]
-    groups: tuple[int, int, int]
+    kernel: str  # name of the device's kernel
+    arguments: tuple[bytes | None, ...]  # in order
+    groups: tuple[int, int, int]  # along three axes
     group_shape: tuple[int, int, int]
+    # names of arrays by their places among the arguments, where they are known
     arrays: Mapping[int, str] = field(default_factory=dict[int, str])
 
     @property

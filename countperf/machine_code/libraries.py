@@ -23,22 +23,7 @@ FindLibrary = Callable[[str], Path | None]
 def functions_of(
     symbols: Iterable[str], start: int, apart: int, find_library: FindLibrary
 ) -> dict[str, tuple[Line, ...]]:
-    """Return the code of the functions that are found, each at an address of its own.
-
-    Parameters
-    ----------
-    symbols : iterable of str
-        What an object refers to.
-    start, apart : int
-        Address of the first symbol, and distance to the next one.
-    find_library : callable
-        Function from the name of a shared library to its file, or None if there is none.
-
-    Raises
-    ------
-    DeviceError
-        A library that is there cannot be read.
-    """
+    """Return the code of the functions that are found, each at an address of its own."""
     found: dict[str, tuple[Line, ...]] = {}
     for number, symbol in enumerate(symbols):
         if named := _FUNCTION.fullmatch(symbol):

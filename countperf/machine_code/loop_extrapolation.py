@@ -83,15 +83,9 @@ class _Watch:
 
 @dataclass(slots=True)
 class Loops:
-    """The way through a function, and the loops that are being gone through.
+    """The way through a function, and the loops that are being gone through."""
 
-    Attributes
-    ----------
-    machine : Machine
-        The processor.
-    """
-
-    machine: Machine
+    machine: Machine  # the processor
     _way: list[_Passed] = field(default_factory=list[_Passed])
     _flags: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
     _watches: dict[tuple[int, int], _Watch] = field(default_factory=dict[tuple[int, int], _Watch])
@@ -112,13 +106,7 @@ class Loops:
         self._flags.append(("", None))
 
     def back(self, place: int, target: int) -> Counter[int]:
-        """Go on by iterations that are alike, where a branch leads back.
-
-        Returns
-        -------
-        Counter
-            How often each block is executed in these.
-        """
+        """Go on by iterations that are alike, where a branch leads back."""
         for inner in [key for key in self._watches if target <= key[1] and key[0] < place]:
             del self._watches[inner]
         watch = self._watches.setdefault((place, target), _Watch())

@@ -62,13 +62,7 @@ class Flags(NamedTuple):
 
 
 class Constants:
-    """Constants of an object file, by address.
-
-    Parameters
-    ----------
-    sections : Mapping from int to bytes
-        Contents by the address at which they begin.
-    """
+    """Constants of an object file, by address."""
 
     def __init__(self, sections: Mapping[int, bytes]) -> None:
         self._sections = sorted(sections.items())
@@ -91,77 +85,43 @@ class ArrayData(NamedTuple):
 
 @dataclass(slots=True)
 class Journal:
-    """Record of the effects of instructions, in order.
+    """Record of the effects of instructions, in order."""
 
-    Attributes
-    ----------
-    written : list of (int, int, int or None)
-        Address, bits and value of what was written to memory.
-    loaded : list of (int, int, int)
-        The same of what was loaded and known.
-    stepped : list of (int or None, tuple)
-        Operands of instructions whose results grow by steps, and by how many bits these shift them
-        to the right, if they do; to the left, if that is negative.
-    decided : list of (str, Flags or None)
-        Conditions of moves, and flags that decided them.
-    """
-
+    # address, bits and value of what was written to memory
     written: list[tuple[int, int, Value]] = field(default_factory=list[tuple[int, int, Value]])
+    # the same of what was loaded and known
     loaded: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     stepped: list[tuple[int | None, tuple[Value, ...]]] = field(
         default_factory=list[tuple[int | None, tuple[Value, ...]]]
     )
+    # conditions of moves, and flags that decided them
     decided: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
 
 
 @dataclass(slots=True)
 class Machine:
-    """State of a processor.
+    """State of a processor."""
 
-    Attributes
-    ----------
-    registers : list of int or None
-        Of 64 bits, 16 of them.
-    low : list of int or None
-        The lowest 8 bits of registers of which no more is known.
-    vectors : list of tuple of int or None
-        Vector registers, each as 16 integers of 32 bits.
-    masks : list of (int, int)
-        Mask registers: their bits, and which of them are known; unknown ones are 0.
-    memory : dict from int to (int or None, int)
-        Integers in memory, by address, with their bits, at most 32.
-    constants : Constants
-        What memory has besides.
-    arrays : list of (int, int, ArrayData)
-        Arrays whose contents are known: where they begin and end, and what they hold.
-    flags : Flags or None
-        None if they are not known.
-    has_bytes : bool
-        Whether memory has integers of 8 bits.
-    stored : int
-        How often an integer that is known was written to memory.
-    quotient : tuple of int or None
-        What a function that divides is about to return.
-    journal : Journal
-        What instructions did since it was begun.
-    accessed : dict from int to int
-        Where instructions that were asked to note it accessed memory, by their number.
-    """
-
-    registers: list[Value] = field(default_factory=lambda: [None] * 16)
+    registers: list[Value] = field(default_factory=lambda: [None] * 16)  # of 64 bits, 16 of them
+    # the lowest 8 bits of registers of which no more is known
     low: list[Value] = field(default_factory=lambda: [None] * 16)
+    # vector registers, each as 16 integers of 32 bits
     vectors: list[Lanes] = field(default_factory=lambda: [UNKNOWN_LANES] * 32)
+    # mask registers: their bits, and which of them are known
     masks: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)] * 8)
+    # integers in memory, by address, with their bits, at most 32
     memory: dict[int, tuple[Value, int]] = field(default_factory=dict[int, tuple[Value, int]])
-    constants: Constants = field(default_factory=lambda: Constants({}))
+    constants: Constants = field(default_factory=lambda: Constants({}))  # what memory has besides
+    # arrays whose contents are known: where they begin and end, and what they hold
     arrays: list[tuple[int, int, ArrayData]] = field(
         default_factory=list[tuple[int, int, ArrayData]]
     )
-    flags: Flags | None = None
-    has_bytes: bool = False
-    stored: int = 0
-    quotient: Lanes = UNKNOWN_LANES
-    journal: Journal = field(default_factory=Journal)
+    flags: Flags | None = None  # none if they are not known
+    has_bytes: bool = False  # whether memory has integers of 8 bits
+    stored: int = 0  # how often an integer that is known was written to memory
+    quotient: Lanes = UNKNOWN_LANES  # what a function that divides is about to return
+    journal: Journal = field(default_factory=Journal)  # what instructions did since it was begun
+    # where instructions that were asked to note it accessed memory, by their number
     accessed: dict[int, int] = field(default_factory=dict[int, int])
 
     def load(self, address: Value, bits: int) -> Value:

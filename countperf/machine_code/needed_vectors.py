@@ -73,23 +73,7 @@ def needed_lines(
     blocks: Iterable[Sequence[int]],
     always: Iterable[int] = (),
 ) -> frozenset[int]:
-    """Return the numbers of instructions with vectors or masks that can decide anything.
-
-    Parameters
-    ----------
-    lines : sequence of (str, str)
-        Mnemonics and operands of all instructions, without prefixes.
-    blocks : iterable of sequence of int
-        Numbers of instructions that are executed one after the other; all of them.
-    always : iterable of int, optional
-        Vector registers that are needed at the end of every block.
-
-    Examples
-    --------
-    >>> code = [("vmovdqa", "(%rax),%ymm0"), ("vmovdqa", "(%rbx),%ymm1"), ("vmovd", "%xmm1,%eax")]
-    >>> sorted(needed_lines(code, [range(3)]))
-    [1, 2]
-    """
+    """Return the numbers of instructions with vectors or masks that can decide anything."""
     effects = [_Effect(*line) for line in lines]
     parts = [list(block) for block in blocks]
     at_end = {f"v{number}" for number in always}

@@ -18,32 +18,12 @@ _MESSAGE_LIMIT = 800
 
 
 def find_objdump() -> Path | None:
-    """Find a disassembler.
-
-    Returns
-    -------
-    Path or None
-        What ``COUNTPERF_OBJDUMP`` names, else ``objdump`` or ``llvm-objdump`` (of the highest
-        version, where its name has one) on the path; None if there is none.
-    """
+    """Find a disassembler."""
     return find_program("COUNTPERF_OBJDUMP", ("objdump", "llvm-objdump"), newest="llvm-objdump")
 
 
 def disassemble(path: Path, what: str = "-d") -> str:
-    """Write out the machine code of an x86-64 object.
-
-    Parameters
-    ----------
-    path : Path
-        The object.
-    what : str, optional
-        ``-dr``: what the linker has still to fill in, too.
-
-    Raises
-    ------
-    DeviceError
-        There is no disassembler, it does not read the file, or the code is of other processors.
-    """
+    """Write out the machine code of an x86-64 object."""
     text = _output(path, what, "--no-show-raw-insn")
     found = _FORMAT.search(text)
     name = found[1] if found else "unknown format"
@@ -56,26 +36,14 @@ def disassemble(path: Path, what: str = "-d") -> str:
 
 
 def disassemble_function(path: Path, symbol: str) -> str:
-    """Write out the machine code of one function of an object.
-
-    Raises
-    ------
-    DeviceError
-        As of `disassemble`.
-    """
+    """Write out the machine code of one function of an object."""
     program = find_objdump()
     is_llvm = program is not None and program.name.startswith("llvm")
     return disassemble(path, f"--disassemble{'-symbols' * is_llvm}={symbol}")
 
 
 def dump_sections(path: Path) -> str:
-    """Write out the contents of all sections of an object, in hexadecimal digits.
-
-    Raises
-    ------
-    DeviceError
-        There is no disassembler, or it does not read the file.
-    """
+    """Write out the contents of all sections of an object, in hexadecimal digits."""
     return _output(path, "-s")
 
 

@@ -31,18 +31,6 @@ def program_of(path: Path, find_library: FindLibrary) -> Program:
 
     Sections of an object that is not linked, and what it only refers to, are given places of their
     own.
-
-    Parameters
-    ----------
-    path : Path
-        The object file.
-    find_library : callable
-        As for `countperf.machine_code.libraries.functions_of`.
-
-    Raises
-    ------
-    DeviceError
-        There is no disassembler, or it does not read the file.
     """
     text = disassemble(path, "-dr")
     is_linked = "R_X86_64" not in text

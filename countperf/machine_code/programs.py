@@ -13,25 +13,7 @@ from pathlib import Path
 def find_program(
     variable: str, names: tuple[str, ...], *, newest: str, oldest: int = -1
 ) -> Path | None:
-    """Find a program.
-
-    Parameters
-    ----------
-    variable : str
-        The environment variable that may name it.
-    names : tuple of str
-        What it is called on the path, the first before the others.
-    newest : str
-        What it is called with the number of a version behind it, ``newest-19``: without any of
-        `names`, that of the highest version is taken.
-    oldest : int, optional
-        The version that it needs at least.
-
-    Returns
-    -------
-    Path or None
-        None if there is none, or what the variable names is none.
-    """
+    """Find a program."""
     named = os.environ.get(variable)
     if named:
         found = shutil.which(named)

@@ -40,28 +40,7 @@ def set_conflicts(
     accessed: Mapping[int, int],
     cache: CacheSize = DEFAULT_CACHES.code,
 ) -> dict[int, float]:
-    """Return which share of the accesses misses, of instructions whose lines share a set.
-
-    Parameters
-    ----------
-    blocks : iterable of sequence of int
-        Numbers of instructions that are executed one after the other.
-    accessed : mapping from int to int
-        Where instructions access memory, by number.
-    cache : CacheSize, optional
-        Which keeps lines.
-
-    Returns
-    -------
-    dict from int to float
-        By number; those whose accesses can all stay in a cache are left out.
-
-    Examples
-    --------
-    >>> apart = {number: 4096 * number for number in range(15)}
-    >>> set_conflicts([range(8)], apart), set_conflicts([range(15)], apart)[0]
-    ({}, 0.5)
-    """
+    """Return which share of the accesses misses, of instructions whose lines share a set."""
     found: dict[int, float] = {}
     for block in blocks:
         by_set: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(
@@ -81,17 +60,7 @@ def set_conflicts(
 def beyond_cache(
     accessed: Mapping[int, int], top: int, cache: CacheSize = DEFAULT_CACHES.code
 ) -> float:
-    """Return the share of the stack in use that is beyond a first-level cache.
-
-    Parameters
-    ----------
-    accessed : mapping from int to int
-        As for `set_conflicts`.
-    top : int
-        Where the stack begins; it grows towards lower addresses.
-    cache : CacheSize, optional
-        As for `set_conflicts`.
-    """
+    """Return the share of the stack in use that is beyond a first-level cache."""
     lowest = min((at for at in accessed.values() if is_on_stack(at, top)), default=top)
     return max(0.0, 1 - cache.size_bytes / max(1, top - lowest))
 
@@ -102,18 +71,7 @@ def is_on_stack(address: int, top: int) -> bool:
 
 
 def directions_of(mnemonic: str, operands: str) -> tuple[tuple[str, int, bool], ...]:
-    """Return how an instruction accesses memory: ``load`` or ``store``, bytes, if it is no spill.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        In AT&T's syntax, without prefixes and comments.
-
-    Examples
-    --------
-    >>> directions_of("vmovaps", "%zmm8,(%rcx,%r10,8)")
-    (('store', 64, True),)
-    """
+    """Return the accesses of an instruction: ``load`` or ``store``, bytes, no spill."""
     found: list[tuple[str, int, bool]] = []
     for kind in classify(mnemonic, operands):
         names = kind.split(".")

@@ -31,18 +31,11 @@ Exponents = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class SizePolynomial:
-    """A polynomial of sizes on a lattice.
+    """A polynomial of sizes on a lattice."""
 
-    Attributes
-    ----------
-    base, steps : tuple of int
-        Where the lattice begins, and its distances, by size.
-    terms : Mapping from tuple of int to int or Fraction
-        Coefficients of products of binomials, by their lower numbers.
-    """
-
-    base: tuple[int, ...]
+    base: tuple[int, ...]  # where the lattice begins, and its distances, by size
     steps: tuple[int, ...]
+    # coefficients of products of binomials, by their lower numbers
     terms: Mapping[Exponents, Number]
 
     def at(self, sizes: Sequence[int]) -> Number:
@@ -84,30 +77,15 @@ def _binomial(place: Fraction, number: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeFormulas:
-    """Numbers as polynomials in the sizes, and for which sizes.
+    """Numbers as polynomials in the sizes, and for which sizes."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The sizes.
-    base, moduli : tuple of int
-        They hold for sizes that differ from `base` by multiples of `moduli`; of a size that does
-        not change, the modulus is 0.
-    low, high : tuple of int
-        And for sizes from these to those.
-    rows : tuple of (SizePolynomial, tuple of key)
-        Each polynomial, and what it is of.
-    followed : int
-        At how many sizes code was followed to find and to check them.
-    """
-
-    names: tuple[str, ...]
-    base: tuple[int, ...]
+    names: tuple[str, ...]  # the sizes
+    base: tuple[int, ...]  # they hold for sizes that differ from `base` by multiples of `moduli`
     moduli: tuple[int, ...]
-    low: tuple[int, ...]
+    low: tuple[int, ...]  # and for sizes from these to those
     high: tuple[int, ...]
-    rows: tuple[tuple[SizePolynomial, tuple[Key, ...]], ...]
-    followed: int
+    rows: tuple[tuple[SizePolynomial, tuple[Key, ...]], ...]  # each polynomial, and what it is of
+    followed: int  # at how many sizes code was followed to find and to check them
 
     def covers(self, sizes: Sizes) -> bool:
         """Say whether they hold at some sizes."""

@@ -21,66 +21,29 @@ DEFAULT_TRIPS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A loop on the way through a function.
-
-    Attributes
-    ----------
-    path : tuple of int
-        Numbers of the loops around it and its own, from outside in, each counted from 1 in the
-        order of the code.
-    is_innermost : bool
-        Whether it has no loop within.
-    own : tuple of int
-        Places of its instructions on the way, but those of loops within, in order.
-    trips : float or None
-        Iterations each time that it is entered, where the code says so.
-    """
+    """A loop on the way through a function."""
 
     path: tuple[int, ...]
-    is_innermost: bool
+    is_innermost: bool  # whether it has no loop within
+    # places of its instructions on the way, but those of loops within, in order
     own: tuple[int, ...]
-    trips: float | None = None
+    trips: float | None = None  # iterations each time that it is entered, where the code says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticPath:
-    """A way through a function.
+    """A way through a function."""
 
-    Attributes
-    ----------
-    body : tuple of int
-        Places of the instructions on the way that are in no loop, in order.
-    loops : tuple of Loop
-        Its loops, each behind those around it.
-    aside : tuple of int
-        Places of the instructions that are not on the way.
-    """
-
-    body: tuple[int, ...]
-    loops: tuple[Loop, ...]
-    aside: tuple[int, ...]
+    body: tuple[int, ...]  # places of the instructions on the way that are in no loop, in order
+    loops: tuple[Loop, ...]  # its loops, each behind those around it
+    aside: tuple[int, ...]  # places of the instructions that are not on the way
 
 
 def find_way(
     instructions: Sequence[Instruction],
     worth: Callable[[Instruction], float] = lambda _: 1.0,
 ) -> StaticPath:
-    """Find the way through a function that is worth most, and the loops on it.
-
-    Parameters
-    ----------
-    instructions : sequence of Instruction
-        Of the function, entered at the first.
-    worth : callable, optional
-        What an instruction is worth; by default all are worth the same.
-
-    Examples
-    --------
-    >>> step, back = Instruction(("flop.add.f32.8",)), Instruction(("branch",), target=1)
-    >>> way = find_way([step, step, back, step])
-    >>> way.body, [(loop.path, loop.own) for loop in way.loops]
-    ((0, 3), [((1,), (1, 2))])
-    """
+    """Find the way through a function that is worth most, and the loops on it."""
     if not instructions:
         return StaticPath(body=(), loops=(), aside=())
     flow = flow_of(instructions)

@@ -66,41 +66,12 @@ Analyzed = dict[Block, Cycles]
 
 
 def find_analyzer() -> Path | None:
-    """Find LLVM's machine code analyzer.
-
-    Returns
-    -------
-    Path or None
-        What ``COUNTPERF_LLVM_MCA`` names, else ``llvm-mca`` of the highest version on the path, if
-        that knows the processor of reference (LLVM 16); None if there is none.
-    """
+    """Find LLVM's machine code analyzer."""
     return find_program("COUNTPERF_LLVM_MCA", (), newest="llvm-mca", oldest=_OLDEST)
 
 
 def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> Counter[str]:
-    """Return what executing lines takes on the processor of reference.
-
-    Parameters
-    ----------
-    program : Program
-        The code.
-    executed : mapping from int to int
-        How often each line is executed (`Program.executed`).
-    analyzed : dict
-        What is known of blocks already; new ones are added.
-
-    Returns
-    -------
-    Counter
-        ``cycles``; ``cycles_loop``, those of blocks that branch to themselves;
-        ``cycles_throughput``, if nothing waited for results; ``cycles_operations``, micro
-        operations.
-
-    Raises
-    ------
-    DeviceError
-        There is no analyzer, it does not know the processor, or it fails.
-    """
+    """Return what executing lines takes on the processor of reference."""
     blocks = _blocks_of(program, executed)
     analyze((block for block, _, _ in blocks), analyzed)
     found: Counter[str] = Counter()
@@ -133,20 +104,7 @@ def blocks_of(program: Program, executed: Mapping[int, int]) -> list[Block]:
 
 
 def analyze(blocks: Iterable[Block], analyzed: Analyzed) -> None:
-    """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks).
-
-    Parameters
-    ----------
-    blocks : iterable of Block
-        As of `blocks_of`; of many kernels, as starting the analyzer takes longer than its work.
-    analyzed : dict
-        What is known of blocks already; new ones are added.
-
-    Raises
-    ------
-    DeviceError
-        As of `cycles_of`.
-    """
+    """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks)."""
     new = {block for block in blocks if block not in analyzed}
     analyzed |= _analyze(sorted(new))
 

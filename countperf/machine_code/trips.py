@@ -22,45 +22,18 @@ _ONLY_READ = ("compare", "test")
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Effect of an instruction on an integer register.
+    """Effect of an instruction on an integer register."""
 
-    Attributes
-    ----------
-    kind : {"set", "add", "compare", "write", "test"}
-        Set to, increase by, or compare with a constant; write, or compare with, anything else.
-    register : str
-        The register.
-    value : int
-        The constant; 0 for ``write`` and ``test``.
-    """
-
+    # set to, increase by, or compare with a constant
     kind: Literal["set", "add", "compare", "write", "test"]
-    register: str
-    value: int = 0
+    register: str  # the register
+    value: int = 0  # the constant
 
 
 def constant_trips(
     before: Sequence[Effect], within: Sequence[Effect], tested: Sequence[Effect]
 ) -> float | None:
-    """Return the iterations of a loop each time that it is entered.
-
-    Parameters
-    ----------
-    before, within, tested : sequence of Effect
-        Of what comes before the loop on every way, the nearest first; of the loop; and of the loop
-        before its branch back, the nearest first.
-
-    Returns
-    -------
-    float or None
-        At least 1; None if the code does not say.
-
-    Examples
-    --------
-    >>> start, step = Effect("set", "ax", -64), Effect("add", "ax", 8)
-    >>> constant_trips([start], [step], [step])
-    8.0
-    """
+    """Return the iterations of a loop each time that it is entered."""
     decisive = next((each for each in tested if each.kind not in ("set", "write")), None)
     if decisive is None or decisive.kind == "test":
         return None

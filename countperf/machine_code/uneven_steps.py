@@ -26,13 +26,7 @@ _VECTOR = re.compile(r"^%[xyz]mm(\d+)")
 
 
 def note_of_step(mnemonic: str, operands: str) -> Action | None:
-    """Return what notes the operands of an instruction whose result grows by steps; None if none.
-
-    Parameters
-    ----------
-    mnemonic, operands : str
-        In AT&T's syntax, without prefixes and comments.
-    """
+    """Return the action that notes operands of a result that grows by steps, if any."""
     parts = operands_of(operands)
     is_product = mnemonic.startswith("imul") and len(parts) > 1  # of which the high half is lost
     if is_product or not _STEPS.match(mnemonic) or (len(parts) > 1 and parts[0] == parts[1]):

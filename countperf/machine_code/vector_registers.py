@@ -64,15 +64,7 @@ def _loaded(machine: Machine, start: Value, lanes: int) -> Lanes:
 
 
 def rearranged(operands: Sequence[tuple[str, int]], order: Sequence[int]) -> Source:
-    """Return what picks lanes of operands that lie side by side.
-
-    Parameters
-    ----------
-    operands : sequence of (str, int)
-        Operands, each with the number of its lanes.
-    order : sequence of int
-        For each lane of the result its place among the lanes of all operands; -1 for a zero.
-    """
+    """Return what picks lanes of operands that lie side by side."""
     sources = [(source_of(text, lanes), lanes) for text, lanes in operands]
 
     def pick(machine: Machine) -> Lanes:

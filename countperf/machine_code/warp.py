@@ -52,24 +52,12 @@ _NEVER = ("DIV", "CONV")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpInstruction:
-    """An instruction of a sub-group.
+    """An instruction of a sub-group."""
 
-    Attributes
-    ----------
-    opcode : str
-        Its name with modifiers.
-    operands : tuple of str
-        As they are printed.
-    guard : str
-        The predicate that guards it; empty if none does.
-    target : int or None
-        Place of the instruction that it names; None if it names none.
-    """
-
-    opcode: str
-    operands: tuple[str, ...]
-    guard: str = ""
-    target: int | None = None
+    opcode: str  # its name with modifiers
+    operands: tuple[str, ...]  # as they are printed
+    guard: str = ""  # the predicate that guards it
+    target: int | None = None  # place of the instruction that it names
 
     @property
     def base(self) -> str:
@@ -97,30 +85,14 @@ class WarpInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """Executed instructions of sub-groups.
+    """Executed instructions of sub-groups."""
 
-    Attributes
-    ----------
-    instructions : Counter of int
-        How often sub-groups execute each instruction, by place.
-    lanes : Counter of int
-        How often lanes do whose predicate is true.
-    """
-
-    instructions: Counter[int]
-    lanes: Counter[int]
+    instructions: Counter[int]  # how often sub-groups execute each instruction, by place
+    lanes: Counter[int]  # how often lanes do whose predicate is true
 
 
 class WarpProgram:
-    """A function, ready to be followed.
-
-    Parameters
-    ----------
-    instructions : sequence of WarpInstruction
-        In order; the first is entered.
-    name : str, optional
-        For messages.
-    """
+    """A function, ready to be followed."""
 
     def __init__(self, instructions: Sequence[WarpInstruction], name: str = "the kernel") -> None:
         self.instructions = tuple(instructions)
@@ -178,20 +150,7 @@ class WarpProgram:
         return (*jumps, *following) if each.conditions or not is_jump else jumps
 
     def executed(self, state: WarpState, lanes: int = LANES) -> Executed:
-        """Follow a sub-group to its end.
-
-        Parameters
-        ----------
-        state : WarpState
-            As it is when the sub-group starts; is changed.
-        lanes : int, optional
-            Lanes that the sub-group has.
-
-        Raises
-        ------
-        CountingError
-            A loop depends on data, a function is called, or it takes too long.
-        """
+        """Follow a sub-group to its end."""
         return _Walk(self, state, lanes).walk()
 
     def skips_call(self, place: int) -> bool:
@@ -317,17 +276,7 @@ class _Walk:
 def launched(
     constants: Mapping[int, int], group: Sequence[int], shape: Sequence[int], number: int
 ) -> tuple[WarpState, int]:
-    """Return a sub-group as it starts, and its lanes.
-
-    Parameters
-    ----------
-    constants : mapping from int to int
-        As of `WarpState`.
-    group, shape : sequence of int
-        Numbers of the work group along three axes, and its extents.
-    number : int
-        Of the sub-group in its group; items are numbered along the first axis first.
-    """
+    """Return a sub-group as it starts, and its lanes."""
     items = LANES * number + np.arange(LANES)
     special = {
         f"SR_CTAID.{axis}": lanes_of(place) for axis, place in zip("XYZ", group, strict=True)

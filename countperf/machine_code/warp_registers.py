@@ -20,13 +20,6 @@ def results_of(opcode: str, operands: Sequence[str]) -> tuple[str, ...]:
 
     Predicates before the first register are results; behind it, those before the first operand that
     is none of them are carries out.
-
-    Examples
-    --------
-    >>> results_of("IADD3", ["R18", "P1", "R18", "0x40", "RZ"])
-    ('R18', 'P1')
-    >>> results_of("ISETP.GE.AND", ["P0", "PT", "R8", "0x1", "PT"])
-    ('P0',)
     """
     base = opcode.split(".")[0]
     if base in _NO_RESULT or not operands:

@@ -46,20 +46,12 @@ def unknown() -> Lanes:
 
 @dataclass(slots=True)
 class WarpState:
-    """Registers of a sub-group, and what it is launched with.
+    """Registers of a sub-group, and what it is launched with."""
 
-    Attributes
-    ----------
-    constants : Mapping from int to int
-        Words of 32 bits of constant bank 0 by their places: sizes and other arguments.
-    special : Mapping from str to Lanes
-        ``SR_TID.X`` and so on.
-    registers : dict from str to Lanes
-        Registers and predicates that were written, by name.
-    """
-
+    # words of 32 bits of constant bank 0 by their places: sizes and other arguments
     constants: Mapping[int, int]
-    special: Mapping[str, Lanes]
+    special: Mapping[str, Lanes]  # ``SR_TID.X`` and so on
+    # registers and predicates that were written, by name
     registers: dict[str, Lanes] = field(default_factory=dict[str, Lanes])
 
     def read(self, operand: str) -> Lanes:

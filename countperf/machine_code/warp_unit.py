@@ -34,21 +34,7 @@ from countperf.machine_code.warp_state import (
 
 
 def execute(opcode: str, operands: Sequence[str], state: WarpState, active: Bits) -> None:
-    """Execute an instruction in the lanes that are active.
-
-    Parameters
-    ----------
-    opcode : str
-        Its name with modifiers.
-    operands : sequence of str
-        As they are printed, in order.
-    state : WarpState
-        Is changed.
-    active : array of bool
-        Lanes that execute it.
-
-    What is not followed makes its results unknown.
-    """
+    """Execute an instruction in the lanes that are active."""
     handler = _handler_of(opcode)
     results: Mapping[str, Lanes] | None = None
     if handler is not None:

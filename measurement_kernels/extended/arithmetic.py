@@ -90,27 +90,7 @@ def chains_program(
     step: int,
     behind_barriers: bool,
 ) -> tuple[Program, Shape]:
-    """Return a program of chains that each item updates 128 times, and its shape.
-
-    Parameters
-    ----------
-    name : str
-        Name of the program.
-    chains : int
-        Chains per item.
-    update : str
-        New value of a state, in terms of the state ``{s}`` and the operand ``{x}``.
-    element_type : str
-        Such as ``f32``.
-    items : int
-        Items of a group.
-    base : int
-        Items of all groups, at exponent 0.
-    step : int
-        Updates between barriers; it divides 128.
-    behind_barriers : bool
-        Whether the operand comes from a table through local memory, or is the item's own.
-    """
+    """Return a program of chains that each item updates 128 times, and its shape."""
     operand, table = ("t[k]", "t[m], ") if behind_barriers else ("a[i]", "")
     states = tuple(
         (f"{0.5 + q / 16} * a[i] * a[i]", update.format(s=f"s{q}", x=operand))

@@ -28,23 +28,7 @@ def _map(
     sizes: tuple[SizeParameter, ...],
     element_type: str = "f32",
 ) -> tuple[Program, Shape]:
-    """Return a map of arrays of one or two dimensions, one element per item.
-
-    Parameters
-    ----------
-    name : str
-        Name of the program.
-    value : str
-        The result, in which ``{0}`` stands for the indices.
-    names : str
-        Names of the arrays that it reads, one letter each.
-    group : (int, int)
-        Work items per group along axes 0 and 1; with one row the arrays have one dimension.
-    sizes : tuple of SizeParameter
-        Sizes of the arrays.
-    element_type : str
-        Type of the arrays.
-    """
+    """Return a map of arrays of one or two dimensions, one element per item."""
     columns, rows = group
     loops, extents, items = ("i", "n", (columns,)) if rows == 1 else ("ij", "n, m", (rows, columns))
     where = ", ".join(loops)

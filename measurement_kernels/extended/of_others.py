@@ -186,28 +186,14 @@ def einsums() -> Iterator[CatalogEntry]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows and columns of an item's block, and where they lie.
+    """Rows and columns of an item's block, and where they lie."""
 
-    Attributes
-    ----------
-    rows, columns : int
-        Results of an item.
-    lanes_apart : bool
-        Whether columns of neighboring items lie side by side, an item's far apart.
-    transposed : bool
-        Whether the first factor is stored column by column.
-    group : (int, int)
-        Items of a group.
-    element_type : {"f32", "f64"}
-        Type of the numbers.
-    """
-
-    rows: int
+    rows: int  # results of an item
     columns: int
-    lanes_apart: bool
-    transposed: bool
-    group: GroupShape
-    element_type: str
+    lanes_apart: bool  # whether columns of neighboring items lie side by side, an item's far apart
+    transposed: bool  # whether the first factor is stored column by column
+    group: GroupShape  # items of a group
+    element_type: str  # type of the numbers
 
     @property
     def variant(self) -> str:

@@ -42,13 +42,7 @@ _ARGUMENTS = arrays(f"image[h + {_BORDER}, w + {_BORDER}], taps[{TAPS}, {TAPS}],
 
 
 def padding_columns(block_size_x: int, tile_size_x: int) -> int:
-    """Return how many columns padding adds to a row in local memory.
-
-    Examples
-    --------
-    >>> padding_columns(16, 1), padding_columns(16, 2), padding_columns(32, 1)
-    (18, 2, 0)
-    """
+    """Return how many columns padding adds to a row in local memory."""
     beyond = _BORDER + block_size_x * tile_size_x - block_size_x
     if block_size_x % BANKS == 0 or beyond % BANKS == 0:
         return 0

@@ -42,18 +42,6 @@ class Draw:
 
     Python guarantees that `random.Random.random` gives the same numbers in all versions; it
     guarantees nothing for its other functions.
-
-    Parameters
-    ----------
-    name : str
-        Name of the kernel.
-    regular : bool, optional
-        Whether lengths of work groups, blocks and pieces are powers of two.
-
-    Attributes
-    ----------
-    regular : bool
-        As given.
     """
 
     def __init__(self, name: str, *, regular: bool = False) -> None:
@@ -117,17 +105,7 @@ class Draw:
     def sizes(
         self, multiples: Mapping[str, int], work_s: Callable[[Sizes], float], *, skew: float = 1.0
     ) -> tuple[SizeParameter, ...]:
-        """Draw sizes in random proportion whose estimated time is a random one.
-
-        Parameters
-        ----------
-        multiples : Mapping from str to int
-            The sizes and their multiples.
-        work_s : callable
-            Estimated time of a run at given sizes, s.
-        skew : float
-            Each size is up to ``2**skew`` times larger or smaller than in proportion.
-        """
+        """Draw sizes in random proportion whose estimated time is a random one."""
         proportion = {name: 2 ** self.real(-skew, skew) for name in multiples}
         target = SHORTEST_RUN_S * (LONGEST_RUN_S / SHORTEST_RUN_S) ** self.real(0, 1)
         length = 4.0

@@ -65,36 +65,17 @@ _ELEMENT_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantSet:
-    """Points of a space that are measured, and their sizes.
+    """Points of a space that are measured, and their sizes."""
 
-    Attributes
-    ----------
-    space : SearchSpace
-        The space from which the variants are chosen.
-    count : int
-        Number of variants.
-    axes : (str, str)
-        Parameters that hold the items of a group along the slower and the faster axis.
-    lanes : str
-        Value of the parameter ``lanes`` for which the second of `axes` is local axis 0.
-    local_elements : callable
-        Returns the elements in local memory for a choice.
-    sizes : Mapping from str to int
-        Sizes of all variants, with their multiples.
-    exponents : range
-        Values of p that make sense on some device.
-    exponent_steps : tuple of int
-        Sizes are those of ``p + step``.
-    """
-
-    space: SearchSpace
-    count: int
+    space: SearchSpace  # the space from which the variants are chosen
+    count: int  # number of variants
+    # parameters that hold the items of a group along the slower and the faster axis
     axes: tuple[str, str]
-    lanes: str
-    local_elements: Callable[[Choice], int]
-    sizes: Mapping[str, int]
-    exponents: range
-    exponent_steps: tuple[int, ...] = (0,)
+    lanes: str  # value of the parameter ``lanes`` for which the second of `axes` is local axis 0
+    local_elements: Callable[[Choice], int]  # returns the elements in local memory for a choice
+    sizes: Mapping[str, int]  # sizes of all variants, with their multiples
+    exponents: range  # values of p that make sense on some device
+    exponent_steps: tuple[int, ...] = (0,)  # sizes are those of ``p + step``
 
     @property
     def family(self) -> str:
@@ -142,21 +123,7 @@ class VariantSet:
 
 
 def spread(candidates: Sequence[Choice], count: int) -> tuple[Choice, ...]:
-    """Choose candidates that have little in common, the first of them first.
-
-    Parameters
-    ----------
-    candidates : sequence of Choice
-        Candidates with the same parameters.
-    count : int
-        Number of candidates to choose; all if there are fewer.
-
-    Examples
-    --------
-    >>> points = [{"a": a, "b": b} for a in (1, 2) for b in (1, 2)]
-    >>> [tuple(point.values()) for point in spread(points, 3)]
-    [(1, 1), (2, 2), (1, 2)]
-    """
+    """Choose candidates that have little in common, the first of them first."""
     if not candidates:
         return ()
     levels: dict[str, dict[object, int]] = {name: {} for name in candidates[0]}
@@ -267,13 +234,7 @@ def variant_sets() -> Mapping[str, VariantSet]:
 
 @cache
 def variant_entries(family: str) -> tuple[CatalogEntry, ...]:
-    """Return the kernels of a set, in the order in which they were chosen.
-
-    Raises
-    ------
-    KernelSpecificationError
-        There is no such set.
-    """
+    """Return the kernels of a set, in the order in which they were chosen."""
     known = variant_sets()
     if family not in known:
         raise KernelSpecificationError(

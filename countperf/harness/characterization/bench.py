@@ -20,28 +20,14 @@ _GROUP = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Effort of a characterization.
+    """Effort of a characterization."""
 
-    Attributes
-    ----------
-    shortest_s : float
-        The shorter run of each measurement takes this long at least, s.
-    repetitions, tries : int
-        As in `time_per_turn`.
-    array_bytes : int
-        Largest array, byte; smaller where the device's memory is.
-    chase_hops : int
-        Dependent loads of a run of a pointer chase.
-    classes : tuple of str
-        Classes of instructions that are measured; all if empty.
-    """
-
-    shortest_s: float = 1e-3
-    repetitions: int = 3
+    shortest_s: float = 1e-3  # the shorter run of each measurement takes this long at least, s
+    repetitions: int = 3  # as in `time_per_turn`
     tries: int = 3
-    array_bytes: int = 2**30
-    chase_hops: int = 2**16
-    classes: tuple[str, ...] = ()
+    array_bytes: int = 2**30  # largest array, byte
+    chase_hops: int = 2**16  # dependent loads of a run of a pointer chase
+    classes: tuple[str, ...] = ()  # classes of instructions that are measured
 
 
 QUICK = Effort(shortest_s=5e-4, repetitions=3, tries=2, array_bytes=2**26, chase_hops=2**14)
@@ -49,21 +35,7 @@ FULL = Effort()
 
 
 class Bench:
-    """A session with a clock, and what the device is.
-
-    Attributes
-    ----------
-    session : Session
-        The device.
-    effort : Effort
-        How much is measured.
-    units, lanes : int
-        Compute units, and work items of a sub-group.
-    group : int
-        Work items of a group at full occupancy.
-    known_clock_hz : float
-        Clock that cycles are of, Hz; 0 where it is not known.
-    """
+    """A session with a clock, and what the device is."""
 
     def __init__(self, session: Session, clock: Clock, effort: Effort) -> None:
         self.session = session
@@ -78,13 +50,7 @@ class Bench:
 
     @property
     def clock_hz(self) -> float:
-        """The clock, Hz.
-
-        Raises
-        ------
-        MeasurementError
-            It is not known: no counter has shown it, and the driver does not state it.
-        """
+        """The clock, Hz."""
         if self.known_clock_hz > 0:
             return self.known_clock_hz
         raise MeasurementError(

@@ -75,22 +75,7 @@ def measure_clock(bench: Bench) -> Iterator[Finding]:
 def measure_class(
     bench: Bench, test: InstructionTest, found: dict[str, Finding]
 ) -> Iterator[Finding]:
-    """Measure latency and throughput of a class of instructions.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    test : InstructionTest
-        The class.
-    found : dict from str to Finding
-        What was found so far: a class whose steps carry another one needs its costs.
-
-    Notes
-    -----
-    Latency from one chain of one sub-group (on a CPU: one work item); cost from several chains of
-    as many groups as keep all compute units busy.
-    """
+    """Measure latency and throughput of a class of instructions."""
     program = bench.session.load(chain_source(test, 1) + chain_source(test, CHAINS))
     if test.carries and f"{test.carries} cpi" not in found:
         raise MeasurementError(
@@ -134,21 +119,7 @@ def _per_instruction(
 
 
 def measure_mixes(bench: Bench, costs: dict[str, float]) -> Iterator[Finding]:
-    """Decide how pairs of classes share a compute unit, and find the issue limit.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    costs : dict from str to float
-        Cost of each class alone, cycle/instruction.
-
-    Yields
-    ------
-    Finding
-        For each pair the total issue rate by ratio and the verdict; the issue limit, if a pair has
-        one.
-    """
+    """Decide how pairs of classes share a compute unit, and find the issue limit."""
     tests = {test.name: test for test in INSTRUCTION_TESTS}
     limits: list[float] = []
     slow_names = [name for name in MIXED if name in costs and FAST in costs]

@@ -15,60 +15,28 @@ from countperf.measurements import Environment
 
 
 class Finding(Part):
-    """A measured number.
+    """A measured number."""
 
-    Attributes
-    ----------
-    name : str
-        What was measured, such as ``fma.f32 latency``.
-    value, spread : float
-        The number, and the largest minus the smallest repetition relative to it.
-    unit : str
-        Of the value.
-    kernel : str
-        The microbenchmark it comes from, with what it was run with.
-    is_plausible : bool
-        Whether it is within what is possible.
-    remark : str
-        What it was compared with, or why it is not plausible.
-    """
-
-    name: str
-    value: float
+    name: str  # what was measured, such as ``fma.f32 latency``
+    value: float  # the number, and the largest minus the smallest repetition relative to it
     spread: NonNegativeFloat
-    unit: str
-    kernel: str
-    is_plausible: bool = True
-    remark: str = ""
+    unit: str  # of the value
+    kernel: str  # the microbenchmark it comes from, with what it was run with
+    is_plausible: bool = True  # whether it is within what is possible
+    remark: str = ""  # what it was compared with, or why it is not plausible
 
 
 class Characterization(Table, Document):
-    """Findings of the microbenchmarks.
-
-    Attributes
-    ----------
-    device : DeviceIdentity
-        The device.
-    environment : Environment
-        Of the run.
-    findings : tuple of Finding
-        Every number.
-    left_out : dict from str to str
-        What was not measured, and why.
-    parameters : DeviceParameters
-        What mechanistic models read; the plausible numbers only.
-    finished : tuple of str
-        Names of the experiments that are done, for a run that resumes.
-    """
+    """Findings of the microbenchmarks."""
 
     format: Literal["countperf-characterization"] = "countperf-characterization"
     version: Literal[1] = 1
-    device: DeviceIdentity
-    environment: Environment
-    findings: tuple[Finding, ...] = ()
-    left_out: dict[str, str] = Field(default_factory=dict)
-    parameters: DeviceParameters
-    finished: tuple[str, ...] = ()
+    device: DeviceIdentity  # the device
+    environment: Environment  # of the run
+    findings: tuple[Finding, ...] = ()  # every number
+    left_out: dict[str, str] = Field(default_factory=dict)  # what was not measured, and why
+    parameters: DeviceParameters  # what mechanistic models read
+    finished: tuple[str, ...] = ()  # names of the experiments that are done, for a run that resumes
 
     def find(self, name: str) -> Finding | None:
         """Return the finding of that name, if there is one."""
@@ -85,19 +53,7 @@ def make_finding(
     highest: float = float("inf"),
     why: str = "",
 ) -> Finding:
-    """Make a finding, plausible if it lies between two bounds and its repetitions agree.
-
-    Parameters
-    ----------
-    name, unit, kernel : str
-        As in `Finding`.
-    estimate : Estimate
-        The number.
-    lowest, highest : float, optional
-        What is possible.
-    why : str, optional
-        Where the bounds come from.
-    """
+    """Make a finding, plausible if it lies between two bounds and its repetitions agree."""
     value = estimate.value
     remark = f"between {lowest:.3g} and {highest:.3g} {unit}: {why}" if why else ""
     plausible = lowest < value <= highest

@@ -22,33 +22,15 @@ _TYPES = {"f32": ("float", np.float32), "f64": ("double", np.float64), "s32": ("
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionTest:
-    """A class of instructions, and a step of a chain of them.
+    """A class of instructions, and a step of a chain of them."""
 
-    Attributes
-    ----------
-    name : str
-        Of the class, as in `DeviceParameters.classes`.
-    type : str
-        Type of the operands: ``f32``, ``f64``, ``s32``.
-    step : str
-        Statement that updates ``x`` by ``a`` and ``b``.
-    instructions : int
-        How many instructions of the class a step has.
-    values : (float, float)
-        Of ``a`` and ``b``.
-    is_composite : bool
-        Whether devices execute it as a sequence of other instructions.
-    carries : str
-        Another class of which each step has one instruction besides; empty if none.
-    """
-
-    name: str
-    type: str
-    step: str
-    instructions: int = 1
-    values: tuple[float, float] = (1.0000001, 0.5)
-    is_composite: bool = False
-    carries: str = ""
+    name: str  # of the class, as in `DeviceParameters.classes`
+    type: str  # type of the operands: ``f32``, ``f64``, ``s32``
+    step: str  # statement that updates ``x`` by ``a`` and ``b``
+    instructions: int = 1  # how many instructions of the class a step has
+    values: tuple[float, float] = (1.0000001, 0.5)  # of ``a`` and ``b``
+    is_composite: bool = False  # whether devices execute it as a sequence of other instructions
+    carries: str = ""  # another class of which each step has one instruction besides
 
     @property
     def c_type(self) -> str:

@@ -89,13 +89,7 @@ def _bandwidth_finding(
 
 
 def moved_together(rates: dict[int, float]) -> int | None:
-    """Return how many bytes of global memory move together, from load bandwidth by stride.
-
-    Examples
-    --------
-    >>> moved_together({1: 32.0, 2: 16.0, 4: 8.0, 8: 4.0, 16: 4.0, 32: 3.9})
-    32
-    """
+    """Return how many bytes of global memory move together, from load bandwidth by stride."""
     if 1 not in rates:
         return None
     stride = bank_count({stride: rates[1] / rate for stride, rate in rates.items()})

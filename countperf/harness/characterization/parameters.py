@@ -24,20 +24,7 @@ _WORD = 4
 
 
 def device_parameters(device: Device, findings: Iterable[Finding]) -> DeviceParameters:
-    """Write down what is known of a device: plausible findings, and what its driver says.
-
-    Parameters
-    ----------
-    device : Device
-        The device.
-    findings : iterable of Finding
-        What was measured; what is not plausible is left out.
-
-    Returns
-    -------
-    DeviceParameters
-        Each number with its source; absent where there is none.
-    """
+    """Write down what is known of a device: plausible findings, and what its driver says."""
     limits = device.limits
     known = {each.name: each for each in findings if each.is_plausible}
     values: dict[str, Any] = {

@@ -26,21 +26,12 @@ _NO_LINK = "host and device share their memory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Something that is measured.
+    """Something that is measured."""
 
-    Attributes
-    ----------
-    name : str
-        What.
-    measure : callable
-        From a bench and what was found so far to findings.
-    not_on_cpus : str
-        Why it makes no sense on a CPU; empty if it does.
-    """
-
-    name: str
+    name: str  # what
+    # from a bench and what was found so far to findings
     measure: Callable[[Bench, dict[str, Finding]], Iterator[Finding]]
-    not_on_cpus: str = ""
+    not_on_cpus: str = ""  # why it makes no sense on a CPU
 
 
 def experiments(bench: Bench) -> tuple[Experiment, ...]:
@@ -94,42 +85,7 @@ def characterize(
     only: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Characterization:
-    """Run the microbenchmarks on a device.
-
-    Parameters
-    ----------
-    session : Session
-        The device.
-    clock : Clock, optional
-        By default the device's event timer.
-    effort : Effort, optional
-        How much is measured.
-    store : Path or str, optional
-        File of the document; written after each experiment. If it is there already, what it holds
-        is not measured again.
-    max_seconds : float, optional
-        No experiment begins after so long, s; those left out are named.
-    only : sequence of str, optional
-        Only these experiments.
-    progress : callable, optional
-        Is told of each.
-
-    Returns
-    -------
-    Characterization
-        Every number with its spread and whether it is plausible, and the device's parameters.
-
-    Raises
-    ------
-    IncompatibleMeasurementsError
-        The file is of another device.
-    DocumentError
-        The file is damaged, or something else.
-    MeasurementError
-        Another process is writing to the file.
-    DeviceLostError
-        A microbenchmark made the device unusable for this process.
-    """
+    """Run the microbenchmarks on a device."""
     bench = Bench(session, clock or EventClock(), effort)
     with nullcontext() if store is None else locked(store):
         return _measured(bench, store, max_seconds, only, progress)

@@ -13,27 +13,13 @@ MAX_TURNS = 2**26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number with its spread.
+    """A number with its spread."""
 
-    Attributes
-    ----------
-    value : float
-        The number.
-    spread : float
-        Median distance of the repetitions from it, relative to it.
-    """
-
-    value: float
-    spread: float
+    value: float  # the number
+    spread: float  # median distance of the repetitions from it, relative to it
 
     def checked(self, what: str) -> Estimate:
-        """Return the number if it is positive.
-
-        Raises
-        ------
-        MeasurementError
-            It is not: the noise is larger than what was to be measured.
-        """
+        """Return the number if it is positive."""
         if self.value > 0:
             return self
         message = f"{what}: longer runs take no longer; the machine is too busy, or runs too short"
@@ -45,20 +31,7 @@ class Estimate:
 
 
 def estimate(repetitions: Sequence[float], value: float | None = None) -> Estimate:
-    """Summarize repetitions.
-
-    Parameters
-    ----------
-    repetitions : sequence of float
-        At least one.
-    value : float, optional
-        What they are repetitions of; by default their median.
-
-    Examples
-    --------
-    >>> estimate([2.0, 1.5, 3.0])
-    Estimate(value=2.0, spread=0.25)
-    """
+    """Summarize repetitions."""
     middle = median(repetitions) if value is None else value
     distance = median(abs(each - middle) for each in repetitions)
     return Estimate(value=middle, spread=distance / abs(middle) if middle else 0.0)
@@ -72,26 +45,7 @@ def time_per_turn(
     tries: int = 3,
     first: int = 8,
 ) -> Estimate:
-    """Measure the time of a turn of a loop, without what it takes to launch it.
-
-    Parameters
-    ----------
-    run : callable
-        From the number of turns to the time of one run, s.
-    shortest_s : float
-        The shorter of the two runs takes at least this long, s.
-    repetitions : int, optional
-        How many differences are taken.
-    tries : int, optional
-        The fastest of so many runs counts.
-    first : int, optional
-        Turns to begin with.
-
-    Returns
-    -------
-    Estimate
-        Time of a turn, s; from the fastest runs of n and of 3n turns.
-    """
+    """Measure the time of a turn of a loop, without what it takes to launch it."""
     turns = first
     elapsed = run(turns)
     while elapsed < shortest_s and turns < MAX_TURNS:

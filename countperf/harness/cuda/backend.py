@@ -26,18 +26,7 @@ _EVENT_RESOLUTION_S = 5e-7  # CUDA Runtime API, cudaEventElapsedTime
 
 
 class CudaBackend:
-    """Runs kernels through CuPy.
-
-    Parameters
-    ----------
-    load : callable, optional
-        What imports CuPy and NVML.
-
-    Attributes
-    ----------
-    name, label_prefix : str
-        As in `countperf.harness.backend.Backend`.
-    """
+    """Runs kernels through CuPy."""
 
     name = "cuda"
     label_prefix = "cuda"

@@ -33,18 +33,10 @@ _STICKY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CudaDriver:
-    """CuPy, and NVML where it is there.
+    """CuPy, and NVML where it is there."""
 
-    Attributes
-    ----------
-    cupy : module
-        CuPy.
-    nvml : module or None
-        ``pynvml``, initialized.
-    """
-
-    cupy: Any
-    nvml: Any = None
+    cupy: Any  # cuPy
+    nvml: Any = None  # ``pynvml``, initialized
 
     @property
     def runtime(self) -> Any:
@@ -62,15 +54,7 @@ class CudaDriver:
 
     @contextmanager
     def guarded(self, what: str) -> Generator[None]:
-        """Turn CUDA's failures into ours.
-
-        Raises
-        ------
-        DeviceLostError
-            No call of this process can succeed any more.
-        MeasurementError
-            Anything else.
-        """
+        """Turn CUDA's failures into ours."""
         try:
             yield
         except self.failures() as error:
@@ -86,23 +70,7 @@ class CudaDriver:
 def load_driver(
     load: Callable[[str], Any] = importlib.import_module,
 ) -> CudaDriver:
-    """Import CuPy and NVML.
-
-    Parameters
-    ----------
-    load : callable, optional
-        From the name of a module to the module.
-
-    Returns
-    -------
-    CudaDriver
-        With at least one device.
-
-    Raises
-    ------
-    DeviceError
-        CuPy is not there or does not work, or there is no GPU; the message gives the mend.
-    """
+    """Import CuPy and NVML."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy tells of every library that it does not find
         try:
@@ -134,13 +102,7 @@ def _why_not(runtime: Any, error: Exception) -> str:
 
 
 def cuda_version(number: int) -> str:
-    """Return CUDA's version from its number.
-
-    Examples
-    --------
-    >>> cuda_version(12040)
-    '12.4'
-    """
+    """Return CUDA's version from its number."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

@@ -79,27 +79,7 @@ _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 
 
 def build_kernel(session: GpuSession, t_unit: Any) -> Kernel:
-    """Generate CUDA for a translation unit and build it.
-
-    Parameters
-    ----------
-    session : GpuSession
-        GPU to build for.
-    t_unit : loopy.TranslationUnit
-        With one entry point whose argument types are known.
-
-    Returns
-    -------
-    Kernel
-        Ready to be launched.
-
-    Raises
-    ------
-    KernelBuildError
-        NVRTC refuses it, or it is preprocessed for another target.
-    loopy.LoopyError
-        Loopy generates no code for it.
-    """
+    """Generate CUDA for a translation unit and build it."""
     check_offsets(t_unit)
     entry = t_unit.default_entrypoint
     options = tuple(entry.options.build_options)
@@ -196,13 +176,7 @@ def _is_wide(kernel: Kernel, code: CudaCode, arguments: Mapping[str, Any]) -> bo
 
 
 def check_resources(session: GpuSession, name: str, function: Any) -> None:
-    """Compare what a kernel declares with what the GPU has.
-
-    Raises
-    ------
-    KernelBuildError
-        It needs too much local memory.
-    """
+    """Compare what a kernel declares with what the GPU has."""
     local = int(function.shared_size_bytes)
     if local > session.device.limits.local_memory_bytes:
         limit = session.device.limits.local_memory_bytes
@@ -211,13 +185,7 @@ def check_resources(session: GpuSession, name: str, function: Any) -> None:
 
 
 def check_group(session: GpuSession, function: Any, group: tuple[int, ...]) -> None:
-    """Compare a work group with what the GPU can run.
-
-    Raises
-    ------
-    KernelBuildError
-        The group has too many work items.
-    """
+    """Compare a work group with what the GPU can run."""
     limits = session.device.limits
     most = min(limits.max_group_size, int(function.max_threads_per_block))
     along = zip(group, limits.max_group_shape, strict=False)
@@ -230,13 +198,7 @@ def check_group(session: GpuSession, function: Any, group: tuple[int, ...]) -> N
 
 
 def check_grid(session: GpuSession, name: str, groups: tuple[int, ...]) -> None:
-    """Compare the number of groups with what the GPU can launch.
-
-    Raises
-    ------
-    KernelBuildError
-        There are too many along some axis.
-    """
+    """Compare the number of groups with what the GPU can launch."""
     limits = session.handle.max_grid
     if len(groups) > len(limits) or any(n > most for n, most in zip(groups, limits, strict=False)):
         shape = "x".join(map(str, groups))

@@ -8,15 +8,7 @@ import numpy as np
 
 
 class DeviceMemory:
-    """Memory of a GPU; freed with the last reference.
-
-    Attributes
-    ----------
-    ptr : int
-        Its address.
-    size : int
-        Its bytes.
-    """
+    """Memory of a GPU; freed with the last reference."""
 
     def __init__(self, owner: Any, size: int) -> None:
         self._owner = owner

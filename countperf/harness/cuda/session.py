@@ -34,24 +34,12 @@ _MESSAGE_LIMIT = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CudaHandle:
-    """Handle of a GPU: its ordinal and its driver's object.
+    """Handle of a GPU: its ordinal and its driver's object."""
 
-    Attributes
-    ----------
-    driver : CudaDriver
-        CuPy and NVML.
-    index : int
-        CUDA's number of the GPU.
-    max_grid : tuple of int
-        Groups along each axis.
-    state : GpuState
-        Its clocks and power.
-    """
-
-    driver: CudaDriver
-    index: int
-    max_grid: tuple[int, ...]
-    state: GpuState
+    driver: CudaDriver  # cuPy and NVML
+    index: int  # CUDA's number of the GPU
+    max_grid: tuple[int, ...]  # groups along each axis
+    state: GpuState  # its clocks and power
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +78,7 @@ class CudaProgram:
         self._functions: dict[str, Any] = {}
 
     def function(self, name: str) -> Any:
-        """Return CuPy's raw kernel of that name.
-
-        Raises
-        ------
-        KernelBuildError
-            The source does not build, or has no such kernel.
-        """
+        """Return CuPy's raw kernel of that name."""
         if name not in self._functions:
             with self._session.building():
                 self._functions[name] = self._module.get_function(name)
@@ -114,20 +96,7 @@ class CudaProgram:
 
 
 class CudaSession:
-    """Stream of a GPU, with what is built and allocated for it.
-
-    Parameters
-    ----------
-    device : Device
-        The GPU; its handle is a `CudaHandle`.
-
-    Attributes
-    ----------
-    device : Device
-        The GPU.
-    driver : CudaDriver
-        CuPy and NVML.
-    """
+    """Stream of a GPU, with what is built and allocated for it."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -139,13 +108,7 @@ class CudaSession:
 
     @classmethod
     def open(cls, device: Device) -> CudaSession:
-        """Open a GPU.
-
-        Raises
-        ------
-        MeasurementError, DeviceLostError
-            CUDA refuses.
-        """
+        """Open a GPU."""
         handle: CudaHandle = device.handle
         with handle.driver.guarded(f"{device.label} does not open"):
             return cls(device)
@@ -156,13 +119,7 @@ class CudaSession:
     # --- building
 
     def module(self, source: str, options: Sequence[str] = ()) -> CudaProgram:
-        """Compile CUDA C with NVRTC.
-
-        Raises
-        ------
-        KernelBuildError
-            It does not build; the message holds the compiler's words.
-        """
+        """Compile CUDA C with NVRTC."""
         self._use()
         with self.building():
             module = self.driver.cupy.RawModule(
@@ -205,19 +162,7 @@ class CudaSession:
 
     @contextmanager
     def span(self, *, hold: bool = False) -> Generator[list[CudaSpan]]:
-        """Note the events before and after what is enqueued in the context.
-
-        Parameters
-        ----------
-        hold : bool, optional
-            Whether to keep the GPU busy until everything is enqueued, so that the host's time for
-            it is not measured.
-
-        Yields
-        ------
-        list of CudaSpan
-            Has one element afterwards.
-        """
+        """Note the events before and after what is enqueued in the context."""
         self._use()
         spans: list[CudaSpan] = []
         with self.driver.guarded("the launch fails"):

@@ -9,15 +9,7 @@ _SM, _MEMORY, _GPU_TEMPERATURE = 1, 2, 0  # NVML's numbers for clocks and sensor
 
 
 class GpuState:
-    """Reads the state of one GPU; whatever cannot be read is left out.
-
-    Parameters
-    ----------
-    nvml : module or None
-        ``pynvml``, initialized; without it nothing can be read.
-    bus_id : str
-        PCI bus of the GPU, as CUDA gives it.
-    """
+    """Reads the state of one GPU; whatever cannot be read is left out."""
 
     def __init__(self, nvml: Any, bus_id: str) -> None:
         self._nvml = nvml
@@ -36,15 +28,7 @@ class GpuState:
         return None if value is None else float(value) * factor
 
     def values(self) -> dict[str, float]:
-        """Return the state now.
-
-        Returns
-        -------
-        dict from str to float
-            Names end in their units. ``throttle_reasons`` is NVML's bit mask of what holds the
-            clocks down (0 or 1: nothing but idleness), ``performance_state`` runs from 0 (fastest)
-            to 15.
-        """
+        """Return the state now."""
         if self._handle is None:
             return {}
         return {name: value for name, value in self._all() if value is not None}

@@ -181,46 +181,15 @@ def _as_argument(kernel: Any, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaCode:
-    """A translation unit as CUDA.
+    """A translation unit as CUDA."""
 
-    Attributes
-    ----------
-    source : str
-        CUDA C.
-    kernels : tuple of str
-        The kernels in it, in the order of their launches.
-    host : callable
-        ``host(launch, allocate, **arguments)`` calls ``launch(kernel, grid, group, arguments)``
-        for each launch and ``allocate(bytes)`` for each array that only the launches share.
-    """
-
-    source: str
-    kernels: tuple[str, ...]
+    source: str  # CUDA C
+    kernels: tuple[str, ...]  # the kernels in it, in the order of their launches
     host: Any
 
 
 def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
-    """Generate CUDA for a translation unit.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point whose argument types are known, for any target.
-    wide_indices : bool, optional
-        Compute indices in 64 bits: `INDEX_LIMIT` says when that is needed.
-
-    Returns
-    -------
-    CudaCode
-        Device and host code.
-
-    Raises
-    ------
-    KernelBuildError
-        The unit is preprocessed for another target already.
-    loopy.LoopyError
-        Loopy generates no code for it.
-    """
+    """Generate CUDA for a translation unit."""
     unit = retarget(t_unit)
     if wide_indices:
         unit = widened(unit)
@@ -237,13 +206,7 @@ def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
 
 
 def retarget(t_unit: Any) -> Any:
-    """Return a translation unit for CUDA, whatever it was made for.
-
-    Raises
-    ------
-    KernelBuildError
-        It is preprocessed for another target already.
-    """
+    """Return a translation unit for CUDA, whatever it was made for."""
     if isinstance(t_unit.target, NvidiaTarget):
         return t_unit
     target = NvidiaTarget()
@@ -278,13 +241,5 @@ def widened(t_unit: Any) -> Any:
 
 
 def needs_wide_indices(element_counts: Mapping[str, int], grid_items: Sequence[int] = ()) -> bool:
-    """Tell whether 32-bit indices would overflow.
-
-    Parameters
-    ----------
-    element_counts : Mapping from str to int
-        Elements of memory that each array takes.
-    grid_items : sequence of int, optional
-        Work items along each axis.
-    """
+    """Tell whether 32-bit indices would overflow."""
     return max((*element_counts.values(), *grid_items), default=0) >= INDEX_LIMIT
