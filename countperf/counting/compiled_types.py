@@ -20,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
 import pymbolic.primitives as p
 
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.complex_arithmetic import HELPERS, ComplexRules
 from countperf.counting.domains import Domains
-from countperf.counting.expression_types import DType
+from countperf.counting.expression_types import DType, number_of
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.vectors import VectorRules, component_of, has_vectors, vector_axis
 
@@ -48,6 +49,12 @@ class CompiledComplexCounter(ComplexRules, CompiledCounter):
         if isinstance(expr, p.Sum | p.Product) and self._is_complex(expr):
             return False
         return super()._is_counted_by_parts(expr)
+
+    def _is_nothing(self, name: str, real: Any) -> bool:
+        number = number_of(real)
+        if name == "add":
+            return number == 0 and bool(np.signbit(number))
+        return number == 1
 
     def _convert(self, source: DType | None, target: DType | None) -> None:
         kinds = {dtype.kind for dtype in (source, target) if dtype is not None}

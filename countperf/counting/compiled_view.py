@@ -35,7 +35,10 @@ remains after the optimizations that every compiler of OpenCL makes in its defau
 7. **Unrolled loops** are straight-line code: rules 4 and 5 without speculation, for what is
    directly in them, not in a sequential loop inside them.
 8. A quotient by a power of two is a ``mul``; the helper of integer powers begins with the first
-   factor, not with 1.
+   factor, not with 1, and divides in the type of the base. What IEEE 754 has leave each value alone
+   is nothing: factors and divisors of 1, terms of -0.0 (``x - 0.0``), and of 0 between integers.
+   ``x + 0.0`` stays an addition, since it makes -0.0 a 0.0, and so does ``0.0 - x``. Where the last
+   factor of a product, or a term beside it, is nothing, the product is fused with no sum.
 9. What feeds one **branch** is executed there: an instruction whose value is used in one part of a
    conditional expression, or in one guarded store, and nowhere else, straight from itself or
    through others of the kind, if no loop or barrier lies in between. Loads are not moved across
@@ -80,6 +83,7 @@ from countperf.counting.expression_types import (
     flattened_operands,
     is_constant,
     leading_constants,
+    number_of,
 )
 from countperf.counting.value_counter import ValueCounter
 
@@ -144,6 +148,10 @@ class CompiledCounter(ValueCounter):
             if position < leading:
                 key = ("folded +", total.value, term.value)
                 total = _Term(dtype, self._values.number(key))
+            elif position == leading and _is_no_term(p.Sum(tuple(children[:leading])), dtype):
+                total = _Term(dtype, self._finished(term))
+            elif _is_no_term(child, dtype):
+                total = _Term(dtype, self._finished(total))
             else:
                 total = _Term(dtype, self._sum(dtype, total, term))
         self._value = self._finished(total)
@@ -168,7 +176,7 @@ class CompiledCounter(ValueCounter):
 
     def _product(self, children: Sequence[Any]) -> _Term:
         leading = leading_constants(children)
-        folded = children[0]
+        folded = p.Product(tuple(children[:leading]))
         total = _Term(self.rec(children[0]), self._value)
         for position, child in enumerate(children[1:], start=1):
             term = _Term(self.rec(child), self._value)
@@ -176,22 +184,41 @@ class CompiledCounter(ValueCounter):
             total = self._converted(total, dtype, is_constant=position <= leading)
             term = self._converted(term, dtype, is_constant=is_constant(child))
             if position < leading:
-                folded = folded * child
-                total = _Term(dtype, self._values.number(("folded", repr(folded), str(dtype))))
+                key = ("folded", repr(folded), position, str(dtype))
+                total = _Term(dtype, self._values.number(key))
                 continue
-            is_negation = _is_minus_one(child) or (position == leading and _is_minus_one(folded))
+            constants = {number_of(child), number_of(folded) if position == leading else None}
             factors = (self._finished(total), term.value)
-            total = _Term(dtype, 0, "neg" if is_negation else "mul", factors)
+            if 1 in constants:
+                total = _Term(dtype, factors[0 if number_of(child) == 1 else 1])
+            else:
+                total = _Term(dtype, 0, "neg" if -1 in constants else "mul", factors)
         return total
 
     def map_quotient(self, expr: Any) -> DType | None:
         """One division, or a multiplication by an exact reciprocal (rule 8)."""
-        if _has_exact_reciprocal(expr.denominator) and not is_constant(expr.numerator):
-            dtype = self._operands((expr.numerator, expr.denominator))
-            if dtype is not None and dtype.kind == "f":
-                self._operation("mul", dtype)
-                return dtype
+        divisor = number_of(expr.denominator)
+        if divisor is not None and not is_constant(expr.numerator):
+            mantissa, _ = np.frexp(float(divisor))
+            if abs(mantissa) == 0.5:
+                dtype = self._operands((expr.numerator, expr.denominator))
+                if dtype is not None and dtype.kind == "f":
+                    if divisor != 1:
+                        self._operation("neg" if divisor == -1 else "mul", dtype)
+                    return dtype
         return super().map_quotient(expr)
+
+    def _integer_operation(self, kind: str, expr: Any) -> DType | None:
+        """Quotients and remainders by 1 are nothing."""
+        if number_of(expr.denominator) != 1:
+            return super()._integer_operation(kind, expr)
+        return self.rec(expr.numerator)
+
+    def _reciprocal(self, base: DType | None) -> None:
+        if base is not None and base.kind == "f":
+            self._operation("div", base)
+        else:
+            super()._reciprocal(base)
 
     def _integer_power(self, expr: Any, base: DType | None, result: DType | None) -> None:
         super()._integer_power(expr, base, result)
@@ -203,12 +230,9 @@ def _is_two(exponent: Any) -> bool:
     return is_constant(exponent) and exponent == 2
 
 
-def _is_minus_one(factor: Any) -> bool:
-    return is_constant(factor) and factor == -1
-
-
-def _has_exact_reciprocal(divisor: Any) -> bool:
-    if isinstance(divisor, bool) or not isinstance(divisor, int | float | np.number):
+def _is_no_term(expr: Any, dtype: DType | None) -> bool:
+    """Return whether adding a constant leaves all values of a type alone."""
+    number = number_of(expr)
+    if number != 0 or dtype is None:
         return False
-    mantissa, _ = np.frexp(float(divisor))
-    return bool(abs(mantissa) == 0.5)
+    return dtype.kind in "iu" or (dtype.kind == "f" and bool(np.signbit(number)))

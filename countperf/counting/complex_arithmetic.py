@@ -175,7 +175,7 @@ class ComplexRules(TupleCounter):
             self._real_operand(whole, target)
         if name == "mul" and folded == -1:
             self._helper("neg", target)
-        elif folded is None or kind != "constant":
+        elif (folded is None or kind != "constant") and not self._is_nothing(name, folded):
             self._helper(f"r{name}", target)
         return target
 
@@ -261,14 +261,17 @@ class ComplexRules(TupleCounter):
             elif is_complex:
                 if not is_folded:
                     self._convert(result, target)
-                is_negation = name == "mul" and _folded(before, name) == -1
-                self._helper("neg" if is_negation else f"r{name}", target)
+                folded = _folded(before, name)
+                is_negation = name == "mul" and folded == -1
+                if not self._is_nothing(name, folded):
+                    self._helper("neg" if is_negation else f"r{name}", target)
                 result = target
             elif result.kind == "c":
                 if not is_constant(child):
                     self._convert(dtype, target)
                 is_negation = name == "mul" and is_minus_one(child)
-                self._helper("neg" if is_negation else f"{name}r", target)
+                if not self._is_nothing(name, child):
+                    self._helper("neg" if is_negation else f"{name}r", target)
             else:
                 result = self._join((result, dtype))
                 self._operation(name, result)
@@ -286,8 +289,14 @@ class ComplexRules(TupleCounter):
             else:
                 self._real_operand(operand, target)
         name = "divide" if upper and lower else "divider" if upper else "rdivide"
-        self._helper(name, target)
+        if name != "divider" or not self._is_nothing(name, expr.denominator):
+            self._helper(name, target)
         return target
+
+    def _is_nothing(self, name: str, real: Any) -> bool:
+        """Return whether a helper leaves a complex number alone, given the real operand."""
+        del name, real
+        return False
 
     def map_power(self, expr: Any) -> DType | None:
         """Exponents 2, 3 and 4 are products; others call a helper."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
+from loopy.symbolic import get_dependencies
+from pymbolic import evaluate
 
 from countperf.symbolic.memory import kept_in_process
 
@@ -78,6 +82,22 @@ def is_constant(expr: Any) -> bool:
             return small and is_constant(expr.base)
         case _:
             return is_literal(expr)
+
+
+def number_of(expr: Any) -> Any:
+    """Return the number that a constant is; None for what is none, or stands for several."""
+    if isinstance(expr, p.Sum):  # pymbolic begins with 0, and 0 + -0.0 is 0.0
+        numbers = [number_of(child) for child in expr.children]
+        return None if None in numbers else reduce(add, numbers)
+    if isinstance(expr, p.ExpressionNode):
+        if not is_constant(expr) or get_dependencies(expr):
+            return None
+        try:
+            return evaluate(expr)
+        except ArithmeticError:
+            return None
+    is_number = isinstance(expr, int | float | np.number) and not isinstance(expr, bool)
+    return expr if is_number else None
 
 
 def flattened_operands(expr: Any, cls: type) -> tuple[Any, ...]:

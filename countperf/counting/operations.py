@@ -179,10 +179,14 @@ class InstructionCounter(AccessCounter):
         self._operation("mul", base if base is not None else result, squarings)
         self._operation("mul", result, bin(exponent).count("1"))
         if expr.exponent < 0:
-            double = np.dtype(np.float64)
-            self._operation("div", double)
-            self._convert(base, double)
-            self._convert(double, base)
+            self._reciprocal(base)
+
+    def _reciprocal(self, base: DType | None) -> None:
+        """Count ``1.0/x``, which is in double precision, and back in the type of the base."""
+        double = np.dtype(np.float64)
+        self._operation("div", double)
+        self._convert(base, double)
+        self._convert(double, base)
 
     def _variadic(self, children: Sequence[Any], kind: str) -> DType | None:
         dtype = self._operands(children)

@@ -265,6 +265,11 @@ KERNELS: dict[str, Build] = {
     "divisors": _line("c[i] = a[i]/4 + b[i]/3", "a,b,c"),
     "cube": _line("c[i] = a[i]**2*b[i] + (a[i] + 1)**3", "a,b,c"),
     "powers": _line("c[i] = a[i]**4 + b[i]**7 + d[i]**8", "a,b,c,d"),
+    "factors of one": _line("c[i] = 1.0*a[i]*b[i] + d[i]/1 + (a[i]*b[i]*1 + d[i])", "a,b,c,d"),
+    "divisors of minus one": _line("c[i] = a[i]/(-1) + b[i]*(3 - 2) + b[i]/(3 - 2)", "a,b,c"),
+    "terms of zero": _line("c[i] = (a[i] - 0.0)*b[i] + 0.0 + (0.0 - d[i])", "a,b,c,d"),
+    "products beside zero": _line("c[i] = -0.0 + a[i]*b[i] + d[i]*(a[i]*d[i] - 0.0)", "a,b,c,d"),
+    "reciprocal powers": _line("c[i] = a[i]**(-1) + b[i]**(-3) + d[i]**(-2)", "a,b,c,d"),
     # rule 9: what feeds one branch
     "distances of others": _kernel(
         SQUARE,

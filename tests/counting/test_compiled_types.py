@@ -21,7 +21,8 @@ needs_llvm = pytest.mark.skipif(
     not llvm_ir.is_available(), reason="oclgrind-kernel and opt of LLVM 14 are not installed"
 )
 N = 37
-ALSO = ["a[i]**2", "a[i]**3", "d[i] * a[i] * r[i]", "(d[i] + a[i]) * b[i]", "a[i]*b[i] + a[i]*b[i]"]
+ALSO = ["a[i]**2", "a[i]**3", "d[i] * a[i] * r[i]", "(d[i] + a[i]) * b[i]", "a[i]*b[i] + a[i]*b[i]",
+        "1.0*a[i]*b[i] + b[i]/1.0", "a[i]*b[i]*1.0 - 0.0"]  # fmt: skip
 UNUSED = "real(a[i]) + imag(b[i])"
 """LLVM leaves out the parts that are not used; the count is a bound from above."""
 
