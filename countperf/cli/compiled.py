@@ -21,6 +21,11 @@ def run(options: argparse.Namespace) -> None:
     if options.store is not None:
         _store(options)
         return
+    if options.every_group and not (options.executed and options.ptx):
+        raise ParameterError(
+            "--every-group is of --executed --ptx CAPABILITY; pass these too, or leave it out",
+            parameter="every_group",
+        )
     if options.executed:
         if options.ptx:
             _executed_on_gpu(options)
@@ -68,6 +73,7 @@ def _executed(options: argparse.Namespace) -> None:
     if options.json:
         print_json(counts)
         return
+    print("of all work groups, if each executes what the one in the middle does")
     width = max(map(len, counts), default=0)
     for name, count in counts.items():
         print(f"{name:{width}}  {count}")
@@ -76,11 +82,18 @@ def _executed(options: argparse.Namespace) -> None:
 def _executed_on_gpu(options: argparse.Namespace) -> None:
     """Print what a kernel's machine code for an NVIDIA GPU executes."""
     sizes = as_dict(options.parameters)
-    counts = executed_on_gpu(options.kernel, sizes, capability=options.ptx)
+    counts = executed_on_gpu(
+        options.kernel, sizes, capability=options.ptx, every_group=options.every_group
+    )
     if options.json:
         print_json(asdict(counts))
         return
     print(f"{counts.sub_groups} sub-groups; instructions of sub-groups and of lanes")
+    if counts.assumed_groups:
+        print(
+            f"{counts.assumed_groups} work groups are taken to execute what the middle one does;"
+            " --every-group follows them all"
+        )
     width = max(map(len, counts.instructions))
     for name, count in counts.instructions.items():
         print(f"{name:{width}}  {count}  {counts.lanes.get(name, 0)}")

@@ -35,7 +35,14 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--executed",
         action="store_true",
-        help="what all groups execute at these sizes, by class, found by following the code",
+        help="what all groups execute at these sizes, by class, found by following the code of the"
+        " group in the middle",
+    )
+    command.add_argument(
+        "--every-group",
+        action="store_true",
+        help="with --executed --ptx: follow each group, where by default the one in the middle"
+        " stands for those that seem to execute as much",
     )
     command.add_argument(
         "--ptx",

@@ -2,7 +2,8 @@
 
 The kernel is compiled by nvcc and disassembled (`sass`), and sub-groups are followed through its
 machine code (`countperf.machine_code.warp`): all of the first, the middle and the last work group
-along each axis; the middle one stands for those between.
+along each axis. The middle one stands for those between if the second and the last but one along
+each axis execute as much; else all groups are followed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _FIRST_ARGUMENT = {5: 0x140, 6: 0x140, 7: 0x160, 8: 0x160, 9: 0x210, 10: 0x380, 
 _SHAPES = {5: 0x8, 6: 0x8, 7: 0x0, 8: 0x0, 9: 0x0}
 """Place of extents of groups and grid there; newer code does not read them from it."""
 
+_MOST_GROUPS = 4096
+"""Groups of a launch that are followed without being asked for."""
+
 _NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
 
 _Shape = tuple[int, int, int]
@@ -54,11 +58,14 @@ class GpuCounts(ShortRepr):
         The same for each lane whose predicate is true.
     sub_groups : int
         Sub-groups.
+    assumed_groups : int
+        Work groups that were not followed: they are taken to execute what their middle one does.
     """
 
     instructions: Mapping[str, int]
     lanes: Mapping[str, int]
     sub_groups: int
+    assumed_groups: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +125,23 @@ class GpuKernel:
         parameters : mapping from str to int
             Values of all integer arguments; other scalars are 1, for what they are decides nothing.
         every_group : bool, optional
-            Follow all groups, where those between the first and the last differ, as in triangular
-            loops over groups.
+            Follow all groups, whatever their number.
 
         Raises
         ------
         CountingError
-            A loop depends on data, a function is called, or there are too many instructions.
+            A loop depends on data, a function is called, there are too many instructions, or more
+            than 4096 groups that differ.
         """
         instructions: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
-        sub_groups = 0
+        sub_groups = assumed = 0
         for launch in self._launches(parameters):
             program = self.programs[launch.kernel]
             sub_groups += prod(launch.groups) * -(-prod(launch.shape) // LANES)
-            for executed, times in self._followed(launch, program, every_group):
+            axes = self._chosen(launch, program, every_group=every_group)
+            assumed += prod(launch.groups) - prod(map(len, axes))
+            for executed, times in self._followed(launch, program, axes):
                 for place, each in enumerate(program.instructions):
                     name = classify_sass(each.opcode, each.operands)
                     for found, number in (
@@ -145,17 +154,48 @@ class GpuKernel:
             instructions={name: n for name, n in sorted(instructions.items()) if n},
             lanes={name: n for name, n in sorted(lanes.items()) if n},
             sub_groups=sub_groups,
+            assumed_groups=assumed,
         )
 
+    def _chosen(
+        self, launch: _Launch, program: WarpProgram, *, every_group: bool
+    ) -> list[list[tuple[int, int]]]:
+        """Return the numbers of groups to follow along each axis, and for how many each stands."""
+        few = [_representatives(extent) for extent in launch.groups]
+        if not every_group and self._are_alike(launch, program):
+            return few
+        if not every_group and prod(launch.groups) > _MOST_GROUPS:
+            raise CountingError(
+                f"kernel '{launch.kernel}': work groups execute different numbers of instructions,"
+                f" and there are {prod(launch.groups)} of them; follow all with --every-group"
+                " (every_group=True in Python), which takes long, or take smaller sizes"
+            )
+        return [[(place, 1) for place in range(extent)] for extent in launch.groups]
+
+    def _are_alike(self, launch: _Launch, program: WarpProgram) -> bool:
+        """Return whether groups between the first and the last execute as much, along each axis."""
+        middle = [extent // 2 for extent in launch.groups]
+        others = [
+            [*middle[:axis], place, *middle[axis + 1 :]]
+            for axis, extent in enumerate(launch.groups)
+            for place in {1, extent - 2} - {middle[axis]}
+            if extent > 3
+        ]
+        executed = (
+            [
+                (each.instructions, each.lanes)
+                for each, _ in self._followed(launch, program, [[(k, 1)] for k in group])
+            ]
+            for group in (middle, *others)
+        )
+        first = next(executed)
+        return all(other == first for other in executed)
+
     def _followed(
-        self, launch: _Launch, program: WarpProgram, every_group: bool
+        self, launch: _Launch, program: WarpProgram, axes: Sequence[Sequence[tuple[int, int]]]
     ) -> Iterator[tuple[Executed, int]]:
         """Yield what each sub-group of the chosen groups executes, and how many are like it."""
         constants = self._constants(launch)
-        axes = [
-            [(place, 1) for place in range(extent)] if every_group else _representatives(extent)
-            for extent in launch.groups
-        ]
         for chosen in product(*axes):
             group = [place for place, _ in chosen]
             times = prod(number for _, number in chosen)

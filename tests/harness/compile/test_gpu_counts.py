@@ -10,6 +10,7 @@ import pytest
 
 from countperf.cli import main
 from countperf.errors import CountingError
+from countperf.harness.compile import gpu_counts
 from countperf.harness.compile.gpu_counts import GpuKernel
 from countperf.harness.compile.sass import find_disassembler
 from countperf.harness.nvcc import find_nvcc
@@ -37,17 +38,22 @@ def test_tiled_product(capability: str) -> None:
     assert found.lanes["store.global.32"] == n**2
 
 
-@capabilities
-def test_partial_groups_and_triangular_loops(capability: str) -> None:
+def _triangle() -> Any:
     unit = lp.make_kernel(
         "{[i, j]: 0 <= i < n and 0 <= j <= i}",
         "out[i] = sum(j, a[j]*b[i]) {id=sum}",
         [lp.GlobalArg("a, b, out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
         lang_version=(2018, 2),
     )
-    unit = lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
-    found = GpuKernel(unit, capability).counts({"n": 1000}, every_group=True)
+    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
 
+
+@capabilities
+@pytest.mark.parametrize("every_group", [True, False])
+def test_partial_groups_and_triangular_loops(capability: str, every_group: bool) -> None:
+    found = GpuKernel(_triangle(), capability).counts({"n": 1000}, every_group=every_group)
+
+    assert found.assumed_groups == 0
     sums = found.lanes["flop.fma.f32.1"] + found.lanes.get("flop.mul.f32.1", 0)
     assert sums == 1000 * 1001 // 2
     assert found.lanes["store.global.32"] == 1000
@@ -93,14 +99,26 @@ def test_loops_of_data_are_refused() -> None:
         GpuKernel(_by_data()).counts({"n": 64})
 
 
+def test_differing_groups_beyond_a_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_counts, "_MOST_GROUPS", 8)
+    with pytest.raises(CountingError, match=r"--every-group \(every_group=True"):
+        GpuKernel(_triangle(), "8.0").counts({"n": 64 * 9})
+
+
 def test_the_command_prints_instructions(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["compiled", "published-vector-add/64x1/f32", "n=128", "--executed", "--ptx", "8.0"]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("4 sub-groups")
+    assert "taken to execute" not in printed
     assert "load.global.32   8  256" in printed
     assert main([*arguments, "--json"]) == 0
     assert '"store.global.32": 128' in capsys.readouterr().out
+    more = [each.replace("128", "1280") for each in arguments]
+    assert main(more) == 0
+    assert "17 work groups are taken to execute what the middle" in capsys.readouterr().out
+    assert main([*more, "--every-group"]) == 0
+    assert "taken to execute" not in capsys.readouterr().out
 
 
 def test_other_capabilities_are_refused() -> None:
