@@ -133,3 +133,17 @@ def test_measurements_of_a_folder_are_found(plain: Path, tmp_path: Path) -> None
     _compressed(plain).rename(folder / "measurements.jsonl.gz")
 
     assert measurements_in(folder) == folder / "measurements.jsonl.gz"
+
+
+def test_what_a_compressed_file_becomes_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.documents.lines._LARGEST", 2**20)
+    path = tmp_path / "large.gz"
+    path.write_bytes(gzip.compress(bytes(2**20)))
+    assert len(read_content(path)) == 2**20
+    path.write_bytes(gzip.compress(bytes(2**20 + 1)))
+    with pytest.raises(
+        DocumentError, match=r"more than 1 MiB of .* decompress it with gunzip first"
+    ):
+        read_content(path)

@@ -211,3 +211,9 @@ def test_arrays_of_numbers_stay_on_one_line() -> None:
     rows = [[float(i) / 3 for i in range(20)] for _ in range(3)]
 
     assert len(format_json({"covariance": rows}).splitlines()) == 7
+
+
+def test_a_repeated_field_among_many_is_found_in_linear_time() -> None:
+    fields = [f'"a{number}": 1' for number in range(100_000)]  # all pairs would take hours
+    with pytest.raises(DocumentError, match="the field a99999 is there twice"):
+        parse_json("{" + ", ".join([*fields, fields[-1]]) + "}")

@@ -14,13 +14,9 @@ import pytest
 from loopy.version import LOOPY_USE_LANGUAGE_VERSION_2018_2
 
 from countperf.cli import main
-from countperf.errors import DocumentError, TableError
+from countperf.errors import CountperfWarning, DocumentError, TableError
 from countperf.measurements import MeasurementSet
-from countperf.measurements.recorded import (
-    read_kernel_tuner_cache,
-    read_t4_results,
-    read_times,
-)
+from countperf.measurements.recorded import read_times
 from countperf.measurements.tables import ELSEWHERE, UNKNOWN, identity_elsewhere
 from countperf.models.weights import WeightSet
 from countperf.workflow.fitting import fit
@@ -142,73 +138,82 @@ def test_missing_columns_are_named() -> None:
     with pytest.raises(TableError, match="no column 'kernel'"):
         MeasurementSet.from_table(pd.DataFrame({"seconds": [1.0]}), kernels, device=DEVICE)
     table = pd.DataFrame({"kernel": ["scale"], "seconds": [1.0]})
-    with pytest.raises(TableError, match="row 1: the table has no column 'n'"):
+    with pytest.raises(TableError, match="row 1, column 'n': the table has no such"):
         MeasurementSet.from_table(table, kernels, device=DEVICE)
     ignored = table.assign(n=64, registers=9)
     found = MeasurementSet.from_table(ignored, kernels, device=DEVICE, ignore=["registers"])
     assert len(found) == 1
 
 
-def _cache(path: Path, *, is_open: bool = False) -> Path:
-    entries = {
-        "32": {"items": 32, "time": 0.25, "times": [0.25, 0.26]},
-        "64": {"items": 64, "time": 0.125, "times": [0.125]},
-        "4096": {"items": 4096, "time": "CompilationFailedConfig"},
-    }
-    text = json.dumps({"kernel_name": "scale", "tune_params_keys": ["items"], "cache": entries})
-    path.write_bytes(gzip.compress(f"{text[:-2]},\n".encode() if is_open else text.encode()))
-    return path
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kernel,n,seconds\nscale,65536,0.0001\nscale,131072,2e-4\n",
+        "\ufeff# from a spreadsheet\nkernel;n;seconds\nscale;65536;0,0001\nscale;131072;0,0002\n",
+        "kernel\tn\tmicroseconds\nscale\t65536\t100\nscale\t131072\t200\n",
+        'kernel, n, milliseconds\n"scale", 65536, .1\n\nscale, 131072.0, 0.2\n',
+        "PARAMETER n\nPOINTS 65536 131072\nREGION main->scale\nMETRIC bytes\nDATA 1\nDATA 2\n"
+        "METRIC microseconds\nDATA 90 110\nDATA 200\n",
+        "# two\nPARAMETER n\nPOINTS ( 65536 ) (131072)\n\nREGION scale\nMETRIC seconds\n"
+        "DATA 1e-4\nDATA 0.0002\n",
+    ],
+)
+@pytest.mark.parametrize("name", ["times.csv", "TIMES.CSV", "times.txt"])
+def test_tables_are_read_by_what_they_are(tmp_path: Path, text: str, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    found = MeasurementSet.from_table(read_times(path), {"scale": scale(64)}, device=DEVICE)
+    assert {each.case: each.time_s for each in found} == pytest.approx(
+        {"scale/n=65536": 1e-4, "scale/n=131072": 2e-4}
+    )
 
 
-@pytest.mark.parametrize("is_open", [False, True])
-def test_caches_of_kernel_tuner_are_tables(tmp_path: Path, *, is_open: bool) -> None:
-    path = _cache(tmp_path / "cache.json.gz", is_open=is_open)
-    table = read_kernel_tuner_cache(path)
-    assert table["items"].tolist() == [32, 64, 4096]
-    assert table["seconds"].tolist()[:2] == [0.25e-3, 0.125e-3]
-    assert table["failure"].tolist() == ["", "", "CompilationFailedConfig"]
-    assert table["runs"].tolist() == [2, 1, 0]
-    assert read_times(path).columns.tolist() == ["items", "seconds"]
-
-
-def test_t4_results_are_tables(tmp_path: Path) -> None:
-    results = [
-        {"configuration": {"items": 32}, "times": {"runtimes": [3, 5]}, "invalidity": "correct"},
-        {
-            "configuration": {"items": 64},
-            "times": {"runtimes": [7]},
-            "invalidity": "correct",
-            "measurements": [{"name": "time", "value": 2, "unit": "ms"}],
-        },
-        {"configuration": {"items": 4096}, "times": {"runtimes": []}, "invalidity": "compile"},
-    ]
-    path = tmp_path / "t4.json"
-    path.write_text(json.dumps({"metadata": {"timeunit": "microseconds"}, "results": results}))
-    table = read_t4_results(path)
-    assert table["seconds"].tolist()[:2] == pytest.approx([4e-6, 2e-3])
-    assert table["failure"].tolist() == ["", "", "compile"]
-    assert read_times(path)["items"].tolist() == [32, 64]
+def test_extra_p_of_two_parameters_says_that_time_is_in_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "extrap.txt"
+    path.write_text("PARAMETER p n\nPOINTS (1 64) ( 2, 128 )\nMETRIC time\nDATA 1 3\nDATA 4\n")
+    with pytest.warns(CountperfWarning, match="taken as seconds"):
+        table = read_times(path)
+    assert table.to_dict("list") == {"p": [1, 2], "n": [64, 128], "seconds": [2.0, 4.0]}
 
 
 @pytest.mark.parametrize(
-    ("content", "field"),
+    ("text", "said"),
     [
-        ({"cache": {}}, "$.tune_params_keys"),
-        ({"tune_params_keys": ["a"], "cache": {"1": {"time": 1.0}}}, '$.cache["1"].a'),
-        ({"tune_params_keys": [], "cache": {"1": {"time": -1.0}}}, '$.cache["1"].time'),
-        ({"results": [{"invalidity": "correct"}]}, "$.results[0].configuration"),
-        ({"results": [{"configuration": {}, "invalidity": "correct"}]}, "$.results[0]"),
-        ({"times": []}, "$"),
+        ("", "is empty; read are"),
+        ("kernel,n,n,seconds\nscale,1,1,1\n", "two columns are called 'n'"),
+        ("kernel,n,seconds\nscale,1,1,9\n", "row 1 has 4 cells, but there are 3"),
+        ('kernel,n,seconds\n"scale,1,1\n', "is no table: unexpected end of data; read are"),
+        ("kernel n seconds\nscale 1 1\n", r"no column 'kernel'.*\(columns: kernel n seconds\)"),
+        ("\x1f\ufffd", "no column 'kernel'"),
+        ("kernel,n,seconds\nscale,1e308,1\n", "row 1, column 'n': '1e308' is no size"),
+        ("kernel,n,seconds\nscale,2147483648,1\n", "row 1, column 'n': .* beyond 2147483647"),
+        ('kernel,n,seconds\nscale,"65,536",1\n', "row 1, column 'n': '65,536' is no size"),
+        ("kernel,n,items,seconds\nbuilt,1,0,1\n", "row 1, column 'kernel': .*'items': 0.*drop"),
+        ("kernel,n,seconds\nnothing,1,1\n", "returns no kernel, but NoneType"),
+        ("POINTS 1 2\nPARAMETER n\n", "line 1 of Extra-P"),
+        ("PARAMETER n\nPOINTS 1\nMETRIC time\nDATA 1\nDATA 2\n", "line 5 .* more lines of DATA"),
+        ("PARAMETER n\nPOINTS 1\nMETRIC time\nDATA x\n", "line 4 .* not 'x'"),
+        ("PARAMETER n\nPOINTS 1\nMETRIC flops\nDATA 1\n", "without METRIC time .*flops"),
+        ("PARAMETER n\nPOINTS 1\nCALLPATH a\n", "'CALLPATH'; read are PARAMETER"),
     ],
 )
-def test_damaged_files_are_refused_with_the_field(
-    tmp_path: Path, content: dict[str, Any], field: str
-) -> None:
-    path = tmp_path / "file.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(DocumentError) as raised:
-        read_times(path)
-    assert raised.value.field == field
+def test_tables_that_are_none_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    kernels = {"scale": scale(64), "built": scale, "nothing": lambda: None}
+    with pytest.raises((TableError, DocumentError), match=said):
+        MeasurementSet.from_table(read_times(path), kernels, device=DEVICE)
+
+
+def test_a_tuners_file_is_a_table_of_what_ran(tmp_path: Path) -> None:
+    entries = {
+        "32": {"items": 32, "time": 0.25},
+        "4096": {"items": 4096, "time": "CompilationFailedConfig"},
+    }
+    path = tmp_path / "cache.json.gz"
+    content = {"kernel_name": "scale", "tune_params_keys": ["items"], "cache": entries}
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    assert read_times(path).to_dict("list") == {"items": [32], "seconds": [0.25e-3]}
 
 
 def test_the_command_fits_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

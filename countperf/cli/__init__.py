@@ -13,6 +13,7 @@ import contextlib
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
@@ -146,7 +147,12 @@ def _run(options: argparse.Namespace) -> int:
         run: Callable[[argparse.Namespace], None] = import_module(
             f"countperf.cli.{options.command}"
         ).run
-        with only_documents() if options.json else contextlib.nullcontext(), shown_steps():
+        with (
+            only_documents() if options.json else contextlib.nullcontext(),
+            shown_steps(),
+            warnings.catch_warnings(),
+        ):
+            warnings.showwarning = _show_warning
             run(options)
         sys.stdout.flush()
     except CountperfError as error:
@@ -167,6 +173,10 @@ def _run(options: argparse.Namespace) -> int:
         print(f"countperf: {_said(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"countperf: {message}", file=sys.stderr)
 
 
 def _in_options(error: CountperfError, options: argparse.Namespace) -> str:

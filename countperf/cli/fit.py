@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.cli.common import print_json
-from countperf.documents import check_writable
+from countperf.documents import check_writable, read_content
 from countperf.errors import OutputError, ParameterError
 from countperf.harness.environment import available_cores
 from countperf.measurements import MeasurementSet
@@ -25,7 +25,7 @@ from countperf.workflow.tables import measurements_of_table
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet
 
-
+_CAMPAIGN = (".jsonl", ".jsonl.gz")
 _CHOOSING = ("auto", "structural", "compiled")
 """Models that are chosen among candidates, which takes minutes with thousands of cases."""
 
@@ -91,10 +91,12 @@ def run(options: argparse.Namespace) -> None:
 
 def _measurements(options: argparse.Namespace) -> MeasurementSet:
     """Read a campaign's file, or a table."""
-    if not options.measurements.endswith((".csv", ".csv.gz", ".json", ".json.gz")):
-        if options.kernels is not None or options.device is not None:
+    is_campaign = read_content(options.measurements)[:1000].lstrip().startswith(b'{"format"')
+    if is_campaign or (options.device is None and options.measurements.endswith(_CAMPAIGN)):
+        if options.kernels is not None or options.device is not None or options.ignore:
             message = (
-                "a campaign's file names its kernels and device; leave out --kernels, --device"
+                "a campaign's file names its kernels and device; leave out --kernels, --device,"
+                " --ignore"
             )
             raise ParameterError(message, parameter="kernels")
         return MeasurementSet.read_file(options.measurements)
@@ -102,5 +104,8 @@ def _measurements(options: argparse.Namespace) -> MeasurementSet:
         message = "a table does not say what was measured: add --device, such as nvidia-titan-x"
         raise ParameterError(message, parameter="device")
     return measurements_of_table(
-        options.measurements, kernels=options.kernels, device=options.device
+        options.measurements,
+        kernels=options.kernels,
+        device=options.device,
+        ignore=options.ignore,
     )

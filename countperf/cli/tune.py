@@ -101,7 +101,7 @@ def _replay(options: argparse.Namespace) -> None:
             parameter="space",
         )
     check_writable(options.figure)
-    given = dict(read_value(text) for text in options.where)
+    given = as_dict([read_value(text) for text in options.where])
     recorded = RecordedSpace.read_file(options.replay)
     recorded = recorded.where(**given) if given else recorded
     predicted_s = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +17,9 @@ _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 _DIGITS = 20  # of the largest, or of the smallest with its sign
 
 
-def parse_json(text: str, *, path: Path | str | None = None, first_line: int = 1) -> object:
+def parse_json(
+    text: str, *, path: Path | str | None = None, first_line: int = 1, allow_nan: bool = False
+) -> object:
     """Parse JSON strictly.
 
     Parameters
@@ -27,6 +30,8 @@ def parse_json(text: str, *, path: Path | str | None = None, first_line: int = 1
         Where it comes from, for messages.
     first_line : int, optional
         Number of the text's first line in that file, for texts that are one line of a file.
+    allow_nan : bool, optional
+        Whether ``NaN`` and ``Infinity`` are read, which other programs write.
 
     Raises
     ------
@@ -42,7 +47,8 @@ def parse_json(text: str, *, path: Path | str | None = None, first_line: int = 1
     def whole(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            twice = next(name for name in found if [n for n, _ in pairs].count(name) > 1)
+            counts = Counter(name for name, _ in pairs)
+            twice = next(name for name, count in counts.items() if count > 1)
             refuse(f"the field {_shortened(twice)} is there twice in an object; leave one of them")
         return found
 
@@ -62,7 +68,7 @@ def parse_json(text: str, *, path: Path | str | None = None, first_line: int = 1
             object_pairs_hook=whole,
             parse_int=integer,
             parse_float=finite,
-            parse_constant=lambda constant: refuse(f"{constant} is not JSON"),
+            parse_constant=float if allow_nan else lambda it: refuse(f"{it} is not JSON"),
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno + first_line - 1}, column {error.colno}"

@@ -8,6 +8,7 @@ Damage is an error that says where it is and how to mend it, and leaves the file
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shlex
 import zlib
@@ -23,6 +24,8 @@ COMPRESSED = ".gz"
 """Ending of the names of compressed files."""
 
 _GZIP = b"\x1f\x8b"
+_LARGEST = 2**28
+"""Most bytes that a compressed file may become."""
 
 _Header = TypeVar("_Header")
 _Entry = TypeVar("_Entry")
@@ -68,16 +71,22 @@ def read_content(path: Path | str) -> bytes:
     Raises
     ------
     DocumentError
-        It is missing or unreadable, or the compressed content is damaged.
+        It is missing or unreadable, or the compressed content is damaged or larger than 256 MiB.
     """
     content = read_bytes(path)
     if not content.startswith(_GZIP):
         return content
     try:
-        return gzip.decompress(content)
+        with gzip.open(io.BytesIO(content)) as file:
+            found = file.read(_LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         message = located(f"damaged gzip file: {error}; restore it from a copy", path)
         raise DocumentError(message, path=path_text(path)) from error
+    if len(found) > _LARGEST:
+        size = f"more than {_LARGEST >> 20} MiB of {len(content) / 2**20:.3g} MiB"
+        message = f"decompresses to {size}; if that is right, decompress it with gunzip first"
+        raise DocumentError(located(message, path), path=path_text(path))
+    return found
 
 
 def split_lines(content: bytes, *, path: Path | str | None = None) -> FileLines:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from countperf.errors import CountingError, TableError
+from countperf.counting.size_ranges import check_range, size_ranges
+from countperf.errors import CountingError, ParameterError, TableError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.cases import PURPOSES, KernelCase, Purpose
@@ -167,24 +168,22 @@ class _Rows:
         times = [each for each in self.columns if each in SECONDS]
         if "kernel" not in self.columns:
             raise TableError(
-                "the table has no column 'kernel'; add one with the names that kernels= has",
+                "the table has no column 'kernel'; add one with the names that kernels= has"
+                f" (columns: {', '.join(self.columns)})",
                 column="kernel",
             )
         if len(times) != 1:
             raise TableError(
                 f"the table has {len(times)} columns of times; it needs one of "
-                f"{', '.join(SECONDS)}",
+                f"{', '.join(SECONDS)} (columns: {', '.join(self.columns)})",
                 column="seconds",
             )
         for number, row in enumerate(self.rows):
             name = row["kernel"]
             if name not in self.kernels:
-                raise TableError(
-                    f"row {number + 1}, column 'kernel': no kernel is called {name!r}; kernels= "
-                    f"has {', '.join(map(repr, self.kernels)) or 'none'}",
-                    row=number + 1,
-                    column="kernel",
-                )
+                there = ", ".join(map(repr, self.kernels)) or "none"
+                message = f"no kernel is called {name!r}; kernels= has {there}"
+                raise _bad_cell(number, "kernel", message)
 
     def refuse_idle_columns(self) -> None:
         """Refuse columns that no row has used; once all rows are read."""
@@ -197,13 +196,25 @@ class _Rows:
                     column=column,
                 )
 
-    def kernel(self, name: str, choice: Mapping[str, Any]) -> _Counted:
-        """Return a kernel, counted; for a function, what it builds of a choice."""
+    def kernel(self, number: int, name: str, choice: Mapping[str, Any]) -> _Counted:
+        """Return the kernel of a row, counted; for a function, what it builds of a choice."""
         key = (name, *choice.values())
         if key not in self.counted:
-            given = self.kernels[name]
-            unit = given(**choice) if choice else given
-            self.counted[key] = _count(unit, self.transactions, self.caches)
+            unit = self.kernels[name]
+            if _is_builder(unit):
+                try:
+                    unit = unit(**choice)
+                except Exception as error:  # whatever code of the user's raises
+                    said = f"the function {name!r} fails for {dict(choice)}: {error!r}"
+                    raise _bad_cell(number, "kernel", f"{said}; drop the row") from error
+                if not hasattr(unit, "callables_table"):
+                    message = f"the function {name!r} returns no kernel, but {type(unit).__name__}"
+                    raise _bad_cell(number, "kernel", message)
+            counted = _count(unit, self.transactions, self.caches)
+            if "cannot be scheduled" in counted.why_not:  # such as groups of 0
+                said = f"{counted.why_not} for {dict(choice)}: it cannot have run; drop the row"
+                raise _bad_cell(number, "kernel", said)
+            self.counted[key] = counted
         return self.counted[key]
 
     def measurement(self, number: int) -> Measurement:
@@ -213,8 +224,9 @@ class _Rows:
         given = self.kernels[name]
         names = _choices_of(given, row) if _is_builder(given) else ()
         choice = {each: self._value(row, number, each) for each in names}
-        kernel = self.kernel(name, choice)
-        sizes = {each: self._size(row, number, each) for each in kernel.sizes}
+        kernel = self.kernel(number, name, choice)
+        ranges = size_ranges(kernel.unit.default_entrypoint)
+        sizes = {each: self._size(row, number, each, ranges.get(each)) for each in kernel.sizes}
         self.used.update(choice, sizes)
         variant = ",".join(f"{each}={value}" for each, value in choice.items())
         values = ",".join(f"{each}={value}" for each, value in sizes.items())
@@ -244,58 +256,47 @@ class _Rows:
     def _purpose(self, texts: Mapping[str, str], number: int) -> Purpose:
         given = texts.get("purpose", self.purpose)
         if given not in PURPOSES:
-            raise TableError(
-                f"row {number + 1}, column 'purpose': {given!r} is none of {', '.join(PURPOSES)}",
-                row=number + 1,
-                column="purpose",
-            )
+            raise _bad_cell(number, "purpose", f"{given!r} is none of {', '.join(PURPOSES)}")
         return given
 
     def _value(self, row: Mapping[str, Any], number: int, column: str) -> Any:
         """Return the value of a column as plain Python, which a function of choices takes."""
+        needed = f"the kernel {row['kernel']!r} needs it"
         if column not in row:
-            raise TableError(
-                f"row {number + 1}: the table has no column {column!r}, which the kernel "
-                f"{row['kernel']!r} needs; add it",
-                row=number + 1,
-                column=column,
-            )
+            raise _bad_cell(number, column, f"the table has no such column, and {needed}; add it")
         value = row[column]
         value = value.item() if hasattr(value, "item") else value
         if value is None or value != value or str(value) == "<NA>":
-            raise TableError(
-                f"row {number + 1}, column {column!r}: nothing stands there, and the kernel "
-                f"{row['kernel']!r} needs it",
-                row=number + 1,
-                column=column,
-            )
+            raise _bad_cell(number, column, f"nothing stands there, and {needed}")
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    def _size(self, row: Mapping[str, Any], number: int, column: str) -> int:
+    def _size(self, row: Mapping[str, Any], number: int, column: str, held: range | None) -> int:
         value = self._value(row, number, column)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise TableError(
-                f"row {number + 1}, column {column!r}: {value!r} is no size; a natural number is "
-                "wanted",
-                row=number + 1,
-                column=column,
-            )
+            message = f"{value!r} is no size; a natural number is wanted"
+            raise _bad_cell(number, column, message)
+        try:
+            check_range(str(row["kernel"]), column, value, held or range(2**63))
+        except ParameterError as error:
+            raise _bad_cell(number, column, str(error)) from error
         return value
 
     def _seconds(self, row: Mapping[str, Any], number: int) -> float:
         (column,) = (each for each in SECONDS if each in row)
         try:
-            value = float(row[column])
+            value = float(row[column]) * SECONDS[column]
         except (TypeError, ValueError):
             value = math.nan
         if not (math.isfinite(value) and value > 0):
-            raise TableError(
-                f"row {number + 1}, column {column!r}: {row[column]!r} is no time; a positive "
-                "number is wanted: drop rows that were not measured",
-                row=number + 1,
-                column=column,
-            )
-        return value * SECONDS[column]
+            said = f"{row[column]!r} is no time; a positive number is wanted"
+            raise _bad_cell(number, column, f"{said}: drop rows that were not measured")
+        return value
+
+
+def _bad_cell(number: int, column: str, message: str) -> TableError:
+    """Make the error of a cell, of a row counted from 0."""
+    message = f"row {number + 1}, column {column!r}: {message}"
+    return TableError(message, row=number + 1, column=column)
 
 
 def _is_builder(kernel: Any) -> bool:
@@ -319,8 +320,6 @@ def _count(unit: Any, transactions: Sequence[str], caches: CountedCaches) -> _Co
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.transactions import TransactionCounts
 
-    if _is_builder(unit):
-        unit = unit()
     try:
         vector = count_kernel(unit, view="structure", caches=caches)
         analysis = analyze_kernel(unit)

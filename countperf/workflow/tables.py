@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from countperf.errors import DeviceError
+from countperf.errors import DeviceError, TableError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.library import load_device
 from countperf.measurements import MeasurementSet
@@ -19,22 +20,26 @@ def measurements_of_table(
     kernels: str | None = None,
     device: str,
     source: str = "",
+    ignore: Sequence[str] = (),
 ) -> MeasurementSet:
     """Read times that were measured elsewhere from a file.
 
     Parameters
     ----------
     table : Path or str
-        CSV, a cache file of Kernel Tuner, or T4 results; see
-        `countperf.measurements.recorded.read_times` and `countperf.MeasurementSet.from_table`.
+        Any file that `countperf.measurements.recorded.read_times` reads; its columns as for
+        `countperf.MeasurementSet.from_table`.
     kernels : str, optional
         Where the kernels are that the column ``kernel`` names: ``my.py`` or a module; with the name
-        of a kernel, ``my.py:axpy``, for tables without such a column. By default the catalogue.
+        of a kernel, ``my.py:axpy``, the rows of that kernel, or all rows of tables without such a
+        column. By default the catalogue.
     device : str
         What was measured: a slug of the device catalogue, or the path of a device's identity
         (``.json``).
     source : str, optional
         Where the times come from; by default the file's name.
+    ignore : sequence of str, optional
+        Columns that are neither sizes nor choices.
 
     Returns
     -------
@@ -62,6 +67,11 @@ def measurements_of_table(
     frame = read_times(table)
     if name and "kernel" not in frame.columns:
         frame = frame.assign(kernel=name)
+    elif name:
+        frame = frame.loc[frame["kernel"] == name].reset_index(drop=True)
+        if frame.empty:
+            message = f"{table}: no row of the column 'kernel' is {name!r}; leave :{name} out"
+            raise TableError(message, column="kernel")
     named = frame["kernel"].tolist() if "kernel" in frame.columns else []
     names = [str(each) for each in dict.fromkeys(named)]
     return MeasurementSet.from_table(
@@ -69,4 +79,5 @@ def measurements_of_table(
         table_kernels(names, place or None),
         device=identity,
         source=source or Path(table).name,
+        ignore=ignore,
     )

@@ -13,6 +13,7 @@ import pytest
 
 from countperf.cli import main
 from countperf.errors import DocumentError, ParameterError
+from countperf.measurements.recorded import read_times
 from countperf.tuning.recorded_space import RecordedSpace
 from countperf.tuning.replay import replay
 
@@ -42,7 +43,7 @@ def kernel_tuner_cache() -> dict[str, Any]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     found = tmp_path / "toy.json"
-    found.write_text(json.dumps(kernel_tuner_cache()))
+    found.write_text(json.dumps(kernel_tuner_cache()).replace("}, ", "},\n"))
     return found
 
 
@@ -66,73 +67,182 @@ def test_compressed_file_is_the_same(path: Path, tmp_path: Path) -> None:
     )
 
 
-def test_t4_results_are_read_by_their_unit(tmp_path: Path) -> None:
-    rows = [
-        {
-            "configuration": {"x": 1, "mode": "a"},
-            "times": {"compilation_time": 7.0, "runtimes": [2.0, 4.0]},
-            "invalidity": "correct",
-            "correctness": 1,
-        },
-        {
-            "configuration": {"x": 2, "mode": "b"},
-            "times": {"runtimes": []},
-            "invalidity": "compile",
-            "correctness": 0,
-        },
-    ]
-    content = {"schema_version": "1.0.0", "metadata": {"timeunit": "microseconds"}, "results": rows}
-    (tmp_path / "t4.json").write_text(json.dumps(content))
-
-    space = RecordedSpace.read_file(tmp_path / "t4.json")
-
-    assert space.times_s[0] == pytest.approx(3e-6)
-    assert math.isnan(space.times_s[1])
-    assert space.costs_s[0] == pytest.approx(13e-6)
+def t4_row(block: Any, value: Any, unit: Any, **fields: Any) -> dict[str, Any]:
+    """Return a result with a measurement ``time``."""
+    measured = {"name": "time", "value": value, "unit": unit}
+    row = {"configuration": {"block": block}, "invalidity": "correct", "measurements": [measured]}
+    return {**row, **fields}
 
 
-def test_ktt_output_is_read(tmp_path: Path) -> None:
-    content = {
-        "Metadata": {"Device": "RTX", "TimeUnit": "Microseconds"},
-        "Results": [
-            {
-                "KernelName": "k",
-                "Configuration": [{"Name": "BLOCK", "Value": 32}],
-                "Status": status,
-                "TotalDuration": 5.0,
-                "TotalOverhead": 95.0,
-            }
-            for status in ("Ok", "ValidationFailed")
-        ],
-    }
-    (tmp_path / "ktt.json").write_text(json.dumps(content))
+def ktt_row(block: int, duration: Any, status: str = "Ok") -> dict[str, Any]:
+    """Return a result of KTT."""
+    pairs = [{"Name": "block", "Value": block, "ValueType": "UnsignedInt"}]
+    taken = {"TotalDuration": duration, "TotalOverhead": 95.0}
+    return {"KernelName": "k", "Configuration": pairs, "Status": status, **taken}
 
-    space = RecordedSpace.read_file(tmp_path / "ktt.json")
 
-    assert (space.name, space.device) == ("k", "RTX")
-    assert space.times_s[0] == pytest.approx(5e-6)
-    assert math.isnan(space.times_s[1])
-    assert space.costs_s[0] == pytest.approx(1e-4)
+MICRO = {"timeunit": "microseconds", "device": "gpu"}
+KTT = {"Device": "RTX", "TimeUnit": "Microseconds"}
+RUNS = {"measurements": [], "times": {"compilation_time": 7.0, "runtimes": [2.0, 4.0]}}
+FAILED = {"times": {"runtimes": []}, "invalidity": "compile", "correctness": 0}
+OTHER = {"measurements": [{"name": "Total", "value": 9, "unit": "Microseconds"}]}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda d: d.pop("cache"), "none of the formats"),
-        (lambda d: d["cache"]["2,1"].update(time=-1.0), r"\$.cache\['2,1'\].time is negative"),
-        (lambda d: d["cache"]["2,1"].pop("x"), r"\$.cache\['2,1'\].x is no number"),
-        (lambda d: d.update(cache={"a": 3}), r"\$.cache\['a'\] is no object"),
-        (lambda d: d.update(tune_params_keys="x"), "is no list of names"),
-        (lambda d: d.update(cache={}), "no configuration that ran"),
+    ("content", "times_s", "costs_s"),
+    [  # the file's unit, unless the measurement has its own; the mean of runs without one
+        ({"metadata": MICRO, "results": [t4_row(1, 60.0, "")]}, [60e-6], [math.nan]),
+        ({"metadata": MICRO, "results": [t4_row(1, "60.0", None)]}, [60e-6], [math.nan]),
+        ({"metadata": MICRO, "results": [t4_row(1, 2.0, "ms")]}, [2e-3], [math.nan]),
+        ({"metadata": {"timeunit": "miliseconds"}, "results": [t4_row(1, 2, "")]}, [2e-3], None),
+        ({"metadata": MICRO, "results": [t4_row(1, 0, "", **RUNS)]}, [3e-6], [13e-6]),
+        ({"results": [t4_row(1, 0, "", objectives=["Total"], **OTHER)]}, [9e-6], [math.nan]),
+        (
+            {"metadata": MICRO, "results": [t4_row(1, 2, ""), t4_row(2, 1, "", **FAILED)]},
+            [2e-6, math.nan],
+            None,
+        ),
+        (
+            {"metadata": MICRO, "results": [t4_row(1, 2, ""), t4_row(2, math.nan, "")]},
+            [2e-6, math.nan],
+            None,
+        ),
+        (
+            {"Metadata": KTT, "Results": [ktt_row(8, 5.0), ktt_row(16, 0.0, "ValidationFailed")]},
+            [5e-6, math.nan],
+            [1e-4, 95e-6],
+        ),
+        (  # repetitions, one of which failed
+            {
+                "Metadata": KTT,
+                "Results": [
+                    ktt_row(8, 5.0),
+                    ktt_row(16, 4.0),
+                    ktt_row(8, 7.0),
+                    ktt_row(8, 0.0, "DeviceLimitsExceeded"),
+                ],
+            },
+            [6e-6, 4e-6],
+            [297e-6, 99e-6],
+        ),
     ],
 )
-def test_damage_is_named(change: Any, said: str, tmp_path: Path) -> None:
-    content = kernel_tuner_cache()
-    change(content)
-    (tmp_path / "bad.json").write_text(json.dumps(content))
+def test_times_of_t4_and_ktt_have_their_units(
+    tmp_path: Path, content: Any, times_s: list[float], costs_s: list[float] | None
+) -> None:
+    (tmp_path / "file.json").write_text(json.dumps(content))
 
-    with pytest.raises(DocumentError, match=said):
-        RecordedSpace.read_file(tmp_path / "bad.json")
+    space = RecordedSpace.read_file(tmp_path / "file.json")
+
+    assert space.times_s.tolist() == pytest.approx(times_s, nan_ok=True)
+    if costs_s is not None:
+        assert space.costs_s.tolist() == pytest.approx(costs_s, nan_ok=True)
+
+
+@pytest.mark.parametrize("end", [",", ",\n", ',\n"8,7": {"x": 8, "y"', ',\n"8,7": {"x": 8, "y": ['])
+def test_cache_that_a_killed_run_left_open_is_read(path: Path, end: str) -> None:
+    whole = RecordedSpace.read_file(path)
+    text = path.read_text()
+    path.write_text(text[: text.index(',\n"8,7"')] + end)
+
+    space = RecordedSpace.read_file(path)
+
+    assert space.configurations == whole.configurations[:-1]
+    assert space.best_s == whole.best_s
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        {"time": "InvalidConfig"},
+        {"__error__": "RuntimeFailedConfig"},
+        {"time": 1.0, "__error__": "RuntimeFailedConfig"},
+        {"time": 1e20},
+        {"time": None},
+        {"time": math.inf},
+        {"GFLOP/s": "CompilationFailedConfig"},
+    ],
+)
+def test_failures_of_kernel_tuner(tmp_path: Path, failure: dict[str, Any]) -> None:
+    content = {"tune_params_keys": ["x"], "objective": ["GFLOP/s"], "cache": {}}
+    content["cache"] = {"1": {"x": 1, **failure}, "2": {"x": 2, "time": 3.0, "GFLOP/s": 1.0}}
+    (tmp_path / "cache.json").write_text(json.dumps(content))
+
+    times = RecordedSpace.read_file(tmp_path / "cache.json").times_s
+
+    assert times.tolist() == pytest.approx([math.nan, 3e-3], nan_ok=True)
+
+
+T4 = {"metadata": MICRO, "results": [t4_row(1, 2, "")]}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([], "is no object; read are: a table"),
+        ({"times": []}, "none of the formats that are read"),
+        ({"cache": {}}, r"\$.tune_params_keys is no list"),
+        ({"cache": {"a": {}}, "tune_params_keys": [1]}, "is no list of names"),
+        ({"cache": {"a": 3}, "tune_params_keys": ["x"]}, r"\$.cache.a is no object"),
+        ({"cache": {}, "tune_params_keys": ["x"]}, "no configuration that ran"),
+        (
+            {"cache": {"1": {"time": 1.0}}, "tune_params_keys": ["x"]},
+            r'\$.cache\["1"\].x is missing',
+        ),
+        ({"cache": {"1": {"x": 1, "time": -1}}, "tune_params_keys": ["x"]}, r"time is negative"),
+        ({"cache": {"1": {"x": 1, "time": 0}}, "tune_params_keys": ["x"]}, r"time is no time: 0"),
+        ({"cache": {"1": {"x": 1, "time": [1]}}, "tune_params_keys": ["x"]}, r"time is no number"),
+        ({"cache": {"1": {"x": [1], "time": 1}}, "tune_params_keys": ["x"]}, r"x is no number"),
+        ({"cache": {"1": {"x": 1e308, "time": 1}}, "tune_params_keys": ["x"]}, r"x is no number"),
+        (
+            {"cache": {"1": {"x": 1, "score": 2}}, "tune_params_keys": ["x"], "objective": "score"},
+            "the file's objective is score, which is no run time",
+        ),
+        ({"results": 3}, r"\$.results is no list"),
+        ({"results": []}, r"\$.results is an empty list"),
+        ({"results": [3]}, r"\$.results\[0\] is no object"),
+        ({"results": [{"invalidity": "correct"}]}, r"configuration is no object"),
+        ({"results": [{"configuration": {"x": 1}}]}, "a correct result without a time"),
+        ({"results": [t4_row(1, 2, "")]}, "a time without a unit: add timeunit to"),
+        ({"results": [t4_row(1, 2, "GFLOP/s")]}, "is no unit of time: 'GFLOP/s'"),
+        ({"results": [t4_row(1, [2], "ms")]}, "measurements is no number"),
+        ({"results": [t4_row(1, 2, "ms", times={"runtimes": 3})]}, "runtimes is no list"),
+        ({"results": [t4_row(1, 2, "ms", times=3)]}, "times is no object"),
+        ({"results": [t4_row(1, 2, "ms", measurements=3)]}, "measurements is no list"),
+        ({"results": [t4_row(1, 2, "ms", objectives=3)]}, "is no list"),
+        ({"results": [t4_row(1, 2, "ms")], "metadata": {"timeunit": "h"}}, "no unit of time: 'h'"),
+        ({"Metadata": 3, "Results": [ktt_row(1, 2)]}, r"\$.Metadata is no object"),
+        ({"Metadata": {}, "Results": [ktt_row(1, 2)]}, "TimeUnit is no unit of time: None"),
+        ({"Metadata": KTT, "Results": [3]}, r"\$.Results\[0\] is no object"),
+        ({"Metadata": KTT, "Results": [{"Configuration": 3}]}, "Configuration is no list"),
+        ({"Metadata": KTT, "Results": [ktt_row(1, [2])]}, "is no number"),
+        (
+            {"results": [t4_row(1, 2, "ms"), {**t4_row(1, 2, "ms"), "configuration": {"y": 1}}]},
+            r"\$.results\[1\] has the parameters y; the first has block",
+        ),
+    ],
+)
+def test_damage_is_named(content: Any, said: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text(json.dumps(content))
+    for read in (RecordedSpace.read_file, read_times):
+        with pytest.raises(DocumentError, match=said):
+            read(tmp_path / "bad.json")
+
+
+def test_values_that_are_texts_are_numbers(tmp_path: Path, capsys: Any) -> None:
+    texts, numbers = tmp_path / "texts.json", tmp_path / "numbers.json"
+    rows = [t4_row(str(block), 2, "ms") for block in (32, 64)]
+    texts.write_text(json.dumps({"results": rows}))
+    numbers.write_text(json.dumps({"results": [t4_row(block, 2, "ms") for block in (64, 32)]}))
+
+    command = ["tune", "--replay", str(texts), "--measurements", "1", "--json"]
+    assert main([*command, "--where", "block=64", "--prior", str(numbers)]) == 0
+    assert json.loads(capsys.readouterr().out)["best"]["configuration"] == {"block": 64}
+    assert main([*command, "--where", "block=64", "--where", "block=32"]) == 1
+    assert "block is given twice" in capsys.readouterr().err
+    numbers.write_text(json.dumps({"results": [t4_row(7, 2, "ms")]}))
+    assert main([*command, "--prior", str(numbers)]) == 1
+    assert "is common with those asked for" in capsys.readouterr().err
 
 
 def test_half_of_a_compressed_file_is_refused(path: Path, tmp_path: Path) -> None:

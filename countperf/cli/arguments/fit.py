@@ -11,14 +11,22 @@ def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.add_argument(
         "measurements",
-        help="a campaign's file (.jsonl); or a table of times measured elsewhere (.csv), a cache"
-        " file of Kernel Tuner or T4 results (.json)",
+        help="a campaign's file (.jsonl); or times measured elsewhere: a table (.csv), Extra-P's"
+        " text format, a cache file of Kernel Tuner, T4 results or the output of KTT (.json)",
     )
     command.add_argument(
         "--kernels",
         metavar="FILE.py[:NAME]",
         help="for a table: the file of the kernels that its column kernel names (default: the"
-        " catalogue); with a name, the kernel of a table without that column",
+        " catalogue); with a name, that kernel alone, also of a table without that column",
+    )
+    command.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="for a table: a column that is neither a size nor a choice; may be given several"
+        " times",
     )
     command.add_argument(
         "--device",
