@@ -166,9 +166,15 @@ def mapped(
     tags: Mapping[str, str] | None = None,
     unrolled: str = "",
     priority: str = "",
+    local: Mapping[str, tuple[int, ...]] | None = None,
+    guarded: str = "",
     **axes: int,
 ) -> Transform:
-    """Return a transformation that maps loops to work items and fetches tiles."""
+    """Return a transformation that maps loops to work items and fetches tiles.
+
+    `local` has shapes of arrays in local memory; `guarded` names instructions whose conditions
+    leave one item, which Loopy takes for races.
+    """
 
     def transform(unit: TranslationUnit, group_shape: GroupShape) -> TranslationUnit:
         unit = map_to_items(unit, axes, group_shape)
@@ -187,9 +193,23 @@ def mapped(
             )
         if unrolled:
             unit = lp.tag_inames(unit, dict.fromkeys(unrolled.split(), "unr"))
+        if local or guarded:
+            unit = unit.with_kernel(_with_local(unit.default_entrypoint, local or {}, guarded))
         return lp.prioritize_loops(unit, priority) if priority else unit
 
     return transform
+
+
+def _with_local(kernel: Any, local: Mapping[str, tuple[int, ...]], guarded: str) -> Any:
+    known = dict(kernel.temporary_variables)
+    for name, shape in local.items():
+        known[name] = lp.TemporaryVariable(
+            name, known[name].dtype, shape, address_space=lp.AddressSpace.LOCAL
+        )
+    silenced = {f"write_race({each})" for each in guarded.split()}
+    return kernel.copy(
+        temporary_variables=known, silenced_warnings=kernel.silenced_warnings | silenced
+    )
 
 
 ONE_PER_ITEM = mapped(i=1, j=0)

@@ -57,10 +57,10 @@ class Progress:
     def event(self, event: ProgressEvent) -> None:
         """Show an event of a campaign."""
         stage = _STAGES.get(event.kind, "measuring")
-        if event.kind in ("failed", "unstable"):
-            say(f"{event.kind}: {event.case}: {event.message}")
-        if event.kind == "resumed" and event.message:
-            say(f"resumed: {event.message}")
+        if event.kind in ("failed", "unstable") or event.message:
+            say(": ".join(filter(None, (event.kind, event.case, event.message))))
+        if event.kind == "limited":
+            return
         now = self._now()
         if stage != self._work:
             self._begin(stage, now)

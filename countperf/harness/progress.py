@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 EventKind = Literal[
+    "limited",
     "calibrating",
     "predicting",
     "started",
@@ -26,6 +27,7 @@ class ProgressEvent:
     Attributes
     ----------
     kind : str
+        ``limited`` (part of the result will be missing; before a calibration),
         ``calibrating`` (a kernel's sizes are being chosen; before any campaign), ``predicting``
         (the times are being predicted; before a timing),
         ``started`` or ``resumed`` (the first event), ``round`` (a case is about to be run),

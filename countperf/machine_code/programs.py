@@ -17,7 +17,7 @@ def find_program(
     named = os.environ.get(variable)
     if named:
         found = shutil.which(named)
-        return None if found is None else Path(found)
+        return None if found is None or -1 < _version(Path(found)) < oldest else Path(found)
     for name in names:
         if found := shutil.which(name):
             return Path(found)
@@ -35,6 +35,6 @@ def _version(path: Path) -> int:
     number = number if number.isdigit() else path.name.rpartition("-")[2]
     if number.isdigit():
         return int(number)
-    said = subprocess.run([str(path), "--version"], capture_output=True, text=True, check=False)
-    found = re.search(r"LLVM version (\d+)", said.stdout)
+    said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True)
+    found = re.search(r"LLVM version (\d+)", said.stdout.decode())
     return int(found[1]) if found else -1

@@ -44,6 +44,7 @@ from countperf.harness.environment import available_cores
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.protocols import CALIBRATION
 from countperf.harness.runner import KernelRunner
+from countperf.machine_code import objdump, throughput
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import KernelCase, MeasurementSet
@@ -138,6 +139,8 @@ def calibrate(
     check_writable(user_fits_folder() / "weights.json")
     devices = known or shipped_devices()
     without_code = _why_no_code(found)
+    if without_code:
+        _warn_of_no_code(without_code, devices, progress)
     is_here = found.identity.device_type == "cpu"
     own = counted_caches_of(found.identity, is_here=is_here)
     task = CalibrationTask(
@@ -194,10 +197,19 @@ def _why_no_code(device: Device) -> str:
     if device.identity.platform not in GROUP_STATES:
         return f"{device.identity.platform} does not keep its machine code"
     if find_objdump() is None:
-        return "there is no objdump (apt-get install binutils)"
+        return f"no objdump found: {objdump.INSTALL_ADVICE}"
     if find_analyzer() is None:
-        return "there is no llvm-mca of LLVM 16 or newer (apt-get install llvm-19)"
+        return f"no llvm-mca found that is new enough: {throughput.INSTALL_ADVICE}"
     return ""
+
+
+def _warn_of_no_code(reason: str, known: KnownDevices, progress: Progress) -> None:
+    """Say, before anything is measured, that no model will read code, and the cost of that."""
+    models = [known.of(kind) for kind in (STRUCTURAL, COMPILED)]
+    errors = [f"{each.errors[-1].typical_error:.0%}" for each in models if each and each.errors]
+    cost = " instead of ".join(errors) if len(errors) == len(models) else "further"
+    message = f"no model will read compiled code ({reason}): usual kernels are off by {cost}"
+    progress(ProgressEvent(kind="limited", message=message))
 
 
 def _measure(

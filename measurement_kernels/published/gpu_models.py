@@ -239,4 +239,3 @@ GPU_MODELS = (
         },
     ),
 )
-"""All of them."""

@@ -15,18 +15,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import loopy as lp
 import numpy as np
-from loopy import TranslationUnit
 from numpy.typing import NDArray
 
 from measurement_kernels.arguments import ArrayArgument, Extent, Sizes, arrays
-from measurement_kernels.groups import GroupShape
 from measurement_kernels.loopy_kernels import (
     Arrays,
     LoopyKernel,
     Results,
-    Transform,
     any_sizes,
     changed,
     computed_from,
@@ -53,35 +49,6 @@ def rodinia_kernel(instructions: str, **attributes: Any) -> LoopyKernel:
 
 
 _TILES = sizes_along(n=None)
-
-
-def in_local(shapes: dict[str, tuple[int, ...]], transform: Transform) -> Transform:
-    """Return a transformation that also puts arrays of given shapes into local memory."""
-
-    def transformed(unit: TranslationUnit, group_shape: GroupShape) -> TranslationUnit:
-        kernel = transform(unit, group_shape).default_entrypoint
-        known = dict(kernel.temporary_variables)
-        for name, shape in shapes.items():
-            known[name] = lp.TemporaryVariable(
-                name, known[name].dtype, shape, address_space=lp.AddressSpace.LOCAL
-            )
-        return unit.with_kernel(kernel.copy(temporary_variables=known))
-
-    return transformed
-
-
-def guarded(instructions: str, transform: Transform) -> Transform:
-    """Return a transformation without warnings of races where a condition leaves one item.
-
-    Loopy warns of instructions whose results do not differ by item, whatever their condition.
-    """
-    silenced = frozenset(f"write_race({each})" for each in instructions.split())
-
-    def transformed(unit: TranslationUnit, group_shape: GroupShape) -> TranslationUnit:
-        kernel = transform(unit, group_shape).default_entrypoint
-        return unit.with_kernel(kernel.copy(silenced_warnings=kernel.silenced_warnings | silenced))
-
-    return transformed
 
 
 # --- elimination and LU decomposition
@@ -129,7 +96,7 @@ _ELIMINATION = (
             a[x + 1 + t, y + t] = a[x + 1 + t, y + t] - m[x + 1 + t, t]*a[t, y + t] {id=a}
             b[x + 1 + t] = b[x + 1 + t] - m[x + 1 + t, t]*b[t] {id=b, if=y == 0, inames=x:y}
         """,
-        transform=guarded("b", mapped(x=0, y=1)),
+        transform=mapped(x=0, y=1, guarded="b"),
         expected=_fan2,
     ),
     rodinia_kernel(
@@ -293,9 +260,10 @@ _ALIGNMENT = (
                 items[16*(n-1-g) + s + 1, 16*g + t + 1] = temp[s + 1, t + 1] {{dep=wait2}}
             end
         """,
-        transform=in_local(
-            {"temp": (17, 17), "ref": (16, 16)},
-            guarded("corner", mapped(tags={"g": "g.0", "t": "l.0"})),
+        transform=mapped(
+            tags={"g": "g.0", "t": "l.0"},
+            local={"temp": (17, 17), "ref": (16, 16)},
+            guarded="corner",
         ),
         expected=_aligned,
     ),
@@ -348,4 +316,3 @@ _ALIGNMENT = (
 )
 
 RODINIA = (*_ELIMINATION, *_ALIGNMENT)
-"""All of them."""

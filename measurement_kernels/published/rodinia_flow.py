@@ -198,5 +198,3 @@ RODINIA_FLOW = (
         statistics={"v": "indirect"},
     ),
 )
-
-"""All of them."""

@@ -17,7 +17,7 @@ from measurement_kernels.loopy_kernels import (
     mapped,
     sizes_along,
 )
-from measurement_kernels.published.rodinia import guarded, in_local, rodinia_kernel
+from measurement_kernels.published.rodinia import rodinia_kernel
 
 # --- heat and speckle reduction
 
@@ -236,9 +236,7 @@ _NETWORK = (
                 part[g, y] = tile[0, y] {{id=part, dep=w_wait, if=x == 0, inames=g:y:x}}
             end
         """,
-        transform=in_local(
-            {"node": (16,), "tile": (16, 16)}, guarded("node part", mapped(tags=_TAGS))
-        ),
+        transform=mapped(tags=_TAGS, local={"node": (16,), "tile": (16, 16)}, guarded="node part"),
         expected=_forward,
     ),
     rodinia_kernel(
@@ -264,10 +262,9 @@ _NETWORK = (
                 end
             end
         """,
-        transform=guarded("w0 old0", mapped(tags=_TAGS)),
+        transform=mapped(tags=_TAGS, guarded="w0 old0"),
         expected=_adjusted,
     ),
 )
 
 RODINIA_GRIDS = (*_FIELDS, *_NETWORK)
-"""All of them."""

@@ -74,6 +74,8 @@ def test_old_analyzers_are_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         path = tmp_path / f"llvm-mca-{version}"
         path.touch(mode=0o755)
     assert find_analyzer() == tmp_path / "llvm-mca-17"
+    monkeypatch.setenv("COUNTPERF_LLVM_MCA", str(tmp_path / "llvm-mca-14"))
+    assert find_analyzer() is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
 from countperf.fitting.transfer.prior import shipped_devices
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.devices import find_device
-from countperf.harness.progress import silent
+from countperf.harness.progress import ProgressEvent, silent
 from countperf.harness.protocols import CALIBRATION
 from countperf.harness.runner import KernelRunner
 from countperf.models import library
@@ -89,9 +89,15 @@ def test_a_device_gets_weights_that_predict_and_can_be_refreshed(
     for module in (calibrating, refreshing):
         monkeypatch.setattr(module, "_MOST_UNSETTLED", 1.1)  # the machine may be busy
     monkeypatch.setattr(calibrating, "_why_no_code", lambda _: "not read in this test")
+    events: list[ProgressEvent] = []
 
     found = calibrate(
-        device=device, minutes=10.0, name="test", store=tmp_path / "c.jsonl", choice=_small()
+        device=device,
+        minutes=10.0,
+        name="test",
+        store=tmp_path / "c.jsonl",
+        choice=_small(),
+        progress=events.append,
     )
     again = calibrate(
         device=device, minutes=10.0, name="test", store=tmp_path / "c.jsonl", choice=_small()
@@ -99,6 +105,10 @@ def test_a_device_gets_weights_that_predict_and_can_be_refreshed(
     small = _small()
     refreshed = refresh(found.name, device=device, choice=small)
 
+    assert events[0].kind == "limited"
+    assert "(not read in this test): usual kernels are off by 20% instead of 15%" in (
+        events[0].message
+    )
     assert found.name == again.name == "mine/test"
     assert found.is_complete
     assert again.cases == found.cases
