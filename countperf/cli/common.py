@@ -252,7 +252,8 @@ def add_completeness(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--incomplete",
         action="store_true",
-        help="leave out properties without a weight, and mark the prediction incomplete",
+        help="leave out properties without a weight, and mark the prediction incomplete; guess how"
+        " a cost is shared by properties that the fit cannot tell apart",
     )
 
 

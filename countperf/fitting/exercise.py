@@ -32,6 +32,8 @@ def exercise(
     times = np.array([case.time_s for case in observations])
     relative = function.gradient(values, variables, unknowns) / times
     shares = np.array(unknowns, np.float64)[:, np.newaxis] * relative
+    if np.any(shares < 0):  # what is taken off again can be many times the time
+        shares = shares / np.maximum(1.0, np.abs(shares).sum(axis=0))
     families = [case.family for case in observations]
     needed = _needed_families(function.keys, relative.T, families)
     if function.model.named_shape:

@@ -28,7 +28,9 @@ from countperf.models.unmeasured import ExercisingKernels, Unmeasured
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,
+    NOTABLE_SHARE,
     Level,
+    broken_groups,
     device_verdict,
     extrapolation_verdict,
     features_outside,
@@ -99,7 +101,9 @@ class FittedWeights(WeightsDocument):
         PredictionError
             The weights were fitted under other counting rules; the model reads compiled code, and
             the kernel is no vector that has it; `ViewMismatchError` if the kernel's vector is of
-            another view than the weights, `CacheMismatchError` if it was counted for other caches.
+            another view than the weights, `CacheMismatchError` if it was counted for other caches;
+            more than 5 % of the time would be a guess, for the measurements of the fit cannot tell
+            apart what the kernel has in another proportion.
         ParameterError
             A parameter is missing, unknown, or outside the kernel's assumptions; the model has no
             finite time there; or there is no interval of this level.
@@ -124,6 +128,8 @@ class FittedWeights(WeightsDocument):
         )
         complete = incomplete_verdict(missing)
         told_apart = indistinguishable_verdict(self.indistinguishable, charge.changes)
+        if not told_apart.passed and not incomplete_ok:
+            self._check_guessed(vector.kernel, charge, told_apart)
         interval_s = None
         if complete.passed and told_apart.passed:
             interval_s = self._interval(time_s, charge, level, outside=bool(outside))
@@ -151,6 +157,20 @@ class FittedWeights(WeightsDocument):
             ignored=inputs.ignored,
             verdicts=verdicts,
         )
+
+    def _check_guessed(self, kernel: str, charge: Charge, verdict: Verdict) -> None:
+        """Refuse a time of which much is shared among weights that were never told apart."""
+        names = {
+            n for g in broken_groups(self.indistinguishable, charge.changes) for n in g.features
+        }
+        sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
+        guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))
+        whole = sum(sizes.values(), start=np.zeros(()))
+        if np.any(guessed > NOTABLE_SHARE * whole):
+            raise PredictionError(
+                f"kernel {kernel!r}: {verdict.message}; {verdict.remedy}, or ask for the guess"
+                " (--incomplete; incomplete_ok=True in Python)"
+            )
 
     @cached_property
     def lenders(self) -> Lenders:

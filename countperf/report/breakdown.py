@@ -1,7 +1,8 @@
 """Breakdown of a predicted time into few rows, and its bound in one line.
 
 A correction multiplies a time, so it is shown as a factor, and the parts as the factor leaves them:
-they sum to the time, and their shares to 100 %.
+they sum to the time. Shares are of the parts that cost time, and sum to 100 %; what negative
+weights take off is a row of its own, without a share.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ MOST_ROWS = 8
 """Rows of a breakdown for people."""
 
 _REST = "all else"
+_TAKEN_OFF = "taken off by negative weights, which no device has"
 _LEAST_SHARE = 0.005
 """Of a time: groups that take less are shown together."""
 _BOUND_SHARE = 0.5
@@ -52,14 +54,20 @@ class BreakdownRow:
         What takes the time.
     time_s : float
         Its part, s; with the correction.
-    percent : int
-        Its share of the time; the shares of all rows sum to 100.
+    percent : int or None
+        Its share of all that costs time; the shares of all rows sum to 100. None for what negative
+        weights take off.
     """
 
     group: str
     text: str
     time_s: float
-    percent: int
+    percent: int | None
+
+    @property
+    def share(self) -> str:
+        """The share as text: ``61 %``."""
+        return "" if self.percent is None else f"{self.percent} %"
 
 
 def correction_factor(prediction: Prediction) -> float:
@@ -107,11 +115,14 @@ def breakdown_rows(prediction: Prediction, most: int = MOST_ROWS) -> tuple[Break
     tuple of BreakdownRow
         Empty if nothing takes time.
     """
-    parts = corrected_parts(prediction)
+    found = corrected_parts(prediction)
+    parts = {name: part for name, part in found.items() if part > 0}
     whole = sum(parts.values())
-    if not parts or not whole > 0:
+    taken_s = sum(part for part in found.values() if part < 0)
+    if not parts:
         return ()
-    order = sorted(parts, key=lambda name: (-abs(parts[name]), name))
+    most -= taken_s < 0
+    order = sorted(parts, key=lambda name: (-parts[name], name))
     shown = _rows(parts, order, 0)[: most - 1]
     for number in range(min(len(order), most), 0, -1):
         rows = _rows(parts, order, number)
@@ -119,14 +130,17 @@ def breakdown_rows(prediction: Prediction, most: int = MOST_ROWS) -> tuple[Break
             shown = rows
             break
     left = whole - sum(row.time_s for row in shown)
-    if abs(left) > 1e-9 * whole:
+    if left > 1e-9 * whole:
         shown = [*shown, _Row(name=PlainName(_REST, OTHER), time_s=left)]
     percents = whole_percents([row.time_s / whole for row in shown])
-    return tuple(
+    rows = [
         BreakdownRow(group=row.name.group, text=row.name.text, time_s=row.time_s, percent=percent)
         for row, percent in zip(shown, percents, strict=True)
         if percent
-    )
+    ]
+    if taken_s < 0:
+        rows.append(BreakdownRow(group=OTHER, text=_TAKEN_OFF, time_s=taken_s, percent=None))
+    return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +162,14 @@ def _rows(parts: Mapping[str, float], order: Sequence[str], number: int) -> list
     for place, part in enumerate(order):
         name = plain_name(part)
         group = groups.setdefault(name.group, _Group())
-        if place < number and abs(parts[part]) >= _LEAST_SHARE * whole:
+        if place < number and parts[part] >= _LEAST_SHARE * whole:
             group.rows.append(_Row(name=name, time_s=parts[part]))
         else:
             group.rest.append(part)
     small = 0.0
     for name, group in groups.items():
         rest_s = sum(parts[part] for part in group.rest)
-        if abs(rest_s) < _LEAST_SHARE * whole:
+        if rest_s < _LEAST_SHARE * whole:
             small += rest_s
         elif len(group.rest) == 1:
             group.rows.append(_Row(name=plain_name(group.rest[0]), time_s=rest_s))
@@ -174,14 +188,12 @@ def whole_percents(shares: Sequence[float]) -> list[int]:
     Parameters
     ----------
     shares : sequence of float
-        They sum to 1; negative ones may be among them.
+        They sum to 1.
 
     Examples
     --------
     >>> whole_percents([1 / 3, 1 / 3, 1 / 3])
     [34, 33, 33]
-    >>> whole_percents([1.204, -0.204])
-    [120, -20]
     """
     floors = [math.floor(100 * share) for share in shares]
     missing = 100 - sum(floors)
@@ -206,23 +218,32 @@ def bound_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) 
     -------
     str
         Such as ``bound by memory: scalar loads that miss L1 (61 %); b is 4096 bytes apart from
-        iteration to iteration of k``; empty if nothing takes time.
+        iteration to iteration of k``; empty if nothing takes time. Rows and shares are those of
+        `breakdown_rows`, the largest always among them.
     """
-    parts = corrected_parts(prediction)
-    whole = sum(parts.values())
-    if not parts or not whole > 0:
+    rows = breakdown_rows(prediction)
+    percents = {row: row.percent for row in rows if row.percent is not None}
+    if not percents:
         return ""
-    kinds: dict[str, float] = {}
-    for part, seconds in parts.items():
-        kind = plain_name(part).kind
-        kinds[kind] = kinds.get(kind, 0.0) + seconds
+    order = sorted(percents, key=lambda row: -percents[row])
+    kinds: dict[str, int] = {}
+    for row in order:
+        kinds[_kind(row)] = kinds.get(_kind(row), 0) + percents[row]
     largest = sorted(kinds, key=lambda kind: -kinds[kind])
-    bounding = largest[:1] if kinds[largest[0]] >= _BOUND_SHARE * whole else largest[:2]
-    reasons = [part for part in _largest(parts) if plain_name(part).kind in bounding]
-    named = [part for part in reasons if parts[part] >= _SAID_SHARE * whole][:3] or reasons[:1]
-    shares = [f"{plain_name(part).text} ({100 * parts[part] / whole:.0f} %)" for part in named]
-    apart = _apart_text(named, accesses, prediction)
+    bounding = largest[:1] if kinds[largest[0]] >= 100 * _BOUND_SHARE else largest[:2]
+    if _kind(order[0]) not in bounding:  # the largest row is never left out
+        bounding = [*bounding[:1], _kind(order[0])]
+    reasons = [row for row in order if _kind(row) in bounding]
+    named = [row for row in reasons if percents[row] >= 100 * _SAID_SHARE][:3] or reasons[:1]
+    shares = [f"{row.text} ({row.share})" for row in named]
+    parts = corrected_parts(prediction)
+    notable = [part for part in _largest(parts) if parts[part] >= _SAID_SHARE * sum(parts.values())]
+    apart = _apart_text(notable[:3], accesses, prediction)
     return f"bound by {' and '.join(bounding)}: {', '.join(shares)}{apart and f'; {apart}'}"
+
+
+def _kind(row: BreakdownRow) -> str:
+    return row.group.partition(":")[0]
 
 
 def goes_from_line_to_line(prediction: Prediction) -> bool:

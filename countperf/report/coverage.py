@@ -91,6 +91,8 @@ def _exercise(feature: FeatureCoverage) -> str:
     text = f"{found.cases} cases of {found.kernels} kernels, {where}"
     if found.mean_share is None or found.largest_share is None:
         return text
+    if max(abs(found.mean_share), abs(found.largest_share)) > 1:
+        return f"{text}: more than their time, of which negative weights take off"
     mean, most = format_share(found.mean_share), format_share(found.largest_share)
     return f"{text}: {mean} of their time, at most {most}"
 

@@ -133,7 +133,7 @@ def prediction_figure(
     for place, row in enumerate(rows):
         panel.barh(place, row.time_s / scale, color=_GROUP_COLORS[row.group], gid=f"bar-{place}")
         panel.annotate(
-            f"{row.percent} %",
+            row.share,
             (max(0.0, row.time_s / scale), place),
             xytext=(3, 0),
             textcoords="offset points",

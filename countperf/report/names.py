@@ -42,11 +42,6 @@ class PlainName:
     text: str
     group: str
 
-    @property
-    def kind(self) -> str:
-        """The group without the level of memory, such as ``memory``."""
-        return self.group.partition(":")[0]
-
 
 @lru_cache(maxsize=4096)
 def plain_name(part: str) -> PlainName:

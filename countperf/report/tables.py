@@ -97,7 +97,7 @@ def html_of(result: object) -> str:
             {
                 "group": row.group,
                 "time": format_quantity(row.time_s, "s"),
-                "share": f"{row.percent} %",
+                "share": row.share,
                 "part": row.text,
             }
             for row in breakdown_rows(result)

@@ -126,7 +126,7 @@ def _breakdown_table(prediction: Prediction) -> str:
     for row in breakdown_rows(prediction):
         title = "" if row.group in (group, OTHER) else row.group
         group = row.group
-        rows.append([title, format_quantity(row.time_s, "s"), f"{row.percent} %", row.text])
+        rows.append([title, format_quantity(row.time_s, "s"), row.share, row.text])
     return format_table(rows, right=(1, 2)) if rows else ""
 
 

@@ -216,13 +216,16 @@ def test_weights_of_other_counting_rules_are_refused() -> None:
         old.compile({"launches": 1})
 
 
-def test_a_kernel_that_needs_inseparable_weights_apart_is_flagged() -> None:
+def test_a_kernel_that_needs_inseparable_weights_apart_is_refused_or_flagged() -> None:
     weights = make_weights(
         {"gmem.load.32.1of2": 1e-9, "gmem.store.32.1of2": 1e-9}, indistinguishable=(TWO_TO_ONE,)
     )
 
     together = weights.predict({"gmem.load.32.1of2": 200, "gmem.store.32.1of2": 100})
-    apart = weights.predict({"gmem.load.32.1of2": 200, "gmem.store.32.1of2": 101})
+    counts = {"gmem.load.32.1of2": 200, "gmem.store.32.1of2": 101}
+    with pytest.raises(PredictionError, match=r"is a guess; measure kernels .*\(--incomplete;"):
+        weights.predict(counts)
+    apart = weights.predict(counts, incomplete_ok=True)
 
     assert _failed(together) == set()
     assert _failed(apart) == {"indistinguishable"}

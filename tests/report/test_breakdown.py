@@ -18,7 +18,6 @@ from countperf.report.breakdown import (
     breakdown_rows,
     correction_factor,
     goes_from_line_to_line,
-    whole_percents,
 )
 from tests.models.builders import make_weights
 
@@ -74,9 +73,15 @@ def test_there_are_at_most_eight_rows_and_they_sum_to_the_time(number: int) -> N
     assert [g for i, g in enumerate(groups) if i and g in groups[:i] and g != groups[i - 1]] == []
 
 
-def test_shares_of_negative_parts_sum_to_a_hundred_too() -> None:
-    assert whole_percents([1.25, -0.25]) == [125, -25]
-    assert sum(whole_percents([0.401, 0.298, 0.3055, -0.0045])) == 100
+def test_what_negative_weights_take_off_has_a_row_of_its_own_and_no_share() -> None:
+    # 3 ms + 1 ms cost time, the fit takes 1.9 ms off: no share is above 100 %
+    found = made({"launches": 3e-3, "groups": 1e-3, "flop.add.f32": -1.5e-3, "items": -0.4e-3})
+
+    assert [row.share for row in breakdown_rows(found)] == ["75 %", "25 %", ""]
+    assert breakdown_rows(found)[-1].time_s == pytest.approx(-1.9e-3)
+    assert sum(row.time_s for row in breakdown_rows(found)) == pytest.approx(found.time_s)
+    assert "taken off by negative weights" in prediction_text(found).splitlines()[-1]
+    assert bound_text(found) == "bound by launch: launching (75 %)"
 
 
 def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
@@ -101,6 +106,23 @@ def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
             "bound by compute and latency chains: vector f32 add, multiply, fma (45 %), dependent"
             " vector f32 additions (40 %)",
             id="two kinds of parts, neither half of the time",
+        ),
+        pytest.param(
+            {
+                "waiting_cycles": 3.2,
+                "issue.vector.arithmetic.f32": 2.2,
+                "issue.scalar.arithmetic.f32": 2.1,
+                "issue.scalar.minor": 1.4,
+                "groups": 1.1,
+            },
+            "bound by compute and latency chains: stall cycles of dependent instructions (32 %),"
+            " vector f32 add, multiply, fma (22 %), scalar f32 add, multiply, fma (21 %)",
+            id="the largest part is of another kind than most of the time",
+        ),
+        pytest.param(
+            {f"issue.vector.special.f32.f{i}": 0.8 for i in range(10)} | {"groups": 2.0},
+            "bound by compute: vector f32 f6 and 3 more (32 %)",
+            id="shares of rows that sum up several parts",
         ),
     ],
 )
