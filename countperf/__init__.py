@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countperf import front_door
+from countperf.caches import guard_persistent_dicts
 from countperf.version import __version__
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ _FUNCTIONS_OF_METHODS = {
     "tuning_text": "countperf.report.tuning",
 }
 
+guard_persistent_dicts()
 front_door.register(_HOMES)
 front_door.register(_FUNCTIONS_OF_METHODS)
 

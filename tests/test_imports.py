@@ -27,6 +27,7 @@ SLOW = {"pandas": 0.18, "scipy": 0.15}
 """Packages that take long to import and that few calls need, with their time, s of processor."""
 
 LIGHT = {
+    "countperf.caches": "importing the package is cheap",
     "countperf.cli.common": "the help is made without Loopy and NumPy",
     "countperf.features": "weights are loaded without Loopy and isl",
     "countperf.harness.cuda.backend": "devices are listed without Loopy",

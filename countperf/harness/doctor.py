@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from countperf.caches import unwritable_caches
 from countperf.display import ShortRepr
 from countperf.harness import nvcc
 from countperf.harness.compile import sass
@@ -226,7 +227,7 @@ def _examine_device(
 
 def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
     drivers: DriverSearch = found.drivers
-    advice: list[str] = []
+    advice = list(unwritable_caches())
     if drivers.problem:
         advice.append(f"{drivers.problem}: {drivers.advice}")
     advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
@@ -239,10 +240,7 @@ def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
             )
     for name, _ in found.platforms:
         if not any(device.platform == name for device in devices):
-            advice.append(
-                f"{name} has no device: for a GPU, see that its kernel driver is loaded; PoCL needs"
-                " a writable folder for its cache (POCL_CACHE_DIR, else one in the home folder)"
-            )
+            advice.append(f"{name} has no device: for a GPU, see that its kernel driver is loaded")
     if not devices and not drivers.problem:
         advice.append(f"no OpenCL device found: {INSTALL_ADVICE}")
     return advice

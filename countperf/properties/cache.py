@@ -17,7 +17,6 @@ import json
 import os
 import sqlite3
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import lru_cache
@@ -27,18 +26,15 @@ from typing import Any
 import loopy.version
 import pymbolic.version
 from loopy.tools import LoopyKeyBuilder
-from platformdirs import user_cache_path
 
+from countperf.caches import COUNTS, cache_folder, tell_not_kept
 from countperf.documents import parse_json
-from countperf.errors import CacheWarning, DocumentError
+from countperf.errors import DocumentError
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from countperf.properties.vector_document import VERSION
 from countperf.symbolic.isl_sets import isl_version
 from countperf.version import __version__
-
-DIRECTORY_VARIABLE = "COUNTPERF_CACHE_DIR"
-"""Environment variable: the folder of the cache; empty for none."""
 
 _FILE = "counts.sqlite3"
 _MAXIMUM_ENTRIES = 20_000
@@ -109,10 +105,9 @@ def directory(cache: bool | str | os.PathLike[str]) -> Path | None:
         return None
     if cache is not True:
         return Path(cache)
-    named = os.environ.get(DIRECTORY_VARIABLE)
-    if named is not None:
-        return Path(named) if named else None
-    return user_cache_path("countperf")
+    if os.environ.get(COUNTS) == "":
+        return None
+    return cache_folder("countperf", COUNTS)
 
 
 def forget() -> None:
@@ -186,7 +181,7 @@ def _checksum(key: str, text: str) -> str:
 
 def _fetch(path: Path, key: str) -> PropertyVector | None:
     """Return an entry, if there is one and it is whole."""
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - which `Path.exists` raises for some folders
         return None
     try:
         with closing(sqlite3.connect(path, timeout=_READ_PATIENCE_S)) as connection:
@@ -196,7 +191,7 @@ def _fetch(path: Path, key: str) -> PropertyVector | None:
     except sqlite3.OperationalError:  # locked, unreadable, or no table yet
         return None
     except sqlite3.DatabaseError as error:
-        _warn(path, error)
+        tell_not_kept(f"the cache of counts {path}", error)
         return None
     if row is None or row[0] != _checksum(key, str(row[1])):
         return None
@@ -207,7 +202,7 @@ def _fetch(path: Path, key: str) -> PropertyVector | None:
 
 
 def _store(path: Path, key: str, vector: PropertyVector) -> None:
-    """Write an entry; a folder that cannot be written to is left alone."""
+    """Write an entry; that a folder cannot be written to is told, and stops nothing."""
     text = json.dumps(vector.to_document())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,16 +219,6 @@ def _store(path: Path, key: str, vector: PropertyVector) -> None:
             connection.execute(
                 "DELETE FROM counts WHERE rowid <= ?", ((cursor.lastrowid or 0) - _MAXIMUM_ENTRIES,)
             )
-    except (OSError, sqlite3.OperationalError):
-        return
-    except sqlite3.DatabaseError as error:
-        _warn(path, error)
-
-
-def _warn(path: Path, error: sqlite3.DatabaseError) -> None:
-    warnings.warn(
-        f"the cache of counts {path} is damaged ({error}); kernels are counted anew until you "
-        "delete the file",
-        CacheWarning,
-        stacklevel=2,
-    )
+    except (OSError, sqlite3.DatabaseError) as error:
+        if "locked" not in str(error):  # by others, for long
+            tell_not_kept(f"the cache of counts {path}", error)

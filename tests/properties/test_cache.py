@@ -14,6 +14,7 @@ from typing import Any
 import loopy as lp
 import pytest
 
+from countperf.caches import COUNTS
 from countperf.errors import CacheWarning, DataDependentControlFlowError
 from countperf.properties import cache, count_properties, taxonomy
 from countperf.properties.count_properties import count_kernel
@@ -161,7 +162,7 @@ def test_an_entry_under_a_foreign_key_is_not_believed(database: Path, counted: l
 
 def test_a_damaged_database_is_named_and_left_alone(database: Path, counted: list[str]) -> None:
     database.write_bytes(b"something else" * 100)
-    with pytest.warns(CacheWarning, match=r"counts\.sqlite3 is damaged.*until you delete the file"):
+    with pytest.warns(CacheWarning, match=r"counts\.sqlite3 cannot be used.*delete what"):
         count_kernel(_scaling(), cache=database.parent)
     assert counted == ["scaling"]
     assert database.read_bytes().startswith(b"something else")
@@ -171,7 +172,8 @@ def test_a_folder_that_cannot_be_made_only_means_counting(
     tmp_path: Path, counted: list[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    count_kernel(_scaling(), cache=tmp_path / "file" / "cache")
+    with pytest.warns(CacheWarning, match="the cache of counts .*file/cache.* cannot be used"):
+        count_kernel(_scaling(), cache=tmp_path / "file" / "cache")
     assert counted == ["scaling"]
 
 
@@ -259,13 +261,13 @@ def test_little_is_kept_in_memory(
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(COUNTS, str(tmp_path))
     assert cache.directory(True) == tmp_path
     assert cache.directory(tmp_path / "other") == tmp_path / "other"
     assert cache.directory(False) is None
-    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, "")
+    monkeypatch.setenv(COUNTS, "")
     assert cache.directory(True) is None
-    monkeypatch.delenv(cache.DIRECTORY_VARIABLE)
+    monkeypatch.delenv(COUNTS)
     standard = cache.directory(True)
     assert standard is not None
     assert standard.name == "countperf"

@@ -18,8 +18,8 @@ from typing import Any
 
 import loopy as lp
 from loopy.diagnostic import LoopyError
-from platformdirs import user_cache_path
 
+from countperf.caches import OBJECTS, cache_folder, tell_not_kept
 from countperf.counting.copies import generated
 from countperf.errors import CountperfError
 from countperf.harness.arrays import ArrayArgument
@@ -29,22 +29,22 @@ from countperf.harness.description import Kernel, describe_kernel
 from countperf.harness.device import Device
 from countperf.harness.scalars import as_scalar
 
-VARIABLE = "COUNTPERF_OBJECT_CACHE"
+VARIABLE = OBJECTS
 """Environment variable that names the folder, or is ``off``."""
 
 MOST_ENTRIES = 2000
 """Kernels that are kept; beyond, the quarter that was not used for longest is removed."""
 
-_VERSION = "1"
+_CHECKSUM = "sha256"
+_VERSION = "2"
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
 
 
-def cache_folder() -> Path | None:
+def objects_folder() -> Path | None:
     """Return the folder of kept objects; None if nothing is kept."""
-    named = os.environ.get(VARIABLE, "")
-    if named == "off":
-        return None
-    return Path(named) if named else user_cache_path("countperf", appauthor=False) / "objects"
+    return (
+        None if os.environ.get(VARIABLE) == "off" else cache_folder("countperf/objects", VARIABLE)
+    )
 
 
 def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
@@ -65,7 +65,7 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
     str or None
         None if no code can be generated, or nothing is kept.
     """
-    return None if cache_folder() is None else code_key(unit, parameters, device)
+    return None if objects_folder() is None else code_key(unit, parameters, device)
 
 
 def code_key(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
@@ -105,31 +105,48 @@ def _scalars(kernel: Kernel, parameters: Mapping[str, int]) -> dict[str, Any]:
 
 
 def kept(key: str | None) -> list[Path] | None:
-    """Return the objects that are kept under a name; None if there are none."""
-    folder = cache_folder()
-    if key is None or folder is None or not (folder / key).is_dir():
+    """Return the objects that are kept under a name; None if there are none, or not as written."""
+    folder = objects_folder()
+    if key is None or folder is None or not os.path.isdir(folder / key):  # noqa: PTH112 - raises nothing
         return None
+    entry = folder / key
     with suppress(OSError):
-        os.utime(folder / key)  # so that no other process removes what is being read
-    return sorted(path for path in (folder / key).rglob("*") if path.is_file()) or None
+        os.utime(entry)  # so that no other process removes what is being read
+        paths = sorted(entry.glob("*/*"))
+        if paths and (entry / _CHECKSUM).read_text() == _digest(paths):
+            return paths
+    _remove(entry)
+    return None
 
 
 def keep(key: str | None, paths: Sequence[Path]) -> None:
-    """Copy objects into the cache; a folder that cannot be written to keeps nothing."""
-    folder = cache_folder()
+    """Copy objects into the cache; that a folder cannot be written to is told, no more."""
+    folder = objects_folder()
     if key is None or folder is None:
         return
-    with suppress(OSError):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix="new-", dir=folder))
-        for number, path in enumerate(paths):
-            (made / str(number)).mkdir()
-            shutil.copy(path, made / str(number) / path.name)
         try:
-            made.replace(folder / key)
-        except OSError:  # another process was faster
+            for number, path in enumerate(paths):
+                (made / str(number)).mkdir()
+                shutil.copy(path, made / str(number) / path.name)
+            (made / _CHECKSUM).write_text(_digest(sorted(made.glob("*/*"))))
+            with suppress(OSError):  # another process was faster
+                made.replace(folder / key)
+        finally:
             shutil.rmtree(made, ignore_errors=True)
         _remove_oldest(folder)
+    except OSError as error:
+        tell_not_kept(f"the cache of object files {folder}", error)
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    found = hashlib.sha256()
+    for path in paths:
+        content = path.read_bytes()
+        found.update(f"{path.parent.name}/{path.name} {len(content)}\n".encode() + content)
+    return found.hexdigest()
 
 
 def _remove_oldest(folder: Path) -> None:
@@ -137,7 +154,13 @@ def _remove_oldest(folder: Path) -> None:
     if len(entries) > MOST_ENTRIES:
         entries.sort(key=lambda each: each.stat().st_mtime)
         for each in entries[: len(entries) // 4]:
-            removed = Path(tempfile.mkdtemp(prefix="old-", dir=folder))
-            with suppress(OSError):  # another process removes it
-                each.replace(removed)  # at once, so that nobody reads a part of the objects
-            shutil.rmtree(removed, ignore_errors=True)
+            _remove(each)
+
+
+def _remove(entry: Path) -> None:
+    """Remove objects at once, so that nobody reads a part of them."""
+    with suppress(OSError):
+        removed = Path(tempfile.mkdtemp(prefix="old-", dir=entry.parent))
+        with suppress(OSError):  # another process removes it
+            entry.replace(removed)
+        shutil.rmtree(removed, ignore_errors=True)

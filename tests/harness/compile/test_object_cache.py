@@ -10,7 +10,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.errors import DeviceError
+from countperf.errors import CacheWarning, DeviceError
 from countperf.harness.compile import object_cache, objects
 from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.harness.compile.object_cache import VARIABLE, keep, kept, key_of
@@ -83,9 +83,26 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(
     (tmp_path / "file").touch()
     monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
 
-    keep("0", [tmp_path / "file"])
+    with pytest.warns(CacheWarning, match=f"object files.*set {VARIABLE} to a folder"):
+        keep("0", [tmp_path / "file"])
 
     assert kept("0") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"cod", b"codf"])
+def test_objects_that_are_not_as_written_are_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    path = tmp_path / "k.so"
+    path.write_bytes(b"code")
+    keep("0", [path])
+    (tmp_path / "cache" / "0" / "0" / "k.so").write_bytes(content)
+
+    assert kept("0") is None
+    assert list((tmp_path / "cache").iterdir()) == []
+    keep("0", [path])
+    assert [each.read_bytes() for each in kept("0") or ()] == [b"code"]
 
 
 def _pocl() -> Device:

@@ -1,0 +1,92 @@
+"""Caches that cannot be written or read stop nothing, and are told of once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from countperf.caches import CACHE_HOME, COUNTS, OBJECTS, POCL, unwritable_caches
+
+_COUNTS_AND_GENERATES = """
+import countperf, warnings
+told = warnings.catch_warnings(record=True).__enter__()
+warnings.simplefilter("always")
+import loopy as lp
+unit = lp.make_kernel("{[i]: 0 <= i < n}", "a[i] = 2*i", lang_version=(2018, 2))
+unit = lp.add_dtypes(unit, {"a": "float32"})
+print(sum(countperf.count_kernel(unit).evaluate(n=9).values()) > 9)
+print(len(lp.generate_code_v2(unit).device_code()) > 50)
+own = [str(each.message) for each in told if each.category.__name__ == "CacheWarning"]
+print(len(own), *own)
+"""
+
+
+def _a_file(home: Path) -> None:
+    home.write_text("")
+
+
+def _damaged(home: Path) -> None:
+    _run(home)
+    files = [path for path in home.rglob("*.sqlite*") if path.is_file()]
+    assert {path.parent.name for path in files} == {"countperf", "pytools"}
+    for path in files:
+        path.write_bytes(b"nonsense" * 4096)
+
+
+def _run(home: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _COUNTS_AND_GENERATES],
+        env={k: v for k, v in os.environ.items() if k != COUNTS} | {CACHE_HOME: str(home)},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (_a_file, ["counts of kernels", "code that Loopy generated", f"set {CACHE_HOME} to"]),
+        (_damaged, ["cannot be used", "delete what is damaged there"]),
+    ],
+)
+def test_counting_and_generating_work_and_tell(
+    spoil: Callable[[Path], None], said: list[str], tmp_path: Path
+) -> None:
+    home = tmp_path / "caches"
+    spoil(home)
+    counted, generated, told = _run(home)
+
+    assert (counted, generated) == ("True", "True")
+    assert all(words in told for words in said)
+    assert str(home) in told
+
+
+def test_each_cache_is_told_with_the_variable_that_names_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(CACHE_HOME, str(tmp_path))
+    for variable in (COUNTS, OBJECTS, POCL):
+        monkeypatch.delenv(variable, raising=False)
+    assert unwritable_caches() == ()
+
+    monkeypatch.setenv(COUNTS, str(tmp_path / "file"))
+    monkeypatch.setenv(OBJECTS, "off")
+    (said,) = unwritable_caches()
+    assert said.startswith(f"counts of kernels: not kept in {tmp_path / 'file'} (")
+    assert f"set {COUNTS} to" in said
+
+    monkeypatch.setenv(CACHE_HOME, str(tmp_path / "file"))
+    _, rest = unwritable_caches()
+    assert rest.startswith("code that Loopy generated, kernels that PoCL compiled: not kept in")
+    assert f"set {CACHE_HOME} to" in rest
