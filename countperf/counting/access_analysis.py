@@ -29,47 +29,24 @@ from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessAnalysis(ShortRepr):
-    """A memory access of one instruction.
+    """A memory access of one instruction."""
 
-    Attributes
-    ----------
-    program, region : int
-        Device program, and region among those of the program.
-    instruction : str
-        Id of the instruction.
-    access : MemoryAccess
-        Array, address space, direction, bits of an element, subscript.
-    repeats : int
-        How often the access stands in the instruction.
-    executions : PiecewiseQuasiPolynomial
-        Executions by all work items, repeats included.
-    address : QuasiPolynomial or None
-        Offset from the start of the memory that the array lies in, elements; in loop variables and
-        parameters. None if it is read from data.
-    index : Address or None
-        The same by subscript, without an offset of the array.
-    strides : tuple of AxisStride
-        Along local axes, group axes, loops from the outermost to the innermost, and copies.
-    is_estimate : str
-        Which of the caller's statistics enter; empty if everything is exact.
-    place : Place
-        Where it is executed.
-    sizes : SizeParameters
-        Of the kernel.
-    """
-
+    # device program, and region among those of the program
     program: int
     region: int
-    instruction: str
-    access: MemoryAccess
-    repeats: int
-    executions: PiecewiseQuasiPolynomial
+    instruction: str  # id of the instruction
+    access: MemoryAccess  # array, address space, direction, bits of an element, subscript
+    repeats: int  # how often the access stands in the instruction
+    executions: PiecewiseQuasiPolynomial  # executions by all work items, repeats included
+    # offset from the start of the memory that the array lies in, elements; in loop variables and
+    # parameters
     address: QuasiPolynomial | None
-    index: Address | None
+    index: Address | None  # the same by subscript, without an offset of the array
+    # along local axes, group axes, loops from the outermost to the innermost, and copies
     strides: tuple[AxisStride, ...]
-    is_estimate: str
-    place: Place = field(repr=False, compare=False)
-    sizes: SizeParameters = field(repr=False, compare=False)
+    is_estimate: str  # which of the caller's statistics enter; empty if everything is exact
+    place: Place = field(repr=False, compare=False)  # where it is executed
+    sizes: SizeParameters = field(repr=False, compare=False)  # of the kernel
 
     @property
     def label(self) -> str:
@@ -88,13 +65,7 @@ class AccessAnalysis(ShortRepr):
         return self.sizes.checked(parameters)
 
     def stride(self, kind: str, which: int | str) -> AxisStride:
-        """Return the stride along ``("local", 0)``, ``("group", 1)`` or ``("loop", "k")``.
-
-        Raises
-        ------
-        KeyError
-            There is no such axis or loop around the access.
-        """
+        """Return the stride along ``("local", 0)``, ``("group", 1)`` or ``("loop", "k")``."""
         for found in self.strides:
             if found.kind == kind and which == (found.iname if found.axis is None else found.axis):
                 return found

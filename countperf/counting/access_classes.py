@@ -67,27 +67,16 @@ Cases = tuple[Case | FirstIteration, ...]
 
 @dataclass(frozen=True, slots=True)
 class AccessCount:
-    """Executions of an access, and the class that it belongs to.
+    """Executions of an access, and the class that it belongs to."""
 
-    Attributes
-    ----------
-    access : MemoryAccess
-        What is accessed.
-    stride : QuasiPolynomial or None
-        Signed stride along local axis 0 in elements; None if the address is read from data, or if
-        the caller states the class.
-    classes : tuple of UtilizationClass
-        Utilization classes and where in the parameters they apply; empty for local memory.
-    executions : PiecewiseQuasiPolynomial
-        Executions by all work items.
-    reasons : frozenset of str
-        Why they or the classes are not exact; empty if they are.
-    """
-
-    access: MemoryAccess
+    access: MemoryAccess  # what is accessed
+    # signed stride along local axis 0 in elements; None if the address is read from data, or if the
+    # caller states the class
     stride: QuasiPolynomial | None
+    # utilization classes and where in the parameters they apply; empty for local memory
     classes: tuple[UtilizationClass, ...]
-    executions: PiecewiseQuasiPolynomial
+    executions: PiecewiseQuasiPolynomial  # executions by all work items
+    # why they or the classes are not exact; empty if they are
     reasons: frozenset[str] = frozenset()
 
 
@@ -124,26 +113,7 @@ def access_counts(
     reasons: Mapping[Any, frozenset[str]],
     footprints: Footprints,
 ) -> list[AccessCount]:
-    """Count the accesses of a kernel by class.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    statistics : Statistics
-        The caller's, with classes of accesses.
-    occurrences : mapping from (MemoryAccess, loops) to sequence of Occurrence
-        What is counted.
-    reasons : mapping from (MemoryAccess, loops) to frozenset of str
-        Why executions are not exact.
-    footprints : Footprints
-        Of all accesses of the kernel.
-
-    Raises
-    ------
-    UnsupportedExpressionError
-        An access has no class, and the caller states none.
-    """
+    """Count the accesses of a kernel by class."""
     result: list[AccessCount] = []
     for (access, within), parts in occurrences.items():
         executions = PiecewiseQuasiPolynomial.sum([part.executions for part in parts])
@@ -219,21 +189,7 @@ def reads_data(access: MemoryAccess, domains: Domains) -> bool:
 
 
 class Footprints:
-    """Footprints of arrays and the utilization classes that they decide, each found once.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    domains : Domains
-        Of it.
-    cases : mapping from (MemoryAccess, loops) to conditions
-        All accesses of the kernel, and under which conditions they are executed.
-    opaque : mapping from (array, direction) to str
-        Arrays that an instruction without a counting rule may access, and the instruction.
-    to_index : callable
-        Maps strides and extents to quasi-polynomials.
-    """
+    """Footprints of arrays and the utilization classes that they decide, each found once."""
 
     def __init__(
         self,
@@ -284,13 +240,7 @@ class Footprints:
     def strides(
         self, access: MemoryAccess, within: frozenset[str], address: Address
     ) -> list[_Stride]:
-        """Return the strides of an access along local axis 0, with the lanes that have them.
-
-        Raises
-        ------
-        UnsupportedExpressionError
-            Lanes step unevenly, and no rule gives the access a class.
-        """
+        """Return the strides of an access along local axis 0, with the lanes that have them."""
         domains = self.domains
         zero = QuasiPolynomial()
         lanes = [name for name in sorted(within) if domains.local_axes.get(name) == 0]

@@ -37,19 +37,6 @@ class AccessCounter(RefusingMapper):
     """Tallies the accesses of one execution of each of a kernel's instructions.
 
     `countperf.counting.operations.InstructionCounter` adds the operations.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed, so that all types are known and reductions are realized.
-    callables : mapping
-        The translation unit's table of callables.
-    to_condition : ToCondition
-        Tells affine conditions.
-    statistics : mapping from str to number
-        Probabilities of conditions on data, by instruction id or by the condition's text.
-    powers : {"emitted", "written"}
-        Whether ``x**2`` is the multiplication that is emitted, or one ``pow`` as written.
     """
 
     def __init__(
@@ -80,25 +67,7 @@ class AccessCounter(RefusingMapper):
     # --- bookkeeping
 
     def tally(self, instruction: Any) -> Tally:
-        """Return how often each key occurs in one execution of an instruction.
-
-        Parameters
-        ----------
-        instruction : loopy.Assignment or loopy.CallInstruction
-            Its right-hand side, the subscripts of its assignees and its stores are tallied.
-
-        Returns
-        -------
-        dict from (key, cases) to number
-            The cases are the affine conditions under which the key occurs.
-
-        Raises
-        ------
-        UnsupportedExpressionError
-            An expression node or a function has no counting rule.
-        DataDependentControlFlowError
-            A condition depends on data and has no probability.
-        """
+        """Return how often each key occurs in one execution of an instruction."""
         self._start(instruction)
         targets = [self._store(assignee) for assignee in instruction.assignees]
         target = targets[0] if len(targets) == 1 else None
@@ -106,13 +75,7 @@ class AccessCounter(RefusingMapper):
         return self._tally
 
     def tally_predicates(self, instruction: Any) -> Tally:
-        """Return what the evaluation of an instruction's predicates takes, once.
-
-        Raises
-        ------
-        UnsupportedExpressionError, DataDependentControlFlowError
-            As for `tally`.
-        """
+        """Return what the evaluation of an instruction's predicates takes, once."""
         self._start(instruction)
         for predicate in sorted(instruction.predicates, key=str):
             self.rec(predicate)

@@ -35,24 +35,13 @@ _SEPARATE_ELEMENTS = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Layout of an array in memory.
+    """Layout of an array in memory."""
 
-    Attributes
-    ----------
-    strides : tuple of QuasiPolynomial
-        Distance in elements between neighbors along each axis.
-    shape : tuple of QuasiPolynomial or None
-        Extent of each axis, None where it is not known.
-    separate : tuple of int
-        Axes along which each index has an array of its own; their strides only keep these apart.
-    assumed : str
-        What is assumed of the strides; empty if they are known.
-    """
-
-    strides: tuple[QuasiPolynomial, ...]
-    shape: tuple[QuasiPolynomial | None, ...]
+    strides: tuple[QuasiPolynomial, ...]  # distance in elements between neighbors along each axis
+    shape: tuple[QuasiPolynomial | None, ...]  # extent of each axis, None where it is not known
+    # axes along which each index has an array of its own; their strides only keep these apart
     separate: tuple[int, ...] = ()
-    assumed: str = ""
+    assumed: str = ""  # what is assumed of the strides; empty if they are known
 
     @property
     def is_numeric(self) -> bool:
@@ -120,24 +109,7 @@ def layout_of(
     to_polynomial: Callable[[Any], QuasiPolynomial],
     component_of: int = 0,
 ) -> Layout:
-    """Return the layout of an array of a kernel.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        The kernel.
-    array : loopy array
-        Its argument or temporary variable.
-    to_polynomial : ToQuasiPolynomial
-        Maps strides and extents.
-    component_of : int
-        Components in memory of the vectors whose components are addressed; 0 if whole elements are.
-
-    Raises
-    ------
-    UnsupportedExpressionError
-        A stride is no polynomial of the sizes, or an axis is no strided axis.
-    """
+    """Return the layout of an array of a kernel."""
     if not array.dim_tags:  # scalars, and arrays of unknown shape, which have one axis
         is_scalar = array.shape == ()
         return Layout(strides=(), shape=()) if is_scalar else Layout(strides=(ONE,), shape=(None,))
@@ -217,21 +189,11 @@ def components_in_memory(width: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address(ShortRepr):
-    """The subscript of an access as quasi-polynomials.
+    """The subscript of an access as quasi-polynomials."""
 
-    Attributes
-    ----------
-    index : tuple of QuasiPolynomial
-        One for each axis; a single one for a flattened subscript.
-    strides : tuple of QuasiPolynomial
-        One for each index, elements.
-    is_flattened : bool
-        Whether `index` is the flattened subscript.
-    """
-
-    index: tuple[QuasiPolynomial, ...]
-    strides: tuple[QuasiPolynomial, ...]
-    is_flattened: bool
+    index: tuple[QuasiPolynomial, ...]  # one for each axis; a single one for a flattened subscript
+    strides: tuple[QuasiPolynomial, ...]  # one for each index, elements
+    is_flattened: bool  # whether `index` is the flattened subscript
 
     @property
     def flat(self) -> QuasiPolynomial:
@@ -304,22 +266,7 @@ def address_of(
 def step_along(
     expression: QuasiPolynomial, name: str, bounds: isl_sets.Bounds
 ) -> QuasiPolynomial | None:
-    """Return the change of an expression from one value of a name to the next.
-
-    Parameters
-    ----------
-    expression : QuasiPolynomial
-        Affine in `name`, floors allowed.
-    name : str
-        A loop variable.
-    bounds : mapping from name to (smallest, largest)
-        Constant bounds of loop variables; they resolve floors of tiled layouts.
-
-    Returns
-    -------
-    QuasiPolynomial or None
-        None if the change is not the same everywhere.
-    """
+    """Return the change of an expression from one value of a name to the next."""
     is_linear = expression.is_linear
     resolved = expression if is_linear else sets.resolve_floors(expression, bounds)
     if is_linear or resolved.is_linear:
@@ -330,22 +277,13 @@ def step_along(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationClass:
-    """A class of accesses to global memory and where it applies.
+    """A class of accesses to global memory and where it applies."""
 
-    Attributes
-    ----------
-    name : str
-        ``uniform``, ``stride1``, ``2of3``, ``4ofn``, ``indirect`` ...
-    nonnegative, zero : frozenset of QuasiPolynomial
-        Guards on the parameters under which the class applies.
-    approximations : frozenset of str
-        Why the class is not exact; empty if it is.
-    """
-
-    name: str
+    name: str  # ``uniform``, ``stride1``, ``2of3``, ``4ofn``, ``indirect``
+    # guards on the parameters under which the class applies
     nonnegative: frozenset[QuasiPolynomial] = frozenset()
     zero: frozenset[QuasiPolynomial] = frozenset()
-    approximations: frozenset[str] = frozenset()
+    approximations: frozenset[str] = frozenset()  # why the class is not exact; empty if it is
 
 
 def utilization_classes(
@@ -354,17 +292,7 @@ def utilization_classes(
     widened: PiecewiseQuasiPolynomial,
     counter: Counter,
 ) -> tuple[UtilizationClass, ...]:
-    """Quantize a utilization ratio upward, where it depends on parameters piece by piece.
-
-    Parameters
-    ----------
-    stride : int or None
-        Absolute stride in elements, at least 2; None for a symbolic one.
-    accessed, widened : PiecewiseQuasiPolynomial
-        Numerator and denominator of the ratio, cells.
-    counter : Counter
-        Proves signs under the assumptions.
-    """
+    """Quantize a utilization ratio upward, where it depends on parameters piece by piece."""
     parts, suffix = _parts_of(stride)
     approximations = accessed.approximations | widened.approximations
     classes: list[UtilizationClass] = []

@@ -30,13 +30,7 @@ def offset_of(array: Any) -> Any:
 
 
 def offset_parameters(kernel: Any) -> frozenset[str]:
-    """Return the arguments of a kernel that occur in offsets of arrays and nowhere else.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed, if its automatic offsets are to be among them.
-    """
+    """Return the arguments of a kernel that occur in offsets of arrays and nowhere else."""
     arrays = [arg for arg in kernel.args if isinstance(arg, ArrayBase)]
     names = _names(offset_of(array) for array in arrays)
     if not names:
@@ -86,20 +80,7 @@ def automatic_strides(array: Any) -> dict[str, int]:
 def default_values(
     kernel: Any, to_polynomial: Callable[[Any], QuasiPolynomial]
 ) -> Mapping[str, QuasiPolynomial]:
-    """Return what arguments are unless the caller says otherwise, in terms of the others.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    to_polynomial : callable
-        Maps extents.
-
-    Returns
-    -------
-    mapping from str to QuasiPolynomial
-        Offsets, and strides of arrays of which all are automatic and all extents are declared.
-    """
+    """Return what arguments are unless the caller says otherwise, in terms of the others."""
     found = dict.fromkeys(sorted(offset_parameters(kernel)), ZERO)
     for array in kernel.args:
         if not isinstance(array, ArrayBase):

@@ -22,22 +22,7 @@ def accessed_cells(
     domains: Domains,
     functions: Callable[[Address], Sequence[QuasiPolynomial]],
 ) -> isl_sets.IntegerSet:
-    """Return the union of the cells that accesses reach, as one set.
-
-    Parameters
-    ----------
-    places : iterable of (Address, frozenset of str, tuple of Case)
-        Address of each access, loop variables around it, conditions on them.
-    domains : Domains
-        Of the kernel.
-    functions : callable
-        What is taken of an address: its subscripts, or its offset.
-
-    Raises
-    ------
-    CountingError
-        A subscript is not affine.
-    """
+    """Return the union of the cells that accesses reach, as one set."""
     parts: list[isl_sets.IntegerSet] = []
     for address, within, cases in places:
         counted, _ = domains.trip_statistics(within)

@@ -30,50 +30,25 @@ _MAXIMUM_CARRIED = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An instruction in its place.
-
-    Attributes
-    ----------
-    instruction : loopy.Assignment or loopy.CallInstruction
-        The instruction.
-    loops : tuple of str
-        All sequential loops around it, outermost first, those of the host too.
-    entries : tuple of int
-        For each of the loops, which of the loops of the schedule it is.
-    """
+    """An instruction in its place."""
 
     instruction: Any
-    loops: tuple[str, ...]
-    entries: tuple[int, ...]
+    loops: tuple[str, ...]  # all sequential loops around it, outermost first, those of the host too
+    entries: tuple[int, ...]  # for each of the loops, which of the loops of the schedule it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """A cycle of instructions that a loop carries.
+    """A cycle of instructions that a loop carries."""
 
-    Attributes
-    ----------
-    instructions : tuple of str
-        Ids in order of the schedule.
-    variables : tuple of str
-        Private variables through which it runs, sorted.
-    loops : tuple of str
-        Loops that carry it, outermost first.
-    operations : tuple of (str, int), or None
-        Operations on the chain in `span` iterations of the innermost of the loops, by kind and
-        type: ``fma.f32`` where an addition and a multiplication can be contracted. Inner loops with
-        chains of their own come on top. None for a recurrence with too many carried reads.
-    span : int
-        Iterations that the chain takes to come back to where it began, mostly 1.
-    subscripts : frozenset of str
-        Loop variables in the subscripts of the variables: each of their values has a chain.
-    """
-
-    instructions: tuple[str, ...]
-    variables: tuple[str, ...]
-    loops: tuple[str, ...]
+    instructions: tuple[str, ...]  # ids in order of the schedule
+    variables: tuple[str, ...]  # private variables through which it runs, sorted
+    loops: tuple[str, ...]  # loops that carry it, outermost first
+    # operations on the chain in `span` iterations of the innermost of the loops, by kind and type:
+    # ``fma.f32`` where an addition and a multiplication can be contracted
     operations: Operations | None
-    span: int
+    span: int  # iterations that the chain takes to come back to where it began, mostly 1
+    # loop variables in the subscripts of the variables: each of their values has a chain
     subscripts: frozenset[str]
 
 
@@ -96,22 +71,7 @@ class _Cycle:
 def recurrences(
     kernel: Any, steps: Sequence[Step], type_names: Mapping[str, str]
 ) -> list[Recurrence]:
-    """Find the carried chains of a device program.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Scheduled.
-    steps : sequence of Step
-        Assignments of the program, in order.
-    type_names : mapping from str to str
-        Type of each private variable, such as ``f32``.
-
-    Returns
-    -------
-    list of Recurrence
-        In order of the schedule.
-    """
+    """Find the carried chains of a device program."""
     inames: frozenset[str] = kernel.all_inames()
     loops = sorted(
         {(entry, name) for s in steps for entry, name in zip(s.entries, s.loops, strict=True)}
@@ -217,22 +177,7 @@ def _references(expression: Any, names: Mapping[str, str]) -> set[Any]:
 
 
 def operations_between(expression: Any, reference: Any, type_name: str) -> Counter[str]:
-    """Return the operations on the longest way from a reference to the value of an expression.
-
-    Parameters
-    ----------
-    expression : expression
-        Right-hand side of an instruction.
-    reference : expression
-        A variable, or an element of an array, in it.
-    type_name : str
-        Type in which it is computed.
-
-    Returns
-    -------
-    Counter
-        By kind and type, such as ``{"fma.f32": 1}``; empty if the value is passed on.
-    """
+    """Return the operations on the longest way from a reference to the value of an expression."""
     ways = list(_ways(expression, reference, type_name))
     best = max(ways, key=len, default=[])
     return Counter(f"{kind}.{type_name}" if "." not in kind else kind for kind in best)

@@ -25,20 +25,7 @@ _SIZES = frozenset(["abs", "fabs"])
 
 
 def alternatives(index: tuple[Any, ...], to_condition: ToCondition) -> list[Alternative]:
-    """Return the subscripts that an access chooses from.
-
-    Parameters
-    ----------
-    index : tuple of expressions
-        Its subscript.
-    to_condition : ToCondition
-        Tells affine conditions.
-
-    Returns
-    -------
-    list of (tuple of expressions, tuple of Case)
-        Disjoint alternatives; the subscript itself if data decides, or if there are too many.
-    """
+    """Return the subscripts that an access chooses from."""
     found: list[Alternative] = []
     open_ones: list[Alternative] = [(index, ())]
     while open_ones:

@@ -107,15 +107,7 @@ def compiled_counter(
     statistics: Mapping[str, Any],
     powers: Literal["emitted", "written"] = "emitted",
 ) -> CompiledCounter:
-    """Return the counter of the compiler's view with the rules that the types of a kernel need.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    statistics, powers
-        As for `InstructionCounter`.
-    """
+    """Return the counter of the compiler's view with the rules that the types of a kernel need."""
     kernel = domains.kernel
     if has_vectors(kernel):
         return CompiledVectorCounter(domains, statistics=statistics, powers=powers)

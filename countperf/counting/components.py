@@ -34,24 +34,12 @@ Enumeration = Callable[[int], tuple[Points, int]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """A part of a loop domain that shares no constraint with the others, at given parameters.
+    """A part of a loop domain that shares no constraint with the others, at given parameters."""
 
-    Attributes
-    ----------
-    names : frozenset of str
-        Its loop variables.
-    listed : Enumeration
-        Lists its points.
-    count : callable
-        Returns the number of its points.
-    polyhedron : Polyhedron or None
-        Itself, where it is one.
-    """
-
-    names: frozenset[str]
-    listed: Enumeration
-    count: Callable[[], int]
-    polyhedron: Polyhedron | None = None
+    names: frozenset[str]  # its loop variables
+    listed: Enumeration  # lists its points
+    count: Callable[[], int]  # returns the number of its points
+    polyhedron: Polyhedron | None = None  # itself, where it is one
 
 
 Piece = tuple[list[Factor], list[Case]]
@@ -153,15 +141,7 @@ def _touched_in_piece(components: Iterable[Component], base: int) -> NDArray[np.
 
 
 def components_of(piece: Piece, summands: Sequence[QuasiPolynomial]) -> Iterator[Component]:
-    """Yield the components of a part of a loop domain: factors that a term or a condition joins.
-
-    Parameters
-    ----------
-    piece : Piece
-        Factors, and conditions with parameters put in.
-    summands : sequence of QuasiPolynomial
-        Terms of an address, one monomial each, parameters put in.
-    """
+    """Yield the components of a part of a loop domain: factors that a term or a condition joins."""
     factors, cases = piece
     joints: list[tuple[set[str], QuasiPolynomial | None, Case | None]] = [
         (s.names(), s, None) for s in summands
@@ -186,17 +166,6 @@ def pieces_of(
 ) -> Iterator[Piece]:
     """Yield disjoint parts of the loop domain of a place, each a product of few points.
 
-    Parameters
-    ----------
-    place : Place
-        Where something is executed.
-    cases : sequence of Case
-        Conditions, parameters put in.
-    parameters : mapping from str to int
-        Values of all parameters.
-
-    Notes
-    -----
     Where a part is large, the work groups in which all items are there are split off: their number
     and the items of one of them say as much as all their items.
     """

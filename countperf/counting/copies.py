@@ -73,18 +73,7 @@ def _without_code(instruction: Any) -> Any:
 
 
 def in_fixed_order(t_unit: Any) -> Any:
-    """Preprocess and schedule a translation unit if Loopy would leave an order in it to chance.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point.
-
-    Returns
-    -------
-    loopy.TranslationUnit
-        Scheduled, or as it was.
-    """
+    """Preprocess and schedule a translation unit if Loopy would leave an order in it to chance."""
     kernel = t_unit.default_entrypoint
     if kernel.state >= lp.KernelState.LINEARIZED or len(_copies(kernel)) < 2:
         return t_unit

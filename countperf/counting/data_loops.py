@@ -21,20 +21,11 @@ _OPERATIONS = 500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataLoop:
-    """A loop whose values data decides.
+    """A loop whose values data decides."""
 
-    Attributes
-    ----------
-    iname : str
-        Its loop variable.
-    reads : tuple of str
-        Variables in its bounds that are no size parameters.
-    trips : PiecewiseQuasiPolynomial or None
-        Its trip count where the sizes alone decide it, as of a loop from ``s`` to ``s + 4``.
-    """
-
-    iname: str
-    reads: tuple[str, ...]
+    iname: str  # its loop variable
+    reads: tuple[str, ...]  # variables in its bounds that are no size parameters
+    # its trip count where the sizes alone decide it, as of a loop from ``s`` to ``s + 4``
     trips: PiecewiseQuasiPolynomial | None
 
 
@@ -50,22 +41,7 @@ def data_loops(
     sizes: Collection[str],
     joint_domain: Callable[[frozenset[str]], isl_sets.IntegerSet],
 ) -> dict[str, DataLoop]:
-    """Return the loops around instructions whose values depend on more than sizes.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Scheduled.
-    sizes : collection of str
-        Size parameters.
-    joint_domain : callable
-        From loop variables to their common domain, which may have further dimensions.
-
-    Returns
-    -------
-    dict from str to DataLoop
-        By loop variable, sorted.
-    """
+    """Return the loops around instructions whose values depend on more than sizes."""
     inames = kernel.all_inames()
     parameters = {
         n for domain in kernel.domains for n in isl_sets.names_of(domain, parameters=True)
@@ -136,24 +112,7 @@ def check_trip_counts(
     inames: Collection[str],
     bounds_of: Callable[[str], tuple[int | None, int | None]],
 ) -> None:
-    """Refuse trip counts of loops that sizes decide, and those that bounds rule out.
-
-    Parameters
-    ----------
-    loops : mapping from str to DataLoop
-        Those of a kernel that data decides.
-    statistics : Statistics
-        The caller's.
-    inames : collection of str
-        All loop variables of the kernel.
-    bounds_of : callable
-        From a loop variable to its smallest and largest value over all sizes and data.
-
-    Raises
-    ------
-    CountingError
-        A statistic has to be left out, or is too large.
-    """
+    """Refuse trip counts of loops that sizes decide, and those that bounds rule out."""
     instructions = statistics.kernel.id_to_insn
     for name, given in statistics.items():
         if name not in inames:
@@ -188,13 +147,7 @@ def refuse_loops_beside(
     loops: Mapping[str, DataLoop],
     joint_domain: Callable[[frozenset[str]], isl_sets.IntegerSet],
 ) -> None:
-    """Refuse instructions that run only where a loop over data that is not around them does.
-
-    Raises
-    ------
-    DataDependentControlFlowError
-        There is one.
-    """
+    """Refuse instructions that run only where a loop over data that is not around them does."""
     if not loops:
         return
     for within in {i.within_inames for i in kernel.instructions}:

@@ -14,21 +14,7 @@ from loopy.symbolic import get_dependencies
 
 
 def definitions_in(kernel: Any, known: Container[str]) -> dict[str, Any]:
-    """Return the private integers of a kernel whose value is known wherever they are read.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    known : container of str
-        Loop variables and sizes.
-
-    Returns
-    -------
-    dict from str to expression
-        The expression of their only assignment. It has no condition, and all loops around it are
-        around each instruction that reads them; its names are known or have definitions.
-    """
+    """Return the private integers of a kernel whose value is known wherever they are read."""
     candidates: dict[str, Any] = {}
     readers, writers = kernel.reader_map(), kernel.writer_map()
     for name, variable in kernel.temporary_variables.items():

@@ -19,13 +19,7 @@ def is_power_of_two(expr: Any) -> bool:
 
 
 def divisions_that_shift(instruction: Any) -> frozenset[str]:
-    """Return which of ``div`` and ``mod`` an instruction has only by constant powers of two.
-
-    Parameters
-    ----------
-    instruction : lp.InstructionBase
-        Of the kernel; instructions without expressions have none.
-    """
+    """Return which of ``div`` and ``mod`` an instruction has only by constant powers of two."""
     if not isinstance(instruction, lp.MultiAssignmentBase):
         return frozenset()
     found = _Divisions()

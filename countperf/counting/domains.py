@@ -45,19 +45,7 @@ from countperf.symbolic.splitting import quotients
 
 
 class Domains:
-    """Counts executions within one kernel.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    callables : mapping
-        The translation unit's table of callables.
-    counter : Counter
-        Counts under the kernel's assumptions.
-    statistics : mapping from str to number
-        Mean trip counts by iname, and probabilities of predicates by instruction id or text.
-    """
+    """Counts executions within one kernel."""
 
     def __init__(
         self, kernel: Any, callables: Any, counter: Counter, statistics: Mapping[str, Any]
@@ -295,19 +283,7 @@ class Domains:
     def trip_statistics(
         self, within: frozenset[str]
     ) -> tuple[frozenset[str], PiecewiseQuasiPolynomial]:
-        """Split off the loops whose values data decides.
-
-        Returns
-        -------
-        (frozenset of str, PiecewiseQuasiPolynomial)
-            The other loops, and the product of the trip counts of these: the caller's, or where
-            sizes decide them.
-
-        Raises
-        ------
-        DataDependentControlFlowError
-            A trip count depends on data and is not given.
-        """
+        """Split off the loops whose values data decides."""
         split = within & self.data_loops.keys() if self.data_loops else None
         if not split:
             return within, _ONCE
@@ -331,13 +307,7 @@ class Domains:
         return _ONCE.scale(given)
 
     def predicate_conditions(self, instruction: Any) -> tuple[tuple[Case, ...], Number]:
-        """Return the affine predicates of an instruction, and the probability of the others.
-
-        Raises
-        ------
-        DataDependentControlFlowError
-            A predicate depends on data and has no probability.
-        """
+        """Return the affine predicates of an instruction, and the probability of the others."""
         cases: list[Case] = []
         factor: Number = 1
         for predicate in sorted(instruction.predicates, key=str):
@@ -364,18 +334,7 @@ class Domains:
     def executions(
         self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...], grid: Grid
     ) -> PiecewiseQuasiPolynomial:
-        """Count how often all work items of a launch together execute something.
-
-        Parameters
-        ----------
-        within : frozenset of str
-            Loop variables around it. Hardware axes that are not among them execute it
-            redundantly: each item along them does.
-        cases : tuple of Case or FirstIteration
-            Conditions on the loop variables; at most one `FirstIteration`.
-        grid : Grid
-            Geometry of the launch.
-        """
+        """Count how often all work items of a launch together execute something."""
         key = (within, cases)
         found = self._counts.get(key)
         if found is None:

@@ -22,18 +22,7 @@ _NO_NUMBERS = "OSUMm"
 
 
 def check_element_types(kernel: Any) -> None:
-    """Refuse a kernel with a variable for whose type Loopy generates no code.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        With known types.
-
-    Raises
-    ------
-    CountingError
-        A type has no name in OpenCL, nor in the language of the kernel's target.
-    """
+    """Refuse a kernel with a variable for whose type Loopy generates no code."""
     wrong: dict[np.dtype[Any], list[str]] = {}
     for variable in (*kernel.args, *kernel.temporary_variables.values()):
         dtype = getattr(variable.dtype, "dtype", None)

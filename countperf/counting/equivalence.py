@@ -23,19 +23,7 @@ from pymbolic.mapper import Mapper
 
 
 def with_loops_as_loops(t_unit: TranslationUnit) -> TranslationUnit:
-    """Return a unit of the same source-view counts, whose loops are not written out.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        As it is made, not scheduled.
-
-    Returns
-    -------
-    loopy.TranslationUnit
-        Without ``unr``, and with ``ilp.seq`` for ``ilp``, as far as the rules allow; two variants
-        for which it is the same have the same counts.
-    """
+    """Return a unit of the same source-view counts, whose loops are not written out."""
     kernels = [c for c in t_unit.callables_table.values() if isinstance(c, CallableKernel)]
     if len(kernels) != 1 or len(t_unit.entrypoints) != 1:
         return t_unit
@@ -68,15 +56,7 @@ def with_loops_as_loops(t_unit: TranslationUnit) -> TranslationUnit:
 
 
 def with_tags_of(scheduled: TranslationUnit, t_unit: TranslationUnit) -> TranslationUnit:
-    """Return the schedule of a unit, made of that of another one.
-
-    Parameters
-    ----------
-    scheduled : loopy.TranslationUnit
-        A unit, scheduled, for which `with_loops_as_loops` is the same.
-    t_unit : loopy.TranslationUnit
-        Whose loops are to be written as it says; not scheduled.
-    """
+    """Return the schedule of a unit, made of that of another one."""
     wanted = t_unit.default_entrypoint.inames
     kernel = scheduled.default_entrypoint
     inames = {

@@ -32,37 +32,15 @@ Index: TypeAlias = tuple[int, ...] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expansion:
-    """A sub-group's instructions in program order.
+    """A sub-group's instructions in program order."""
 
-    Attributes
-    ----------
-    nodes : tuple of Node or None
-        What each instruction is; None: a barrier.
-    edges : tuple of (int, int)
-        Which instruction waits for which.
-    is_shortened : bool
-        Whether loops were cut short.
-    """
-
-    nodes: tuple[Node | None, ...]
-    edges: tuple[tuple[int, int], ...]
-    is_shortened: bool
+    nodes: tuple[Node | None, ...]  # what each instruction is; None: a barrier
+    edges: tuple[tuple[int, int], ...]  # which instruction waits for which
+    is_shortened: bool  # whether loops were cut short
 
 
 class SubGroup:
-    """One sub-group of the middle work group, at given sizes.
-
-    Parameters
-    ----------
-    program : KernelProgram
-        What it executes.
-    parameters : mapping from str to int
-        Values of all sizes.
-    sub_group_size : int
-        Work items of a sub-group.
-    number : int
-        Which sub-group of its group.
-    """
+    """One sub-group of the middle work group, at given sizes."""
 
     def __init__(
         self,

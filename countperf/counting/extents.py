@@ -37,49 +37,28 @@ _FAILURES = (CountingError, LoopyError, NotImplementedError, RuntimeError, Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRange:
-    """Smallest and largest value of a combination of subscripts.
+    """Smallest and largest value of a combination of subscripts."""
 
-    Attributes
-    ----------
-    low, high : int
-        Both are included.
-    is_exact : bool
-        Whether both are reached; else the values lie between them.
-    access : str
-        The access with the largest value, for messages: ``store b[i]``.
-    """
-
+    # both are included
     low: int
     high: int
-    is_exact: bool
-    access: str
+    is_exact: bool  # whether both are reached; else the values lie between them
+    access: str  # the access with the largest value, for messages: ``store b[i]``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayAccess:
-    """An access to an array, as it is written in a preprocessed kernel.
+    """An access to an array, as it is written in a preprocessed kernel."""
 
-    Attributes
-    ----------
-    array, direction, instruction : str
-        Name of the array, ``load`` or ``store``, id of the instruction.
-    index : tuple of expressions
-        One for each axis.
-    is_flat : bool
-        Whether `index` is one subscript of the memory instead, without the array's offset.
-    within : frozenset of str
-        Loop variables around it.
-    conditions : tuple of (expression, bool)
-        What must hold where it is executed, or must not.
-    """
-
+    # name of the array, ``load`` or ``store``, id of the instruction
     array: str
     direction: str
     instruction: str
-    index: tuple[Any, ...]
+    index: tuple[Any, ...]  # one for each axis
+    # whether `index` is one subscript of the memory instead, without the array's offset
     is_flat: bool
-    within: frozenset[str]
-    conditions: tuple[tuple[Any, bool], ...]
+    within: frozenset[str]  # loop variables around it
+    conditions: tuple[tuple[Any, bool], ...]  # what must hold where it is executed, or must not
 
     @property
     def text(self) -> str:
@@ -93,15 +72,7 @@ def assumptions_hold(assumptions: Any, values: Mapping[str, int]) -> bool:
 
 
 def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
-    """Return the accesses of a preprocessed kernel, those of equal text once.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        The kernel.
-    opaque : set of str, optional
-        Gets the names that instructions use of which nothing can be read.
-    """
+    """Return the accesses of a preprocessed kernel, those of equal text once."""
     found: dict[ArrayAccess, None] = {}
     for instruction in kernel.instructions:
         try:
@@ -114,13 +85,7 @@ def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess
 
 @dataclass
 class AddressedElements:
-    """Ranges of the subscripts of a kernel's arrays.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point.
-    """
+    """Ranges of the subscripts of a kernel's arrays."""
 
     t_unit: Any
     _at: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
@@ -169,27 +134,7 @@ class AddressedElements:
         fixed: Mapping[int, int] | None = None,
         offset: int = 0,
     ) -> tuple[IndexRange, ...] | None:
-        """Find the ranges of weighted sums of an array's subscripts.
-
-        Parameters
-        ----------
-        array : str
-            Its name.
-        weights : sequence of sequence of int
-            For each sum, the weight of each axis, such as its stride.
-        values : mapping from str to int
-            Values of all integer arguments.
-        fixed : mapping from int to int, optional
-            Only accesses at these subscripts along these axes.
-        offset : int, optional
-            What is added to sums that are the address.
-
-        Returns
-        -------
-        tuple of IndexRange, or None
-            One of each sum; empty if nothing is accessed. None if a subscript is read from data, or
-            cannot be followed for another reason.
-        """
+        """Find the ranges of weighted sums of an array's subscripts."""
         if self.kernel is None or array in self._collected[1]:
             return None
         parts: list[tuple[IndexRange, ...]] = []

@@ -24,28 +24,15 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint(ShortRepr):
-    """The cells of an array that a kernel accesses.
+    """The cells of an array that a kernel accesses."""
 
-    Attributes
-    ----------
-    array, address_space : str
-        Name of the array; ``global`` or ``local`` (then of one group's copy).
-    direction : {"load", "store", "any"}
-        Which accesses are meant; ``any`` is their union.
-    element_bytes : int
-        Size of an element.
-    accesses : PiecewiseQuasiPolynomial
-        Executions of all of them, by all work items.
-    cells : Refusable
-        Distinct elements.
-    """
-
+    # name of the array; ``global`` or ``local`` (then of one group's copy)
     array: str
     address_space: str
-    direction: str
-    element_bytes: int
-    accesses: PiecewiseQuasiPolynomial
-    cells: Refusable
+    direction: str  # which accesses are meant; ``any`` is their union
+    element_bytes: int  # size of an element
+    accesses: PiecewiseQuasiPolynomial  # executions of all of them, by all work items
+    cells: Refusable  # distinct elements
     members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
 
     @property
@@ -56,15 +43,7 @@ class Footprint(ShortRepr):
         return Refusable(count=self.cells.count.scale(self.element_bytes), reason=self.cells.reason)
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
-        """Return the distinct elements at parameters; where no formula is known, by enumeration.
-
-        Raises
-        ------
-        CountingError
-            An address is read from data, or there are too many points.
-        ParameterError
-            A parameter is missing or outside the assumptions.
-        """
+        """Return the distinct elements at parameters; where no formula is known, by enumeration."""
         values = self.members[0].checked(parameters)
         if self.cells.count is not None:
             return int(self.cells.count.evaluate(values))
@@ -74,13 +53,7 @@ class Footprint(ShortRepr):
         return len(np.unique(np.concatenate(touched)))
 
     def accesses_per_cell(self, parameters: Mapping[str, Any]) -> Fraction:
-        """Return the ratio of accesses to footprint at parameters; zero if nothing is accessed.
-
-        Raises
-        ------
-        CountingError, ParameterError
-            As for `cells_at`.
-        """
+        """Return the ratio of accesses to footprint at parameters; zero if nothing is accessed."""
         values = self.members[0].checked(parameters)
         return Fraction(self.accesses.evaluate(values)) / (self.cells_at(values) or 1)
 
@@ -100,17 +73,7 @@ def footprints_of(
     layouts: Mapping[tuple[str, int], Layout],
     domains: Domains,
 ) -> tuple[Footprint, ...]:
-    """Find the footprints of all arrays, by array and direction.
-
-    Parameters
-    ----------
-    accesses : sequence of AccessAnalysis
-        All of the kernel.
-    layouts : mapping from (str, int) to Layout
-        Of their arrays, and of the components of their vectors.
-    domains : Domains
-        Of the kernel.
-    """
+    """Find the footprints of all arrays, by array and direction."""
     result: list[Footprint] = []
     for array in dict.fromkeys(access.access.array for access in accesses):
         own = [access for access in accesses if access.access.array == array]

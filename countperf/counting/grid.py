@@ -11,18 +11,10 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid(ShortRepr):
-    """The launch geometry of one device program.
+    """The launch geometry of one device program."""
 
-    Attributes
-    ----------
-    groups : dict from int to PiecewiseQuasiPolynomial
-        Number of work groups along each group axis.
-    items : dict from int to int
-        Number of work items of a group along each local axis.
-    """
-
-    groups: dict[int, PiecewiseQuasiPolynomial]
-    items: dict[int, int]
+    groups: dict[int, PiecewiseQuasiPolynomial]  # number of work groups along each group axis
+    items: dict[int, int]  # number of work items of a group along each local axis
 
     @property
     def work_groups(self) -> PiecewiseQuasiPolynomial:

@@ -20,15 +20,7 @@ Moved = tuple[FirstIteration] | tuple[()]
 
 
 class Hoisting:
-    """Decides what is executed once per entry of loops.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    positions : mapping from str to Position
-        Where each instruction stands. Nothing is moved out of loops whose values data decides.
-    """
+    """Decides what is executed once per entry of loops."""
 
     def __init__(self, domains: Domains, positions: Mapping[str, Position]) -> None:
         self._domains = domains
@@ -49,17 +41,7 @@ class Hoisting:
         return found
 
     def moved_out(self, point: Point, names: frozenset[str], *, speculated: bool) -> Moved:
-        """Return the loops that leave a value alone, from the inside out (rules 4, 5 and 7).
-
-        Parameters
-        ----------
-        point : Point
-            Where the value is computed or loaded.
-        names : frozenset of str
-            What it depends on.
-        speculated : bool
-            Whether it may be computed for nothing.
-        """
+        """Return the loops that leave a value alone, from the inside out (rules 4, 5 and 7)."""
         loops: list[str] = []
         is_sequential = False
         outermost = ""

@@ -32,19 +32,12 @@ _Interval = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexLimits:
-    """Range of the elements of an integer array.
+    """Range of the elements of an integer array."""
 
-    Attributes
-    ----------
-    low, high : int
-        Smallest and largest value.
-    bounds_loops : bool
-        Whether elements bound loops: they should not fall, then.
-    """
-
+    # smallest and largest value
     low: int
     high: int
-    bounds_loops: bool
+    bounds_loops: bool  # whether elements bound loops: they should not fall, then
 
 
 def index_limits(
@@ -53,30 +46,7 @@ def index_limits(
     shapes: Mapping[str, Sequence[int]],
     contents: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, IndexLimits]:
-    """Find limits of the elements of integer arrays that decide where memory is accessed.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    sizes : mapping from str to int
-        Values of all integer arguments.
-    shapes : mapping from str to sequence of int
-        Shapes of its arrays; accesses to others are not looked at.
-    contents : mapping from str to ndarray, optional
-        Contents of arrays that are as they are. What depends on them alone is not looked at.
-
-    Returns
-    -------
-    dict from str to IndexLimits
-        By array; those whose elements are only data, or known, are not in it.
-
-    Raises
-    ------
-    CountingError
-        A subscript cannot be followed back to the elements it depends on, or no elements keep it
-        inside.
-    """
+    """Find limits of the elements of integer arrays that decide where memory is accessed."""
     known = ranges_of(contents or {})
     all_shapes = {**_shapes_of_temporaries(kernel, sizes), **shapes}
     found = _Limits(kernel, sizes, all_shapes, dict(known), known=frozenset(known))
@@ -116,13 +86,7 @@ def _shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, t
 
 
 def size_arguments(kernel: Any) -> frozenset[str]:
-    """Return the scalar arguments that decide loops, shapes, conditions or subscripts.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    """
+    """Return the scalar arguments that decide loops, shapes, conditions or subscripts."""
     found = set(kernel.all_params())
     collector = _Names()
     for variable in [*kernel.args, *kernel.temporary_variables.values()]:

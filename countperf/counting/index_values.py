@@ -40,45 +40,26 @@ Columns = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideAccess:
-    """An access that leaves its array.
+    """An access that leaves its array."""
 
-    Attributes
-    ----------
-    access : str
-        The access, as it is written: ``load x[col[i]]``.
-    axis, extent : int
-        The axis on which it leaves the array, and its length.
-    value : int
-        The subscript.
-    at : Mapping from str to int
-        Loop variables there.
-    sources : tuple of str
-        Arrays that decide the subscript.
-    """
-
-    access: str
+    access: str  # the access, as it is written: ``load x[col[i]]``
+    # the axis on which it leaves the array, and its length
     axis: int
     extent: int
     value: int
-    at: Mapping[str, int]
-    sources: tuple[str, ...]
+    at: Mapping[str, int]  # loop variables there
+    sources: tuple[str, ...]  # arrays that decide the subscript
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncheckedAccess:
-    """An access that may leave its array, and has too many points to be looked at.
+    """An access that may leave its array, and has too many points to be looked at."""
 
-    Attributes
-    ----------
-    access, axis, extent, sources
-        As in `OutsideAccess`.
-    low, high : int or None
-        Interval in which its subscripts lie; None if it is not known.
-    """
-
+    # as in `OutsideAccess`
     access: str
     axis: int
     extent: int
+    # interval in which its subscripts lie; None if it is not known
     low: int | None
     high: int | None
     sources: tuple[str, ...]
@@ -94,25 +75,7 @@ def find_outside(
     shapes: Mapping[str, Sequence[int]],
     given: Mapping[str, NDArray[Any]],
 ) -> OutsideAccess | UncheckedAccess | None:
-    """Find an access whose subscript is read from arrays and leaves its array.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    sizes : mapping from str to int
-        Values of all integer arguments.
-    shapes : mapping from str to sequence of int
-        Shapes of its arrays; accesses to others are not looked at.
-    given : mapping from str to ndarray
-        Contents of arrays.
-
-    Returns
-    -------
-    OutsideAccess, UncheckedAccess or None
-        The first that is found; else one that has too many points to tell. None if there is none,
-        or where subscripts depend on what the kernel itself writes to arrays.
-    """
+    """Find an access whose subscript is read from arrays and leaves its array."""
     followed = followed_limits(kernel, sizes, shapes, ranges_of(given))
     unchecked: UncheckedAccess | None = None
     for access in accesses_of(kernel):

@@ -32,47 +32,26 @@ __all__ = ["AccessCount", "Counts", "Granularity", "count_loopy_kernel"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Everything that is counted in one kernel, symbolic in its parameters.
+    """Everything that is counted in one kernel, symbolic in its parameters."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel.
-    parameters : tuple of str
-        Size parameters, sorted.
-    assumptions : IntegerSet
-        Parameters for which the counts hold.
-    operations : dict from Operation to PiecewiseQuasiPolynomial
-        Operations of all work items.
-    accesses : tuple of AccessCount
-        Memory accesses of all work items.
-    local_barriers, global_barriers : PiecewiseQuasiPolynomial
-        Barriers times the work items that wait at them.
-    work_groups, launches : PiecewiseQuasiPolynomial
-        Work groups of all launches, and launches.
-    counter : Counter
-        What counted them; proves signs under the assumptions.
-    supplied : dict from str to PiecewiseQuasiPolynomial
-        By property name, what the caller's counts of instructions amount to.
-    reasons : dict from Operation or str to frozenset of str
-        Why counts of operations, of supplied properties, ``barrier.local``, ``barrier.global`` and
-        ``launches`` are not exact; those that are missing are.
-    defaults : mapping from str to QuasiPolynomial
-        Values of parameters that need not be given.
-    """
-
-    kernel: str
-    parameters: tuple[str, ...]
-    assumptions: Any
-    operations: dict[Operation, PiecewiseQuasiPolynomial]
-    accesses: tuple[AccessCount, ...]
+    kernel: str  # name of the kernel
+    parameters: tuple[str, ...]  # size parameters, sorted
+    assumptions: Any  # parameters for which the counts hold
+    operations: dict[Operation, PiecewiseQuasiPolynomial]  # operations of all work items
+    accesses: tuple[AccessCount, ...]  # memory accesses of all work items
+    # barriers times the work items that wait at them
     local_barriers: PiecewiseQuasiPolynomial
     global_barriers: PiecewiseQuasiPolynomial
+    # work groups of all launches, and launches
     work_groups: PiecewiseQuasiPolynomial
     launches: PiecewiseQuasiPolynomial
-    counter: Counter
+    counter: Counter  # what counted them; proves signs under the assumptions
+    # by property name, what the caller's counts of instructions amount to
     supplied: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    # why counts of operations, of supplied properties, ``barrier.local``, ``barrier.global`` and
+    # ``launches`` are not exact; those that are missing are
     reasons: dict[Operation | str, frozenset[str]] = field(default_factory=dict)
+    # values of parameters that need not be given
     defaults: Mapping[str, QuasiPolynomial] = field(default_factory=dict[str, QuasiPolynomial])
 
 
@@ -119,40 +98,7 @@ def count_loopy_kernel(
     instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     within: str | None = None,
 ) -> Counts:
-    """Count a Loopy kernel exactly.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point; preprocessed and scheduled here unless the caller did it already.
-    statistics : mapping from str to number or str, optional
-        What data decides: the mean trip count of a loop by iname, the probability of a condition
-        by instruction id or by the condition's text, the class of an access whose address is read
-        from data by array or by the access's text.
-    powers : {"emitted", "written"}
-        ``emitted`` counts what Loopy generates for powers (``x**2`` is a multiplication);
-        ``written`` counts each power as one ``pow``, as Stevens & Klöckner (2016) did.
-    approximate : bool
-        Whether sets that cannot be counted exactly get an upper bound, and footprints that cannot
-        be found the class of each access alone; what rests on one carries `approximations`.
-    view : {"source", "compiled"}
-        What is emitted, or what an optimizing compiler leaves of it: see `compiled_view`.
-    instruction_counts : mapping from str to mapping from str to number, optional
-        By instruction id, what one execution of it does, by property name; instead of a rule.
-    within : str, optional
-        Match expression of Loopy: only instructions that match count. Launches, work groups and
-        barriers belong to the whole kernel and are left out then.
-
-    Returns
-    -------
-    Counts
-        Totals over one execution of the kernel.
-
-    Raises
-    ------
-    CountingError
-        Something cannot be counted exactly; subclasses say what.
-    """
+    """Count a Loopy kernel exactly."""
     kernel, callables = prepared(t_unit)
     counter = Counter(kernel.assumptions, approximate=approximate)
     given = Statistics(kernel, statistics or {})

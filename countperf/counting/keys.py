@@ -23,50 +23,26 @@ class Granularity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An arithmetic operation on scalars, counted per work item.
+    """An arithmetic operation on scalars, counted per work item."""
 
-    Attributes
-    ----------
-    kind : str
-        ``add`` (subtractions included), ``mul``, ``div``, ``pow``, ``special``, ``fma``,
-        ``minmax``, ``compare``, ``select``, ``convert``, ``neg`` or, for integers, also ``mod``,
-        ``shift``, ``bitwise``.
-    type_name : str
-        Type it computes in: ``f32``, ``i64`` ...
-    function : str
-        Name of the function of a ``special`` operation; empty for others.
-    """
-
+    # ``add`` (subtractions included), ``mul``, ``div``, ``pow``, ``special``, ``fma``, ``minmax``,
+    # ``compare``, ``select``, ``convert``, ``neg`` or, for integers, also ``mod``, ``shift``,
+    # ``bitwise``
     kind: str
-    type_name: str
-    function: str = ""
+    type_name: str  # type it computes in: ``f32``, ``i64``
+    function: str = ""  # name of the function of a ``special`` operation; empty for others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAccess(ShortRepr):
-    """A load or store of one array element, counted per work item.
+    """A load or store of one array element, counted per work item."""
 
-    Attributes
-    ----------
-    address_space : str
-        ``global`` or ``local``.
-    direction : str
-        ``load`` or ``store``.
-    array : str
-        Name of the array.
-    bits : int
-        Size of the element.
-    index : tuple of expressions
-        Subscript as it is written in the kernel. Of a vector axis, only components have one.
-    component_of : int
-        Width of the vector of which it is one component; 0 if it is of whole elements.
-    """
-
-    address_space: str
-    direction: str
-    array: str
-    bits: int
-    index: tuple[Any, ...]
+    address_space: str  # ``global`` or ``local``
+    direction: str  # ``load`` or ``store``
+    array: str  # name of the array
+    bits: int  # size of the element
+    index: tuple[Any, ...]  # subscript as it is written in the kernel
+    # width of the vector of which it is one component; 0 if it is of whole elements
     component_of: int = 0
 
     @property
@@ -77,18 +53,11 @@ class MemoryAccess(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case(ShortRepr):
-    """A condition under which something is executed, on the loop variables around it.
+    """A condition under which something is executed, on the loop variables around it."""
 
-    Attributes
-    ----------
-    alternatives : frozenset of frozenset of QuasiPolynomial
-        Holds where all members of one of the sets are at least zero.
-    holds : bool
-        Whether it must hold, or must not.
-    """
-
+    # holds where all members of one of the sets are at least zero
     alternatives: frozenset[frozenset[QuasiPolynomial]]
-    holds: bool
+    holds: bool  # whether it must hold, or must not
 
     @property
     def names(self) -> frozenset[str]:
@@ -98,21 +67,12 @@ class Case(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstIteration:
-    """Something is executed once per entry of loops around it, no more in every iteration.
-
-    Attributes
-    ----------
-    loops : frozenset of str
-        The loops.
-    outermost : str
-        The outermost of them.
-    is_speculated : bool
-        Whether it is executed wherever the outermost loop is entered, even if the conditions that
-        change in the loops never hold there; else only where it was executed at least once.
-    """
+    """Something is executed once per entry of loops around it, no more in every iteration."""
 
     loops: frozenset[str]
-    outermost: str
+    outermost: str  # the outermost of them
+    # whether it is executed wherever the outermost loop is entered, even if the conditions that
+    # change in the loops never hold there; else only where it was executed at least once
     is_speculated: bool
 
 

@@ -21,21 +21,11 @@ _MAXIMUM_COMBINATIONS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A change of an address from one value of a loop variable to the next.
+    """A change of an address from one value of a loop variable to the next."""
 
-    Attributes
-    ----------
-    change : QuasiPolynomial
-        In elements; free of loop variables.
-    share : Fraction
-        Of the values, in the long run.
-    where : frozenset of frozenset of QuasiPolynomial
-        The values that make it, as alternatives; `ALWAYS` if all do.
-    """
-
-    change: QuasiPolynomial
-    share: Fraction
-    where: Condition
+    change: QuasiPolynomial  # in elements; free of loop variables
+    share: Fraction  # of the values, in the long run
+    where: Condition  # the values that make it, as alternatives; `ALWAYS` if all do
 
 
 _Change = tuple[QuasiPolynomial, Conjunction, Fraction]
@@ -44,26 +34,7 @@ _Change = tuple[QuasiPolynomial, Conjunction, Fraction]
 def steps_along(
     expression: QuasiPolynomial, name: str, bounds: isl_sets.Bounds, domain: isl_sets.IntegerSet
 ) -> tuple[Step, ...]:
-    """Return the changes of an expression from one value of a name to the next.
-
-    Parameters
-    ----------
-    expression : QuasiPolynomial
-        Floors by constants, and by size parameters, are allowed.
-    name : str
-        A loop variable.
-    bounds : mapping from name to (smallest, largest)
-        Constant bounds of loop variables; they resolve floors of tiled layouts.
-    domain : IntegerSet
-        Values of the loop variables: steps that none of them makes are left out.
-
-    Returns
-    -------
-    tuple of Step
-        Different changes, the most frequent one first; none if a change depends on loop variables.
-        Where a floor of a quotient by a size parameter changes, which one of its lanes in so many
-        does, the change is taken to be that of the other lanes.
-    """
+    """Return the changes of an expression from one value of a name to the next."""
     resolved = sets.resolve_floors(expression, bounds)
     found: dict[QuasiPolynomial, tuple[Fraction, set[Conjunction]]] = {}
     for change, conditions, share in _changes(resolved, name):

@@ -44,46 +44,20 @@ _INACTIVE = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LanePattern:
-    """Passes of one kind.
+    """Passes of one kind."""
 
-    Attributes
-    ----------
-    offsets : ndarray of int64, shape (items of a group,)
-        Addresses in elements; items in order of local axes, axis 0 fastest. What is inactive has
-        an arbitrary offset.
-    active : ndarray of bool, shape (items of a group,)
-        Which items execute it.
-    shifts : dict from int to int
-        Number of passes (of one group each) for each shift of all addresses, modulo the number of
-        elements that was asked for.
-    """
-
+    # addresses in elements; items in order of local axes, axis 0 fastest
     offsets: NDArray[np.int64]
-    active: NDArray[np.bool_]
+    active: NDArray[np.bool_]  # which items execute it
+    # number of passes (of one group each) for each shift of all addresses, modulo the number of
+    # elements that was asked for
     shifts: Histogram
 
 
 def lane_patterns(
     place: Place, address: QuasiPolynomial, parameters: Mapping[str, int], modulus: int
 ) -> list[LanePattern]:
-    """Sort the executions of an instruction into patterns.
-
-    Parameters
-    ----------
-    place : Place
-        Where it is executed; none of its loops has a trip count that only statistics give.
-    address : QuasiPolynomial
-        In the loop variables and parameters, elements.
-    parameters : mapping from str to int
-        Values of all parameters.
-    modulus : int
-        Shifts are told apart modulo this number of elements.
-
-    Raises
-    ------
-    CountingError
-        Too many points or patterns would have to be listed.
-    """
+    """Sort the executions of an instruction into patterns."""
     bound = {name: QuasiPolynomial.constant(value) for name, value in parameters.items()}
     numeric = address.substitute(bound)
     key = (place.within, place.cases, place.loops, place.own_loops, numeric, modulus)
@@ -96,17 +70,7 @@ def lane_patterns(
 
 
 def full_pattern(place: Place, address: QuasiPolynomial, modulus: int) -> LanePattern:
-    """Return the pattern of one pass in which all items that the loop domain has are active.
-
-    Parameters
-    ----------
-    place : Place
-        See `always_full`.
-    address : QuasiPolynomial
-        In the work-item indices alone, elements.
-    modulus : int
-        The shift is given modulo this number of elements.
-    """
+    """Return the pattern of one pass in which all items that the loop domain has are active."""
     axes = sorted(place.grid.items, reverse=True)
     grids = np.meshgrid(*(np.arange(place.grid.items[axis]) for axis in axes), indexing="ij")
     coordinates = {axis: grid.ravel() for axis, grid in zip(axes, grids, strict=True)}

@@ -15,17 +15,7 @@ from countperf.errors import CountingError
 
 
 def launched_unit(unit: Any, entrypoint: str, types: Mapping[str, str]) -> Any:
-    """Return a translation unit with one entry point, and the types that a launch gave it.
-
-    Parameters
-    ----------
-    unit : loopy.TranslationUnit
-        What was launched.
-    entrypoint : str
-        Which of its entry points.
-    types : mapping from str to str
-        Types of the arguments of the launch, as NumPy names them.
-    """
+    """Return a translation unit with one entry point, and the types that a launch gave it."""
     if unit.entrypoints != frozenset([entrypoint]):
         unit = unit.with_entrypoints(entrypoint)
     kernel = unit[entrypoint]
@@ -45,25 +35,6 @@ def launched_sizes(
     """Return the values of the size parameters of a launch.
 
     Those that were not passed are found from the shapes of arrays, as Loopy's own wrapper does.
-
-    Parameters
-    ----------
-    unit : loopy.TranslationUnit
-        With one entry point.
-    integers : mapping from str to int
-        Integer arguments that were passed.
-    shapes : mapping from str to sequence of int
-        Shapes of the arrays that were passed.
-
-    Returns
-    -------
-    dict from str to int
-        Of all integer arguments whose value is known.
-
-    Raises
-    ------
-    CountingError
-        The arrays contradict each other.
     """
     kernel = unit.default_entrypoint
     names = {each.name for each in kernel.args if isinstance(each, lp.ValueArg)}

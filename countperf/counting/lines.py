@@ -16,38 +16,23 @@ from countperf.errors import DataDependentControlFlowError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryShape:
-    """Lines, sectors and banks of a device's memory.
+    """Lines, sectors and banks of a device's memory."""
 
-    Attributes
-    ----------
-    line_bytes, sector_bytes : int
-        A line of global memory, and what of it moves together.
-    banks, bank_bytes : int
-        Banks of local memory and the width of one; 0 banks: none.
-    """
-
+    # a line of global memory, and what of it moves together
     line_bytes: int
     sector_bytes: int
+    # banks of local memory and the width of one; 0 banks: none
     banks: int = 0
     bank_bytes: int = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCost:
-    """Mean cost of one memory instruction of a sub-group over all its executions.
+    """Mean cost of one memory instruction of a sub-group over all its executions."""
 
-    Attributes
-    ----------
-    lines : Fraction
-        Lines of global memory that it touches; 0 for local memory.
-    bytes_moved : Fraction
-        Bytes of the sectors that it touches; 0 for local memory.
-    excess : Fraction
-        Bytes moved over those that a full sub-group asks for, or the passes over the banks.
-    """
-
-    lines: Fraction
-    bytes_moved: Fraction
+    lines: Fraction  # lines of global memory that it touches; 0 for local memory
+    bytes_moved: Fraction  # bytes of the sectors that it touches; 0 for local memory
+    # bytes moved over those that a full sub-group asks for, or the passes over the banks
     excess: Fraction
 
 
@@ -61,29 +46,7 @@ def access_cost(
     shape: MemoryShape,
     declared: float | None = None,
 ) -> AccessCost:
-    """Find what one access of a statement costs.
-
-    Parameters
-    ----------
-    program, statement, node
-        Where the access is.
-    parameters : mapping from str to int
-        Values of all size parameters.
-    sub_group_size : int
-        Work items of a sub-group.
-    shape : MemoryShape
-        Lines and banks.
-    declared : float, optional
-        Lines of global memory that a sub-group touches, where addresses are read from data.
-
-    Raises
-    ------
-    DataDependentControlFlowError
-        The address in global memory is read from data, or statistics decide when it is accessed,
-        and nothing is declared.
-    CountingError
-        As `countperf.counting.transactions.transactions`.
-    """
+    """Find what one access of a statement costs."""
     key = node.key
     assert isinstance(key, MemoryAccess)
     asked = sub_group_size * key.bits // 8

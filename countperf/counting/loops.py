@@ -16,33 +16,16 @@ Subscripts = dict[str, set[tuple[Any, ...]]]
 
 @dataclass(eq=False, slots=True)
 class LoopRegion:
-    """One loop of a device program, with what it does to variables.
+    """One loop of a device program, with what it does to variables."""
 
-    Attributes
-    ----------
-    iname : str
-        Its loop variable; empty for the whole device program.
-    is_unrolled : bool
-        Whether its iterations are emitted one after the other, without a loop.
-    written : set of str
-        Variables that instructions in it assign.
-    subscripts : dict from str to set of tuple of expressions
-        How variables are subscripted in it.
-    accessing : dict from str to list of instructions
-        Which instructions have a variable in them.
-    pin : str
-        Stands for the loop among the names that values depend on: a value that has it is not
-        executed before the loop.
-    has_barrier : bool
-        Whether the items of a group wait for each other in it.
-    """
-
-    iname: str
+    iname: str  # its loop variable; empty for the whole device program
+    # whether its iterations are emitted one after the other, without a loop
     is_unrolled: bool = False
-    written: set[str] = field(default_factory=set)
-    subscripts: Subscripts = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)  # variables that instructions in it assign
+    subscripts: Subscripts = field(default_factory=dict)  # how variables are subscripted in it
+    # which instructions have a variable in them
     accessing: dict[str, list[Any]] = field(default_factory=dict)
-    has_barrier: bool = False
+    has_barrier: bool = False  # whether the items of a group wait for each other in it
 
     @property
     def pin(self) -> str:
@@ -74,17 +57,11 @@ Event = Entered | Left | Waited
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position of an instruction among the loops.
+    """Position of an instruction among the loops."""
 
-    Attributes
-    ----------
-    events : tuple of Event
-        What happened between the previous instruction that does something and this one.
-    regions : tuple of LoopRegion
-        The device program and the loops around the instruction, from the outside in.
-    """
-
+    # what happened between the previous instruction that does something and this one
     events: tuple[Event, ...]
+    # the device program and the loops around the instruction, from the outside in
     regions: tuple[LoopRegion, ...]
 
 

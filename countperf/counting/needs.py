@@ -27,48 +27,24 @@ _PROBABILITY = 0.5
 
 @dataclass(slots=True)
 class _Needs:
-    """Loops, conditions and arrays without a statistic, each with its key.
+    """Loops, conditions and arrays without a statistic, each with its key."""
 
-    Attributes
-    ----------
-    loops : dict from str to tuple of str
-        From a loop to the variables that decide its trip count.
-    conditions : dict from str to tuple of (str, list of str)
-        From a statistic's name to the text of a condition and the instructions that test it.
-    not_affine : set of str
-        Names of conditions that sizes and loop variables decide, though not as affine ones.
-    arrays : list of str
-        Arrays at addresses that data decides.
-    """
-
+    # from a loop to the variables that decide its trip count
     loops: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    # from a statistic's name to the text of a condition and the instructions that test it
     conditions: dict[str, tuple[str, list[str]]] = field(
         default_factory=dict[str, tuple[str, list[str]]]
     )
+    # names of conditions that sizes and loop variables decide, though not as affine ones
     not_affine: set[str] = field(default_factory=set[str])
-    arrays: list[str] = field(default_factory=list[str])
+    arrays: list[str] = field(default_factory=list[str])  # arrays at addresses that data decides
 
 
 @contextmanager
 def stating_all_needs(
     domains: Domains, *, counted: Collection[str] | None = None, supplied: Collection[str] = ()
 ) -> Generator[None]:
-    """Have a refusal for what data decides name everything of the kernel that lacks a statistic.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    counted : collection of str, optional
-        Ids of the instructions that are counted; by default all.
-    supplied : collection of str, optional
-        Ids of those whose counts the caller supplies.
-
-    Raises
-    ------
-    DataDependentControlFlowError
-        With a line to paste, where something lacks a statistic.
-    """
+    """Have a refusal for what data decides name everything of the kernel that lacks a statistic."""
     try:
         yield
     except DataDependentControlFlowError as error:
@@ -80,14 +56,7 @@ def stating_all_needs(
 
 
 def check_statistics(domains: Domains, *, supplied: Collection[str] = ()) -> None:
-    """Refuse statistics that were not used and would not be by any count of the kernel.
-
-    Raises
-    ------
-    CountingError
-        A name is no loop, instruction, condition on data, or access through data; or it is one for
-        which there is nothing to state.
-    """
+    """Refuse statistics that were not used and would not be by any count of the kernel."""
     given = domains.statistics
     if not given.unused():
         return

@@ -13,33 +13,16 @@ from countperf.symbolic import sets
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Place:
-    """Place at which an instruction, or a part of it, is executed.
+    """Place at which an instruction, or a part of it, is executed."""
 
-    Attributes
-    ----------
-    domains : Domains
-        Of the kernel.
-    within : frozenset of str
-        Loop variables around it.
-    cases : tuple of Case
-        Conditions on them.
-    grid : Grid
-        Geometry of the launch.
-    loops : tuple of str
-        Sequential loops around it, outermost first; barrier loops and unrolled ones too.
-    own_loops : frozenset of str
-        Those of them that each item runs at its own pace.
-    memo : dict
-        Shared by the places of a kernel.
-    """
-
-    domains: Domains
-    within: frozenset[str]
-    cases: tuple[Case, ...]
-    grid: Grid
+    domains: Domains  # of the kernel
+    within: frozenset[str]  # loop variables around it
+    cases: tuple[Case, ...]  # conditions on them
+    grid: Grid  # geometry of the launch
+    # sequential loops around it, outermost first; barrier loops and unrolled ones too
     loops: tuple[str, ...]
-    own_loops: frozenset[str]
-    memo: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    own_loops: frozenset[str]  # those of them that each item runs at its own pace
+    memo: dict[Any, Any] = field(default_factory=dict[Any, Any])  # shared by the places of a kernel
 
     @property
     def lanes(self) -> dict[str, int]:

@@ -38,22 +38,7 @@ _EXPECTED = (
 
 
 def translation_unit(kernel: Any) -> Any:
-    """Return the translation unit of a kernel, whichever package handed it out.
-
-    Parameters
-    ----------
-    kernel : object
-        A translation unit, or an object around one, as this module lists them.
-
-    Returns
-    -------
-    loopy.TranslationUnit
-
-    Raises
-    ------
-    CountingError
-        The object is none of these, has not been compiled yet, or has several kernels.
-    """
+    """Return the translation unit of a kernel, whichever package handed it out."""
     found = known_unit(kernel)
     if found is None:
         raise CountingError(
@@ -64,13 +49,7 @@ def translation_unit(kernel: Any) -> Any:
 
 
 def known_unit(kernel: Any) -> Any | None:
-    """Return the translation unit of a kernel; None if the object is none that is known.
-
-    Raises
-    ------
-    CountingError
-        The object is known, but has not been compiled yet, or has several kernels.
-    """
+    """Return the translation unit of a kernel; None if the object is none that is known."""
     found = kernel
     for _ in range(_DEEPEST):
         if isinstance(found, lp.TranslationUnit):
@@ -85,18 +64,7 @@ def known_unit(kernel: Any) -> Any | None:
 
 
 def bound_arguments(kernel: Any) -> dict[str, Any]:
-    """Return the arguments that come with a kernel, such as the data in a program of pytato.
-
-    Parameters
-    ----------
-    kernel : object
-        As for `known_unit`; its attribute ``bound_arguments``, and those of what is inside it.
-
-    Returns
-    -------
-    dict from str to ndarray or number
-        By argument; what lies on a device is copied from there.
-    """
+    """Return the arguments that come with a kernel, such as the data in a program of pytato."""
     found = kernel
     bound: dict[str, Any] = {}
     for _ in range(_DEEPEST):

@@ -28,18 +28,10 @@ class BarrierItem(ShortRepr):
 
 @dataclass(frozen=True, slots=True)
 class LoopItem(ShortRepr):
-    """A loop of the schedule.
+    """A loop of the schedule."""
 
-    Attributes
-    ----------
-    name : str
-        Its loop variable.
-    body : tuple of items
-        What it repeats, in order.
-    """
-
-    name: str
-    body: tuple[Item, ...]
+    name: str  # its loop variable
+    body: tuple[Item, ...]  # what it repeats, in order
 
 
 Item: TypeAlias = LoopItem | Statement | BarrierItem
@@ -55,13 +47,7 @@ def statements_of(items: tuple[Item, ...]) -> Iterator[Statement]:
 
 
 def program_tree(kernel: Any, name: str, reader: StatementReader) -> tuple[Item, ...]:
-    """Return what a work item of a device program executes, in order.
-
-    Raises
-    ------
-    CountingError
-        An instruction has no counting rule.
-    """
+    """Return what a work item of a device program executes, in order."""
     open_bodies: list[list[Item]] = []
     inside = False
     for item in kernel.linearization:

@@ -39,39 +39,17 @@ Place: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KernelProgram(ShortRepr):
-    """One device program of a kernel, symbolic in the sizes.
+    """One device program of a kernel, symbolic in the sizes."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its device function.
-    domains : Domains
-        Loops, sizes and axes of the kernel.
-    grid : Grid
-        Geometry of a launch.
-    launches : PiecewiseQuasiPolynomial
-        How often it is launched.
-    launch_loops : frozenset of str
-        Host loops around the launch.
-    body : tuple of items
-        What a work item executes, in order.
-    barriers : PiecewiseQuasiPolynomial
-        Local barriers times the work items that wait at them.
-    accesses : tuple of AccessAnalysis
-        Its accesses to memory, for what they cost.
-    is_estimate : str
-        Which of the caller's statistics entered; empty if none.
-    """
-
-    name: str
-    domains: Domains
-    grid: Grid
-    launches: PiecewiseQuasiPolynomial
-    launch_loops: frozenset[str]
-    body: tuple[Item, ...]
-    barriers: PiecewiseQuasiPolynomial
-    accesses: tuple[AccessAnalysis, ...]
-    is_estimate: str
+    name: str  # name of its device function
+    domains: Domains  # loops, sizes and axes of the kernel
+    grid: Grid  # geometry of a launch
+    launches: PiecewiseQuasiPolynomial  # how often it is launched
+    launch_loops: frozenset[str]  # host loops around the launch
+    body: tuple[Item, ...]  # what a work item executes, in order
+    barriers: PiecewiseQuasiPolynomial  # local barriers times the work items that wait at them
+    accesses: tuple[AccessAnalysis, ...]  # its accesses to memory, for what they cost
+    is_estimate: str  # which of the caller's statistics entered; empty if none
     _executions: dict[Any, PiecewiseQuasiPolynomial] = field(
         default_factory=dict[Any, PiecewiseQuasiPolynomial]
     )
@@ -115,14 +93,7 @@ class KernelProgram(ShortRepr):
         return each != without
 
     def executed_set(self, place: Place, sub_group_size: int) -> Any:
-        """Return where sub-groups execute something.
-
-        Returns
-        -------
-        IntegerSet
-            Over the loop variables that are no local axes; with a dimension for the number of the
-            sub-group if it depends on the work item.
-        """
+        """Return where sub-groups execute something."""
         key = (place, sub_group_size)
         if key not in self._sets:
             within, cases = place
@@ -137,13 +108,7 @@ class KernelProgram(ShortRepr):
         return self._sets[key]
 
     def executions(self, place: Place, sub_group_size: int) -> PiecewiseQuasiPolynomial:
-        """Count how often all sub-groups of all launches together execute something.
-
-        Raises
-        ------
-        CountingError
-            The executions cannot be counted.
-        """
+        """Count how often all sub-groups of all launches together execute something."""
         key = (place, sub_group_size)
         if key not in self._executions:
             self._executions[key] = self._counted(place, sub_group_size)
@@ -152,13 +117,7 @@ class KernelProgram(ShortRepr):
     def instruction_totals(
         self, sub_group_size: int
     ) -> dict[Operation | MemoryAccess, PiecewiseQuasiPolynomial]:
-        """Count the instructions of all sub-groups of all launches, symbolic in the sizes.
-
-        Raises
-        ------
-        CountingError
-            The executions cannot be counted.
-        """
+        """Count the instructions of all sub-groups of all launches, symbolic in the sizes."""
         found: dict[Operation | MemoryAccess, PiecewiseQuasiPolynomial] = {}
         for statement in self.statements:
             for node in statement.nodes:
@@ -225,23 +184,7 @@ class KernelProgram(ShortRepr):
 def kernel_programs(
     t_unit: Any, *, statistics: Mapping[str, Any] | None = None, contract: bool = True
 ) -> tuple[KernelProgram, ...]:
-    """Return the device programs of a kernel, in the order of their launches.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point; preprocessed and scheduled here unless that is done already.
-    statistics : mapping from str to number, optional
-        What data decides, as for `count_kernel`. A probability is taken to be the same for all work
-        items of a sub-group at a time.
-    contract : bool, optional
-        Whether additions and multiplications become ``fma`` within an expression.
-
-    Raises
-    ------
-    CountingError
-        As `count_kernel`.
-    """
+    """Return the device programs of a kernel, in the order of their launches."""
     kernel, callables = prepared(t_unit)
     counter = Counter(kernel.assumptions)
     given = Statistics(kernel, statistics or {})

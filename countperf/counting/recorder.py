@@ -10,22 +10,6 @@ class Recorder:
 
     A barrier waits for everything before it, and what comes later waits for the barrier: of the
     edges to earlier instructions, those that a barrier stands between are left out.
-
-    Attributes
-    ----------
-    number : int
-        Instructions so far.
-    edges : list of (int, int)
-        Which instruction waits for which.
-
-    Examples
-    --------
-    >>> recorder = Recorder()
-    >>> load = recorder.add(())
-    >>> _ = recorder.barrier()
-    >>> _ = recorder.add((load,))
-    >>> recorder.edges
-    [(0, 1), (1, 2)]
     """
 
     def __init__(self) -> None:

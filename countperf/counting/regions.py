@@ -23,36 +23,19 @@ from loopy.schedule import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionOutline:
-    """A barrier region as it stands in the schedule.
+    """A barrier region as it stands in the schedule."""
 
-    Attributes
-    ----------
-    program : int
-        Which device program it belongs to.
-    index : int
-        Its place among the regions of that program.
-    around : tuple of str
-        Host loops around the launch and barrier loops around the region, outermost first.
-    instruction_ids : tuple of str
-        Its instructions in order.
-    loops : mapping from str to tuple of str
-        For each instruction, the sequential loops around it inside the region, outermost first.
-    around_entries : tuple of int
-        For each of `around`, its number among the loops of the schedule.
-    entries : mapping from str to tuple of int
-        The same for each of `loops`.
-    ends_at_barrier : bool
-        Whether a barrier, and no border of a loop or of the program, ends it.
-    """
-
-    program: int
-    index: int
+    program: int  # which device program it belongs to
+    index: int  # its place among the regions of that program
+    # host loops around the launch and barrier loops around the region, outermost first
     around: tuple[str, ...]
-    instruction_ids: tuple[str, ...]
+    instruction_ids: tuple[str, ...]  # its instructions in order
+    # for each instruction, the sequential loops around it inside the region, outermost first
     loops: Mapping[str, tuple[str, ...]]
+    # for each of `around`, its number among the loops of the schedule
     around_entries: tuple[int, ...]
-    entries: Mapping[str, tuple[int, ...]]
-    ends_at_barrier: bool
+    entries: Mapping[str, tuple[int, ...]]  # the same for each of `loops`
+    ends_at_barrier: bool  # whether a barrier, and no border of a loop or of the program, ends it
 
 
 def region_outlines(kernel: Any) -> tuple[RegionOutline, ...]:

@@ -14,18 +14,11 @@ from countperf.counting.schedule import prepared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResources:
-    """Resources of a launch.
+    """Resources of a launch."""
 
-    Attributes
-    ----------
-    group_shape : tuple of int or None
-        Work items per group along the local axes; None along an axis where it depends on sizes.
-    local_memory_bytes : int or None
-        Of a group, as declared, byte; None if it depends on sizes. Compilers may need more.
-    """
-
+    # work items per group along the local axes; None along an axis where it depends on sizes
     group_shape: tuple[int | None, ...]
-    local_memory_bytes: int | None
+    local_memory_bytes: int | None  # of a group, as declared, byte; None if it depends on sizes
 
     @property
     def group_items(self) -> int | None:
@@ -39,23 +32,7 @@ class LaunchResources:
 
 
 def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:
-    """Preprocess and schedule a translation unit, once for counting and resources.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point.
-
-    Returns
-    -------
-    loopy.TranslationUnit, LaunchResources
-        The unit with its entry point scheduled, which counting takes as it is.
-
-    Raises
-    ------
-    CountingError
-        Loopy does not schedule it.
-    """
+    """Preprocess and schedule a translation unit, once for counting and resources."""
     kernel, callables = prepared(t_unit)
     _, group = kernel.get_grid_size_upper_bounds_as_exprs(callables)
     resources = LaunchResources(
@@ -66,13 +43,7 @@ def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:
 
 
 def written_instructions(t_unit: Any) -> int:
-    """Count the instructions that Loopy writes into the code, copies of unrolled loops included.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point. Loops of symbolic length count once.
-    """
+    """Count the instructions that Loopy writes into the code, copies of unrolled loops included."""
     kernel = t_unit.default_entrypoint
     copies: dict[str, int] = {}
     for name in kernel.all_inames():

@@ -34,68 +34,36 @@ _MOST_CALLEES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalBarrier:
-    """A barrier that the items of a group wait at.
+    """A barrier that the items of a group wait at."""
 
-    Attributes
-    ----------
-    within : frozenset of str
-        Loops around it inside the device program, and those around the launch.
-    neighbors : frozenset of str
-        Instructions in the outermost of those loops inside the device program: groups that execute
-        none of them skip the loop.
-    """
-
-    within: frozenset[str]
+    within: frozenset[str]  # loops around it inside the device program, and those around the launch
+    # instructions in the outermost of those loops inside the device program: groups that execute
+    # none of them skip the loop
     neighbors: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProgram:
-    """Device program of one launch.
+    """Device program of one launch."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the device function.
-    launch_loops : frozenset of str
-        Host loops around the launch.
-    instruction_ids : tuple of str
-        Its instructions, in order.
-    barriers : tuple of LocalBarrier
-        Its local barriers, in order.
-    """
-
-    name: str
-    launch_loops: frozenset[str]
-    instruction_ids: tuple[str, ...]
-    barriers: tuple[LocalBarrier, ...]
+    name: str  # name of the device function
+    launch_loops: frozenset[str]  # host loops around the launch
+    instruction_ids: tuple[str, ...]  # its instructions, in order
+    barriers: tuple[LocalBarrier, ...]  # its local barriers, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The device programs of a kernel and the global barriers between them.
+    """The device programs of a kernel and the global barriers between them."""
 
-    Attributes
-    ----------
-    programs : tuple of DeviceProgram
-        In order of launch.
-    global_barriers : tuple of frozenset of str
-        For each global barrier, the host loops around it.
-    """
-
-    programs: tuple[DeviceProgram, ...]
-    global_barriers: tuple[frozenset[str], ...]
+    programs: tuple[DeviceProgram, ...]  # in order of launch
+    global_barriers: tuple[frozenset[str], ...]  # for each global barrier, the host loops around it
 
 
 def prepared(t_unit: Any) -> tuple[Any, Any]:
     """Return the only entry point of a translation unit, scheduled, and the table of callables.
 
     A kernel that the caller has scheduled already is taken as it is.
-
-    Raises
-    ------
-    CountingError
-        There is no entry point or more than one, or Loopy refuses the kernel.
     """
     t_unit = translation_unit(t_unit)
     if len(t_unit.entrypoints) != 1:
@@ -147,11 +115,6 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
     Code is generated where loops of different lengths are mapped to one group axis, and where an
     array has an axis of separate arguments, whose subscripts have to be constants in the code:
     whether Loopy can do that shows there only.
-
-    Raises
-    ------
-    CountingError
-        With what Loopy says.
     """
     try:
         with unattended():
@@ -230,13 +193,7 @@ def inlined(t_unit: Any) -> Any:
 
 
 def schedule_of(kernel: Any) -> Schedule:
-    """Read the schedule of a linearized kernel.
-
-    Raises
-    ------
-    UnsupportedExpressionError
-        The schedule has an item of an unknown class.
-    """
+    """Read the schedule of a linearized kernel."""
     programs: list[DeviceProgram] = []
     global_barriers: list[frozenset[str]] = []
     loops: list[str] = []

@@ -19,15 +19,7 @@ from countperf.errors import CountingError
 def instruction_counter(
     domains: Domains, *, statistics: Mapping[str, Any], powers: Literal["emitted", "written"]
 ) -> InstructionCounter:
-    """Return the counter with the rules that the types of a kernel need.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    statistics, powers
-        As for `InstructionCounter`.
-    """
+    """Return the counter with the rules that the types of a kernel need."""
     kernel = domains.kernel
     if has_vectors(kernel):
         return VectorCounter(domains, statistics=statistics, powers=powers)
@@ -40,20 +32,7 @@ def instruction_counter(
 
 
 def matching_ids(kernel: Any, within: str | None) -> frozenset[str]:
-    """Return the ids of the instructions that a match expression selects; of all without one.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed: reductions are realized as instructions of their own.
-    within : str or None
-        Match expression of Loopy, such as ``"id:fetch* or writes:tile"``.
-
-    Raises
-    ------
-    CountingError
-        It is no match expression, or no instruction matches.
-    """
+    """Return the ids of the instructions that a match expression selects; of all without one."""
     if within is None:
         return frozenset(kernel.id_to_insn)
     try:

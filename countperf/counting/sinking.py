@@ -22,30 +22,14 @@ _SELECTED = frozenset({"fmin", "fmax", "min", "max", "fabs", "abs", "floor", "ce
 
 @dataclass(frozen=True, slots=True)
 class Sunk:
-    """Branch into which a compiler sinks an instruction.
+    """Branch into which a compiler sinks an instruction."""
 
-    Attributes
-    ----------
-    into : str
-        Id of the instruction whose branch it is.
-    branch : Branch
-        The branch.
-    """
-
-    into: str
+    into: str  # id of the instruction whose branch it is
     branch: Branch
 
 
 def sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[str, Sunk]:
-    """Return the branches in which instructions are executed, for nothing else needs their values.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Linearized.
-    positions : mapping from str to Position
-        Where each instruction stands, in order (`countperf.counting.loops.positions_of`).
-    """
+    """Return the branches in which instructions are executed that nothing else needs."""
     uses = _Uses.of(kernel)
     branches = {
         instruction: found
@@ -66,21 +50,12 @@ def sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """Readers and writers of each variable.
+    """Readers and writers of each variable."""
 
-    Attributes
-    ----------
-    by_instruction : mapping from str to list of (str, Branch)
-        Variables that an instruction reads, with the branch of each use.
-    readers : mapping from str to set of (str, Branch)
-        Instructions that read a variable, and where.
-    writers : mapping from str to set of str
-        Instructions that assign it.
-    """
-
+    # variables that an instruction reads, with the branch of each use
     by_instruction: Mapping[str, list[tuple[str, Branch]]]
-    readers: Mapping[str, set[tuple[str, Branch]]]
-    writers: Mapping[str, set[str]]
+    readers: Mapping[str, set[tuple[str, Branch]]]  # instructions that read a variable, and where
+    writers: Mapping[str, set[str]]  # instructions that assign it
 
     @classmethod
     def of(cls, kernel: Any) -> _Uses:

@@ -10,13 +10,7 @@ from countperf.errors import ParameterError
 
 
 def size_ranges(kernel: Any) -> dict[str, range]:
-    """Return which values the integer arguments of a kernel of Loopy's hold, by name.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        The kernel. An argument without a type gets that of its indices.
-    """
+    """Return which values the integer arguments of a kernel of Loopy's hold, by name."""
     found: dict[str, range] = {}
     for argument in kernel.args:
         if hasattr(argument, "dim_tags"):
@@ -30,13 +24,7 @@ def size_ranges(kernel: Any) -> dict[str, range]:
 
 
 def check_range(kernel: str, name: str, value: int, held: range) -> None:
-    """Refuse a size that the kernel's argument does not hold.
-
-    Raises
-    ------
-    ParameterError
-        It is beyond the argument's type.
-    """
+    """Refuse a size that the kernel's argument does not hold."""
     if value not in held:
         bits = (held.stop - held.start - 1).bit_length()
         kind = f"{'u' if held.start == 0 else ''}int{bits}"

@@ -17,22 +17,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 def require_sizes(
     kernel: str, sizes: Collection[str], counts: Mapping[str, PiecewiseQuasiPolynomial]
 ) -> None:
-    """Check that counts depend on size parameters alone.
-
-    Parameters
-    ----------
-    kernel : str
-        Name of the kernel.
-    sizes : collection of str
-        Its size parameters.
-    counts : mapping from str to PiecewiseQuasiPolynomial
-        What is returned to a caller, by name.
-
-    Raises
-    ------
-    InternalError
-        Another name has leaked into a count.
-    """
+    """Check that counts depend on size parameters alone."""
     known = set(sizes)
     for term, count in counts.items():
         stray = count.names() - known
@@ -49,26 +34,14 @@ Guards = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeParameters(ShortRepr):
-    """The size parameters of a kernel.
+    """The size parameters of a kernel."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel.
-    names : tuple of str
-        Size parameters, sorted.
-    assumptions : str
-        Parameters for which the kernel is valid, in isl's notation.
-    guards : tuple of (frozenset, frozenset) of QuasiPolynomial
-        The same as alternatives: what must be at least zero, and what must be zero.
-    defaults : mapping from str to QuasiPolynomial
-        Values of parameters that need not be given, in terms of those that have to be.
-    """
-
-    kernel: str
-    names: tuple[str, ...]
-    assumptions: str
+    kernel: str  # name of the kernel
+    names: tuple[str, ...]  # size parameters, sorted
+    assumptions: str  # parameters for which the kernel is valid, in isl's notation
+    # the same as alternatives: what must be at least zero, and what must be zero
     guards: tuple[Guards, ...]
+    # values of parameters that need not be given, in terms of those that have to be
     defaults: Mapping[str, QuasiPolynomial] = field(default_factory=dict[str, QuasiPolynomial])
 
     @classmethod
@@ -88,13 +61,7 @@ class SizeParameters(ShortRepr):
         )
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
-        """Return the values of all parameters as Python integers.
-
-        Raises
-        ------
-        ParameterError
-            A parameter is missing, unknown, no integer, or outside the assumptions.
-        """
+        """Return the values of all parameters as Python integers."""
         values: dict[str, int] = {}
         for name in self.names:
             if name in self.defaults and name not in parameters:

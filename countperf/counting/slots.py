@@ -22,41 +22,17 @@ _OPERATIONS = 500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusable(ShortRepr):
-    """A count, or why there is none.
+    """A count, or why there is none."""
 
-    Attributes
-    ----------
-    count : PiecewiseQuasiPolynomial or None
-        None if it is refused.
-    reason : str
-        Why it is refused, or which statistics enter; empty if it is exact.
-    """
-
-    count: PiecewiseQuasiPolynomial | None
-    reason: str = ""
+    count: PiecewiseQuasiPolynomial | None  # None if it is refused
+    reason: str = ""  # why it is refused, or which statistics enter; empty if it is exact
 
     def __str__(self) -> str:
         return f"unknown ({self.reason})" if self.count is None else str(self.count)
 
 
 def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) -> Refusable:
-    """Count the iterations of loops for given values of what is around them.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    names : collection of str
-        Loops whose iterations are counted together.
-    around : collection of str
-        Loop variables on which the trip count may depend.
-
-    Returns
-    -------
-    Refusable
-        In the size parameters, and in loop variables around where it depends on them; exact where
-        those have a value.
-    """
+    """Count the iterations of loops for given values of what is around them."""
     counted, factor = domains.trip_statistics(frozenset(names))
     reason = ""
     if counted != frozenset(names):
@@ -97,16 +73,6 @@ def slots_of(place: Place) -> Refusable:
 
     Items that have nothing to do in a pass (partial groups, guarded fetches, loops that end
     earlier, conditions) have a slot all the same.
-
-    Parameters
-    ----------
-    place : Place
-        Where the instruction is executed; its conditions are ignored.
-
-    Returns
-    -------
-    Refusable
-        Over all groups. Items meet in the first, second ... iteration of their own loops.
     """
     domains = place.domains
     counted, _ = domains.trip_statistics(place.within)

@@ -45,24 +45,12 @@ class Read(ShortRepr):
 
 @dataclass(eq=False, slots=True)
 class Node(ShortRepr):
-    """One instruction of a statement.
+    """One instruction of a statement."""
 
-    Attributes
-    ----------
-    key : Operation or MemoryAccess
-        What it does; a fused operation has the kind ``fma``.
-    cases : tuple of Case
-        Conditions on the loop variables under which it is executed.
-    share : number
-        Probability of what data decides, else 1.
-    operands : list of Node or Read
-        What it waits for.
-    """
-
-    key: Operation | MemoryAccess
-    cases: tuple[Case, ...]
-    share: Number
-    operands: list[Source]
+    key: Operation | MemoryAccess  # what it does; a fused operation has the kind ``fma``
+    cases: tuple[Case, ...]  # conditions on the loop variables under which it is executed
+    share: Number  # probability of what data decides, else 1
+    operands: list[Source]  # what it waits for
 
 
 Source: TypeAlias = Node | Read
@@ -71,30 +59,14 @@ Source: TypeAlias = Node | Read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement(ShortRepr):
-    """An instruction of the kernel as what it is executed as.
+    """An instruction of the kernel as what it is executed as."""
 
-    Attributes
-    ----------
-    name : str
-        Its id in the kernel.
-    within : frozenset of str
-        Loop variables around it.
-    cases : tuple of Case
-        Conditions on them under which it is executed.
-    nodes : tuple of Node
-        Its instructions in order.
-    writes : tuple of Read
-        Private variables that it writes.
-    value : tuple of Node or Read
-        What the written values wait for.
-    """
-
-    name: str
-    within: frozenset[str]
-    cases: tuple[Case, ...]
-    nodes: tuple[Node, ...]
-    writes: tuple[Read, ...]
-    value: tuple[Source, ...]
+    name: str  # its id in the kernel
+    within: frozenset[str]  # loop variables around it
+    cases: tuple[Case, ...]  # conditions on them under which it is executed
+    nodes: tuple[Node, ...]  # its instructions in order
+    writes: tuple[Read, ...]  # private variables that it writes
+    value: tuple[Source, ...]  # what the written values wait for
 
 
 @dataclass(slots=True)
@@ -137,19 +109,7 @@ class _Frame:
 
 
 class StatementReader(InstructionCounter):
-    """Reads the instructions of a kernel as nodes and what they wait for.
-
-    Parameters
-    ----------
-    kernel, callables
-        As for `InstructionCounter`.
-    domains : Domains
-        Loops, sizes and predicates of the kernel.
-    statistics : mapping from str to number
-        As for `InstructionCounter`.
-    contract : bool
-        Whether multiplications and additions are fused.
-    """
+    """Reads the instructions of a kernel as nodes and what they wait for."""
 
     def __init__(
         self,
@@ -172,13 +132,7 @@ class StatementReader(InstructionCounter):
         self._source: DType | None = None
 
     def read(self, instruction: Any) -> Statement:
-        """Return an instruction of the kernel as what it is executed as.
-
-        Raises
-        ------
-        UnsupportedExpressionError, DataDependentControlFlowError
-            As of `InstructionCounter.tally`.
-        """
+        """Return an instruction of the kernel as what it is executed as."""
         self._guards, probability = self.domains.predicate_conditions(instruction)
         self._nodes, self._stores, self._writes = [], [], []
         top = _Frame(None)

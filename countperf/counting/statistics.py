@@ -48,27 +48,6 @@ class Statistics(Mapping[str, Fraction]):
     """The caller's statistics; the mapping holds trip counts and probabilities.
 
     Asking for one notes that it was used.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    given : mapping from str to number or str
-        As the caller passed it.
-
-    Attributes
-    ----------
-    patterns : dict from str to str
-        Utilization classes by array or access.
-    used : set of str
-        Names that were used since this was cleared.
-    taken : set of str
-        Names that were ever used.
-
-    Raises
-    ------
-    CountingError
-        A value is none that a statistic can have, or a trip count names no loop.
     """
 
     def __init__(self, kernel: Any, given: Mapping[str, Any]) -> None:
@@ -145,16 +124,7 @@ class Statistics(Mapping[str, Fraction]):
         return self._use(iname) if iname in self._numbers else None
 
     def probability(self, condition: Any, instruction_id: str) -> Fraction | None:
-        """Return how often a condition on data holds; None if it is not given.
-
-        Parameters
-        ----------
-        condition : expression
-            Its text wins over the instruction.
-        instruction_id : str
-            Where it is tested. An id wins over a pattern of ids. It names no probability if it is
-            the name of a loop too.
-        """
+        """Return how often a condition on data holds; None if it is not given."""
         if not self._numbers:
             return None
         found = self._by_text(condition)
@@ -175,13 +145,7 @@ class Statistics(Mapping[str, Fraction]):
         return None
 
     def require(self, condition: Any, instruction_id: str) -> None:
-        """Refuse a condition on data that has no probability, or note it (`noting_what_lacks`).
-
-        Raises
-        ------
-        DataDependentControlFlowError
-            Always, unless it is noted.
-        """
+        """Refuse a condition on data that has no probability, or note it (`noting_what_lacks`)."""
         if self._lacking is None:
             text = text_of(condition)
             raise DataDependentControlFlowError(
@@ -203,15 +167,7 @@ class Statistics(Mapping[str, Fraction]):
             self._lacking = None
 
     def pattern_of(self, array: str, text: str) -> tuple[str, str] | None:
-        """Return the class that the caller states for an access through data, and its name.
-
-        Parameters
-        ----------
-        array : str
-            Name of the array.
-        text : str
-            The access as it is written in the kernel; it wins over the array.
-        """
+        """Return the class that the caller states for an access through data, and its name."""
         for name in (text, array):
             if name in self.patterns:
                 self.taken.add(name)

@@ -16,37 +16,17 @@ from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayStorage(ShortRepr):
-    """A temporary that lives in registers or in local memory.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    space : {"private", "local"}
-        Of an item, or of a group.
-    shape : tuple of QuasiPolynomial
-        Extents as stored, padding included; empty for a scalar.
-    element_bytes : int
-        Size of an element.
-    size_bytes : QuasiPolynomial
-        Bytes of each item, or of each group.
-    """
+    """A temporary that lives in registers or in local memory."""
 
     name: str
-    space: Literal["private", "local"]
-    shape: tuple[QuasiPolynomial, ...]
-    element_bytes: int
-    size_bytes: QuasiPolynomial
+    space: Literal["private", "local"]  # of an item, or of a group
+    shape: tuple[QuasiPolynomial, ...]  # extents as stored, padding included; empty for a scalar
+    element_bytes: int  # size of an element
+    size_bytes: QuasiPolynomial  # bytes of each item, or of each group
 
 
 def storage_of(kernel: Any, domains: Domains) -> tuple[ArrayStorage, ...]:
-    """List the private and local temporaries of a kernel by name, scalars too.
-
-    Raises
-    ------
-    UnsupportedExpressionError
-        An extent is no polynomial of the sizes.
-    """
+    """List the private and local temporaries of a kernel by name, scalars too."""
     result: list[ArrayStorage] = []
     for name, variable in sorted(kernel.temporary_variables.items()):
         if variable.address_space not in (lp.AddressSpace.PRIVATE, lp.AddressSpace.LOCAL):

@@ -21,31 +21,20 @@ __all__ = ["AxisKind", "AxisStride", "strides_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisStride(ShortRepr):
-    """Change of an access's address along one axis of the launch or one loop.
+    """Change of an access's address along one axis of the launch or one loop."""
 
-    Attributes
-    ----------
-    kind : {"local", "group", "loop", "barrier loop", "launch loop", "unrolled"}
-        What runs along it: work items of a group, groups, iterations of an item's own loop, of a
-        loop that contains barriers, of a host loop around the launch, or copies of the instruction
-        (``unr``, ``ilp``).
-    axis : int or None
-        Number of the local or group axis; None for loops.
-    iname : str or None
-        The loop variable; None for an axis of the launch that the access does not use (all items
-        along it access the same element).
-    stride : QuasiPolynomial or None
-        Signed change of the address from one value to the next, elements; None where it is not the
-        same everywhere, or where the address is read from data.
-    reason : str
-        Why there is no stride; empty otherwise.
-    """
-
+    # what runs along it: work items of a group, groups, iterations of an item's own loop, of a loop
+    # that contains barriers, of a host loop around the launch, or copies of the instruction
+    # (``unr``, ``ilp``)
     kind: AxisKind
-    axis: int | None
+    axis: int | None  # number of the local or group axis; None for loops
+    # the loop variable; None for an axis of the launch that the access does not use (all items
+    # along it access the same element)
     iname: str | None
+    # signed change of the address from one value to the next, elements; None where it is not the
+    # same everywhere, or where the address is read from data
     stride: QuasiPolynomial | None
-    reason: str = ""
+    reason: str = ""  # why there is no stride; empty otherwise
 
     def __str__(self) -> str:
         name = self.kind if self.axis is None else f"{self.kind} {self.axis}"
@@ -61,28 +50,7 @@ def strides_of(
     *,
     of_most: bool = False,
 ) -> tuple[AxisStride, ...]:
-    """Return the strides along all axes of the launch and all loops around an access.
-
-    Parameters
-    ----------
-    place : Place
-        Where the access is executed.
-    address : Address or None
-        None if it is read from data in a way that says nothing of strides. Private scalars may
-        occur in it: they are data that loops do not change in which they are not written.
-    kinds : mapping from str to str
-        Kind of each loop variable that is no axis of the launch.
-    changing : mapping from str to frozenset of str
-        Loops in which each private scalar is written.
-    of_most : bool
-        Whether the stride along local axis 0 may be that of most items, where it is not the same
-        everywhere.
-
-    Returns
-    -------
-    tuple of AxisStride
-        Local axes, group axes, loops from the outermost to the innermost, copies.
-    """
+    """Return the strides along all axes of the launch and all loops around an access."""
     domains = place.domains
     if address is not None:
         address = address.with_values(domains.determined(place.within))

@@ -29,15 +29,9 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShape(ShortRepr):
-    """The shape of a work group.
+    """The shape of a work group."""
 
-    Attributes
-    ----------
-    extents : tuple of int
-        Work items along each local axis.
-    """
-
-    extents: tuple[int, ...]
+    extents: tuple[int, ...]  # work items along each local axis
 
     @property
     def items(self) -> int:
@@ -66,70 +60,38 @@ class GroupShape(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopAnalysis(ShortRepr):
-    """A sequential loop, or copies of instructions.
+    """A sequential loop, or copies of instructions."""
 
-    Attributes
-    ----------
-    iname : str
-        The loop variable.
-    kind : {"loop", "barrier loop", "launch loop", "unrolled"}
-        An item's own loop; a loop that contains barriers; a loop of the host around the launch; or
-        copies that the code generator writes out (``unr``, ``ilp``).
-    around : tuple of str
-        Sequential loops around it, outermost first.
-    trips : Refusable
-        Iterations each time that it is entered, in the parameters and, where it depends on them, in
-        loop variables around it.
-    iterations : Refusable
-        Iterations by all work items together; for copies, executions of all copies.
-    entries : Refusable
-        How often all work items together come to it, whether or not it has iterations then.
-    """
-
-    iname: str
+    iname: str  # the loop variable
+    # an item's own loop; a loop that contains barriers; a loop of the host around the launch; or
+    # copies that the code generator writes out (``unr``, ``ilp``)
     kind: AxisKind
-    around: tuple[str, ...]
+    around: tuple[str, ...]  # sequential loops around it, outermost first
+    # iterations each time that it is entered, in the parameters and, where it depends on them, in
+    # loop variables around it
     trips: Refusable
+    # iterations by all work items together; for copies, executions of all copies
     iterations: Refusable
+    # how often all work items together come to it, whether or not it has iterations then
     entries: Refusable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionAnalysis(ShortRepr):
-    """An instruction in a region.
-
-    Attributes
-    ----------
-    id : str
-        Its id.
-    loops : tuple of str
-        Sequential loops around it inside the region, outermost first.
-    executions : PiecewiseQuasiPolynomial
-        By all work items, where its conditions hold.
-    slots : Refusable
-        Passes of groups through it, times the items of a group: what is issued when items that have
-        nothing to do wait for the others.
-    is_estimate : str
-        Which of the caller's statistics enter the executions; empty if they are exact.
-    place : Place
-        Where it is executed.
-    """
+    """An instruction in a region."""
 
     id: str
-    loops: tuple[str, ...]
-    executions: PiecewiseQuasiPolynomial
+    loops: tuple[str, ...]  # sequential loops around it inside the region, outermost first
+    executions: PiecewiseQuasiPolynomial  # by all work items, where its conditions hold
+    # passes of groups through it, times the items of a group: what is issued when items that have
+    # nothing to do wait for the others
     slots: Refusable
+    # which of the caller's statistics enter the executions; empty if they are exact
     is_estimate: str
-    place: Place = field(repr=False, compare=False)
+    place: Place = field(repr=False, compare=False)  # where it is executed
 
     def slots_at(self, parameters: Mapping[str, int]) -> int:
-        """Return the slots at parameters; where no formula is known, by enumeration.
-
-        Raises
-        ------
-        CountingError
-            Data decides them, or too many points would have to be listed.
-        """
+        """Return the slots at parameters; where no formula is known, by enumeration."""
         if self.slots.count is not None:
             return int(self.slots.count.evaluate(parameters))
         counted, _ = self.place.domains.trip_statistics(self.place.within)
@@ -145,90 +107,46 @@ class InstructionAnalysis(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainAnalysis(ShortRepr):
-    """A carried chain of one work item.
+    """A carried chain of one work item."""
 
-    Attributes
-    ----------
-    instructions, variables : tuple of str
-        Instructions in order, and the private variables through which they feed each other.
-    loops : tuple of str
-        Loops that carry the chain, outermost first.
-    operations : tuple of (str, int), or None
-        Operations on the chain in `span` iterations of the innermost of the loops, by kind and type
-        (``fma.f32`` where an addition and a multiplication can be contracted). None if the
-        recurrence has too many carried reads to be taken apart.
-    span : int
-        Iterations that the chain takes to come back to where it began, mostly 1.
-    steps : Refusable
-        Iterations of all the loops together: the chain is steps / span times its operations long.
-    accumulators : Refusable
-        Independent chains of this kind that an item has side by side: values of copies (``unr``,
-        ``ilp``) and of the loops inside the outermost carrying one that tell the variables apart.
-    """
-
+    # instructions in order, and the private variables through which they feed each other
     instructions: tuple[str, ...]
     variables: tuple[str, ...]
-    loops: tuple[str, ...]
+    loops: tuple[str, ...]  # loops that carry the chain, outermost first
+    # operations on the chain in `span` iterations of the innermost of the loops, by kind and type
+    # (``fma.f32`` where an addition and a multiplication can be contracted)
     operations: Operations | None
-    span: int
+    span: int  # iterations that the chain takes to come back to where it began, mostly 1
+    # iterations of all the loops together: the chain is steps / span times its operations long
     steps: Refusable
+    # independent chains of this kind that an item has side by side: values of copies (``unr``,
+    # ``ilp``) and of the loops inside the outermost carrying one that tell the variables apart
     accumulators: Refusable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionAnalysis(ShortRepr):
-    """A barrier region.
+    """A barrier region."""
 
-    Attributes
-    ----------
-    index : int
-        Its place in the program.
-    around : tuple of LoopAnalysis
-        Host loops around the launch and barrier loops around the region, outermost first.
-    loops : tuple of LoopAnalysis
-        Loops of each item in the region, and copies.
-    instructions : tuple of InstructionAnalysis
-        In order.
-    chains : tuple of ChainAnalysis
-        Those whose last instruction is in the region.
-    passes : Refusable
-        Passes of all work groups through the region.
-    ends_at_barrier : bool
-        Whether a barrier ends it, and not a border of a loop or of the program.
-    """
-
-    index: int
+    index: int  # its place in the program
+    # host loops around the launch and barrier loops around the region, outermost first
     around: tuple[LoopAnalysis, ...]
-    loops: tuple[LoopAnalysis, ...]
-    instructions: tuple[InstructionAnalysis, ...]
-    chains: tuple[ChainAnalysis, ...]
-    passes: Refusable
-    ends_at_barrier: bool
+    loops: tuple[LoopAnalysis, ...]  # loops of each item in the region, and copies
+    instructions: tuple[InstructionAnalysis, ...]  # in order
+    chains: tuple[ChainAnalysis, ...]  # those whose last instruction is in the region
+    passes: Refusable  # passes of all work groups through the region
+    ends_at_barrier: bool  # whether a barrier ends it, and not a border of a loop or of the program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramAnalysis(ShortRepr):
-    """A device program.
+    """A device program."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the device function.
-    launches : PiecewiseQuasiPolynomial
-        How often it is launched.
-    groups : tuple of PiecewiseQuasiPolynomial
-        Work groups along each group axis.
-    shape : GroupShape
-        Work items of a group.
-    regions : tuple of RegionAnalysis
-        In order.
-    """
-
-    name: str
-    launches: PiecewiseQuasiPolynomial
-    groups: tuple[PiecewiseQuasiPolynomial, ...]
-    shape: GroupShape
-    regions: tuple[RegionAnalysis, ...]
+    name: str  # name of the device function
+    launches: PiecewiseQuasiPolynomial  # how often it is launched
+    groups: tuple[PiecewiseQuasiPolynomial, ...]  # work groups along each group axis
+    shape: GroupShape  # work items of a group
+    regions: tuple[RegionAnalysis, ...]  # in order
 
 
 def analyzed_program(
@@ -237,19 +155,7 @@ def analyzed_program(
     outlines: tuple[RegionOutline, ...],
     grid: Grid,
 ) -> ProgramAnalysis:
-    """Analyze the structure of a device program.
-
-    Parameters
-    ----------
-    analyzer : AccessAnalyzer
-        What is shared over the kernel.
-    program : DeviceProgram
-        The program.
-    outlines : tuple of RegionOutline
-        Its regions.
-    grid : Grid
-        Geometry of its launch.
-    """
+    """Analyze the structure of a device program."""
     builder = _Builder(analyzer, program, outlines, grid)
     nowhere = Grid(groups={}, items={})
     return ProgramAnalysis(

@@ -24,33 +24,7 @@ def sub_group_work(
     *,
     sub_group_size: int,
 ) -> dict[str, int]:
-    """Count what all sub-groups of a kernel execute.
-
-    Parameters
-    ----------
-    programs : tuple of KernelProgram
-        Of the kernel.
-    analysis : KernelAnalysis
-        Of the kernel.
-    parameters : mapping from str to int
-        Values of all size parameters.
-    sub_group_size : int
-        Work items of a sub-group.
-
-    Returns
-    -------
-    dict
-        ``launched``: sub-groups, partial ones included; ``arithmetic``: operations on real numbers,
-        an addition of a product counted once; ``load`` and ``store``: accesses to global memory;
-        ``local``: accesses to local memory; ``passes``: their passes over 32 banks of 4 bytes;
-        ``barrier``: barriers that they wait at. An instruction counts once for each sub-group of
-        which a work item executes it.
-
-    Raises
-    ------
-    CountingError, ParameterError
-        As for `countperf.counting.transactions.bank_conflicts`.
-    """
+    """Count what all sub-groups of a kernel execute."""
     values = analysis.sizes.checked(parameters)
     found: dict[str, int] = dict.fromkeys(_NAMES, 0)
     for program in programs:
@@ -86,25 +60,7 @@ def sub_group_work(
 
 
 def distinct_bytes(analysis: KernelAnalysis, parameters: Mapping[str, Any]) -> dict[str, int]:
-    """Return the distinct bytes of global memory that a kernel loads, and those that it stores.
-
-    Parameters
-    ----------
-    analysis : KernelAnalysis
-        Of the kernel.
-    parameters : mapping from str to int
-        Values of all size parameters.
-
-    Returns
-    -------
-    dict
-        ``{"load": number, "store": number}``, byte.
-
-    Raises
-    ------
-    CountingError, ParameterError
-        As for `countperf.counting.footprints.Footprint.cells_at`.
-    """
+    """Return the distinct bytes of global memory that a kernel loads, and those that it stores."""
     found = {"load": 0, "store": 0}
     for footprint in analysis.footprints:
         if footprint.address_space == "global" and footprint.direction in found:

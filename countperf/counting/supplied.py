@@ -18,20 +18,7 @@ HOW_TO_SUPPLY = (
 
 
 class SuppliedCounts:
-    """Counts that the caller supplies for one execution of each instruction, by property.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    given : mapping from str to mapping from str to number
-        Numbers by property name by instruction id.
-
-    Raises
-    ------
-    CountingError
-        An instruction does not exist, or a number is negative or not finite.
-    """
+    """Counts that the caller supplies for one execution of each instruction, by property."""
 
     def __init__(self, kernel: Any, given: Mapping[str, Mapping[str, Any]]) -> None:
         self._counts: dict[str, dict[str, Fraction]] = {}
@@ -70,20 +57,7 @@ def reason_of(instruction_id: str) -> str:
 
 
 def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> None:
-    """Refuse an instruction that has no counting rule.
-
-    Parameters
-    ----------
-    kernel, instruction
-        The instruction, and its kernel.
-    can_supply : bool, optional
-        Whether the caller may say what it does, instead.
-
-    Raises
-    ------
-    UnsupportedExpressionError
-        It is C code, an atomic update, or of another class without a rule.
-    """
+    """Refuse an instruction that has no counting rule."""
     if isinstance(instruction, lp.Assignment | lp.CallInstruction):
         if not getattr(instruction, "atomicity", ()):
             return

@@ -31,25 +31,15 @@ _NOTHING = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
-    """Lines that the sub-groups touch in an access.
+    """Lines that the sub-groups touch in an access."""
 
-    Attributes
-    ----------
-    line_bytes, sub_group_size : int
-        What was asked for.
-    distribution : tuple of (int, int)
-        Number of lines, and number of sub-group instructions that touch so many; sorted.
-    accesses : int
-        Executions by all work items.
-    element_bytes : int
-        Size of the element, bytes.
-    """
-
+    # what was asked for
     line_bytes: int
     sub_group_size: int
+    # number of lines, and number of sub-group instructions that touch so many; sorted
     distribution: Distribution
-    accesses: int
-    element_bytes: int
+    accesses: int  # executions by all work items
+    element_bytes: int  # size of the element, bytes
 
     @property
     def instructions(self) -> int:
@@ -84,20 +74,13 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankConflicts:
-    """Conflict degrees of an access to local memory.
+    """Conflict degrees of an access to local memory."""
 
-    Attributes
-    ----------
-    banks, bank_width_bytes, sub_group_size : int
-        What was asked for.
-    distribution : tuple of (int, int)
-        Conflict degree, and number of sub-group instructions that have it; sorted. Without
-        parameters, the instructions of one pass of one group.
-    """
-
+    # what was asked for
     banks: int
     bank_width_bytes: int
     sub_group_size: int
+    # conflict degree, and number of sub-group instructions that have it; sorted
     distribution: Distribution
 
     @property
@@ -126,33 +109,6 @@ def transactions(
 ) -> Transactions:
     """Count the lines that each sub-group touches whenever it executes an access.
 
-    Parameters
-    ----------
-    access : AccessAnalysis
-        One access of a kernel; arrays begin at a multiple of `line_bytes`, unless they have an
-        offset.
-    parameters : mapping from str to int
-        Values of all size parameters.
-    line_bytes : int
-        Size of a line or sector, bytes.
-    sub_group_size : int
-        Work items of a sub-group.
-
-    Returns
-    -------
-    Transactions
-        Exact: over all groups, iterations and sub-groups, with the alignment of each.
-
-    Raises
-    ------
-    CountingError
-        The address is read from data, statistics decide how often the access is executed, or too
-        many points would have to be listed.
-    ParameterError
-        A parameter is missing or outside the assumptions.
-
-    Notes
-    -----
     One instruction touches as many lines as have a byte of an element of an active item in them:
     items that share a line share its transaction (CUDA C++ Best Practices Guide, "Coalesced Access
     to Global Memory", for lines of 32 bytes).
@@ -190,34 +146,6 @@ def bank_conflicts(
 ) -> BankConflicts:
     """Find how many words of one bank the items of a sub-group need at a time.
 
-    Parameters
-    ----------
-    access : AccessAnalysis
-        An access to local memory.
-    parameters : mapping from str to int, optional
-        Values of all size parameters. They are not needed where all groups and iterations access
-        in one pattern: affine addresses with numeric strides along the local axes, no conditions.
-    banks, bank_width_bytes : int
-        Number of banks, and bytes of a word; word w lies in bank w mod `banks`.
-    sub_group_size : int
-        Work items of a sub-group.
-
-    Returns
-    -------
-    BankConflicts
-        The degree of a sub-group instruction is the largest number of distinct words of one bank
-        that its active items access; items that access the same word share it.
-
-    Raises
-    ------
-    CountingError
-        The access is not to local memory, its address is read from data, parameters are needed, or
-        too many points would have to be listed.
-    ParameterError
-        A parameter is missing or outside the assumptions.
-
-    Notes
-    -----
     CUDA C++ Programming Guide, sections "Shared Memory" of the compute capabilities. Elements wider
     than a word take all their words at once, so that 64-bit elements side by side have degree 2 in
     banks of 4 bytes.
@@ -273,20 +201,7 @@ def _check_positive(**values: int) -> None:
 def access_patterns(
     access: AccessAnalysis, parameters: Mapping[str, int], modulus: int
 ) -> list[LanePattern]:
-    """Return the patterns of an access whose address and conditions are known.
-
-    Parameters
-    ----------
-    access, parameters
-        As for `transactions`.
-    modulus : int
-        Shifts are told apart modulo this number of elements.
-
-    Raises
-    ------
-    CountingError, ParameterError
-        As for `transactions`.
-    """
+    """Return the patterns of an access whose address and conditions are known."""
     address = _known_address(access)
     values = access.checked(parameters)
     return lane_patterns(access.place, address, values, modulus)
@@ -356,22 +271,7 @@ def _tally(
 def in_sub_groups(
     pattern: LanePattern, sub_group_size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return offsets and activity of a pattern with a row for each sub-group, the last one padded.
-
-    Parameters
-    ----------
-    pattern : LanePattern
-        Of a work group.
-    sub_group_size : int
-        Work items of a sub-group.
-
-    Returns
-    -------
-    offsets : ndarray of int64, shape (sub-groups, sub_group_size)
-        Elements; without the shifts.
-    active : ndarray of bool, shape (sub-groups, sub_group_size)
-        Which items execute the access.
-    """
+    """Return offsets and activity by sub-group (rows), the last one padded; without shifts."""
     items = len(pattern.offsets)
     rows = -(-items // sub_group_size)
     padding = (0, rows * sub_group_size - items)

@@ -36,15 +36,7 @@ _GUARDED_NODES = (p.Call, p.FloorDiv, p.Remainder, p.Power)
 
 
 class ValueCounter(TupleCounter):
-    """Tallies each value once, where a compiler computes it; instructions come in schedule order.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    statistics, powers
-        As for `InstructionCounter`.
-    """
+    """Tallies each value once; instructions come in schedule order."""
 
     def __init__(
         self,

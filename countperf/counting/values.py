@@ -19,24 +19,12 @@ Guard = Hashable
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Loops and conditions under which something is executed.
+    """Loops and conditions under which something is executed."""
 
-    Attributes
-    ----------
-    regions : tuple of LoopRegion
-        The device program and the loops around, from the outside in.
-    within : frozenset of str
-        Loop variables around it, hardware axes too.
-    cases : tuple of Case
-        Conditions on loop variables under which it is executed.
-    tests : frozenset
-        Conditions on data.
-    """
-
-    regions: tuple[LoopRegion, ...]
-    within: frozenset[str]
-    cases: tuple[Case, ...]
-    tests: frozenset[Guard]
+    regions: tuple[LoopRegion, ...]  # the device program and the loops around, from the outside in
+    within: frozenset[str]  # loop variables around it, hardware axes too
+    cases: tuple[Case, ...]  # conditions on loop variables under which it is executed
+    tests: frozenset[Guard]  # conditions on data
 
     @property
     def guards(self) -> frozenset[Guard]:

@@ -321,15 +321,7 @@ class VectorRules(ComplexRules):
 
 
 class VectorCounter(VectorRules, ComplexCounter):
-    """An instruction counter that knows vectors.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    **options
-        As for `InstructionCounter`.
-    """
+    """An instruction counter that knows vectors."""
 
     def __init__(self, domains: Domains, **options: Any) -> None:
         super().__init__(domains.kernel, domains.callables, domains.to_condition, **options)

@@ -48,22 +48,7 @@ def digits_of(stride: QuasiPolynomial, layout: Layout) -> Digits | None:
 def by_strides(
     flats: Sequence[QuasiPolynomial], sizes: Container[str], *, constants_in_rows: bool
 ) -> tuple[Layout, list[Digits]] | None:
-    """Write flattened addresses as subscripts of a layout whose strides are products of sizes.
-
-    Parameters
-    ----------
-    flats : sequence of QuasiPolynomial
-        Such as ``i*n*m + j*m + k``.
-    sizes : container of str
-        The size parameters; other names are loop variables.
-    constants_in_rows : bool
-        Whether ``m`` in ``i*m + m + j`` is a row, or belongs to the place in the row.
-
-    Returns
-    -------
-    (Layout, list of subscripts) or None
-        None if loop variables are multiplied with each other.
-    """
+    """Write flattened addresses as subscripts of a layout whose strides are products of sizes."""
     written: list[dict[Monomial, QuasiPolynomial]] = []
     for flat in flats:
         parts: dict[Monomial, QuasiPolynomial] = {(): ZERO}
@@ -127,31 +112,7 @@ def footprint_and_widened(
     is_flattened: bool,
     in_blocks: bool = False,
 ) -> Pair | None:
-    """Count the cells of a footprint, and those of it with the gaps along the lanes filled in.
-
-    Parameters
-    ----------
-    cells : IntegerSet
-        Index tuples that are accessed, or flattened addresses.
-    layout : Layout
-        Of the array.
-    stride : QuasiPolynomial
-        Of an access, its stride along local axis 0, elements.
-    digits : tuple of QuasiPolynomial or None
-        The same for each index, where it is known.
-    counter : Counter
-        Counts under the kernel's assumptions.
-    is_flattened : bool
-        Whether the cells are flattened addresses.
-    in_blocks : bool
-        Whether only footprints of whole rows are counted, which is simpler.
-
-    Returns
-    -------
-    (PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial, Counter) or None
-        Cells, those after widening, and what counted them; None if the layout has no exact
-        widening.
-    """
+    """Count the cells of a footprint, and those of it with the gaps along the lanes filled in."""
     parts = [cells] if is_flattened else _of_separate_arrays(cells, layout)
     found = [
         _of_one_array(

@@ -109,37 +109,21 @@ _CALLS = ("special", "pow")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionCounts:
-    """Counts of executions; all symbolic in the parameters.
+    """Counts of executions; all symbolic in the parameters."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel.
-    parameters : tuple of str
-        Size parameters, sorted.
-    defaults : mapping from str to QuasiPolynomial
-        Values of those that need not be given.
-    counter : Counter
-        Counted under its assumptions on the parameters.
-    counts : mapping from ExecutionKey to PiecewiseQuasiPolynomial
-        By what is executed, and where: of all work items, or over all groups.
-    groups, launches, barriers : PiecewiseQuasiPolynomial
-        Groups of all launches, launches, and barriers times the items that wait.
-    reasons : frozenset of str
-        Which of the caller's statistics enter.
-    """
-
-    kernel: str
-    parameters: tuple[str, ...]
-    defaults: Mapping[str, QuasiPolynomial]
-    counter: Counter
+    kernel: str  # name of the kernel
+    parameters: tuple[str, ...]  # size parameters, sorted
+    defaults: Mapping[str, QuasiPolynomial]  # values of those that need not be given
+    counter: Counter  # counted under its assumptions on the parameters
+    # by what is executed, and where: of all work items, or over all groups
     counts: Mapping[ExecutionKey, PiecewiseQuasiPolynomial] = field(
         default_factory=dict[ExecutionKey, PiecewiseQuasiPolynomial]
     )
+    # groups of all launches, launches, and barriers times the items that wait
     groups: PiecewiseQuasiPolynomial = ZERO_COUNT
     launches: PiecewiseQuasiPolynomial = ZERO_COUNT
     barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
-    reasons: frozenset[str] = frozenset()
+    reasons: frozenset[str] = frozenset()  # which of the caller's statistics enter
 
 
 def count_execution(
@@ -150,27 +134,7 @@ def count_execution(
     footprints: dict[Any, Any] | None = None,
     caches: CountedCaches = DEFAULT_CACHES,
 ) -> ExecutionCounts:
-    """Count a kernel's operations and accesses by how they are executed.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point; preprocessed and scheduled here unless that is done already.
-    statistics : mapping from str to number or str, optional
-        What data decides, as for `countperf.count_kernel`.
-    instruction_counts : mapping from str to mapping from str to number, optional
-        Likewise; `countperf.execution.supplied` has the rules by which these are executed.
-    footprints : dict, optional
-        What is known of what groups access; what is found here is added. For kernels that differ
-        only in how loops are written (`countperf.counting.equivalence`).
-    caches : CountedCaches, optional
-        By which accesses that come back to a line are sorted.
-
-    Raises
-    ------
-    CountingError
-        Something cannot be counted exactly.
-    """
+    """Count a kernel's operations and accesses by how they are executed."""
     kernel, callables = prepared(t_unit)
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)

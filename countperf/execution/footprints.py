@@ -42,41 +42,23 @@ _Part = tuple[FootprintKey, PiecewiseQuasiPolynomial]
 
 @dataclass(frozen=True, slots=True)
 class _GlobalAccess:
-    """An access to global memory.
+    """An access to global memory."""
 
-    Attributes
-    ----------
-    grid, access, index, place, cases
-        The launch, the access, its address if it is known, where and when it is executed.
-    least_step, least_in_all : int
-        The least constant step along items and loops, and along groups too, elements.
-    is_even : bool
-        Whether steps are known, or stated to stay in a line.
-    thin : QuasiPolynomial or None
-        A step by a symbol that may stay in a line.
-    """
-
+    # the launch, the access, its address if it is known, where and when it is executed
     grid: Grid
     access: MemoryAccess
     index: Address | None
     place: Place
     cases: Conditions
+    # the least constant step along items and loops, and along groups too, elements
     least_step: int
     least_in_all: int
-    is_even: bool
-    thin: QuasiPolynomial | None
+    is_even: bool  # whether steps are known, or stated to stay in a line
+    thin: QuasiPolynomial | None  # a step by a symbol that may stay in a line
 
 
 class Footprints:
-    """Collects a kernel's accesses to global memory, and counts what they touch.
-
-    Parameters
-    ----------
-    domains, analyzer, steps
-        Of the kernel.
-    known : dict
-        What is known of what groups access; what is found is added.
-    """
+    """Collects a kernel's accesses to global memory, and counts what they touch."""
 
     def __init__(
         self, domains: Domains, analyzer: AccessAnalyzer, steps: StepSorter, known: dict[Any, Any]

@@ -32,44 +32,22 @@ Conditions = tuple[Case | FirstIteration, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """An instruction: what it tallies, where it stands, and which of its loops are its items'.
-
-    Attributes
-    ----------
-    loopy : loopy.InstructionBase
-        The instruction.
-    predicates : tuple of Case
-        Conditions under which it is executed.
-    probability : int or Fraction
-        How often conditions that data decides hold.
-    tested, tallied : Tally
-        What testing the predicates does, and what the instruction does where they hold.
-    kinds : mapping from str to kind
-        Of the loops around it, and of axes.
-    place : Place
-        Where it is executed.
-    own : list of str
-        Loops that each work item runs at its own pace, outer ones first.
-    copies : list of str
-        Loops over copies that are written as loops.
-    supplied : mapping from str to Fraction
-        What the caller says that one execution does, by property name; operations are in `tallied`
-        too. Empty where rules say it.
-    reason : str
-        Why its counts are not exact, where the caller supplies them.
-    """
+    """An instruction: what it tallies, where it stands, and which of its loops are its items'."""
 
     loopy: Any
-    predicates: tuple[Case, ...]
-    probability: Number
+    predicates: tuple[Case, ...]  # conditions under which it is executed
+    probability: Number  # how often conditions that data decides hold
+    # what testing the predicates does, and what the instruction does where they hold
     tested: Tally
     tallied: Tally
-    kinds: Mapping[str, Any]
-    place: Place
-    own: list[str]
-    copies: list[str]
+    kinds: Mapping[str, Any]  # of the loops around it, and of axes
+    place: Place  # where it is executed
+    own: list[str]  # loops that each work item runs at its own pace, outer ones first
+    copies: list[str]  # loops over copies that are written as loops
+    # what the caller says that one execution does, by property name; operations are in `tallied`
+    # too
     supplied: Mapping[str, Fraction] = field(default_factory=dict[str, Fraction])
-    reason: str = ""
+    reason: str = ""  # why its counts are not exact, where the caller supplies them
 
     def conditions(self, cases: Iterable[Case | FirstIteration]) -> Conditions:
         """Return the conditions of something that it does: its own, and those of a tally."""
@@ -98,13 +76,7 @@ class InstructionReader:
     def read(
         self, program: DeviceProgram, outline: RegionOutline, instruction: Any, grid: Grid
     ) -> Instruction:
-        """Tally an instruction.
-
-        Raises
-        ------
-        CountingError
-            It has no counting rule, or cannot be counted exactly.
-        """
+        """Tally an instruction."""
         predicates, probability = self._domains.predicate_conditions(instruction)
         supplied: Mapping[str, Fraction] = {}
         tested: Tally = {}

@@ -82,15 +82,7 @@ _NEIGHBORS = frozenset[Step]({"next", "offset"})
 
 
 def issue(key: ExecutionKey, policy: ExecutionPolicy) -> Issued:
-    """Return what a unit of a count is issued as.
-
-    Parameters
-    ----------
-    key : ExecutionKey
-        What is counted.
-    policy : ExecutionPolicy
-        How the device runs work groups.
-    """
+    """Return what a unit of a count is issued as."""
     match key:
         case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
             return ((key, _ONE),)

@@ -32,21 +32,13 @@ cache that serves it, or as a vector of neighbors on other lines in each iterati
 
 @dataclass(frozen=True, slots=True)
 class IssuedOperation:
-    """Operations.
+    """Operations."""
 
-    Attributes
-    ----------
-    unit : {"vector", "scalar"}
-        Unit that executes them.
-    kind : str
-        ``arithmetic`` (additions, multiplications, fused ones), ``divide`` (of integers), ``div``,
-        ``pow``, ``special``, ``conditional``, or ``minor``.
-    type_name, detail : str
-        Type, and kind or function of the operation; empty where they are not told apart.
-    """
-
-    unit: Unit
+    unit: Unit  # unit that executes them
+    # ``arithmetic`` (additions, multiplications, fused ones), ``divide`` (of integers), ``div``,
+    # ``pow``, ``special``, ``conditional``, or ``minor``
     kind: str
+    # type, and kind or function of the operation; empty where they are not told apart
     type_name: str = ""
     detail: str = ""
 

@@ -25,22 +25,13 @@ Event = Literal["idle", "carried", "iterations", "entries", "passes"]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Place of an operation: context, loop nest and shape of the group.
+    """Place of an operation: context, loop nest and shape of the group."""
 
-    Attributes
-    ----------
-    context : {"free", "sync"}
-        Whether the device program has local barriers.
-    placement : {"flat", "short", "loop"}
-        Whether it is in a loop that each work item runs at its own pace: in none, in one (or
-        several) of at most 32 iterations in all, known beforehand, or in another one.
-    shape : tuple of (int, int)
-        Work items along local axis 0, and rows of them.
-    """
-
-    context: Context
+    context: Context  # whether the device program has local barriers
+    # whether it is in a loop that each work item runs at its own pace: in none, in one (or several)
+    # of at most 32 iterations in all, known beforehand, or in another one
     placement: Placement
-    shape: tuple[int, int]
+    shape: tuple[int, int]  # work items along local axis 0, and rows of them
 
     @property
     def items(self) -> int:
@@ -50,32 +41,19 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class ToOtherLines:
-    """Step of an address to another cache line.
+    """Step of an address to another cache line."""
 
-    Attributes
-    ----------
-    level : {"l1", "l2", "beyond_l2"}
-        Nearest cache that still keeps the line when the walk comes back to it.
-    set_conflict : {0, 1, 2, 3}
-        How many more lines share sets of a cache than these keep: 0 for none; 1, 2, 3 for about a
-        quarter, five eighths, and nearly all of the accesses that miss.
-    """
-
-    level: Level
+    level: Level  # nearest cache that still keeps the line when the walk comes back to it
+    # how many more lines share sets of a cache than these keep: 0 for none; 1, 2, 3 for about a
+    # quarter, five eighths, and nearly all of the accesses that miss
     set_conflict: Grade = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ByData:
-    """Step of an address that data decides, or that is uneven.
+    """Step of an address that data decides, or that is uneven."""
 
-    Attributes
-    ----------
-    level : {"l1", "l2", "beyond_l2"}
-        Nearest cache that keeps the array.
-    """
-
-    level: Level
+    level: Level  # nearest cache that keeps the array
 
 
 Step = Beside | ToOtherLines | ByData
@@ -84,17 +62,10 @@ Step = Beside | ToOtherLines | ByData
 
 @dataclass(frozen=True, slots=True)
 class WorkItemStep:
-    """Step of an address from one work item to the next.
+    """Step of an address from one work item to the next."""
 
-    Attributes
-    ----------
-    along_row : Step
-        Along local axis 0.
-    across_rows : Step or None
-        Along local axis 1, where rows are so narrow that compilers may unroll them.
-    """
-
-    along_row: Step
+    along_row: Step  # along local axis 0
+    # along local axis 1, where rows are so narrow that compilers may unroll them
     across_rows: Step | None = None
 
 
@@ -108,29 +79,14 @@ class OperationKey:
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """Accesses at a site.
+    """Accesses at a site."""
 
-    Attributes
-    ----------
-    site : Site
-        Where they stand.
-    space : {"global", "local"}
-        Address space.
-    direction : {"load", "store"}
-        Direction.
-    bits : int
-        Size of an element.
-    between_items : WorkItemStep
-        How the address changes from one item to the next.
-    in_loop : Step or None
-        How it changes in the innermost loop of the item; None outside such loops.
-    """
-
-    site: Site
-    space: Space
-    direction: Direction
-    bits: int
-    between_items: WorkItemStep
+    site: Site  # where they stand
+    space: Space  # address space
+    direction: Direction  # direction
+    bits: int  # size of an element
+    between_items: WorkItemStep  # how the address changes from one item to the next
+    # how it changes in the innermost loop of the item; None outside such loops
     in_loop: Step | None = None
 
 

@@ -52,18 +52,10 @@ LINE_BYTES = 64
 
 
 class CacheSize(Part):
-    """Size of a cache by which counts are sorted.
+    """Size of a cache by which counts are sorted."""
 
-    Attributes
-    ----------
-    size_bytes : int
-        How much it holds, byte.
-    ways : int
-        Lines of each set.
-    """
-
-    size_bytes: int = Field(gt=0)
-    ways: int = Field(gt=0)
+    size_bytes: int = Field(gt=0)  # how much it holds, byte
+    ways: int = Field(gt=0)  # lines of each set
 
     @property
     def lines(self) -> int:
@@ -87,19 +79,12 @@ class CacheSize(Part):
 
 
 class CountedCaches(Part):
-    """Caches by which accesses that come back to a line are sorted when a kernel is counted.
+    """Caches by which accesses that come back to a line are sorted when a kernel is counted."""
 
-    Attributes
-    ----------
-    first, second : CacheSize
-        The nearest cache, and the one behind it.
-    code : CacheSize
-        The nearest one, by which misses and spills of compiled code are found.
-    """
-
+    # the nearest cache, and the one behind it
     first: CacheSize
     second: CacheSize
-    code: CacheSize
+    code: CacheSize  # the nearest one, by which misses and spills of compiled code are found
 
     @property
     def text(self) -> str:
@@ -107,42 +92,16 @@ class CountedCaches(Part):
         return f"{self.first.text} and {self.second.text}"
 
     def counts_alike(self, other: CountedCaches, *, reads_code: bool = False) -> bool:
-        """Tell whether kernels have the same counts for other caches.
-
-        Parameters
-        ----------
-        other : CountedCaches
-            The other ones.
-        reads_code : bool, optional
-            Whether counts of compiled code are meant, too.
-        """
+        """Tell whether kernels have the same counts for other caches."""
         same = (self.first, self.second) == (other.first, other.second)
         return same and (not reads_code or self.code == other.code)
 
 
 class Cache(CacheSize):
-    """One cache that holds data.
+    """One cache that holds data."""
 
-    Attributes
-    ----------
-    size_bytes : int
-        How much it holds, byte.
-    ways : int
-        Lines of each set.
-    line_bytes : int
-        Size of a line, byte.
-    source : str
-        Where the numbers are from.
-
-    Examples
-    --------
-    >>> first = Cache(size_bytes=49152, ways=12, source="an example")
-    >>> first.lines, first.sets, first.set_stride_bytes
-    (768, 64, 4096)
-    """
-
-    line_bytes: int = Field(default=LINE_BYTES, gt=0)
-    source: str = Field(min_length=1)
+    line_bytes: int = Field(default=LINE_BYTES, gt=0)  # size of a line, byte
+    source: str = Field(min_length=1)  # where the numbers are from
 
     @model_validator(mode="after")
     def _has_whole_sets(self) -> Self:
@@ -165,26 +124,17 @@ class Cache(CacheSize):
 
 
 class MemoryHierarchy(Document):
-    """Caches from the nearest to the farthest, and how far address translation reaches.
-
-    Attributes
-    ----------
-    name : str
-        Of the document; ``system`` for one that was read from the operating system.
-    caches : tuple of Cache
-        Those that hold data, the nearest first, each larger than the one before.
-    translation_reach_bytes : int
-        What the entries of the second-level translation buffer map with pages of 4 KiB, byte.
-    translation_source : str
-        Where that is from.
-    """
+    """Caches from the nearest to the farthest, and how far address translation reaches."""
 
     format: Literal["countperf-memory-hierarchy"] = "countperf-memory-hierarchy"
     version: Literal[1] = 1
+    # of the document; ``system`` for one that was read from the operating system
     name: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    # those that hold data, the nearest first, each larger than the one before
     caches: tuple[Cache, ...] = Field(min_length=2)
+    # what the entries of the second-level translation buffer map with pages of 4 KiB, byte
     translation_reach_bytes: int = Field(gt=0)
-    translation_source: str = Field(min_length=1)
+    translation_source: str = Field(min_length=1)  # where that is from
 
     @model_validator(mode="after")
     def _caches_grow(self) -> Self:
@@ -219,18 +169,7 @@ def available_hierarchies() -> tuple[str, ...]:
 
 @lru_cache
 def load_hierarchy(name: str) -> MemoryHierarchy:
-    """Read a memory hierarchy that comes along.
-
-    Raises
-    ------
-    DeviceParameterError
-        There is none of the name.
-
-    Examples
-    --------
-    >>> load_hierarchy("amd-zen4").second.size_bytes
-    1048576
-    """
+    """Read a memory hierarchy that comes along."""
     path = _FOLDER / f"{name}.toml"
     if name not in available_hierarchies():
         there = ", ".join(available_hierarchies())
@@ -251,13 +190,6 @@ those of `COUNTED`, and for compiled code that of `COMPILED`."""
 def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
     """Return the hierarchy that Linux reports of its first processor; None if it reports none.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Where it reports them: a folder ``index0``, ``index1`` ... for each cache.
-
-    Notes
-    -----
     Linux does not report the reach of address translation: that of `ASSUMED` is taken.
     """
     caches: list[Cache] = []

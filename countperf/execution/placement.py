@@ -22,18 +22,10 @@ SHORT_LOOP = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSites:
-    """Facts that decide the sites of a device program's instructions.
+    """Facts that decide the sites of a device program's instructions."""
 
-    Attributes
-    ----------
-    context : {"free", "sync"}
-        Whether the program has local barriers.
-    shape : tuple of (int, int)
-        Work items along local axis 0, and rows of them.
-    """
-
-    context: Context
-    shape: tuple[int, int]
+    context: Context  # whether the program has local barriers
+    shape: tuple[int, int]  # work items along local axis 0, and rows of them
 
 
 def program_sites(program: DeviceProgram, grid: Grid) -> ProgramSites:

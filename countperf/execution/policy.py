@@ -70,52 +70,36 @@ of the rule which stayed."""
 
 
 class ExecutionPolicy(Part):
-    """Rules by which a device runs the work items of a group.
+    """Rules by which a device runs the work items of a group."""
 
-    Attributes
-    ----------
-    width : int
-        Work items that one vector instruction runs.
-    along : {"axis0", "group"}
-        Whether vectors take neighbors along local axis 0, row by row (compilers for CPUs), or items
-        in order of their number in the group (sub-groups of GPUs).
-    remainder : {"whole", "scalar"}
-        Whether what is left of a row takes a whole vector instruction, or scalar ones.
-    vectorized : {"always", "never", "flat", "flat or sync", "sync"}
-        What runs in vectors: everything, nothing, what is not in an item's own loop, that and
-        whatever is in programs with local barriers, or only the latter.
-    rows : {"any", "multiples", "multiples if alone", "multiples if several", \
-            "multiples behind barriers", "multiples if few", "powers of two"}
-        Which rows run in vectors at all: any; only those of a multiple of `width` items,
-        everywhere, in groups of one row, in groups of several, in programs with local barriers, or,
-        in programs without, where they have fewer than 16; or only powers of two.
-    odd_rows : {"together", "apart"}
-        Whether items of groups of one row that is no power of two access global memory in vectors
-        outside loops, short ones too, as others do, or one by one.
-    shifted : {"together", "apart"}
-        Whether items of groups of several rows load neighbors in a local array from anywhere
-        outside loops, as others do, or one by one where a constant or another row shifts them.
-    guards : {"free", "masked"}
-        Whether accesses in vectors cost as much as elsewhere under a condition that tells items
-        apart, or more: such vectors need a mask, and what accesses memory one by one a branch for
-        each item.
-    arrays : int
-        Private arrays of at most so many elements stay in the registers of vectors; larger ones are
-        kept in memory, where each item accesses its own. 0: all are treated alike.
-    units : int
-        Groups that run at once: those of a launch run in rounds of so many, and the last round,
-        though not full, takes as long as the others. 0: as long as its share.
-    """
-
-    width: int = Field(default=16, ge=1)
+    width: int = Field(default=16, ge=1)  # work items that one vector instruction runs
+    # whether vectors take neighbors along local axis 0, row by row (compilers for CPUs), or items
+    # in order of their number in the group (sub-groups of GPUs)
     along: Literal["axis0", "group"] = "axis0"
+    # whether what is left of a row takes a whole vector instruction, or scalar ones
     remainder: Literal["whole", "scalar"] = "whole"
+    # what runs in vectors: everything, nothing, what is not in an item's own loop, that and
+    # whatever is in programs with local barriers, or only the latter
     vectorized: Vectorized = "always"
+    # which rows run in vectors at all: any; only those of a multiple of `width` items, everywhere,
+    # in groups of one row, in groups of several, in programs with local barriers, or, in programs
+    # without, where they have fewer than 16; or only powers of two
     rows: Rows = "any"
+    # whether items of groups of one row that is no power of two access global memory in vectors
+    # outside loops, short ones too, as others do, or one by one
     odd_rows: Literal["together", "apart"] = "together"
+    # whether items of groups of several rows load neighbors in a local array from anywhere outside
+    # loops, as others do, or one by one where a constant or another row shifts them
     shifted: Literal["together", "apart"] = "together"
+    # whether accesses in vectors cost as much as elsewhere under a condition that tells items
+    # apart, or more: such vectors need a mask, and what accesses memory one by one a branch for
+    # each item
     guards: Literal["free", "masked"] = "free"
+    # private arrays of at most so many elements stay in the registers of vectors; larger ones are
+    # kept in memory, where each item accesses its own
     arrays: int = Field(default=0, ge=0)
+    # groups that run at once: those of a launch run in rounds of so many, and the last round,
+    # though not full, takes as long as the others
     units: int = Field(default=0, ge=0)
 
     @model_validator(mode="before")

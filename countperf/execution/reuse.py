@@ -54,17 +54,11 @@ _ONE = QuasiPolynomial.constant(1)
 
 @dataclass(frozen=True, slots=True)
 class ReuseLimits:
-    """Numbers of lines of a walk that caches keep.
+    """Numbers of lines of a walk that caches keep."""
 
-    Attributes
-    ----------
-    levels : dict from Level to int
-        The most lines of walks, and of arrays that data leads anywhere in, that a cache keeps.
-    sharing : dict from int to dict
-        Largest number of lines at multiples of a set's span, in bytes, by grade.
-    """
-
+    # the most lines of walks, and of arrays that data leads anywhere in, that a cache keeps
     levels: dict[Level, int]
+    # largest number of lines at multiples of a set's span, in bytes, by grade
     sharing: dict[int, dict[_Conflict, int]]
 
     @classmethod
@@ -109,20 +103,12 @@ class WalkedStep:
 
 @dataclass(frozen=True, slots=True)
 class ReusePath:
-    """A way through other lines.
+    """A way through other lines."""
 
-    Attributes
-    ----------
-    lines : QuasiPolynomial or None
-        How many it goes through until it comes back to the first; None if that is not known.
-    steps : tuple of WalkedStep
-        The axes and loops that it goes along.
-    copies : Copies or None
-        Copies of the access, one after the other, that are on the same pairs of lines.
-    """
-
+    # how many it goes through until it comes back to the first; None if that is not known
     lines: QuasiPolynomial | None
-    steps: tuple[WalkedStep, ...]
+    steps: tuple[WalkedStep, ...]  # the axes and loops that it goes along
+    # copies of the access, one after the other, that are on the same pairs of lines
     copies: Copies | None = None
 
 
@@ -134,22 +120,7 @@ def reuse_path(
     *,
     items_first: bool,
 ) -> ReusePath:
-    """Find how far an access goes until it comes back.
-
-    Parameters
-    ----------
-    place : Place
-        Where it is executed.
-    bits : int
-        Size of an element.
-    strides : sequence of AxisStride
-        Along all axes of the launch and all loops, outer loops first.
-    own : sequence of str
-        The items' own loops around the access.
-    items_first : bool
-        Whether the items of a group take each iteration of these loops one after the other, or
-        each item all of its iterations.
-    """
+    """Find how far an access goes until it comes back."""
     of_kind: defaultdict[str, list[AxisStride]] = defaultdict(list)
     for each in strides:
         of_kind[each.kind].append(each)
@@ -236,18 +207,7 @@ def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:
 def within_line(
     stride: QuasiPolynomial | None, bits: int, counter: Counter
 ) -> QuasiPolynomial | None:
-    """Return what is at least zero where a step by a symbol stays in a line; None if nowhere.
-
-    Parameters
-    ----------
-    stride : QuasiPolynomial or None
-        Change of an address, elements.
-    bits : int
-        Size of an element.
-    counter : Counter
-        Proves under its assumptions that a step leads to other lines, or is positive; one that may
-        be of either sign is taken to lead to other lines.
-    """
+    """Return what is at least zero where a step by a symbol stays in a line; None if nowhere."""
     if stride is None or stride.is_constant:
         return None
     line = LINE_BYTES * 8 // bits
@@ -267,26 +227,7 @@ def sorted_by_step(
     *,
     inside: QuasiPolynomial | None = None,
 ) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
-    """Sort executions of an access by its step, which may depend on the parameters.
-
-    Parameters
-    ----------
-    stride : QuasiPolynomial or None
-        Change of the address, elements; None if it is uneven or read from data.
-    bits : int
-        Size of an element.
-    executions : PiecewiseQuasiPolynomial
-        How often it is executed.
-    walk : callable
-        Finds on which walk it is; asked only if the step leads to other lines.
-    without : callable
-        Counts the executions of one copy that a loop makes; None if they are not told apart. Of
-        copies on the same pair of lines only the first leads to another one.
-    limits : ReuseLimits
-        How many lines the device's caches keep.
-    inside : QuasiPolynomial, optional
-        At least zero where the step stays in a line, as `within_line` has it: there it is ``near``.
-    """
+    """Sort executions of an access by its step, which may depend on the parameters."""
     step = step_of(stride, bits)
     if step != _ELSEWHERE or stride is None:
         return [(step, executions)]
@@ -332,19 +273,7 @@ def sorted_by_size(
     executions: PiecewiseQuasiPolynomial,
     limits: ReuseLimits,
 ) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
-    """Sort executions of an access that data leads anywhere in an array.
-
-    Parameters
-    ----------
-    elements : QuasiPolynomial or None
-        Of the array; None if that is not known: then it is taken to be large.
-    bits : int
-        Size of an element.
-    executions : PiecewiseQuasiPolynomial
-        How often it is executed.
-    limits : ReuseLimits
-        How many lines the device's caches keep.
-    """
+    """Sort executions of an access that data leads anywhere in an array."""
     if elements is None:
         return [(ByData("beyond_l2"), executions)]
     line = LINE_BYTES * 8 // bits

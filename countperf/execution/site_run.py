@@ -30,29 +30,16 @@ _FEW = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRun:
-    """Way in which a site runs under a policy.
-
-    Attributes
-    ----------
-    policy, site
-        The two.
-    row, rows : int
-        Items that vectors take from, and rows of them.
-    is_written_out : bool
-        Whether the loops around the site are unrolled.
-    is_flat : bool
-        Whether it is in no loop of the items, or in unrolled ones only.
-    is_vector : bool
-        Whether it runs in vectors.
-    """
+    """Way in which a site runs under a policy."""
 
     policy: ExecutionPolicy
     site: Site
+    # items that vectors take from, and rows of them
     row: int
     rows: int
-    is_written_out: bool
-    is_flat: bool
-    is_vector: bool
+    is_written_out: bool  # whether the loops around the site are unrolled
+    is_flat: bool  # whether it is in no loop of the items, or in unrolled ones only
+    is_vector: bool  # whether it runs in vectors
 
     @classmethod
     def of(cls, site: Site, policy: ExecutionPolicy) -> SiteRun:

@@ -39,13 +39,7 @@ Sorted = tuple[WorkItemStep, Step | None, PiecewiseQuasiPolynomial]
 
 
 class StepSorter:
-    """Sorts the executions of a kernel's accesses by steps of their addresses.
-
-    Attributes
-    ----------
-    assumed : set of str
-        Assumptions on layouts and addresses that entered, and what was not counted exactly.
-    """
+    """Sorts the executions of a kernel's accesses by steps of their addresses."""
 
     def __init__(
         self,
@@ -86,21 +80,7 @@ class StepSorter:
         executions: PiecewiseQuasiPolynomial,
         once: Callable[[str], PiecewiseQuasiPolynomial | None],
     ) -> list[Sorted]:
-        """Sort the executions of an access by its steps, which may depend on the parameters.
-
-        Parameters
-        ----------
-        access : MemoryAccess
-            The access.
-        found : Instruction
-            The instruction that it is of.
-        loops : sequence of str
-            The items' own loops around it, outer ones first.
-        executions : PiecewiseQuasiPolynomial
-            How often it is executed.
-        once : callable
-            Counts the executions of one copy that an unrolled loop makes; None if they differ.
-        """
+        """Sort the executions of an access by its steps, which may depend on the parameters."""
         strides, bits, place = self.strides(access, found), access.bits, found.place
         lanes = [s.stride for s in strides if s.kind == "local" and s.axis == 0]
         across = self._across_rows(access, place, strides)

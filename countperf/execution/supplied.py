@@ -40,27 +40,13 @@ _SPACES: Mapping[str, Space] = {"gmem": "global", "lmem": "local"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppliedAccess:
-    """Accesses that one execution of an instruction makes, as the caller says.
+    """Accesses that one execution of an instruction makes, as the caller says."""
 
-    Attributes
-    ----------
-    space : {"global", "local"}
-        Address space.
-    direction : {"load", "store"}
-        Direction.
-    bits : int
-        Size of an element.
-    class_name : str
-        Class of global accesses, such as ``stride1``; of local ones ``stride1``.
-    number : Fraction
-        Accesses of one execution.
-    """
-
-    space: Space
-    direction: Direction
-    bits: int
-    class_name: str
-    number: Fraction
+    space: Space  # address space
+    direction: Direction  # direction
+    bits: int  # size of an element
+    class_name: str  # class of global accesses, such as ``stride1``; of local ones ``stride1``
+    number: Fraction  # accesses of one execution
 
     @property
     def step(self) -> Step:
@@ -119,23 +105,7 @@ def access_parts(
         PiecewiseQuasiPolynomial,
     ]
 ]:
-    """Yield what supplied accesses add to the counts of executions.
-
-    Parameters
-    ----------
-    access : SuppliedAccess
-        What one execution accesses.
-    site : Site
-        Where it stands.
-    executions : PiecewiseQuasiPolynomial
-        How often the instruction is executed, by all items.
-    has_neighbors : bool
-        Whether it is executed by several items along local axis 0.
-    in_loop : bool
-        Whether it is in a loop that each work item runs at its own pace.
-    is_guarded : bool
-        Whether a condition tells neighboring items apart.
-    """
+    """Yield what supplied accesses add to the counts of executions."""
     quantity = executions.scale(access.number)
     between = WorkItemStep(access.step if has_neighbors else "same")
     place = (site, access.space, access.direction, access.bits, between)

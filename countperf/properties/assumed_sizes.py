@@ -16,23 +16,12 @@ from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 
 @dataclass(frozen=True)
 class AssumedSizes:
-    """Sizes for which counts hold.
+    """Sizes for which counts hold."""
 
-    Attributes
-    ----------
-    kernel : str
-        Its name, for messages.
-    parameters : tuple of str
-        Sizes of the kernel.
-    text : str
-        The assumptions, for messages.
-    guards : tuple of (nonnegative, zero)
-        The same as polynomials, alternatives; empty if everything is allowed.
-    """
-
-    kernel: str
-    parameters: tuple[str, ...]
-    text: str
+    kernel: str  # its name, for messages
+    parameters: tuple[str, ...]  # sizes of the kernel
+    text: str  # the assumptions, for messages
+    # the same as polynomials, alternatives; empty if everything is allowed
     guards: tuple[Guards, ...]
 
     @cached_property

@@ -28,22 +28,7 @@ _MISSES = ("miss.", "spill.")
 
 
 def assumption_of(name: str, caches: CountedCaches | None = None) -> str:
-    """Return what a property takes for granted; empty for facts of the program.
-
-    Parameters
-    ----------
-    name : str
-        Of a property, in any view.
-    caches : CountedCaches, optional
-        Those that the kernel was counted for; by default those of no named device.
-
-    Examples
-    --------
-    >>> assumption_of("site.free.flat.8x1.gmem.load.32.next.l2_reuse")
-    'assumes caches of 48 KiB of 12 ways and 1024 KiB of 16 ways'
-    >>> assumption_of("site.free.flat.8x1.flop.add.f32")
-    ''
-    """
+    """Return what a property takes for granted; empty for facts of the program."""
     caches = caches or DEFAULT_CACHES
     if name.startswith(_MISSES):
         return f"assumes a first-level cache of {caches.code.text}"

@@ -55,24 +55,7 @@ def remembered(
     count: Callable[[], PropertyVector],
     cache: bool | str | os.PathLike[str],
 ) -> PropertyVector:
-    """Return the counts of a kernel from the cache, or count and remember them.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        The kernel.
-    options : mapping from str to object
-        All options of the counting.
-    count : callable
-        Counts it.
-    cache : bool or path
-        Folder of the cache; True for the user's (see `directory`), False for none.
-
-    Returns
-    -------
-    PropertyVector
-        Equal to what `count` returns.
-    """
+    """Return the counts of a kernel from the cache, or count and remember them."""
     folder = directory(cache)
     key = None if folder is None else content_key(t_unit, options)
     if folder is None or key is None:
@@ -93,14 +76,7 @@ def remembered(
 
 
 def directory(cache: bool | str | os.PathLike[str]) -> Path | None:
-    """Return the folder of the cache; None if it is switched off.
-
-    Parameters
-    ----------
-    cache : bool or path
-        A folder; True for that of the environment variable ``COUNTPERF_CACHE_DIR`` (none if it is
-        empty) or, without the variable, the user's cache folder; False for none.
-    """
+    """Return the folder of the cache; None if it is switched off."""
     if cache is False:
         return None
     if cache is not True:

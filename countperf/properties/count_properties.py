@@ -283,25 +283,7 @@ def count_executed(
     footprints: dict[Any, Any] | None = None,
     caches: CountedCaches = DEFAULT_CACHES,
 ) -> PropertyVector:
-    """Count what an execution policy needs: the structure view without what Loopy emits.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point; preprocessed and scheduled here unless that is done already.
-    footprints, caches
-        As for `count_execution`.
-
-    Returns
-    -------
-    PropertyVector
-        Of the structure view. A model with a policy predicts the same from it as from the whole.
-
-    Raises
-    ------
-    CountingError
-        Something cannot be counted exactly.
-    """
+    """Count what an execution policy needs: the structure view without what Loopy emits."""
     executed = count_execution(t_unit, footprints=footprints, caches=caches)
     once = {
         "barrier.local": executed.barriers,

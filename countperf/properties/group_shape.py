@@ -27,24 +27,7 @@ def says_group_shape(names: Iterable[str]) -> bool:
 
 
 def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return work items and rows of all groups; nothing where no group is launched.
-
-    Parameters
-    ----------
-    counts : Mapping from str to int, Fraction, ndarray, or anything to scale
-        By property name, of the structure view.
-
-    Raises
-    ------
-    CountingError
-        There are groups, and nothing says how large they are; or programs of the kernel launch
-        groups of several shapes, and nothing says how many of each.
-
-    Examples
-    --------
-    >>> group_shape({"groups": 10, "site.free.flat.16x4.passes": 10})
-    {'items': 640, 'rows': 40}
-    """
+    """Return work items and rows of all groups; nothing where no group is launched."""
     if "groups" not in counts:
         return {}
     shapes = _shapes_of(counts)

@@ -44,13 +44,7 @@ _WORD = re.compile(r"\w+")
 
 
 def issue_name(key: IssueKey) -> str:
-    """Return the name of what is issued.
-
-    Examples
-    --------
-    >>> issue_name(IssuedOperation("vector", "arithmetic", "f32", "fma"))
-    'issue.vector.arithmetic.f32.fma'
-    """
+    """Return the name of what is issued."""
     match key:
         case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
             return footprint_name(key)
@@ -91,13 +85,7 @@ def _what(
 
 
 def parse_issue(name: str) -> IssueKey | None:
-    """Return what is issued that a name stands for; None if it is none.
-
-    Examples
-    --------
-    >>> parse_issue("issue.scalar.gmem.load.l1_reuse")
-    IssuedAccess(unit='scalar', space='global', direction='load', serving='l1_reuse')
-    """
+    """Return what is issued that a name stands for; None if it is none."""
     root, *rest = name.split(".")
     if root != ISSUE_ROOT:
         return parse_footprint(name)

@@ -21,27 +21,7 @@ _Issued = tuple[tuple[str, Fraction], ...]
 
 
 def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn counts of the structure view into what the device issues.
-
-    Parameters
-    ----------
-    policy : ExecutionPolicy
-        How the device runs work groups.
-    counts : Mapping from str to int, Fraction, ndarray, or anything to add and scale
-        By property name.
-
-    Returns
-    -------
-    dict
-        By name (``issue...``, ``bytes...``, ``groups``, ``launches``, ``barrier.local``); what is
-        there already is left as it is.
-
-    Examples
-    --------
-    >>> policy = ExecutionPolicy(width=8)
-    >>> apply_policy(policy, {"site.free.flat.16x1.flop.fma.f32": 64, "groups": 4})
-    {'issue.vector.arithmetic.f32.fma': Fraction(8, 1), 'groups': 4}
-    """
+    """Turn counts of the structure view into what the device issues."""
     found: dict[str, Any] = {}
     known = _issued_by(cast("Hashable", policy))  # frozen
     for name, count in counts.items():

@@ -57,15 +57,7 @@ _GONE = re.compile(r"(?:exec|site)\.\w+\.\w+\.\w+\.addresses\.\d+")
 
 @lru_cache(maxsize=2**16)
 def current_name(name: str) -> str:
-    """Return what a property, or a pattern of properties, is called now.
-
-    Examples
-    --------
-    >>> current_name("exec.sync.loop8.16x16.gmem.load.32.far1_next.wide")
-    'site.sync.loop.16x16.gmem.load.32.l1_reuse_conflict1-next.l2_reuse'
-    >>> current_name("run.*.gmem.load.pitch"), current_name("gmem.load.32.stride1")
-    ('issue.*.gmem.load.set_conflict', 'gmem.load.32.stride1')
-    """
+    """Return what a property, or a pattern of properties, is called now."""
     root, *parts = name.split(".")
     match root:
         case "exec":
@@ -148,11 +140,5 @@ def current_feature(name: str) -> str:
 
 
 def current_formula(text: str) -> str:
-    """Return a formula with the names of now.
-
-    Examples
-    --------
-    >>> current_formula("run_scalar_gmem_load_far*beyond1 + late_crowded_store")
-    'issue_scalar_gmem_load_l1_reuse*beyond_l2 + miss_conflict_store'
-    """
+    """Return a formula with the names of now."""
     return _WORD.sub(lambda word: current_feature(word[0]), text)

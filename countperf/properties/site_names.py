@@ -84,14 +84,7 @@ _WORD = re.compile(r"\w+")
 
 
 def execution_name(key: ExecutionKey) -> str:
-    """Return the name of a count of executions.
-
-    Examples
-    --------
-    >>> site = Site("free", "flat", (16, 4))
-    >>> execution_name(EventKey(site, "passes"))
-    'site.free.flat.16x4.passes'
-    """
+    """Return the name of a count of executions."""
     match key:
         case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
             return footprint_name(key)
@@ -148,15 +141,7 @@ def _between(step: WorkItemStep) -> str:
 
 
 def parse_execution(name: str) -> ExecutionKey | None:
-    """Return the count of executions that a name stands for; None if it is none.
-
-    Examples
-    --------
-    >>> parse_execution("site.free.flat.16x4.passes")
-    EventKey(site=Site(context='free', placement='flat', shape=(16, 4)), event='passes')
-    >>> parse_execution("site.free.flat.16x4.passed") is None
-    True
-    """
+    """Return the count of executions that a name stands for; None if it is none."""
     root, *parts = name.split(".")
     if root != SITE_ROOT:
         return parse_footprint(name)

@@ -14,11 +14,6 @@ def caches_of(document: Mapping[str, Any]) -> CountedCaches:
 
     Documents that state none have `DEFAULT_CACHES`: older ones, and those of other views than the
     structure view, whose counts do not depend on caches.
-
-    Raises
-    ------
-    DocumentError
-        The statement is damaged.
     """
     stated = document.get("caches")
     if stated is None:

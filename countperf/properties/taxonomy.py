@@ -55,21 +55,11 @@ VIEWS: tuple[View, ...] = get_args(View)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelProperty:
-    """One property of the taxonomy.
+    """One property of the taxonomy."""
 
-    Attributes
-    ----------
-    name : str
-        Such as ``gmem.load.32.stride1``.
-    unit : str
-        What one unit of the count is.
-    description : str
-        One line for tables.
-    """
-
-    name: str
-    unit: str
-    description: str
+    name: str  # such as ``gmem.load.32.stride1``
+    unit: str  # what one unit of the count is
+    description: str  # one line for tables
 
 
 _REAL = r"f(?:16|32|64)"
@@ -223,13 +213,7 @@ def is_emitted(name: str) -> bool:
 
 
 def describe(name: str) -> KernelProperty:
-    """Return the property of a name.
-
-    Raises
-    ------
-    PropertyNameError
-        The name does not follow the grammar.
-    """
+    """Return the property of a name."""
     unit, description = _unit_and_description(name)
     return KernelProperty(name=name, unit=unit, description=description)
 
@@ -262,12 +246,6 @@ def _unit_and_description(name: str) -> tuple[str, str]:
 
 @kept_in_process(4096)
 def validate_name(name: str) -> str:
-    """Return a property name if it follows the grammar.
-
-    Raises
-    ------
-    PropertyNameError
-        It does not.
-    """
+    """Return a property name if it follows the grammar."""
     _unit_and_description(name)
     return name

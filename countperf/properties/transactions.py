@@ -46,35 +46,20 @@ _ROOT = re.compile(
 
 
 def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
-    """Return what names, or patterns of them, begin with that say which transactions are meant.
-
-    Examples
-    --------
-    >>> transaction_roots(["groups", "transactions.32x128.load", "transactions.32x128.*"])
-    ('transactions.32x128',)
-    """
+    """Return what names, or patterns of them, begin with that say which transactions are meant."""
     found = (_ROOT.match(name) for name in names)
     return tuple(sorted({match.group() for match in found if match is not None}))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TransactionCounts(FieldsAlone):
-    """A function from sizes to the transactions of a kernel; picklable.
-
-    Attributes
-    ----------
-    kernel : loopy.TranslationUnit
-        The kernel.
-    roots : tuple of str
-        Which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``,
-        ``subgroups.<work items of a sub-group>``, ``distinct``.
-    statistics : mapping from str to number or str
-        What data decides, as for `countperf.count_kernel`.
-    """
+    """A function from sizes to the transactions of a kernel; picklable."""
 
     kernel: Any
+    # which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``,
+    # ``subgroups.<work items of a sub-group>``, ``distinct``
     roots: tuple[str, ...]
-    statistics: Mapping[str, Any]
+    statistics: Mapping[str, Any]  # what data decides, as for `countperf.count_kernel`
 
     @cached_property
     def _programs(self) -> tuple[KernelProgram, ...]:
@@ -89,16 +74,7 @@ class TransactionCounts(FieldsAlone):
         return analyze_kernel(self.kernel, statistics=self.statistics)
 
     def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
-        """Count the transactions at sizes.
-
-        Raises
-        ------
-        CountingError
-            The kernel cannot be analyzed; or an address is read from data, statistics decide when
-            memory is accessed, or too many points would have to be listed.
-        ParameterError
-            A parameter is missing or outside the assumptions.
-        """
+        """Count the transactions at sizes."""
         found: dict[str, int] = {}
         for root in self.roots:
             counted = self._counted(root, parameters)
@@ -127,15 +103,7 @@ def with_transactions(
     roots: Iterable[str],
     statistics: Mapping[str, Any] | None = None,
 ) -> PropertyVector:
-    """Return the vector of a kernel with its transactions, as far as it has none.
-
-    Parameters
-    ----------
-    vector : PropertyVector
-        Of the kernel.
-    kernel, roots, statistics
-        As in `TransactionCounts`.
-    """
+    """Return the vector of a kernel with its transactions, as far as it has none."""
     wanted = tuple(root for root in roots if not vector.knows(root))
     if not wanted:
         return vector

@@ -438,41 +438,14 @@ class PropertyVector(Table, Mapping[str, Count]):
 
 
 class CompiledVector:
-    """A property vector as one function; picklable.
-
-    Parameters
-    ----------
-    vector : PropertyVector
-        What to evaluate.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Property names, the rows of the result.
-    """
+    """A property vector as one function; picklable."""
 
     def __init__(self, vector: PropertyVector) -> None:
         self.vector = vector
         self.names: tuple[str, ...] = tuple(vector)
 
     def __call__(self, **parameters: Any) -> NDArray[Any]:
-        """Evaluate at parameters.
-
-        Parameters
-        ----------
-        **parameters : int or ndarray of integers
-            Values of all parameters.
-
-        Returns
-        -------
-        ndarray of float64, shape (len(names), *broadcast shape)
-            The counts.
-
-        Raises
-        ------
-        ParameterError
-            As for `PropertyVector.evaluate`.
-        """
+        """Evaluate at parameters."""
         values = self.vector.evaluate(parameters)
         if not values:
             shape = np.broadcast_shapes(*(np.shape(v) for v in parameters.values()))

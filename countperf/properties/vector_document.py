@@ -79,13 +79,7 @@ def damaged(field: str, error: Exception) -> DocumentError:
 
 
 def vector_fields(document: Any) -> dict[str, Any]:
-    """Return the arguments of `countperf.properties.vector.PropertyVector` from its document.
-
-    Raises
-    ------
-    DocumentError
-        The document is none of a property vector, damaged, or of an unknown version.
-    """
+    """Return the arguments of `countperf.properties.vector.PropertyVector` from its document."""
     view = _checked_view(document)
     found = validate(_VectorDocument, document)
     field = "$"

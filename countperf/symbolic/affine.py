@@ -25,13 +25,7 @@ NEVER: Condition = frozenset()
 
 
 class NotAffineError(Exception):
-    """An expression is no quasi-polynomial of loop variables and parameters.
-
-    Attributes
-    ----------
-    expression : object
-        The part that is none.
-    """
+    """An expression is no quasi-polynomial of loop variables and parameters."""
 
     def __init__(self, expression: object) -> None:
         super().__init__(str(expression))
@@ -80,13 +74,7 @@ class RefusingMapper(Mapper[Any, []]):
 
 
 class ToQuasiPolynomial(RefusingMapper):
-    """Maps integer expressions to quasi-polynomials.
-
-    Parameters
-    ----------
-    is_known : callable
-        Whether a name is a loop variable or a size parameter (else its value is data).
-    """
+    """Maps integer expressions to quasi-polynomials."""
 
     def __init__(self, is_known: Callable[[str], bool]) -> None:
         super().__init__()
@@ -155,17 +143,7 @@ class ToQuasiPolynomial(RefusingMapper):
 
 
 class ToAddress(ToQuasiPolynomial):
-    """Maps subscripts to quasi-polynomials in which floors of quotients by sizes may occur.
-
-    Parameters
-    ----------
-    is_known : callable
-        Whether a name is a loop variable or a size parameter.
-    sizes : container of str
-        The size parameters.
-    definitions : callable
-        Returns the private scalars that are names for expressions, with these.
-    """
+    """Maps subscripts to quasi-polynomials in which floors of quotients by sizes may occur."""
 
     def __init__(
         self,
@@ -237,15 +215,7 @@ def _joined_floor(numerator: QuasiPolynomial, divisor: int) -> QuasiPolynomial:
 
 
 class ToCondition(RefusingMapper):
-    """Maps logical expressions to conditions on quasi-polynomials.
-
-    Parameters
-    ----------
-    to_polynomial : ToQuasiPolynomial
-        Maps the two sides of comparisons.
-    is_decided : callable
-        Whether the values that a name takes are known: not so for loops that data decides.
-    """
+    """Maps logical expressions to conditions on quasi-polynomials."""
 
     def __init__(
         self,

@@ -56,19 +56,7 @@ _INSTALLED = remainder.installed_barvinok()
 
 
 class Counter:
-    """Counts points of sets under fixed assumptions, and proves signs under them.
-
-    Parameters
-    ----------
-    assumptions : IntegerSet or None
-        Set of the parameters that are possible. Counts are right on it; elsewhere they mean
-        nothing.
-    approximate : bool
-        Whether what cannot be counted exactly gets an upper bound, the count of its bounding box;
-        such counts, and all computed from them, carry `approximations`.
-    summation : callable or None
-        Counts what the elimination refuses: barvinok's summation, if islpy is built with it.
-    """
+    """Counts points of sets under fixed assumptions, and proves signs under them."""
 
     def __init__(
         self,
@@ -88,28 +76,7 @@ class Counter:
     def count(
         self, integer_set: isl_sets.IntegerSet, weight: QuasiPolynomial = ONE
     ) -> PiecewiseQuasiPolynomial:
-        """Sum a weight over the points of a set; by default, count them.
-
-        Parameters
-        ----------
-        integer_set : IntegerSet
-            Parametric set; existentially quantified variables are allowed.
-        weight : QuasiPolynomial
-            In the parameters and the dimensions of the set.
-
-        Returns
-        -------
-        PiecewiseQuasiPolynomial
-            In the parameters; exact on the assumptions.
-
-        Raises
-        ------
-        CountingError
-            The set is unbounded.
-        UncountableSetError
-            The elimination refuses the set, and neither is barvinok there nor an upper bound
-            asked for.
-        """
+        """Sum a weight over the points of a set; by default, count them."""
         dimensions = isl_sets.names_of(integer_set, parameters=False)
         renaming = {name: QuasiPolynomial.name(f"_d{k}") for k, name in enumerate(dimensions)}
         renamed = weight if weight.is_constant else weight.substitute(renaming)
@@ -138,13 +105,6 @@ class Counter:
 
         The same as ``count(integer_set, weight)``, under the name of what it does: trip counts that
         depend on outer loops, mean distances, polynomial costs of iterations.
-
-        Examples
-        --------
-        >>> i = QuasiPolynomial.name("i")
-        >>> triangle = sets.parameter_set("[n] -> { [i] : 0 <= i < n }")
-        >>> str(Counter().sum(triangle, i + 1))
-        '((1/2)*n^2 + (1/2)*n : n - 1 >= 0)'
         """
         return self.count(integer_set, weight)
 
@@ -195,23 +155,7 @@ class Counter:
         ) from error
 
     def count_product(self, factors: Sequence[Polyhedron]) -> PiecewiseQuasiPolynomial:
-        """Count the points of a product of polyhedra.
-
-        Parameters
-        ----------
-        factors : sequence of Polyhedron
-            They share parameters, but no dimensions.
-
-        Returns
-        -------
-        PiecewiseQuasiPolynomial
-            Exact on the assumptions. Factors that are equal up to names are counted once.
-
-        Raises
-        ------
-        CountingError
-            As for `count`.
-        """
+        """Count the points of a product of polyhedra."""
         return PiecewiseQuasiPolynomial.product([self._factor(factor) for factor in factors])
 
     def _factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
@@ -321,13 +265,6 @@ class Counter:
         Proved by shifting each parameter to its lower bound (all coefficients are then at least
         zero), for a single parameter after enumerating its first values. False when no proof is
         found.
-
-        Parameters
-        ----------
-        polynomial : QuasiPolynomial
-            Integer-valued.
-        nonnegative : frozenset of QuasiPolynomial
-            Further guards that may be assumed; the affine ones are used.
         """
         stated = self.context.lower_bounds
         # factors that are at least one do not change the sign
@@ -447,13 +384,7 @@ class Counter:
         )
 
     def regions(self, counts: Sequence[PiecewiseQuasiPolynomial]) -> list[Region]:
-        """Split the assumed parameters so that each count is one quasi-polynomial on each part.
-
-        Raises
-        ------
-        CountingError
-            There are too many parts.
-        """
+        """Split the assumed parameters so that each count is one quasi-polynomial on each part."""
         polynomials = [p for count in counts if (p := count.as_polynomial()) is not None]
         if len(polynomials) == len(counts):
             return [(frozenset(), frozenset(), tuple(polynomials))] if any(polynomials) else []

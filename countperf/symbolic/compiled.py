@@ -30,16 +30,7 @@ _BLOCK = 8192
 
 
 class CompiledCounts:
-    """Counts as a function of parameters; picklable.
-
-    Parameters
-    ----------
-    parameters : sequence of str
-        Names of the parameters.
-    counts : sequence of (PiecewiseQuasiPolynomial, bool)
-        The counts, and whether each is integral (else its values are fractions or, for arrays,
-        floats).
-    """
+    """Counts as a function of parameters; picklable."""
 
     def __init__(
         self,
@@ -61,13 +52,7 @@ class CompiledCounts:
         self._functions = {}
 
     def at(self, values: Mapping[str, int]) -> list[int | Fraction]:
-        """Return the counts at integer parameters, exactly.
-
-        Raises
-        ------
-        ParameterError
-            A count is no integer there: the parameters violate the assumptions.
-        """
+        """Return the counts at integer parameters, exactly."""
         self._calls += 1
         try:
             if self._calls <= _CALLS_BEFORE_COMPILING and "scalar" not in self._functions:
@@ -80,24 +65,7 @@ class CompiledCounts:
             ) from None
 
     def at_arrays(self, values: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return the counts at arrays of parameters of one shape.
-
-        Parameters
-        ----------
-        values : mapping from str to int or ndarray of integers
-            Broadcast against each other.
-
-        Returns
-        -------
-        list of ndarray
-            int64, or Python integers (dtype object) where int64 might overflow; float64 for counts
-            that are not integral.
-
-        Raises
-        ------
-        ParameterError
-            As for `at`.
-        """
+        """Return the counts at arrays of parameters of one shape."""
         array, bound = self._compiled("array"), self._compiled("bound")
         arguments = [np.asarray(values[name]) for name in self.parameters]
         shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()

@@ -44,30 +44,7 @@ def _congruences_of_one(lifted: Polyhedron) -> dict[str, tuple[int, int]] | None
 
 
 class Context:
-    """Known constraints of the parameters; used to simplify, never to restrict.
-
-    Parameters
-    ----------
-    assumptions : IntegerSet or None
-        A set without dimensions. What is not convex in it is left out of simplification.
-    text : str, optional
-        What isl writes of it.
-
-    Attributes
-    ----------
-    text : str
-        The assumptions in isl's notation; the universe if there are none.
-    rows : Polyhedron or None
-        The assumptions exactly, if each equality gives one parameter as a constant plus an integer
-        times a quotient that stands nowhere else, and is a dimension here.
-    congruences : dict from str to (int, int)
-        Parameters that are known modulo an integer: modulus and remainder. Counting replaces
-        such a parameter by modulus times itself plus remainder, so that floors cancel.
-    lower_bounds : dict from str to int
-        Lower bounds of parameters that the assumptions state directly.
-    positive : frozenset of str
-        Parameters that are at least one by such a bound.
-    """
+    """Known constraints of the parameters; used to simplify, never to restrict."""
 
     def __init__(self, assumptions: IntegerSet | None, text: str | None = None) -> None:
         self.assumptions = assumptions

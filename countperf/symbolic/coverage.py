@@ -11,15 +11,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
 def is_all_or_nothing(part: isl_sets.IntegerSet, whole: isl_sets.IntegerSet, name: str) -> bool:
-    """Return whether a set has all values of a dimension that another has, at any other values.
-
-    Parameters
-    ----------
-    part, whole : isl_sets.IntegerSet
-        Sets with the same dimensions, in any order.
-    name : str
-        A dimension. Where `part` has none of its values, that is all right too.
-    """
+    """Return whether a set has all values of a dimension that another has, at any other values."""
     names = isl_sets.names_of(whole, parameters=False)
     order = [QuasiPolynomial.name(n) for n in names]
     covered, everything = (sets.image(each, order) for each in (part, whole))

@@ -52,29 +52,7 @@ Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
 def sum_weight(
     polyhedron: Polyhedron, weight: QuasiPolynomial, simplify: Simplifier
 ) -> tuple[Term, ...]:
-    """Sum a weight over the integer points of a polyhedron.
-
-    Parameters
-    ----------
-    polyhedron : Polyhedron
-        The set.
-    weight : QuasiPolynomial
-        Summed over the set; in its parameters and dimensions.
-    simplify : callable
-        Removes redundant rows, finds implied equalities, and tells emptiness.
-
-    Returns
-    -------
-    tuple of Term
-        Their sum is the result. Guards of different terms may overlap.
-
-    Raises
-    ------
-    CountingError
-        A dimension is unbounded.
-    UncountableSetError
-        A floor of a product involves a dimension, or the sum gets too large.
-    """
+    """Sum a weight over the integer points of a polyhedron."""
     if len(polyhedron.dimensions) > 1:
         polyhedron = fuse_tiles(polyhedron, weight.names())
     simplified = simplify(polyhedron)

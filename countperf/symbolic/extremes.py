@@ -17,21 +17,7 @@ _DT = isl.dim_type
 def at_values(
     integer_set: isl_sets.IntegerSet, values: Mapping[str, int]
 ) -> tuple[isl_sets.IntegerSet, tuple[str, ...]]:
-    """Fix the parameters of a set whose values are known, and eliminate the others.
-
-    Parameters
-    ----------
-    integer_set : IntegerSet
-        With any parameters.
-    values : mapping from str to int
-        Values of parameters; names that the set lacks are ignored.
-
-    Returns
-    -------
-    (IntegerSet, tuple of str)
-        A set without parameters that matter, and the names of those that were eliminated: if
-        there are any, the set has the points for all their values.
-    """
+    """Fix the parameters of a set whose values are known, and eliminate the others."""
     result = isl_sets.as_set(integer_set)
     eliminated: list[str] = []
     for place, name in enumerate(isl_sets.names_of(result, parameters=True)):
@@ -53,27 +39,7 @@ def contains_values(parameter_set: isl_sets.IntegerSet | None, values: Mapping[s
 def ends_along(
     integer_set: isl_sets.IntegerSet, name: str, known: Iterable[str]
 ) -> tuple[Any, Any]:
-    """Return the smallest and the largest value of a dimension where others have known values.
-
-    Parameters
-    ----------
-    integer_set : IntegerSet
-        With any parameters.
-    name : str
-        The dimension.
-    known : iterable of str
-        Dimensions whose values are known; any others are eliminated.
-
-    Returns
-    -------
-    pair of islpy.PwAff
-        In the parameters and the known dimensions, as parameters; where the set has points.
-
-    Raises
-    ------
-    CountingError
-        The dimension has no bound.
-    """
+    """Return the smallest and the largest value of a dimension where others have known values."""
     names = list(known)
     line = sets.as_parameters(sets.project_onto(integer_set, [*names, name]), names)
     try:
@@ -85,25 +51,7 @@ def ends_along(
 def extremes(
     integer_set: isl_sets.IntegerSet, expressions: Sequence[QuasiPolynomial]
 ) -> tuple[tuple[int, int], ...] | None:
-    """Find the smallest and the largest value of affine expressions over a set, exactly.
-
-    Parameters
-    ----------
-    integer_set : IntegerSet
-        Without parameters.
-    expressions : sequence of QuasiPolynomial
-        Affine in the dimensions of the set; floors are allowed.
-
-    Returns
-    -------
-    tuple of (int, int), or None
-        For each expression its smallest and its largest value; None if the set is empty.
-
-    Raises
-    ------
-    CountingError
-        An expression is not affine, or not bounded over the set.
-    """
+    """Find the smallest and the largest value of affine expressions over a set, exactly."""
     if integer_set.is_empty():
         return None
     found: list[tuple[int, int]] = []

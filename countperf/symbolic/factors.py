@@ -19,31 +19,17 @@ from countperf.symbolic.polyhedron import Polyhedron, Row
 
 @dataclass(frozen=True, slots=True)
 class CanonicalForm:
-    """A polyhedron without names, as a key, and the parameters that its columns stand for.
+    """A polyhedron without names, as a key, and the parameters that its columns stand for."""
 
-    Attributes
-    ----------
-    key : tuple
-        Equal for polyhedra that differ only in names and in the order of rows and columns (not
-        always found: then it is counted again).
-    parameters : tuple of str
-        Names of the parameters that occur, in the order of the key's columns.
-    """
-
+    # equal for polyhedra that differ only in names and in the order of rows and columns (not always
+    # found: then it is counted again)
     key: tuple[Any, ...]
+    # names of the parameters that occur, in the order of the key's columns
     parameters: tuple[str, ...]
 
 
 def canonical_form(polyhedron: Polyhedron, context: Context) -> CanonicalForm | None:
-    """Return a polyhedron's form up to names; None if the context couples its parameters to others.
-
-    Parameters
-    ----------
-    polyhedron : Polyhedron
-        In the quotients of the context's parameters.
-    context : Context
-        What is known of the parameters is part of the key.
-    """
+    """Return a polyhedron's form up to names; None if others are coupled to its parameters."""
     rows = (*polyhedron.equalities, *polyhedron.inequalities)
     first = 1 + len(polyhedron.parameters)
     columns = [*zip(*rows, strict=True)]
@@ -71,15 +57,7 @@ def canonical_form(polyhedron: Polyhedron, context: Context) -> CanonicalForm | 
 
 
 class FactoredDomain:
-    """A basic set without existentials, taken apart into components of its dimensions.
-
-    Parameters
-    ----------
-    polyhedron : Polyhedron
-        The set.
-    context : Context, optional
-        What is known of the parameters: what follows from it is left out of projections.
-    """
+    """A basic set without existentials, taken apart into components of its dimensions."""
 
     def __init__(self, polyhedron: Polyhedron, context: Context | None = None) -> None:
         self.polyhedron = polyhedron
@@ -129,27 +107,14 @@ class FactoredDomain:
         return self._factors[self._numbers[name]][0]
 
     def bounds_along(self, name: str) -> tuple[int | None, int | None] | None:
-        """Return the smallest and largest value of a dimension, over all parameters.
-
-        Returns
-        -------
-        (int or None, int or None) or None
-            None for a side without a bound; None for both if the projection onto the dimension is
-            no polyhedron.
-        """
+        """Return the smallest and largest value of a dimension, over all parameters."""
         factors = self.onto(frozenset([name]))
         if factors is None:
             return None
         return sets.bounds_along(next(f for f in factors if f.dimensions), name)
 
     def onto(self, names: frozenset[str]) -> tuple[Polyhedron, ...] | None:
-        """Project onto some dimensions.
-
-        Returns
-        -------
-        tuple of Polyhedron or None
-            Factors of the projection; None if one of them is not a single polyhedron.
-        """
+        """Project onto some dimensions."""
         result: list[Polyhedron] = []
         touched = {self._numbers[name] for name in names if name in self._numbers}
         for number in sorted(touched | self._restricting):

@@ -50,13 +50,7 @@ def _disjoint_text(count: PiecewiseQuasiPolynomial) -> str:
 
 
 def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
-    """Parse a piecewise quasi-polynomial in isl's notation.
-
-    Raises
-    ------
-    CountingError
-        The text is none, or has dimensions besides parameters.
-    """
+    """Parse a piecewise quasi-polynomial in isl's notation."""
     try:
         parsed = isl.PwQPolynomial(text)
     except isl.Error as error:

@@ -74,13 +74,6 @@ def to_isl(polyhedron: Polyhedron) -> IntegerSet:
 def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]]]:
     """Return the equalities and inequalities of a basic set.
 
-    Returns
-    -------
-    (list of list of int, list of list of int)
-        For each row the coefficients of dimensions, existentials and parameters, then the constant.
-
-    Notes
-    -----
     They are read from isl's text in PolyLib's format: the numbers of rows and columns, then the
     rows, each of which starts with its kind. That is much faster than asking isl for one
     coefficient after the other.
@@ -217,11 +210,6 @@ def limited_operations(number: int, what: str) -> Generator[None]:
 
     Eliminations give up early, too (`countperf.symbolic.elimination.limited_terms`). Within another
     such limit, that one holds.
-
-    Raises
-    ------
-    UncountableSetError
-        The limit is reached.
     """
     context = isl.DEFAULT_CONTEXT
     if context.get_max_operations():

@@ -34,17 +34,7 @@ _MAXIMUM_TESTS = 12_000
 
 
 class PiecewiseQuasiPolynomial(Formula):
-    """A sum of guarded quasi-polynomials in the parameters; immutable.
-
-    Parameters
-    ----------
-    terms : iterable of Term
-        Terms with equal guards are merged, terms of value zero dropped, guards made primitive
-        (integer coefficients without common factor) and constant guards decided.
-    approximations : frozenset of str, optional
-        Why the value is an upper bound only: the sets that could not be counted exactly. Whatever
-        is computed from this value inherits them; equality does not look at them.
-    """
+    """A sum of guarded quasi-polynomials in the parameters; immutable."""
 
     __slots__ = ("approximations", "terms")
 
@@ -191,13 +181,7 @@ class PiecewiseQuasiPolynomial(Formula):
         return found
 
     def evaluate(self, values: Mapping[str, int]) -> Number:
-        """Return the value at integer parameters, exactly.
-
-        Raises
-        ------
-        KeyError
-            A parameter has no value.
-        """
+        """Return the value at integer parameters, exactly."""
         total: Number = 0
         for term in self.terms:
             if all(g.evaluate(values) >= 0 for g in term.nonnegative) and all(
@@ -227,13 +211,7 @@ class PiecewiseQuasiPolynomial(Formula):
 
     @staticmethod
     def from_document(document: Sequence[Mapping[str, Any]]) -> PiecewiseQuasiPolynomial:
-        """Read back what `to_document` wrote.
-
-        Raises
-        ------
-        CountingError
-            A text is no quasi-polynomial.
-        """
+        """Read back what `to_document` wrote."""
         return _from_texts(
             tuple(
                 (entry["value"], tuple(entry.get("nonnegative", ())), tuple(entry.get("zero", ())))
@@ -325,26 +303,7 @@ EmptinessTest = Callable[[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]
 def disjoint_regions(
     counts: Sequence[PiecewiseQuasiPolynomial], is_empty: EmptinessTest
 ) -> list[Region]:
-    """Split the parameter space so that each count is one quasi-polynomial on each part.
-
-    Parameters
-    ----------
-    counts : sequence of PiecewiseQuasiPolynomial
-        Counts to be looked at together.
-    is_empty : callable
-        Tells whether no parameters satisfy guards (at least zero, equal to zero); may say False
-        when it cannot tell.
-
-    Returns
-    -------
-    list of (nonnegative guards, zero guards, values)
-        Disjoint parts that cover all parameters where any count is not zero.
-
-    Raises
-    ------
-    CountingError
-        There are too many parts.
-    """
+    """Split the parameter space so that each count is one quasi-polynomial on each part."""
     is_empty = _limited(is_empty)
     by_guards: dict[Guards, Any] = {}
     for index, count in enumerate(counts):

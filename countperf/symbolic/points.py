@@ -35,27 +35,7 @@ _SPLITTING_OPERATIONS = 200_000
 def points_of_set(
     integer_set: IntegerSet, parameters: Mapping[str, int], limit: int
 ) -> tuple[Points, int]:
-    """List all points of a set.
-
-    Parameters
-    ----------
-    integer_set : IntegerSet
-        Existentially quantified variables are allowed.
-    parameters : mapping from str to int
-        Values of all parameters.
-    limit : int
-        Largest number of points that are listed.
-
-    Returns
-    -------
-    (dict from str to ndarray, int)
-        Coordinates by name of the dimension, and the number of points.
-
-    Raises
-    ------
-    CountingError
-        The set is unbounded or has more points.
-    """
+    """List all points of a set."""
     names = names_of(integer_set, parameters=False)
     parts: list[tuple[list[NDArray[np.int64]], int]] = []
     for piece in lifted_pieces(_fixed(integer_set, parameters)):
@@ -81,23 +61,7 @@ def points_of_polyhedron(
 def split_off_full(
     polyhedron: Polyhedron, parameters: Mapping[str, int], outer: Collection[str]
 ) -> tuple[IntegerSet, IntegerSet, IntegerSet] | None:
-    """Split off the part of a polyhedron that is a product, such as the full work groups.
-
-    Parameters
-    ----------
-    polyhedron : Polyhedron
-        The whole.
-    parameters : mapping from str to int
-        Values of all parameters.
-    outer : collection of str
-        Some of its dimensions.
-
-    Returns
-    -------
-    (IntegerSet, IntegerSet, IntegerSet) or None
-        Values of the outer dimensions for which all values of the inner ones are in the set, these
-        values of the inner ones, and the other points. None if isl does not find them soon.
-    """
+    """Split off the part of a polyhedron that is a product, such as the full work groups."""
     names = polyhedron.dimensions
     whole = _fixed(to_isl(polyhedron), parameters)
     inner = [name for name in names if name not in outer]
@@ -223,22 +187,7 @@ def _extended(
 def values_at(
     polynomial: QuasiPolynomial, points: Mapping[str, NDArray[np.int64]], number: int
 ) -> NDArray[np.int64]:
-    """Evaluate an integer-valued quasi-polynomial at points.
-
-    Parameters
-    ----------
-    polynomial : QuasiPolynomial
-        In the names of the points.
-    points : mapping from str to ndarray, shape (number,)
-        Coordinates.
-    number : int
-        Number of points.
-
-    Raises
-    ------
-    CountingError
-        The values do not fit into 64 bits.
-    """
+    """Evaluate an integer-valued quasi-polynomial at points."""
     largest = {
         name: int(max(abs(int(c.max())), abs(int(c.min())), 1)) if number else 1
         for name, c in points.items()

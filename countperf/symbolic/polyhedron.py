@@ -14,19 +14,13 @@ Row: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Polyhedron(ShortRepr):
-    """Integer points that satisfy affine equalities and inequalities.
+    """Integer points that satisfy affine equalities and inequalities."""
 
-    Attributes
-    ----------
-    parameters, dimensions : tuple of str
-        Names of the columns: a row holds the constant, then a coefficient for each parameter, then
-        one for each dimension.
-    equalities, inequalities : tuple of rows
-        ``row . (1, parameters, dimensions)`` is zero, or at least zero.
-    """
-
+    # names of the columns: a row holds the constant, then a coefficient for each parameter, then
+    # one for each dimension
     parameters: tuple[str, ...]
     dimensions: tuple[str, ...]
+    # ``row . (1, parameters, dimensions) = 0`` or ``>= 0``
     equalities: tuple[Row, ...]
     inequalities: tuple[Row, ...]
 

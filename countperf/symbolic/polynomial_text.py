@@ -66,13 +66,7 @@ def _from_written(text: str) -> QuasiPolynomial | None:
 
 @kept_in_process(4096)
 def parse_polynomial(text: str) -> QuasiPolynomial:
-    """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``.
-
-    Raises
-    ------
-    CountingError
-        The text is none.
-    """
+    """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``."""
     try:
         written = _from_written(text)
         if written is not None:

@@ -13,20 +13,6 @@ from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 def power_sum_coefficients(exponent: int) -> tuple[Fraction, ...]:
     r"""Return the coefficients of Faulhaber's polynomial.
 
-    Parameters
-    ----------
-    exponent : int
-        At least 0.
-
-    Returns
-    -------
-    tuple of Fraction, length ``exponent + 2``
-        Coefficients :math:`c_j` with :math:`\sum_{x=1}^{N} x^k = \sum_j c_j N^j` for the exponent
-        :math:`k`; as a polynomial identity it holds for negative :math:`N` too (the sum from 1
-        to N then counts negatively).
-
-    Notes
-    -----
     Found from :math:`(N+1)^{k+1} - 1 = \sum_j \binom{k+1}{j} S_j(N)`, Graham, Knuth, Patashnik
     (1994), Concrete Mathematics, Eq. (6.78) and section 2.5. Here :math:`S_0(N) = N`.
     """
@@ -42,17 +28,7 @@ def power_sum_coefficients(exponent: int) -> tuple[Fraction, ...]:
 def sum_over(
     weight: QuasiPolynomial, name: str, lower: QuasiPolynomial, upper: QuasiPolynomial
 ) -> QuasiPolynomial:
-    """Sum a quasi-polynomial over a name from `lower` to `upper`, both included.
-
-    Parameters
-    ----------
-    weight : QuasiPolynomial
-        What is summed; its floors are free of `name`.
-    name : str
-        The name summed over.
-    lower, upper : QuasiPolynomial
-        Integer-valued bounds, free of `name`; the result is right for ``upper >= lower - 1``.
-    """
+    """Sum a quasi-polynomial over a name from `lower` to `upper`, both included."""
     before = lower - 1
     result = ZERO
     for exponent, coefficient in weight.coefficients_in(name).items():

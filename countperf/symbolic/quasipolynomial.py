@@ -22,15 +22,7 @@ Number: TypeAlias = int | Fraction
 
 
 class Floor(Formula):
-    """The floor of an integer polynomial divided by a positive integer, as an indeterminate.
-
-    Parameters
-    ----------
-    numerator : QuasiPolynomial
-        Polynomial with integer coefficients, already reduced modulo `denominator`.
-    denominator : int
-        At least 2.
-    """
+    """The floor of an integer polynomial divided by a positive integer, as an indeterminate."""
 
     __slots__ = ("_hash", "denominator", "key", "numerator")
 
@@ -111,14 +103,7 @@ def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
 
 
 class QuasiPolynomial(Formula):
-    """A polynomial with rational coefficients in names and floors; immutable.
-
-    Parameters
-    ----------
-    terms : mapping from monomial to number
-        A monomial is a tuple of (atom, exponent) pairs sorted by atom; zero coefficients are
-        dropped.
-    """
+    """A polynomial with rational coefficients in names and floors; immutable."""
 
     __slots__ = ("_hash", "terms")
 
@@ -386,13 +371,7 @@ class QuasiPolynomial(Formula):
         return self * Fraction(scale, common)
 
     def evaluate(self, values: Mapping[str, int]) -> Number:
-        """Return the value at integer values of all names, exactly.
-
-        Raises
-        ------
-        KeyError
-            A name has no value.
-        """
+        """Return the value at integer values of all names, exactly."""
         total: Number = 0
         for monomial, coefficient in self.terms.items():
             product = coefficient

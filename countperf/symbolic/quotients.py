@@ -18,13 +18,6 @@ class ParametricFloor(Floor):
     """The floor of a polynomial divided by a polynomial in parameters, as an indeterminate.
 
     Its `denominator` is 0: no rule for floors by constants applies to it.
-
-    Parameters
-    ----------
-    numerator : QuasiPolynomial
-        What is divided.
-    divisor : QuasiPolynomial
-        Not constant; positive wherever the address is used.
     """
 
     __slots__ = ("divisor",)
@@ -61,18 +54,7 @@ class ParametricFloor(Floor):
 
 
 def floor_quotient(numerator: QuasiPolynomial, divisor: QuasiPolynomial) -> QuasiPolynomial:
-    """Return the floor of a quotient, in normal form: multiples of the divisor are taken out.
-
-    Parameters
-    ----------
-    numerator, divisor : QuasiPolynomial
-        With integer coefficients.
-
-    Raises
-    ------
-    CountingError
-        The divisor is zero.
-    """
+    """Return the floor of a quotient, in normal form: multiples of the divisor are taken out."""
     if divisor.is_constant:
         number = int(divisor.constant_term)
         if not number:

@@ -33,13 +33,7 @@ def installed_barvinok() -> Summation | None:
 
 
 def sum_by_barvinok(integer_set: IntegerSet, weight: QuasiPolynomial) -> Any:
-    """Sum a weight over the points of a set with barvinok.
-
-    Raises
-    ------
-    islpy.Error
-        The weight is no quasi-polynomial of isl (a floor of a product).
-    """
+    """Sum a weight over the points of a set with barvinok."""
     whole: Any = isl.Set.from_basic_set(integer_set) if _is_basic(integer_set) else integer_set
     if weight.is_constant:
         return whole.card().scale_val(isl.Val(str(weight.constant_term)))
@@ -59,28 +53,7 @@ def _is_basic(integer_set: IntegerSet) -> bool:
 def box_of(
     integer_set: IntegerSet, lifted: int, assumptions: IntegerSet | None
 ) -> tuple[IntegerSet, list[Any]] | None:
-    """Return the smallest box around a set's hull, for an upper bound of its number of points.
-
-    Parameters
-    ----------
-    integer_set : IntegerSet
-        The set.
-    lifted : int
-        How many of its last dimensions are existentials that the others determine.
-    assumptions : IntegerSet or None
-        Parameters for which the bound has to hold.
-
-    Returns
-    -------
-    (IntegerSet, list of islpy.PwAff) or None
-        Parameters for which the set may have points, and the extent of each dimension there; None
-        if a dimension is unbounded.
-
-    Raises
-    ------
-    CountingError
-        Even the box is too complicated.
-    """
+    """Return the smallest box around a set's hull, for an upper bound of its number of points."""
     with limited_operations(_BOX_OPERATIONS, f"the bounding box of {integer_set}"):
         hull = _hull(integer_set, lifted)
         if assumptions is not None:

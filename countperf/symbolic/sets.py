@@ -105,13 +105,7 @@ def as_parameters(integer_set: IntegerSet, names: Iterable[str]) -> IntegerSet:
 
 
 def as_aff(expression: QuasiPolynomial, space: Any) -> Any:
-    """Return an affine quasi-polynomial as isl's affine function on a set space.
-
-    Raises
-    ------
-    CountingError
-        The expression is not affine, not integer, or has a name that the space lacks.
-    """
+    """Return an affine quasi-polynomial as isl's affine function on a set space."""
     local = isl.LocalSpace.from_space(space)
     places: dict[str, tuple[Any, int]] = {}
     for kind, place in ((_DT.param, _DT.param), (_DT.set, _DT.in_)):
@@ -287,20 +281,7 @@ def equalities(integer_set: IntegerSet) -> IntegerSet | None:
 
 
 def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPolynomial]:
-    """Solve equalities for dimensions.
-
-    Parameters
-    ----------
-    hull : IntegerSet
-        What `equalities` returns, or a projection of it.
-    candidates : sequence of str
-        Dimensions that may be expressed by the other ones, those first that are to be.
-
-    Returns
-    -------
-    dict from str to QuasiPolynomial
-        None of them stands in the value of another one.
-    """
+    """Solve equalities for dimensions."""
     parameters = names_of(hull, parameters=True)
     dimensions = names_of(hull, parameters=False)
     count = len(dimensions)

@@ -19,22 +19,7 @@ def quotients(
     divisor: QuasiPolynomial,
     assumptions: IntegerSet | None,
 ) -> list[tuple[int, IntegerSet]] | None:
-    """Return the values of the floor of a quotient on a set, and where it has them.
-
-    Parameters
-    ----------
-    integer_set : IntegerSet
-        Of the loop variables in the numerator.
-    numerator, divisor : QuasiPolynomial
-        Affine; the divisor is positive.
-    assumptions : IntegerSet or None
-        Of the parameters.
-
-    Returns
-    -------
-    list of (int, IntegerSet) or None
-        None if there are more than a few, or without end.
-    """
+    """Return the values of the floor of a quotient on a set, and where it has them."""
     if not (numerator.is_affine and divisor.is_affine):
         return None
     whole = restrict(under_assumptions(integer_set, assumptions), nonnegative=[divisor - 1])

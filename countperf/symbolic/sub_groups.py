@@ -24,31 +24,7 @@ def executed_by_sub_groups(
     extents: Mapping[int, int],
     sub_group_size: int,
 ) -> isl_sets.IntegerSet:
-    """Return where at least one work item of a sub-group executes something.
-
-    Parameters
-    ----------
-    executed : IntegerSet
-        Loop variables for which work items do.
-    lanes : mapping from int to str
-        Loop variable along each local axis that the set has; they start at zero.
-    extents : mapping from int to int
-        Work items of a group along each local axis, those that the set lacks included.
-    sub_group_size : int
-        Consecutive work items, local axis 0 fastest, that form a sub-group.
-
-    Returns
-    -------
-    IntegerSet
-        The other dimensions of `executed`, in their order, and `SUB_GROUP` as the last one.
-
-    Examples
-    --------
-    >>> lanes = isl.Set("{ [k, x, y]: 0 <= k < 3 and 0 <= x < 2 and 0 <= y < 4 }")
-    >>> found = executed_by_sub_groups(lanes, {0: "x", 1: "y"}, {0: 16, 1: 4}, 32)
-    >>> found.is_equal(isl.Set("{ [k, s]: 0 <= k < 3 and 0 <= s < 2 }"))
-    True
-    """
+    """Return where at least one work item of a sub-group executes something."""
     whole = sets.union([executed])
     position = ZERO
     stride = 1
@@ -77,13 +53,7 @@ def _with_interval(integer_set: isl_sets.IntegerSet, name: str, extent: int) -> 
 
 
 def at_values(integer_set: isl_sets.IntegerSet, values: Mapping[str, int]) -> isl_sets.IntegerSet:
-    """Fix parameters and dimensions and project them out; names that the set lacks don't matter.
-
-    Examples
-    --------
-    >>> at_values(isl.Set("[n] -> { [i, j]: 0 <= j <= i < n }"), {"n": 9, "i": 2, "m": 1})
-    Set("{ [j] : 0 <= j <= 2 }")
-    """
+    """Fix parameters and dimensions and project them out; names that the set lacks don't matter."""
     result = sets.union([integer_set])
     for kind in (_DT.param, _DT.set):
         for place in reversed(range(result.dim(kind))):
@@ -95,29 +65,7 @@ def at_values(integer_set: isl_sets.IntegerSet, values: Mapping[str, int]) -> is
 
 
 class Membership:
-    """Tells whether points are in a set without parameters, fast where the set is simple.
-
-    Parameters
-    ----------
-    integer_set : IntegerSet
-        Bounded, without parameters.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Its dimensions.
-    bounds : tuple of (int, int)
-        Smallest and largest value of each; empty if the set is.
-    is_empty : bool
-        Whether it has no point.
-    is_box : bool
-        Whether the bounds say everything.
-
-    Raises
-    ------
-    CountingError
-        A dimension is not bounded.
-    """
+    """Tells whether points are in a set without parameters, fast where the set is simple."""
 
     def __init__(self, integer_set: isl_sets.IntegerSet) -> None:
         self._set = sets.union([integer_set])

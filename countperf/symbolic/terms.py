@@ -10,19 +10,12 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A quasi-polynomial that counts where its guards hold, and is zero elsewhere.
+    """A quasi-polynomial that counts where its guards hold, and is zero elsewhere."""
 
-    Attributes
-    ----------
-    nonnegative, zero : frozenset of QuasiPolynomial
-        Guards: each member is at least zero, or equals zero, where the term counts.
-    value : QuasiPolynomial
-        What it counts there.
-    """
-
+    # guards: each member is at least zero, or equals zero, where the term counts
     nonnegative: frozenset[QuasiPolynomial]
     zero: frozenset[QuasiPolynomial]
-    value: QuasiPolynomial
+    value: QuasiPolynomial  # what it counts there
 
 
 def multiply_terms(left: Sequence[Term], right: Sequence[Term]) -> tuple[Term, ...]:

@@ -8,19 +8,7 @@ from countperf.symbolic.polyhedron import Polyhedron, Row
 
 
 def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
-    """Undo tilings: replace (o, t) with 0 <= t < d by i = d o + t where only i matters.
-
-    Parameters
-    ----------
-    polyhedron : Polyhedron
-        The set.
-    kept : set of str
-        Dimensions that are to stay.
-
-    The map is one to one, so that the number of points stays. Rows in o alone are rewritten:
-    o >= r is i >= d r, and o <= r is i <= d r + d - 1. Quotients e such as that of (o + t) mod 3,
-    where d = 16, are first changed to that of (16 o + t) mod 3.
-    """
+    """Undo tilings: replace (o, t) with 0 <= t < d by i = d o + t where only i matters."""
     while True:
         fused = _fuse_one_tile(polyhedron, kept)
         if fused is None:
@@ -163,14 +151,7 @@ def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhe
 
 
 def without_dimension(polyhedron: Polyhedron, name: str) -> Polyhedron | None:
-    """Project a dimension out, if that is exact on integer points and makes no more rows.
-
-    Returns
-    -------
-    Polyhedron or None
-        None where it takes more than adding pairs of bounds: the dimension is in an equality, or
-        has both lower and upper bounds with coefficients other than one.
-    """
+    """Project a dimension out, if that is exact on integer points and makes no more rows."""
     column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
     rows = polyhedron.inequalities
     lowers = [row for row in rows if row[column] > 0]

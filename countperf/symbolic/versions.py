@@ -21,18 +21,7 @@ _ANY_VERSION = "COUNTPERF_ANY_VERSION"
 
 
 def check_versions(version: Callable[[str], str] = metadata.version) -> None:
-    """Refuse packages of versions with which counting is known to fail, or is not known to work.
-
-    Parameters
-    ----------
-    version : callable, optional
-        Returns the version of an installed package.
-
-    Raises
-    ------
-    IncompatibleVersionError
-        A package is missing or has another version; the message says what to install.
-    """
+    """Refuse packages of versions with which counting is known to fail, or is not known to work."""
     if os.environ.get(_ANY_VERSION):
         return
     for package, (lowest, too_new) in RANGES.items():

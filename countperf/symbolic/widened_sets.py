@@ -30,25 +30,7 @@ def widened_lexicographically(
     extents: Sequence[QuasiPolynomial | None],
     steps: Sequence[QuasiPolynomial],
 ) -> IntegerSet | None:
-    """Widen each cell of a compact array by a stride given digit by digit.
-
-    Parameters
-    ----------
-    cells : IntegerSet
-        Index tuples.
-    order : sequence of int
-        Axes of the array from slowest to fastest; the digits of an address.
-    extents : sequence of QuasiPolynomial or None
-        Extent of each digit, in that order; the slowest one's is not needed.
-    steps : sequence of QuasiPolynomial
-        What one step adds to each digit, in that order; constants.
-
-    Returns
-    -------
-    IntegerSet or None
-        All cells from each cell up to, not including, the cell one step further; in the order of
-        digits. None if the steps are not constants of one sign.
-    """
+    """Widen each cell of a compact array by a stride given digit by digit."""
     if not all(s.is_constant for s in steps):
         return None
     values = [int(s.constant_term) for s in steps]
