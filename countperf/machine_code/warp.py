@@ -10,7 +10,8 @@ Rules
    not taken: what it guards is executed. It is taken if a call is on the way that it skips: the
    slow way of a division or root. Other predicates that depend on data are taken to be true. The
    branch back of a loop that depends on data is refused: nobody knows how often.
-4. Calls and computed jumps that are reached are refused.
+4. What an instruction decides that is not followed is refused, and so are calls and computed
+   jumps that are reached.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from functools import cached_property
 import numpy as np
 
 from countperf.errors import CountingError
-from countperf.machine_code.warp_registers import reads_of, results_of
-from countperf.machine_code.warp_state import LANES, UNKNOWN, Bits, WarpState, lanes_of
-from countperf.machine_code.warp_unit import execute, is_followed
+from countperf.machine_code.sass_instruction import SassInstruction
+from countperf.machine_code.warp_state import LANES, Bits, WarpState, lanes_of
+from countperf.machine_code.warp_unit import execute, is_data
 
 MOST_BLOCKS = 300_000
 """Runs of instructions without a branch after which a sub-group is given up."""
@@ -50,39 +51,6 @@ _REFUSED = ("CALL", "CAL", "JCAL", "RET", "BRX", "JMP", "JMX")
 _NEVER = ("DIV", "CONV")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarpInstruction:
-    """An instruction of a sub-group."""
-
-    opcode: str  # its name with modifiers
-    operands: tuple[str, ...]  # as they are printed
-    guard: str = ""  # the predicate that guards it
-    target: int | None = None  # place of the instruction that it names
-
-    @property
-    def base(self) -> str:
-        """Its name without modifiers."""
-        return self.opcode.split(".")[0]
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """Predicates, all of which have to be true."""
-        own = (self.guard,) if self.guard else ()
-        if self.base != "BRA":
-            return own
-        return own + tuple(each for each in self.operands[:-1] if each.lstrip("!")[:1] in "PU")
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        """Registers and predicates that it writes."""
-        return results_of(self.opcode, self.operands)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """Registers and predicates that it reads, but for its guard."""
-        return reads_of(self.opcode, self.operands)
-
-
 @dataclass(frozen=True, slots=True)
 class Executed:
     """Executed instructions of sub-groups."""
@@ -94,7 +62,7 @@ class Executed:
 class WarpProgram:
     """A function, ready to be followed."""
 
-    def __init__(self, instructions: Sequence[WarpInstruction], name: str = "the kernel") -> None:
+    def __init__(self, instructions: Sequence[SassInstruction], name: str = "the kernel") -> None:
         self.instructions = tuple(instructions)
         self.name = name
 
@@ -128,7 +96,7 @@ class WarpProgram:
                     needed.add(place)
                     if not each.guard:
                         found -= written
-                    if is_followed(each.opcode):
+                    if not is_data(each.opcode, each.operands):
                         found |= each.reads
                 if found != before[place]:
                     before[place] = found
@@ -215,23 +183,28 @@ class _Walk:
         for name in each.conditions:
             value = self.state.read(name)
             holds = value == 1
-            doubtful = active & (value == UNKNOWN)
+            doubtful = active & (value < 0)
             if doubtful.any():
-                holds = holds | (doubtful & self._decided(place))
+                holds = holds | (doubtful & self._decided(place, int(value[doubtful].min())))
             found = found & holds
         return found
 
-    def _decided(self, place: int) -> bool:
+    def _decided(self, place: int, value: int) -> bool:
         """Return how a predicate that depends on data is taken to be."""
         each = self.program.instructions[place]
-        if each.base not in _BRANCHES:
+        is_jump = each.base == "BRA" and each.target is not None
+        if is_jump and self.program.skips_call(place):
             return True
-        if each.base == "BRA" and each.target is not None and each.target <= place:
+        if unfollowed := self.state.name_of(value):
             raise CountingError(
-                f"{self.program.name}: the loop that ends at instruction {place} depends on data,"
-                " or on an instruction that is not followed"
+                f"{self.program.name}: {unfollowed}, which is not followed, decides whether"
+                f" instruction {place} ({each.opcode}) is executed"
             )
-        return each.base == "BRA" and self.program.skips_call(place)
+        if is_jump and each.target is not None and each.target <= place:
+            raise CountingError(
+                f"{self.program.name}: the loop that ends at instruction {place} depends on data"
+            )
+        return each.base not in _BRANCHES
 
     def _branch(self, place: int, active: Bits, own: Bits) -> None:
         each = self.program.instructions[place]
@@ -274,7 +247,7 @@ class _Walk:
 
 
 def launched(
-    constants: Mapping[int, int], group: Sequence[int], shape: Sequence[int], number: int
+    constants: Mapping[int, int | None], group: Sequence[int], shape: Sequence[int], number: int
 ) -> tuple[WarpState, int]:
     """Return a sub-group as it starts, and its lanes."""
     items = LANES * number + np.arange(LANES)

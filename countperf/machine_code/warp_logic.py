@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from countperf.machine_code.sass_instruction import PREDICATES
 from countperf.machine_code.warp_state import (
     LANES,
     MASK,
-    PREDICATES,
-    UNKNOWN,
     Bits,
     Handler,
     Lanes,
@@ -35,7 +34,7 @@ def _shift(
     modifiers: frozenset[str], operands: Sequence[str], state: WarpState, *, left: bool
 ) -> dict[str, Lanes]:
     value, by = state.read(operands[1]), state.read(operands[2])
-    shift = np.minimum(np.where(by == UNKNOWN, 0, by), 32)
+    shift = np.clip(by, 0, 32)
     right = value if "U32" in modifiers else signed(value)
     moved = value << shift if left else right >> shift
     return {register_of(operands[0]): joined(moved, value, by)}
@@ -56,17 +55,15 @@ def _funnel_shift(
     low, by, high = (state.read(each) for each in operands[1:4])
     is_signed = bool(modifiers & {"S32", "S64"})
     keeps_high = "HI" in modifiers
+    needed = [low, high] if modifiers & {"U64", "S64"} else [high] if keeps_high else [low]
     found: list[int] = []
     for a, shift, b in zip(low, by, high, strict=True):
-        needs = (a, b) if modifiers & {"U64", "S64"} else ((b,) if keeps_high else (a,))
-        if shift == UNKNOWN or UNKNOWN in needs:
-            found.append(UNKNOWN)
-            continue
-        upper = int(b) - (1 << 32) if is_signed and b >= 1 << 31 else int(b)
-        whole = (max(0, upper) if b == UNKNOWN else upper) << 32 | (0 if a == UNKNOWN else int(a))
-        moved = whole << int(shift) if "L" in modifiers else whole >> int(shift)
+        upper = int(b) - (1 << 32) if is_signed and b >= 1 << 31 else int(max(0, b))
+        whole = upper << 32 | int(max(0, a))
+        places = int(max(0, shift))
+        moved = whole << places if "L" in modifiers else whole >> places
         found.append(moved >> 32 & MASK if keeps_high else moved & MASK)
-    return {register_of(operands[0]): np.array(found, dtype=np.int64)}
+    return {register_of(operands[0]): joined(np.array(found, dtype=np.int64), by, *needed)}
 
 
 def _bitwise(
@@ -90,8 +87,13 @@ def _lookup(table: int, inputs: Sequence[Lanes], bits: int) -> Lanes:
             for place, value in enumerate(inputs):
                 term &= value if number >> (2 - place) & 1 else ~value & whole
             found |= term
-    known = np.all([each != UNKNOWN for each in inputs], axis=0)
-    return np.where(known, found, UNKNOWN)
+    return joined(found, *inputs) if bits > 1 else _decided(found, *inputs)
+
+
+def _decided(value: Lanes, *inputs: Lanes) -> Lanes:
+    """Return a predicate, unknown where an input is; what is not followed might decide it."""
+    lowest = np.min(inputs, axis=0)
+    return np.where(lowest >= 0, value, lowest)
 
 
 def _table_of_bits(
@@ -105,7 +107,7 @@ def _table_of_bits(
     found = {register_of(name): value}
     if predicate is not None:
         also = state.read(texts[4]) if len(texts) > 4 else lanes_of(0)
-        found[predicate] = np.where(value == UNKNOWN, UNKNOWN, (value != 0) | (also == 1))
+        found[predicate] = np.where(value < 0, value, (value != 0) | (also == 1))
     return found
 
 
@@ -119,12 +121,12 @@ def _table_of_predicates(
 
 def _combined(operation: str, one: Lanes, other: Lanes) -> Lanes:
     value = {"AND": one & other, "OR": one | other, "XOR": one ^ other}[operation]
-    known = (one != UNKNOWN) & (other != UNKNOWN)
+    found = _decided(value, one, other)
     if operation == "AND":
-        return np.where(known, value, np.where((one == 0) | (other == 0), 0, UNKNOWN))
+        return np.where((one == 0) | (other == 0), 0, found)
     if operation == "OR":
-        return np.where(known, value, np.where((one == 1) | (other == 1), 1, UNKNOWN))
-    return np.where(known, value, UNKNOWN)
+        return np.where((one == 1) | (other == 1), 1, found)
+    return found
 
 
 def _compare(
@@ -136,14 +138,13 @@ def _compare(
     first, second, also = (state.read(each) for each in operands[2:5])
     one, other = (first, second) if "U32" in modifiers else (signed(first), signed(second))
     outcome = _COMPARISONS[comparison](one, other)
-    known = (first != UNKNOWN) & (second != UNKNOWN)
+    inputs = [first, second]
     if "EX" in modifiers:  # upper halves; if they are equal, lower ones decide
-        lower = state.read(operands[5])
-        outcome = np.where(one == other, lower == 1, outcome)
-        known &= lower != UNKNOWN
-    found = np.where(known, outcome.astype(np.int64), UNKNOWN)
+        inputs.append(state.read(operands[5]))
+        outcome = np.where(one == other, inputs[2] == 1, outcome)
+    found = joined(outcome.astype(np.int64), *inputs)
     operation = next((each for each in ("AND", "OR", "XOR") if each in modifiers), "AND")
-    inverse = np.where(found == UNKNOWN, UNKNOWN, 1 - found)
+    inverse = np.where(found < 0, found, 1 - found)
     return {
         operands[0]: _combined(operation, found, also),
         operands[1]: _combined(operation, inverse, also),
@@ -167,7 +168,7 @@ def _select(
     del modifiers
     first, second, choice = (state.read(each) for each in operands[1:4])
     chosen = np.where(choice == 1, first, second)
-    return {register_of(operands[0]): np.where(choice == UNKNOWN, UNKNOWN, chosen)}
+    return {register_of(operands[0]): np.where(choice < 0, choice, chosen)}
 
 
 def _extreme(

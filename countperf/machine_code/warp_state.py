@@ -1,8 +1,9 @@
 """Values that the 32 lanes of a sub-group hold while its machine code is followed.
 
-A value is an array of 32 integers: 32 bits each, unsigned, and ``UNKNOWN`` in lanes where it is
-data or comes from an instruction that is not followed. Predicates are 0 and 1. Operands are text as
-``nvdisasm`` prints it: registers with a sign, halves (``.H1``), constants of bank 0, immediates.
+A value is an array of 32 integers: 32 bits each, unsigned; ``UNKNOWN`` in lanes where it comes from
+data, and below it where it comes from an instruction that is not followed, though no data decides
+it. Predicates are 0 and 1. Operands are text as ``nvdisasm`` prints it: registers with a sign,
+halves (``.H1``), constants of bank 0, immediates.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _OPERAND = re.compile(
     r"^(?P<sign>[-~!]?)\|?(?:(?P<constant>c\s*\[0x0\]\s*\[(?P<place>\w+)\])|(?P<name>U?[RP](?:\d+|Z|T)"
     r"|SR_\w+(?:\.\w)?|SRZ))\|?(?P<rest>(?:\.\w+)*)$"
 )
+_LOWEST = np.iinfo(np.int64).min
+_OTHER_BANK = re.compile(r"^-?\|?c\s*\[(?!0x0\])")
 _NUMBER = re.compile(r"^-?(?:0x[0-9a-f]+|\d+)$")
-PREDICATES = re.compile(r"^!?(U?P(?:\d|T))$")
 
 
 def lanes_of(value: int) -> Lanes:
@@ -48,57 +50,73 @@ def unknown() -> Lanes:
 class WarpState:
     """Registers of a sub-group, and what it is launched with."""
 
-    # words of 32 bits of constant bank 0 by their places: sizes and other arguments
-    constants: Mapping[int, int]
+    # words of 32 bits of constant bank 0 by their places: sizes; None: data, such as addresses
+    constants: Mapping[int, int | None]
     special: Mapping[str, Lanes]  # ``SR_TID.X`` and so on
-    # registers and predicates that were written, by name
+    # registers and predicates that were written; no code depends on what others hold
     registers: dict[str, Lanes] = field(default_factory=dict[str, Lanes])
+    # instructions and operands, by how far the values that they make are below ``UNKNOWN``
+    unfollowed: list[str] = field(default_factory=list[str])
 
     def read(self, operand: str) -> Lanes:
-        """Return the value of an operand; unknown if it is none that is followed."""
+        """Return the value of an operand; not followed if it is of no known form."""
         match = _OPERAND.match(operand)
         if match is None:
             if _NUMBER.match(operand):
                 return lanes_of(int(operand, 0))
-            return unknown()
+            return unknown() if _OTHER_BANK.match(operand) else self.not_followed(operand)
         if match["constant"]:
-            value = self._constant(int(match["place"], 16))
+            value = self._constant(int(match["place"], 16), operand)
         else:
             value = self._named(match["name"])
-        known = value != UNKNOWN
+        known = value >= 0
+        found = value
         if "|" in operand:
-            value = np.abs(signed(value)) & MASK
+            found = np.abs(signed(found)) & MASK
         match match["sign"]:
             case "-":
-                value = -value & MASK
+                found = -found & MASK
             case "~":
-                value = ~value & MASK
+                found = ~found & MASK
             case "!":
-                value = 1 - value
+                found = 1 - found
             case _:
                 pass
         if ".H1" in match["rest"]:
-            value = value >> 16
-        return np.where(known, value, UNKNOWN)
+            found = found >> 16
+        return np.where(known, found, value)
 
-    def _constant(self, place: int) -> Lanes:
-        value = self.constants.get(place)
-        return unknown() if value is None else lanes_of(value)
+    def not_followed(self, name: str) -> Lanes:
+        """Return a value that an instruction makes that is not followed."""
+        if name not in self.unfollowed:
+            self.unfollowed.append(name)
+        return np.full(LANES, UNKNOWN - 1 - self.unfollowed.index(name), dtype=np.int64)
+
+    def name_of(self, value: int) -> str:
+        """Return what is not followed; empty for a value that is known or data."""
+        return self.unfollowed[UNKNOWN - 1 - value] if value < UNKNOWN else ""
+
+    def _constant(self, place: int, operand: str) -> Lanes:
+        word = place & ~3
+        if word not in self.constants:
+            return self.not_followed(operand)
+        value = self.constants[word]
+        return unknown() if value is None else lanes_of(value >> 8 * (place - word))
 
     def _named(self, name: str) -> Lanes:
         if name in ("RZ", "URZ", "SRZ"):
             return lanes_of(0)
         if name in ("PT", "UPT"):
             return lanes_of(1)
-        found = self.special.get(name) if name.startswith("SR") else self.registers.get(name)
-        return unknown() if found is None else found
+        if name.startswith("SR"):
+            found = self.special.get(name)
+            return self.not_followed(name) if found is None else found
+        return self.registers.get(name, lanes_of(0))
 
     def write(self, name: str, value: Lanes, active: Bits) -> None:
         """Write a register in some lanes."""
-        if name in ("RZ", "URZ", "PT", "UPT"):
-            return
-        old = self.registers.get(name)
-        self.registers[name] = np.where(active, value, unknown() if old is None else old)
+        if name not in ("RZ", "URZ", "PT", "UPT"):
+            self.registers[name] = np.where(active, value, self._named(name))
 
 
 def signed(value: Lanes) -> Lanes:
@@ -128,6 +146,7 @@ def register_of(text: str) -> str:
 
 
 def joined(value: Lanes, *inputs: Lanes) -> Lanes:
-    """Return a value of 32 bits, unknown where an input is."""
-    known = np.all([each != UNKNOWN for each in inputs], axis=0)
-    return np.where(known, value & MASK, UNKNOWN)
+    """Return a value of 32 bits, unknown where an input is; what data decides is data."""
+    known = np.all([each >= 0 for each in inputs], axis=0)
+    lost = np.max([np.where(each < 0, each, _LOWEST) for each in inputs], axis=0)
+    return np.where(known, value & MASK, lost)

@@ -9,16 +9,20 @@ Loopy's kernels need them. Rules were found from NVIDIA's names ("CUDA Binary Ut
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
+from countperf.machine_code.sass_instruction import (
+    PREDICATES,
+    classify_sass,
+    reads_of,
+    results_of,
+)
 from countperf.machine_code.warp_logic import LOGIC
-from countperf.machine_code.warp_registers import results_of
 from countperf.machine_code.warp_state import (
     LANES,
     MASK,
-    PREDICATES,
-    UNKNOWN,
     Bits,
     Handler,
     Lanes,
@@ -34,20 +38,35 @@ from countperf.machine_code.warp_state import (
 
 
 def execute(opcode: str, operands: Sequence[str], state: WarpState, active: Bits) -> None:
-    """Execute an instruction in the lanes that are active."""
+    """Execute an instruction in the lanes that are active.
+
+    Results of loads are data, and so are those of instructions that are not followed, if they are
+    made of data.
+    """
     handler = _handler_of(opcode)
     results: Mapping[str, Lanes] | None = None
     if handler is not None:
         results = handler(frozenset(opcode.split(".")[1:]), operands, state)
     if results is None:
-        results = {name: unknown() for name in results_of(opcode, operands)}
+        results = dict.fromkeys(
+            results_of(opcode, tuple(operands)), _not_followed(opcode, tuple(operands), state)
+        )
     for name, value in results.items():
         state.write(name, value, active)
 
 
-def is_followed(opcode: str) -> bool:
-    """Say whether results of an instruction may be known."""
-    return _handler_of(opcode) is not None
+def _not_followed(opcode: str, operands: tuple[str, ...], state: WarpState) -> Lanes:
+    if is_data(opcode, operands):
+        return unknown()
+    texts = (*reads_of(opcode, operands), *(each for each in operands if "c[" in each))
+    return joined(state.not_followed(opcode), state.not_followed(opcode), *map(state.read, texts))
+
+
+@lru_cache(maxsize=2**12)
+def is_data(opcode: str, operands: tuple[str, ...]) -> bool:
+    """Say whether an instruction reads memory that kernels write."""
+    name = classify_sass(opcode, operands)
+    return name.startswith(("load.", "atomic.")) and name != "load.constant"
 
 
 def _handler_of(opcode: str) -> Handler | None:
@@ -57,10 +76,35 @@ def _handler_of(opcode: str) -> Handler | None:
 
 def _move(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
     name, source = register_of(operands[0]), operands[1]
-    found = {name: state.read(source)}
+    value = state.read(source)
+    for kind, bits in (("U8", 8), ("U16", 16), ("S8", 8), ("S16", 16)):
+        if kind in modifiers:
+            low = value & (1 << bits) - 1
+            high = low >> bits - 1 << bits if kind.startswith("S") else 0
+            value = joined(low - high, value)
+    found = {name: value}
     if "64" in modifiers or (operands[1] == "SRZ" and "32" not in modifiers):
         found[next_register(name)] = state.read(upper_of(source))
     return found
+
+
+def _permute(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    """Follow the choice of four bytes out of eight; 8 more in a digit takes the byte's sign."""
+    if modifiers:
+        return None
+    low, choice, high = (state.read(each) for each in operands[1:4])
+    whole = np.stack([(each >> 8 * place) & 0xFF for each in (low, high) for place in range(4)])
+    result = np.zeros(LANES, dtype=np.int64)
+    needed: list[Lanes] = [choice]
+    for place in range(4):
+        digit = (choice >> 4 * place) & 0xF
+        byte = np.take_along_axis(whole, (digit & 7)[np.newaxis], axis=0)[0]
+        byte = np.where(digit & 8, (byte >> 7) * 0xFF, byte)
+        result |= byte << 8 * place
+        needed.append(np.where(digit & 4, high, low))
+    return {register_of(operands[0]): joined(result, *needed)}
 
 
 def _half_constant(
@@ -83,20 +127,15 @@ def _add(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -
         rest.pop(0)
     terms = [state.read(each) for each in rest if not PREDICATES.match(each)]
     if "X" in modifiers:
-        terms += [state.read(each) for each in rest if PREDICATES.match(each)] or [_flag(state)]
+        terms += [state.read(each) for each in rest if PREDICATES.match(each)] or [state.read("CC")]
     raw = sum(terms, np.zeros(LANES, dtype=np.int64))
     # carries are known of sums of two, not of differences
     is_simple = len(carries) < 2 and "RZ" in rest and not any(each.startswith("-") for each in rest)
-    carried = joined(raw >> 32, *terms) if is_simple else unknown()
+    carried = joined(raw >> 32, *terms) if is_simple else state.not_followed("a carry")
     found = {register_of(name): joined(raw, *terms)} | dict.fromkeys(carries, carried)
     if ".CC" in name:
         found["CC"] = carried
     return found
-
-
-def _flag(state: WarpState) -> Lanes:
-    found = state.registers.get("CC")
-    return unknown() if found is None else found
 
 
 def _multiply(
@@ -111,10 +150,7 @@ def _multiply(
     is_signed = "U32" not in modifiers
     one, other = (signed(first), signed(second)) if is_signed else (first, second)
     if "WIDE" in modifiers or "HI" in modifiers:
-        products = [
-            UNKNOWN if UNKNOWN in (a, b) else int(x) * int(y)
-            for a, b, x, y in zip(first, second, one, other, strict=True)
-        ]
+        products = [int(x) * int(y) for x, y in zip(one, other, strict=True)]
         upper = state.read(upper_of((*rest, "RZ")[2]))
         return _wide(modifiers, name, products, (first, second, third, upper))
     # the lower half of a product does not depend on signs
@@ -126,23 +162,18 @@ def _wide(
     modifiers: frozenset[str], name: str, products: Sequence[int], inputs: tuple[Lanes, ...]
 ) -> dict[str, Lanes]:
     first, second, third, upper = inputs
-    low: list[int] = []
-    high: list[int] = []
-    for a, b, c, d, product in zip(first, second, third, upper, products, strict=True):
-        if UNKNOWN in (a, b, c):
-            low.append(UNKNOWN)
-            high.append(UNKNOWN)
-            continue
-        total = product + int(c) + (int(d) << 32 if d != UNKNOWN else 0)
-        if "HI" in modifiers:  # what is added has 64 bits, too
-            low.append((total >> 32) & MASK if d != UNKNOWN else UNKNOWN)
-            continue
-        low.append(total & MASK)
-        high.append((total >> 32) & MASK if d != UNKNOWN else UNKNOWN)
-    found = {register_of(name): np.array(low, dtype=np.int64)}
-    if "HI" not in modifiers:
-        found[next_register(register_of(name))] = np.array(high, dtype=np.int64)
-    return found
+    totals = [
+        product + int(c) + (max(0, int(d)) << 32)
+        for c, d, product in zip(third, upper, products, strict=True)
+    ]
+    low = np.array([each & MASK for each in totals], dtype=np.int64)
+    high = np.array([each >> 32 & MASK for each in totals], dtype=np.int64)
+    if "HI" in modifiers:  # what is added has 64 bits, too
+        return {register_of(name): joined(high, *inputs)}
+    return {
+        register_of(name): joined(low, first, second, third),
+        next_register(register_of(name)): joined(high, *inputs),
+    }
 
 
 def _short_multiply(
@@ -239,6 +270,7 @@ _HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys(("IADD", "IADD32I", "IADD3", "VIADD"), _add),
     **dict.fromkeys(("IMAD", "IMUL"), _multiply),
     **dict.fromkeys(("ISCADD", "LEA"), _scaled_add),
+    "PRMT": _permute,
     "XMAD": _short_multiply,
     "IABS": _absolute,
     "I2F": _to_float,

@@ -20,18 +20,21 @@ and stall counts of the control words, and which side of other branches is taken
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import prod
+from typing import Literal
 
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
+from countperf.machine_code.sass_instruction import SassInstruction
 from countperf.mechanistic.checks import check_not_negative
 from countperf.mechanistic.classes import kernel_class
 from countperf.mechanistic.merpsys import critical_path, issue_slots
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.sass_listing import SassInstruction, parse_sass
+from countperf.mechanistic.sass_listing import parse_sass
 
 _REFUSED = ("CALL", "JCAL", "RET", "BRX", "JMP", "JMX")
 
@@ -108,9 +111,9 @@ class SassSegment:
         """Pairs of instructions that are issued at once."""
         return sum(each.with_previous for each in self.instructions)
 
-    def count(self, *kinds: str) -> int:
-        """Return the instructions of some kinds."""
-        return sum(each.kind in kinds for each in self.instructions)
+    def count(self, *units: str) -> int:
+        """Return the instructions of some units, see `unit_of`."""
+        return sum(unit_of(each) in units for each in self.instructions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,33 +210,40 @@ def analyze_sass(text: str, latencies: SassLatencies | None = None) -> dict[str,
     """
     known = latencies or SassLatencies()
     return {
-        name: SassAnalysis(
-            kernel=name,
-            segments=_segments(name, _analyzable(code.instructions), code.labels, known),
-        )
+        name: SassAnalysis(kernel=name, segments=_segments(name, code.instructions, known))
         for name, code in parse_sass(text).items()
     }
 
 
-def _analyzable(code: Sequence[SassInstruction]) -> list[SassInstruction]:
-    """Return instructions without those that do nothing; refuse calls and computed jumps."""
-    for each in code:
+def unit_of(
+    instruction: SassInstruction,
+) -> Literal["global", "shared", "constant", "other unit", "core"]:
+    """Return the unit that executes an instruction; a core, unless it is known otherwise."""
+    kind, _, rest = instruction.name.partition(".")
+    if kind in ("load", "store", "atomic"):
+        if rest.startswith("constant"):
+            return "constant"
+        return "shared" if rest.startswith("local") else "global"
+    other = kind == "flop" and (instruction.base.startswith("MUFU") or ".f64." in rest)
+    return "other unit" if other else "core"
+
+
+def _segments(
+    name: str, listed: Sequence[SassInstruction], latencies: SassLatencies
+) -> tuple[SassSegment, ...]:
+    for each in listed:
         if each.base in _REFUSED:
             message = (
                 f"{each.opcode} at {each.address:#x}: code with calls or computed jumps is not"
                 " analyzed"
             )
             raise ParameterError(message, parameter="text")
-    return [each for each in code if each.base != "NOP"]
-
-
-def _segments(
-    name: str,
-    code: Sequence[SassInstruction],
-    labels: dict[str, int],
-    latencies: SassLatencies,
-) -> tuple[SassSegment, ...]:
-    loops = _loops(name, code, labels)
+    places = [place for place, each in enumerate(listed) if each.base != "NOP"]
+    code = [
+        replace(each, target=None if each.target is None else bisect_left(places, each.target))
+        for each in map(listed.__getitem__, places)
+    ]
+    loops = _loops(name, code)
     end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
     cuts = sorted({0, end, *(place for loop in loops for place in loop if place < end)})
     return tuple(
@@ -242,21 +252,13 @@ def _segments(
     )
 
 
-def _loops(
-    name: str, code: Sequence[SassInstruction], labels: dict[str, int]
-) -> list[tuple[int, int]]:
+def _loops(name: str, code: Sequence[SassInstruction]) -> list[tuple[int, int]]:
     """Return the first instruction of each loop, and the one behind its last, in order."""
     found: dict[int, int] = {}
     for place, each in enumerate(code):
-        if each.base != "BRA":
-            continue
-        address = labels.get(each.target)
-        if address is None and each.target.startswith("0x"):
-            address = int(each.target, 16)
-        first = None if address is None else _first_at(code, address)
         # the code ends in a branch to itself, which is never executed
-        if first is not None and first < place:
-            found[first] = place + 1  # a loop that is continued in several places ends at the last
+        if each.base == "BRA" and each.target is not None and each.target < place:
+            found[each.target] = place + 1  # continued in several places, it ends at the last
     loops = sorted(found.items())
     for (_, after), (first, later) in combinations(loops, 2):
         if first < after < later:
@@ -290,11 +292,6 @@ def _segment(
     )
 
 
-def _first_at(code: Sequence[SassInstruction], address: int) -> int | None:
-    """Return the place of the first instruction at an address or behind it."""
-    return next((place for place, each in enumerate(code) if each.address >= address), None)
-
-
 def _path(
     code: Sequence[SassInstruction],
     first: int,
@@ -307,32 +304,41 @@ def _path(
     size = after - first
     edges: list[tuple[int, int, float]] = []
     producers: dict[str, int] = {}
-    later = frozenset[str]().union(*(each.reads for each in read_later))
+    later = frozenset[str]().union(*(_needs(each) for each in read_later))
     for place in range(size):
         each = code[first + place]
-        for register in each.reads & producers.keys():
+        for register in _needs(each) & producers.keys():
             source = producers[register]
             edges.append((source, place, _latency(code[first + source], latencies)))
         is_last = place + 1 == size
         follows = not is_last and code[first + place + 1].with_previous
         gap = 0.0 if follows else latencies.issue
         if each.base in ("BRA", "EXIT"):
-            if is_last and each.base == "EXIT" and not each.is_conditional:
+            if is_last and each.base == "EXIT" and not _is_conditional(each):
                 gap = latencies.group_replacement
             elif is_last and closes:
                 gap = latencies.branch_taken
-            elif each.is_conditional:
+            elif _is_conditional(each):
                 gap = latencies.branch_not_taken
         edges.append((place, place + 1, gap))
-        producers.update(dict.fromkeys(each.writes, place))
+        producers.update(dict.fromkeys(each.results, place))
     for register, source in producers.items():
         if register in later:
             edges.append((source, size, _latency(code[first + source], latencies)))
     return critical_path(size + 1, edges)
 
 
+def _is_conditional(instruction: SassInstruction) -> bool:
+    return any(each not in ("PT", "UPT") for each in instruction.conditions)
+
+
+def _needs(instruction: SassInstruction) -> frozenset[str]:
+    """Return what an instruction waits for."""
+    return instruction.reads | {each.lstrip("!") for each in instruction.conditions}
+
+
 def _latency(instruction: SassInstruction, latencies: SassLatencies) -> float:
-    match instruction.kind:
+    match unit_of(instruction):
         case "global":
             return latencies.global_memory
         case "shared":

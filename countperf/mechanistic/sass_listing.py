@@ -3,75 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from countperf.errors import ParameterError
+from countperf.machine_code.sass_instruction import SassInstruction
 
-_FUNCTION = re.compile(r"^\s*(?:Function\s*:\s*(\S+)|\.text\.(\S+):)")
+_ARCHITECTURE = re.compile(r"^\s*(?:code for |arch = |\.target\s+)(sm_\w+)")
+_FUNCTION = re.compile(r"^\s*(?:Function\s*:\s*(.*\S)|\.text\.(\S+):)")
 _LABEL = re.compile(r"^\s*(\.L_\w+):")
 _LINE = re.compile(
     r"^\s*(\{)?\s*/\*([0-9a-fA-F]+)\*/\s+(\{)?\s*(?:@(!?U?P[T0-9]+)\s+)?([A-Z][A-Z0-9_.]*)\s*"
     r"([^;]*?)\s*(?:;\s*(\})?|(\}))"
 )
-_REGISTER = re.compile(r"\b(U?R)(\d+)\b|\b(U?P)(\d)\b|\.(CC)\b")
-_GLOBAL = ("LDG", "STG", "LD", "ST", "LDL", "STL", "ATOM", "ATOMG", "RED", "TLD", "TEX")
-_SHARED = ("LDS", "STS", "ATOMS", "LDSM")
-_CONSTANT = ("LDC", "ULDC")
-_NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "BRA", "EXIT", "BAR", "NOP", "SYNC", "BSYNC")
-_OTHER_UNITS = ("MUFU", "DADD", "DMUL", "DFMA", "DSETP")
-_JUMPS = ("BRA", "SSY", "PBK", "PCNT", "BSSY", "CALL", "CAL", "JCAL")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SassInstruction:
-    """One instruction.
-
-    Attributes
-    ----------
-    address : int
-        Its place in the code, byte.
-    opcode : str
-        Its name with modifiers.
-    writes, reads : frozenset of str
-        Registers, predicates, and ``CC`` (the carry).
-    is_conditional : bool
-        Whether a predicate guards it.
-    target : str
-        Label or address that a branch names; empty for others.
-    with_previous : bool
-        Whether it is issued together with the one before.
-    guard : str
-        The predicate that guards it, ``!P0`` for its inverse; empty if none does.
-    operands : tuple of str
-        As they are printed.
-    """
-
-    address: int
-    opcode: str
-    writes: frozenset[str]
-    reads: frozenset[str]
-    is_conditional: bool = False
-    target: str = ""
-    with_previous: bool = False
-    guard: str = ""
-    operands: tuple[str, ...] = ()
-
-    @property
-    def base(self) -> str:
-        """Its name without modifiers."""
-        return self.opcode.split(".")[0]
-
-    @property
-    def kind(self) -> Literal["global", "shared", "constant", "other unit", "core"]:
-        """Unit that executes it; a core, unless it is known otherwise (control included)."""
-        if self.base in _GLOBAL:
-            return "global"
-        if self.base in _SHARED:
-            return "shared"
-        if self.base in _CONSTANT:
-            return "constant"
-        return "other unit" if self.base in _OTHER_UNITS else "core"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +26,9 @@ class SassCode:
     ----------
     instructions : list of SassInstruction
         In order.
-    labels : dict from str to int
-        Addresses of labels.
     """
 
     instructions: list[SassInstruction]
-    labels: dict[str, int]
-
-    def place_of(self, target: str) -> int | None:
-        """Return the place of the instruction at a label or an address; None if there is none."""
-        address = self.labels.get(target)
-        if address is None and target.startswith("0x"):
-            address = int(target, 16)
-        return next(
-            (p for p, each in enumerate(self.instructions) if each.address == address), None
-        )
 
 
 def parse_sass(text: str) -> dict[str, SassCode]:
@@ -110,83 +42,80 @@ def parse_sass(text: str) -> dict[str, SassCode]:
     Returns
     -------
     dict from str to SassCode
-        By name, functions without instructions left out.
+        By name, functions without instructions left out. In a listing for several architectures,
+        names end in theirs: ``axpy (sm_90)``.
 
     Raises
     ------
     ParameterError
-        There is no instruction.
+        There is no instruction, or two functions have one name.
+    CountingError
+        An instruction is not known.
     """
     found: dict[str, SassCode] = {}
-    code = found.setdefault("kernel", SassCode([], {}))
-    pending: list[str] = []
-    in_braces = opened = False
-    for line in text.splitlines():
-        if (title := _FUNCTION.match(line)) is not None:
-            code = found.setdefault(title[1] or title[2], SassCode([], {}))
+    architectures = {match[1] for line in text.splitlines() if (match := _ARCHITECTURE.match(line))}
+    for name, architecture, lines in _functions(text):
+        code = _code(lines)
+        if not code.instructions:
             continue
+        key = f"{name} ({architecture})" if len(architectures) > 1 else name
+        if key in found:
+            message = f"the listing has two functions {key}; pass that of one object file"
+            raise ParameterError(message, parameter="text")
+        found[key] = code
+    if not found:
+        message = "no instruction in the listing; pass what cuobjdump -sass or nvdisasm prints"
+        raise ParameterError(message, parameter="text")
+    return found
+
+
+def _functions(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the name of each function, its architecture, and its lines."""
+    name, architecture = "kernel", ""
+    lines: list[str] = []
+    for line in text.splitlines():
+        title = _FUNCTION.match(line)
+        target = _ARCHITECTURE.match(line)
+        if title or target:
+            yield name, architecture, lines
+            lines = []
+        if title:
+            name = title[1] or title[2]
+        elif target:
+            architecture = target[1]
+        lines.append(line)
+    yield name, architecture, lines
+
+
+def _code(lines: list[str]) -> SassCode:
+    found: list[SassInstruction] = []
+    labels: dict[str, int] = {}
+    in_braces = opened = False
+    for line in lines:
         if (label := _LABEL.match(line)) is not None:
-            pending.append(label[1])
+            labels[label[1]] = len(found)
             continue
         match = _LINE.match(line)
         if match is None:
             continue
         opens = bool(match[1] or match[3])
         in_braces, opened = (True, True) if opens else (in_braces, False)
-        instruction = _instruction(
-            int(match[2], 16), match[4] or "", match[5], match[6], in_braces and not opened
+        instruction = SassInstruction(
+            opcode=match[5],
+            operands=tuple(part.strip() for part in match[6].split(",")) if match[6] else (),
+            guard=match[4] or "",
+            address=int(match[2], 16),
+            with_previous=in_braces and not opened,
         )
+        _ = instruction.name  # refuses what is not known
         if match[7] or match[8]:
             in_braces = False
-        code.labels.update(dict.fromkeys(pending, instruction.address))
-        pending.clear()
-        code.instructions.append(instruction)
-    kernels = {name: each for name, each in found.items() if each.instructions}
-    if not kernels:
-        message = "no instruction in the listing; pass what cuobjdump -sass or nvdisasm prints"
-        raise ParameterError(message, parameter="text")
-    return kernels
+        found.append(instruction)
+    labels |= {hex(each.address): place for place, each in enumerate(found)}
+    return SassCode([_with_target(each, labels) for each in found])
 
 
-def _instruction(
-    address: int, guard: str, opcode: str, operands: str, with_previous: bool
-) -> SassInstruction:
-    base = opcode.split(".")[0]
-    parts = [part.strip() for part in operands.split(",")] if operands else []
-    reads: set[str] = set(_names(guard)) if guard else set()
-    writes: set[str] = set()
-    number = 0 if base in _NO_RESULT else 2 if base.endswith("SETP") else 1
-    for place, part in enumerate(parts):
-        names = _names(part)
-        if place < number and "[" not in part:
-            writes |= set(names)
-            if names and ".64" in opcode and names[0].startswith("R"):
-                writes.add(f"R{int(names[0][1:]) + 1}")
-        else:
-            reads |= set(names)
-            if "[" in part and ".E" in opcode and names and names[0].startswith("R"):
-                reads.add(f"R{int(names[0][1:]) + 1}")  # an address of 64 bits
-    if ".X" in opcode:
-        reads.add("CC")
-    target = ""
-    if base in _JUMPS and parts:
-        target = parts[-1].strip("`() ")
-    return SassInstruction(
-        address=address,
-        opcode=opcode,
-        writes=frozenset(writes),
-        reads=frozenset(reads),
-        is_conditional=bool(guard) and guard not in ("PT", "!UPT"),
-        target=target,
-        with_previous=with_previous,
-        guard=guard,
-        operands=tuple(parts),
-    )
-
-
-def _names(text: str) -> list[str]:
-    """Return the registers, predicates and the carry that an operand names."""
-    return [
-        f"{match[1]}{match[2]}" if match[1] else f"{match[3]}{match[4]}" if match[3] else "CC"
-        for match in _REGISTER.finditer(text)
-    ]
+def _with_target(instruction: SassInstruction, labels: dict[str, int]) -> SassInstruction:
+    name = instruction.label
+    name = hex(int(name, 16)) if name.startswith("0x") else name
+    return replace(instruction, target=labels.get(name)) if name else instruction

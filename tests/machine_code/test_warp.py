@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from countperf.errors import CountingError
-from countperf.machine_code.classify_sass import classify_sass
-from countperf.machine_code.warp import Executed, WarpInstruction, WarpProgram, launched
-from countperf.machine_code.warp_registers import results_of
+from countperf.machine_code.sass_instruction import (
+    SassInstruction,
+    classify_sass,
+    reads_of,
+    results_of,
+)
+from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.machine_code.warp_state import LANES, WarpState, lanes_of
 from countperf.machine_code.warp_unit import execute
 
@@ -20,7 +24,9 @@ _MASK = 0xFFFF_FFFF
 
 def _value(opcode: str, operands: Sequence[str], **registers: int) -> dict[str, int]:
     """Execute an instruction; return what registers hold in lane 5."""
-    state = WarpState({0x160: 77}, {}, {name: lanes_of(v) for name, v in registers.items()})
+    state = WarpState(
+        {0x160: 77, 0x164: 0x0102}, {}, {name: lanes_of(v) for name, v in registers.items()}
+    )
     execute(opcode, operands, state, _ALL)
     return {name: int(value[5]) for name, value in state.registers.items()}
 
@@ -47,6 +53,10 @@ def _value(opcode: str, operands: Sequence[str], **registers: int) -> dict[str, 
         ("VIMNMX", "R1 R2 R3 PT", {"R2": -5, "R3": 2}, -5),
         ("SEL", "R1 R2 R3 !P0", {"R2": 4, "R3": 6, "P0": 1}, 6),
         ("HFMA2.MMA", "R1 -RZ RZ 0 5.9604644775390625e-08", {}, 1),
+        ("PRMT", "R1 R2 0x7610 R3", {"R2": 0x1122_3344, "R3": 0x5566_7788}, 0x5566_3344),
+        ("PRMT", "R1 R2 0x8880 RZ", {"R2": 0x80}, 0xFFFF_FF80),
+        ("IADD3", "R1 PT PT R2 -0x1 RZ", {"R2": 1}, 0),
+        ("LDC.U8", "R1 c[0x0][0x165]", {}, 1),
         ("XMAD.MRG", "R1 R2 R3.H1 RZ", {"R2": 3, "R3": 0x0002_0005}, 0x0005_0006),
     ],
 )
@@ -83,23 +93,18 @@ def test_comparison_of_64_bits(first: int, second: int) -> None:
     assert bool(state.registers["P1"][0]) == (first < second)
 
 
-def test_results_of_wide_loads() -> None:
-    assert results_of("LDG.E.64", ["R4", "[R2]"]) == ("R4", "R5")
-    assert results_of("STG.E", ["[R2]", "R4"]) == ()
-
-
 def _followed(code: str, lanes: int = LANES) -> Executed:
     """Follow code with a line per instruction: ``label: @P0 OPCODE operands``."""
     lines = [line.strip() for line in code.strip().splitlines()]
     labels = {line.partition(":")[0]: place for place, line in enumerate(lines) if ":" in line}
-    found: list[WarpInstruction] = []
+    found: list[SassInstruction] = []
     for line in lines:
         words = line.rpartition(": ")[2].split()
         guard = words.pop(0)[1:] if words[0].startswith("@") else ""
         opcode, *operands = words
         target = labels.get(operands[-1]) if operands else None
         found.append(
-            WarpInstruction(opcode=opcode, operands=tuple(operands), guard=guard, target=target)
+            SassInstruction(opcode=opcode, operands=tuple(operands), guard=guard, target=target)
         )
     state, _ = launched({}, (0, 0, 0), (lanes, 1, 1), 0)
     return WarpProgram(found).executed(state, lanes)
@@ -175,6 +180,9 @@ def test_what_data_decides() -> None:
     assert _followed(guarded.replace("FADD R1 R1 R1", "CALL.REL.NOINC far")).instructions[3] == 0
     with pytest.raises(CountingError, match="depends on data"):
         _followed("loop: LDG.E R0 [R2]\nISETP.GE.AND P0 PT R0 0x8 PT\n@P0 BRA loop\nEXIT")
+    with pytest.raises(CountingError, match=r"FLO.* which is not followed, decides .*BRA"):
+        _followed(guarded.replace("LDG.E R0 [R2]", "FLO.U32 R0 R2"))
+    assert _followed(guarded.replace("LDG.E R0 [R2]", "LDG.E R9 [R2]\nFLO R0 R9")).instructions[4]
     with pytest.raises(CountingError, match="calls a function"):
         _followed("CALL.REL.NOINC far\nEXIT")
     with pytest.raises(CountingError, match="smaller sizes"):
@@ -197,6 +205,20 @@ def test_what_data_decides() -> None:
         ("I2F.U32.RP", "convert"),
         ("BAR.SYNC.DEFER_BLOCKING", "barrier"),
         ("UIADD3", "iop.scalar"),
+        ("UFFMA", "flop.fma.f32.1"),
+        ("UFADD", "flop.add.f32.1"),
+        ("UFMUL", "flop.mul.f32.1"),
+        ("UFMNMX", "flop.minmax.f32.1"),
+        ("UFSETP.GT.AND", "flop.compare.f32.1"),
+        ("UF2I.TRUNC.NTZ", "convert"),
+        ("UI2FP.F32.S32", "convert"),
+        ("FMNMX3", "flop.minmax.f32.1"),
+        ("FFMA2", "flop.fma.f32.2"),
+        ("FADD2.FTZ", "flop.add.f32.2"),
+        ("FMUL2", "flop.mul.f32.2"),
+        ("HFMA2.BF16_V2", "flop.fma.f16.2"),
+        ("LDCU.64", "load.constant"),
+        ("REDG.E.ADD.F32.FTZ.RN.STRONG.GPU", "atomic.global"),
         ("S2UR", "move"),
         ("EXIT", "branch"),
         ("NOP", "other"),
@@ -204,3 +226,34 @@ def test_what_data_decides() -> None:
 )
 def test_classes(opcode: str, expected: str) -> None:
     assert classify_sass(opcode) == expected
+
+
+def test_an_unknown_instruction_is_refused_by_name() -> None:
+    with pytest.raises(CountingError, match=r"FOO3\.BAR .* not known"):
+        classify_sass("FOO3.BAR")
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operands", "results", "reads"),
+    [
+        ("LDG.E.128", "R4 desc[UR4][R2.64]", "R4 R5 R6 R7", "R2 R3 UR4 UR5"),
+        ("STG.E.64", "[R2.64] R8", "", "R2 R3 R8 R9"),
+        ("STS", "[R2] R8", "", "R2 R8"),
+        ("DFMA", "R4 R6 R8 R10", "R4 R5", "R6 R7 R8 R9 R10 R11"),
+        ("FFMA2", "R4 R6 R8 R10", "R4 R5", "R6 R7 R8 R9 R10 R11"),
+        ("IMAD.WIDE.U32", "R2 R4 0x4 R6", "R2 R3", "R4 R6 R7"),
+        ("F2F.F64.F32", "R2 R4", "R2 R3", "R4"),
+        ("I2F.F64.S64", "R2 R4", "R2 R3", "R4 R5"),
+        ("F2I.S64.TRUNC", "R2 R4", "R2 R3", "R4"),
+        ("ISETP.LT.AND", "P0 PT R2 R3 P1", "P0", "R2 R3 P1"),
+        ("IADD3.X", "R2 P1 PT R3 R4 RZ P0 !PT", "R2 P1", "R3 R4 P0"),
+        ("IADD", "R2.CC R6 c[0x0][0x148]", "R2 CC", "R6"),
+        ("IADD.X", "R3 R7 c[0x0][0x14c]", "R3", "R7 CC"),
+        ("VOTE.ANY", "R5 P1 P0", "R5 P1", "P0"),
+        ("LOP3.LUT", "P1 RZ R5 0xf RZ 0xc0 !PT", "P1", "R5"),
+    ],
+)
+def test_registers(opcode: str, operands: str, results: str, reads: str) -> None:
+    parts = tuple(operands.split())
+    assert results_of(opcode, parts) == tuple(results.split())
+    assert reads_of(opcode, parts) == frozenset(reads.split())

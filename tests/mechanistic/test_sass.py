@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.errors import ParameterError
+from countperf.errors import CountingError, ParameterError
 from countperf.hardware.library import load_device
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.sass import SassLatencies, analyze_sass
+from countperf.mechanistic.sass_listing import parse_sass
 
 _CODE = """
 MOV R1, c[0x0][0x20]
@@ -152,6 +153,37 @@ EXIT
     assert [each.critical_path for each in found.segments] == [6, 9, 18, 15, 150]
     assert found.latency_bound(5, 7) == 6 + 5 * (9 + 7 * 18 + 15) + 150
     assert found.ins_issued(5, 7) == 1 + 5 * (2 + 7 * 3 + 2) + 1
+
+
+_TWO = """
+	code for sm_75
+		Function : void scale<float>(T1 *, int)
+        /*0000*/                   FMUL R2, R2, 2 ;
+        /*0010*/                   EXIT ;
+		Function : void shift<float>(T1 *, int)
+        /*0000*/                   EXIT ;
+	code for sm_90
+		Function : void scale<float>(T1 *, int)
+        /*0000*/                   LDG.E.128 R8, desc[UR4][R4.64] ;
+        /*0010*/                   FADD R0, R10, 2 ;
+        /*0020*/                   EXIT ;
+"""
+
+
+def test_functions_of_several_architectures_stay_apart() -> None:
+    found = parse_sass(_TWO)
+
+    assert {name: len(code.instructions) for name, code in found.items()} == {
+        "void scale<float>(T1 *, int) (sm_75)": 2,
+        "void shift<float>(T1 *, int) (sm_75)": 1,
+        "void scale<float>(T1 *, int) (sm_90)": 3,
+    }
+    loaded = analyze_sass(_TWO)["void scale<float>(T1 *, int) (sm_90)"]
+    assert loaded.latency_bound() == 350 + 3 + 150  # the third of four registers is waited for
+    with pytest.raises(ParameterError, match="two functions void scale"):
+        parse_sass(_TWO.replace("shift", "scale"))
+    with pytest.raises(CountingError, match=r"FWONDER\.X .* not known"):
+        parse_sass(_TWO.replace("FMUL", "FWONDER.X"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -26,16 +26,18 @@ from countperf.harness.compile.sass import compile_sass
 from countperf.harness.cuda.target import CudaCode, generate_cuda
 from countperf.harness.description import describe_kernel
 from countperf.harness.scalars import as_scalar
-from countperf.machine_code.classify_sass import classify_sass
-from countperf.machine_code.warp import Executed, WarpInstruction, WarpProgram, launched
+from countperf.machine_code.sass_instruction import SassInstruction
+from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.machine_code.warp_state import LANES
-from countperf.mechanistic.sass_listing import SassCode, SassInstruction, parse_sass
+from countperf.mechanistic.sass_listing import parse_sass
 
-_FIRST_ARGUMENT = {5: 0x140, 6: 0x140, 7: 0x160, 8: 0x160, 9: 0x210, 10: 0x380, 12: 0x380}
-"""Place of the first argument in constant bank 0, by major compute capability."""
-
-_SHAPES = {5: 0x8, 6: 0x8, 7: 0x0, 8: 0x0, 9: 0x0}
-"""Place of extents of groups and grid there; newer code does not read them from it."""
+_BANKS = {
+    **dict.fromkeys((5, 6), (0x140, 0x8, 0x14)),
+    **dict.fromkeys((7, 8), (0x160, 0x0, 0xC)),
+    9: (0x210, 0x0, 0xC),
+    **dict.fromkeys((10, 12), (0x380, 0x360, 0x370)),
+}
+"""Places in constant bank 0 of arguments, extents of a group, and of the grid, by major number."""
 
 _MOST_GROUPS = 4096
 """Groups of a launch that are followed without being asked for."""
@@ -52,7 +54,7 @@ class GpuCounts(ShortRepr):
     Attributes
     ----------
     instructions : Mapping from str to int
-        By class (`countperf.machine_code.classify_sass`), once for a sub-group; ``all`` of them,
+        By class (`countperf.machine_code.sass_instruction`), once for a sub-group; ``all`` of them,
         also those whose predicate is false.
     lanes : Mapping from str to int
         The same for each lane whose predicate is true.
@@ -101,8 +103,8 @@ class GpuKernel:
     def __init__(self, t_unit: Any, capability: str = "9.0") -> None:
         self.capability = capability
         self._major = int(capability.partition(".")[0])
-        if self._major not in _FIRST_ARGUMENT:
-            known = ", ".join(map(str, _FIRST_ARGUMENT))
+        if self._major not in _BANKS:
+            known = ", ".join(map(str, _BANKS))
             raise CountingError(
                 f"machine code for compute capability {capability} is not followed; it is for the"
                 f" major numbers {known}"
@@ -115,7 +117,16 @@ class GpuKernel:
     def programs(self) -> dict[str, WarpProgram]:
         """The code of each device program, by name."""
         found = parse_sass(self._listing)
-        return {name: _program(name, found[name], self._major) for name in self._code.kernels}
+        return {
+            name: WarpProgram(
+                [
+                    replace(each, operands=_operands(each, self._major))
+                    for each in found[name].instructions
+                ],
+                name,
+            )
+            for name in self._code.kernels
+        }
 
     def counts(self, parameters: Mapping[str, int], *, every_group: bool = False) -> GpuCounts:
         """Follow sub-groups of each launch; return instructions of all.
@@ -143,12 +154,11 @@ class GpuKernel:
             assumed += prod(launch.groups) - prod(map(len, axes))
             for executed, times in self._followed(launch, program, axes):
                 for place, each in enumerate(program.instructions):
-                    name = classify_sass(each.opcode, each.operands)
                     for found, number in (
                         (instructions, executed.instructions[place]),
                         (lanes, executed.lanes[place]),
                     ):
-                        found[name] += number * times
+                        found[each.name] += number * times
                         found["all"] += number * times
         return GpuCounts(
             instructions={name: n for name, n in sorted(instructions.items()) if n},
@@ -203,21 +213,22 @@ class GpuKernel:
                 state, lanes = launched(constants, group, launch.shape, number)
                 yield program.executed(state, lanes), times
 
-    def _constants(self, launch: _Launch) -> dict[int, int]:
-        """Return the words of constant bank 0; arrays have no known place."""
-        found: dict[int, int] = {}
-        if self._major in _SHAPES:
-            first = _SHAPES[self._major]
-            extents = (*launch.shape, *launch.groups)
-            found |= {first + 4 * place: extent for place, extent in enumerate(extents)}
-        place = _FIRST_ARGUMENT[self._major]
+    def _constants(self, launch: _Launch) -> dict[int, int | None]:
+        """Return the words of constant bank 0; places of arrays and real numbers are data."""
+        place, *shapes = _BANKS[self._major]
+        found: dict[int, int | None] = {
+            first + 4 * axis: extent
+            for first, extents in zip(shapes, (launch.shape, launch.groups), strict=True)
+            for axis, extent in enumerate(extents)
+        }
         for each in launch.arguments:
             size = 8 if each is None else each.nbytes
             place = -(-place // size) * size
-            if each is not None:
-                padded = each.tobytes() + b"\0" * (-size % 4)
-                for number, word in enumerate(np.frombuffer(padded, dtype=np.uint32)):
-                    found[place + 4 * number] = int(word)
+            is_whole = isinstance(each, np.integer | np.bool_)
+            for number, byte in enumerate(each.tobytes() if is_whole else bytes(size)):
+                word = (place + number) & ~3
+                bits = byte << 8 * (place + number - word)
+                found[word] = (found.get(word) or 0) | bits if is_whole else None
             place += size
         return found
 
@@ -236,22 +247,6 @@ class GpuKernel:
         arrays = dict.fromkeys(self._description.arguments)
         self._code.host(note, lambda _: None, **(arrays | numbers))
         return found
-
-
-def _program(name: str, code: SassCode, major: int) -> WarpProgram:
-    """Return a function ready to be followed."""
-    return WarpProgram(
-        [
-            WarpInstruction(
-                opcode=each.opcode,
-                operands=_operands(each, major),
-                guard=each.guard,
-                target=code.place_of(each.target) if each.target else None,
-            )
-            for each in code.instructions
-        ],
-        name,
-    )
 
 
 def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from measurement_kernels.catalog import entry
 pytestmark = pytest.mark.skipif(
     find_nvcc() is None or find_disassembler() is None, reason="no nvcc or nvdisasm"
 )
-capabilities = pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0"])
+capabilities = pytest.mark.parametrize("capability", ["7.5", "9.0", "10.0", "12.0"])
 
 
 @capabilities
@@ -57,6 +57,25 @@ def test_partial_groups_and_triangular_loops(capability: str, every_group: bool)
     sums = found.lanes["flop.fma.f32.1"] + found.lanes.get("flop.mul.f32.1", 0)
     assert sums == 1000 * 1001 // 2
     assert found.lanes["store.global.32"] == 1000
+
+
+@capabilities
+def test_a_triangle_that_is_smaller_than_what_is_unrolled(capability: str) -> None:
+    unit = lp.make_kernel(
+        "{[i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k <= j}",
+        "out[i] = sum((j, k), a[j]*b[k])",
+        [
+            lp.GlobalArg("a, b", np.float32, shape="m"),
+            lp.GlobalArg("out", np.float32, shape="n"),
+            lp.ValueArg("n, m", np.int32),
+        ],
+        lang_version=(2018, 2),
+    )
+    unit = lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    kernel = GpuKernel(unit, capability)
+    for m in (1, 5, 17):
+        found = kernel.counts({"n": 64, "m": m})
+        assert found.lanes["flop.fma.f32.1"] == 64 * m * (m + 1) // 2
 
 
 @capabilities

@@ -1,0 +1,308 @@
+"""Instructions of NVIDIA's machine code (SASS): registers that they write and read, and classes.
+
+Classes are those of `countperf.machine_code.code.CompiledRegion.counts`. Memories have OpenCL's
+names: ``load.local.32`` is CUDA's shared memory, ``load.private.32`` what CUDA calls local memory,
+such as spilled registers. Atomic accesses are ``atomic.<memory>``.
+
+Sources: NVIDIA, "CUDA Binary Utilities", section "Instruction Set Reference"; widths of operands as
+nvdisasm 13 prints them for code of nvcc 13.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from countperf.errors import CountingError
+
+PREDICATES = re.compile(r"^!?(U?P(?:\d|T))$")
+_REGISTER = re.compile(r"^-?\|?(U?R(?:\d+|Z))\b")
+_NAMES = re.compile(r"\b(U?R\d+|U?P\d)\b((?:\.\w+)*)")
+_NOTHING = ("RZ", "URZ", "PT", "UPT")
+
+_SIZES = re.compile(r"\.(?:U|S)?(8|16|64|96|128|256)\b")
+_SPACES = {"G": "global", "S": "local", "SM": "local", "L": "private", "": "global"}
+_ACCESS = re.compile(r"(U?LD|ST|ATOM|RED)(G|S|L|C|CU|SM)?$")
+_TYPES = {"F": "f32", "D": "f64", "H": "f16"}
+_ARITHMETIC = {
+    "ADD": "add",
+    "MUL": "mul",
+    "FMA": "fma",
+    "MNMX": "minmax",
+    **dict.fromkeys(("SETP", "SET", "CHK", "CMP"), "compare"),
+}
+_FLOAT = re.compile(
+    r"(?P<type>[FDH])(?P<kind>ADD|MUL|FMA|MNMX|SETP|SET|CHK|CMP)(?P<lanes>2?)3?(?:_?32I)?$"
+)
+_CLASSES = {
+    name: kind
+    for kind, names in {
+        "convert": "I2F I2FP F2I F2F F2FP I2I FRND F2IP I2IP",
+        "move": "MOV MOV32I SEL FSEL S2R S2UR CS2R CS2UR R2UR R2P P2R PRMT UR2UP UP2UR",
+        "branch": "BRA EXIT SSY SYNC PBK BRK PCNT CONT CAL CALL JCAL RET BSSY BSYNC BREAK BRX"
+        " BRXU JMP JMX JMXU WARPSYNC BPT KILL BMOV",
+        "shuffle": "SHFL VOTE MATCH REDUX CREDUX",
+        "barrier": "BAR",
+        "load.image": "TEX TEXS TLD TLDS TLD4 SULD",
+        "store.image": "SUST",
+        "other": "NOP DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL CCTLL YIELD NANOSLEEP PSETP PSET PLOP3"
+        " FENCE PREEXIT ACQBULK B2R R2B LEPC CGAERRBAR",
+        "iop.scalar": "IADD IADD3 IADD32I IMAD IMAD32I IMADSP IMUL IMUL32I ISCADD ISCADD32I LEA LOP"
+        " LOP3 LOP32I SHF SHL SHR ISETP ISET ICMP IMNMX IABS IDP FLO POPC BREV BFE BFI BMSK SGXT"
+        " XMAD VIADD VIADDMNMX VIMNMX VIMNMX3 VABSDIFF VABSDIFF4 CSET CSETP RRO",
+    }.items()
+    for name in names.split()
+}
+"""Classes by name; a name with ``U`` in front, of the uniform unit, is in the same class."""
+
+_WRITING = ("PSETP", "PSET", "PLOP3", "B2R", "LEPC", "BMOV")
+_TWO_PREDICATES = ("SETP", "PLOP3")
+_WITH_CARRIES = ("IADD3", "UIADD3", "LEA", "ULEA", "IADD", "IMAD", "UIMAD")
+_WITHOUT_RESULT = ("store", "branch", "barrier", "other")
+_JUMPS = ("BRA", "SSY", "PBK", "PCNT", "BSSY", "CALL", "CAL", "JCAL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SassInstruction:
+    """An instruction.
+
+    Attributes
+    ----------
+    opcode : str
+        Its name with modifiers.
+    operands : tuple of str
+        As they are printed.
+    guard : str
+        The predicate that guards it, ``!P0`` for its inverse; empty if none does.
+    target : int or None
+        Place of the instruction that it names; None if it names none.
+    address : int
+        Its place in the code, byte.
+    with_previous : bool
+        Whether it is issued together with the one before.
+    """
+
+    opcode: str
+    operands: tuple[str, ...] = ()
+    guard: str = ""
+    target: int | None = None
+    address: int = 0
+    with_previous: bool = False
+
+    @property
+    def base(self) -> str:
+        """Its name without modifiers."""
+        return self.opcode.split(".")[0]
+
+    @property
+    def name(self) -> str:
+        """Its class, see `classify_sass`."""
+        return classify_sass(self.opcode, self.operands)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Predicates, all of which have to be true."""
+        own = (self.guard,) if self.guard else ()
+        if self.base != "BRA":
+            return own
+        return own + tuple(each for each in self.operands[:-1] if PREDICATES.match(each))
+
+    @property
+    def label(self) -> str:
+        """What a branch, a call or the start of a scope names; empty for others."""
+        named = self.base in _JUMPS and self.operands
+        return self.operands[-1].strip("`() ") if named else ""
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Registers, predicates and ``CC`` (the carry) that it writes."""
+        return results_of(self.opcode, self.operands)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """What it reads of these, but for its guard."""
+        return reads_of(self.opcode, self.operands)
+
+
+@lru_cache(maxsize=2**12)
+def classify_sass(opcode: str, operands: tuple[str, ...] = ()) -> str:
+    """Return the class of an instruction.
+
+    Parameters
+    ----------
+    opcode : str
+        Its name with modifiers.
+    operands : tuple of str, optional
+        As they are printed; a fused operation of zeros moves a constant.
+
+    Raises
+    ------
+    CountingError
+        The instruction is not known.
+
+    Examples
+    --------
+    >>> [classify_sass(each) for each in ("FFMA", "LDS.U.128", "IMAD.WIDE", "BRA")]
+    ['flop.fma.f32.1', 'load.local.128', 'iop.scalar', 'branch']
+    """
+    base = opcode.split(".")[0]
+    if match := _ACCESS.match(base):
+        return _access(match[1], match[2] or "", opcode)
+    if operands[1:3] == ("-RZ", "RZ") or opcode.startswith("IMAD.MOV"):
+        return "move"
+    names = [base.removeprefix("U"), base] if base.startswith("U") else [base]
+    for name in names:
+        if match := _FLOAT.match(name):
+            lanes = 2 if match["lanes"] else 1
+            return f"flop.{_ARITHMETIC[match['kind']]}.{_TYPES[match['type']]}.{lanes}"
+        if name == "MUFU":
+            kind = "sqrt" if ".SQRT" in opcode else "special"
+            return f"flop.{kind}.{'f64' if '64H' in opcode else 'f32'}.1"
+        if name in _CLASSES:
+            return _CLASSES[name]
+    message = f"the instruction {opcode} of NVIDIA's machine code is not known, and is not counted"
+    raise CountingError(message)
+
+
+def _access(kind: str, space: str, opcode: str) -> str:
+    if space in ("C", "CU") or kind == "ULD":
+        return "load.constant"
+    where = _SPACES[space]
+    if kind in ("ATOM", "RED"):
+        return f"atomic.{where}"
+    size = _SIZES.search(opcode)
+    direction = "store" if kind == "ST" else "load"
+    return f"{direction}.{where}.{size[1] if size else 32}"
+
+
+@lru_cache(maxsize=2**12)
+def results_of(opcode: str, operands: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the registers and predicates that an instruction writes.
+
+    Predicates before the first register are results; behind it, those before the first operand that
+    is none of them are carries out.
+
+    Examples
+    --------
+    >>> results_of("IADD3", ("R18", "P1", "R18", "0x40", "RZ"))
+    ('R18', 'P1')
+    >>> results_of("LDG.E.128", ("R4", "desc[UR4][R2.64]"))
+    ('R4', 'R5', 'R6', 'R7')
+    """
+    return tuple(each for each, _ in _results(opcode, operands) if each not in _NOTHING)
+
+
+@lru_cache(maxsize=2**12)
+def reads_of(opcode: str, operands: tuple[str, ...]) -> frozenset[str]:
+    """Return the registers and predicates that an instruction reads, but for its guard.
+
+    Examples
+    --------
+    >>> sorted(reads_of("STG.E.64", ("desc[UR4][R2.64]", "R8")))
+    ['R2', 'R3', 'R8', 'R9', 'UR4', 'UR5']
+    >>> sorted(reads_of("IMAD.WIDE", ("R2", "R3", "0x4", "R6")))
+    ['R3', 'R6', 'R7']
+    """
+    taken = {place for _, place in _results(opcode, operands)}
+    found: set[str] = set()
+    for place, each in enumerate(operands):
+        if place not in taken:
+            for match in _NAMES.finditer(each):
+                name, kind = match[1], match[2]
+                found |= set(_wide(name, _width_read(opcode, operands, place, name + kind)))
+    if ".X" in opcode and not any("P" in name for name in found):
+        found.add("CC")
+    return frozenset(found)
+
+
+def _results(opcode: str, operands: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield what an instruction writes, and the place of the operand that names it."""
+    base = opcode.split(".")[0]
+    has_none = classify_sass(opcode, tuple(operands)).startswith(_WITHOUT_RESULT)
+    plain = base.removeprefix("U")
+    if not operands or (has_none and plain not in _WRITING) or plain in ("RED", "REDG", "REDS"):
+        return
+    place = 0
+    most = 1 if base.endswith("CHK") else 2 if base.endswith(_TWO_PREDICATES) else len(operands)
+    while place < min(most, len(operands)) and (match := PREDICATES.match(operands[place])):
+        yield match[1], place
+        place += 1
+    if place == most or base == "R2P" or place == len(operands):
+        return
+    match = _REGISTER.match(operands[place])
+    if match is None:
+        return
+    for name in _wide(match[1], _width_written(opcode)):
+        yield name, place
+    if ".CC" in operands[place]:
+        yield "CC", place
+    place += 1
+    if base in (*_WITH_CARRIES, "VOTE", "VOTEU"):
+        while place < len(operands) and (match := PREDICATES.match(operands[place])):
+            if operands[place].startswith("!"):
+                return
+            yield match[1], place
+            place += 1
+            if base.startswith("VOTE"):
+                return
+
+
+def _wide(name: str, number: int) -> Iterator[str]:
+    """Yield a register and those behind it that hold the rest of its value."""
+    yield name
+    match = re.match(r"(U?R)(\d+)$", name)
+    for more in range(1, number if match else 1):
+        assert match is not None
+        yield f"{match[1]}{int(match[2]) + more}"
+
+
+def _width_written(opcode: str) -> int:
+    base, *modifiers = opcode.split(".")
+    if _ACCESS.match(base):
+        return _data_width(opcode)
+    if base == "CS2R":
+        return 1 if "32" in modifiers else 2
+    types = [each for each in modifiers if re.fullmatch(r"[FSU]\d+", each)]
+    if base.endswith("I2F"):
+        return 2 if "F64" in modifiers else 1
+    if base.endswith("F2I"):
+        return 2 if {"S64", "U64"} & set(modifiers) else 1
+    if base in ("F2F", "FRND"):
+        return 2 if types[:1] == ["F64"] else 1
+    return 2 if "WIDE" in modifiers or _is_wide(base, modifiers) else 1
+
+
+def _width_read(opcode: str, operands: Sequence[str], place: int, name: str) -> int:
+    base, *modifiers = opcode.split(".")
+    if "[" in operands[place]:
+        has_64 = ".64" in name or name.startswith("UR") or ".U32" not in name
+        return 2 if ".64" in name or ("E" in modifiers and has_64) else 1
+    if "P" in name.partition(".")[0]:
+        return 1
+    if _ACCESS.match(base):
+        return _data_width(opcode)
+    types = [each for each in modifiers if re.fullmatch(r"[FSU]\d+", each)]
+    if base.endswith("I2F"):
+        return 2 if {"S64", "U64"} & set(modifiers) else 1
+    if base.endswith("F2I"):
+        return 2 if "F64" in modifiers else 1
+    if base in ("F2F", "FRND"):
+        return 2 if types[-1:] == ["F64"] else 1
+    if "WIDE" in modifiers or (base.removeprefix("U") == "IMAD" and "HI" in modifiers):
+        registers = [p for p, each in enumerate(operands) if not PREDICATES.match(each)]
+        return 2 if place == registers[-1] and len(registers) > 3 else 1
+    return 2 if _is_wide(base, modifiers) else 1
+
+
+def _is_wide(base: str, modifiers: Sequence[str]) -> bool:
+    match = _FLOAT.match(base.removeprefix("U"))
+    if match is not None:
+        return match["type"] == "D" or (match["type"] == "F" and bool(match["lanes"]))
+    return "64" in modifiers
+
+
+def _data_width(opcode: str) -> int:
+    size = _SIZES.search(opcode)
+    return max(1, int(size[1]) // 32) if size else 1
