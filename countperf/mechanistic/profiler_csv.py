@@ -1,8 +1,10 @@
 """Values that profilers measured of a kernel, in the place of counted ones.
 
-Read are the tables of ``ncu --csv`` (one metric a line, or ``--page raw``: one launch a line) and
-of ``nvprof --csv --metrics ...`` or ``--events ...`` (``--log-file``). Lines before the header,
-such as those that begin with ``==``, are skipped.
+Read are the tables of ``ncu --csv`` (one metric a line, also with ``--print-summary``; or ``--page
+raw``: one launch a line) and of ``nvprof --csv`` with ``--metrics ...`` or ``--events ...``
+(``--log-file``), several in a file. Lines that belong to none, such as those that begin with
+``==``, are skipped. Where all numbers have decimal commas, they are read so. Launches of other
+sizes stay apart.
 
 ===========================  =================================================================
 field                        metrics (Nsight Compute; nvprof)
@@ -28,7 +30,7 @@ field                        metrics (Nsight Compute; nvprof)
 from __future__ import annotations
 
 import csv
-import io
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,14 +44,52 @@ from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.profile import ProfiledKernel
 
 _SECTOR_BYTES = 32
-_SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20}
 _RAW_FIRST = "ID"
-_NUMBER = re.compile(r"^\s*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z%].*)?$")
+_NUMBER = re.compile(r"\s*([-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z%].*)?")
+_POINTS, _COMMAS = (
+    re.compile(rf"[-+]?(\d{{1,3}}({group}\d{{3}})+|\d+)({point}\d+)?([eE][-+]?\d+)?")
+    for group, point in ((",", r"\."), (r"\.", ","))
+)
+_BYTES = re.compile(r"([KMGT]?i?)(?:B|bytes?)(?:/.*)?")
+_COUNTS = re.compile(
+    r"([KMGT]?)(?:|(?:inst|instruction|register|sector|request|warp|thread|block)s?)(?:/.*)?"
+)
+_OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+_SHARED = "launch__shared_mem_per_block"
+_LABELS = {
+    "Registers Per Thread": "launch__registers_per_thread",
+    "Static Shared Memory Per Block": f"{_SHARED}_static",
+    "Dynamic Shared Memory Per Block": f"{_SHARED}_dynamic",
+    "Achieved Occupancy": _OCCUPANCY,
+    "Issued Instructions": "smsp__inst_issued.sum",
+}
+"""Names of metrics, by what the page of details calls them."""
+_START, _END = "smsp__sass_thread_inst_executed_op_", "_pred_on.sum"
+_FLOPS = {
+    **{f"{_START}{letter}{kind}{_END}": 1.0 for letter in "fd" for kind in ("add", "mul")},
+    **{f"{_START}{letter}fma{_END}": 2.0 for letter in "fd"},
+    **{"flop_count_sp": 1.0, "flop_count_dp": 1.0},
+}
+_TRAFFIC = (
+    ("dram__bytes_read.sum", "dram__bytes_write.sum", 1.0),
+    ("dram_read_bytes", "dram_write_bytes", 1.0),
+    ("dram_read_transactions", "dram_write_transactions", _SECTOR_BYTES),
+)
+_ISSUED = ("smsp__inst_issued.sum", "sm__inst_issued.sum", "inst_issued")
+_KINDS = {
+    **dict.fromkeys(("dram__bytes.sum", *_TRAFFIC[0][:2], *_TRAFFIC[1][:2]), "byte"),
+    **dict.fromkeys((f"{_SHARED}_static", f"{_SHARED}_dynamic"), "byte"),
+    **dict.fromkeys((_OCCUPANCY, "achieved_occupancy"), "share"),
+    **dict.fromkeys((*_TRAFFIC[2][:2], *_ISSUED, "inst_executed", *_FLOPS), "count"),
+    "launch__registers_per_thread": "count",
+}
+"""Of which kind metrics are that give fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMetrics(ShortRepr):
-    """Metrics of one kernel, means over its launches.
+    """Metrics of one kernel at one size on one device, means over its launches.
 
     Attributes
     ----------
@@ -59,11 +99,15 @@ class KernelMetrics(ShortRepr):
         How many launches the means are over.
     values : Mapping from str to float
         By metric, in byte, instruction and the like; shares as fractions.
+    groups, work_items_per_group : int or None
+        Of each launch, where the table says so.
     """
 
     kernel: str
     launches: int
     values: Mapping[str, float]
+    groups: int | None = None
+    work_items_per_group: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +137,7 @@ def read_profiler_csv(path: Path | str) -> tuple[KernelMetrics, ...]:
     Returns
     -------
     tuple of KernelMetrics
-        One per kernel, in the order of the table.
+        One per kernel, size and device, in the order of the table.
 
     Raises
     ------
@@ -107,88 +151,171 @@ def read_profiler_csv(path: Path | str) -> tuple[KernelMetrics, ...]:
 
 def parse_profiler_csv(text: str, *, name: str = "the table") -> tuple[KernelMetrics, ...]:
     """Parse a profiler's table; parameters, result and errors as of `read_profiler_csv`."""
-    rows = [row for row in csv.reader(io.StringIO(text)) if row]
-    for place, row in enumerate(rows):
-        if "Metric Name" in row or "Event Name" in row:
-            return _collected(_long(row, rows[place + 1 :]))
-        if row[0] == _RAW_FIRST and "Kernel Name" in row:
-            return _collected(_wide(row, rows[place + 1 :]))
-    message = (
-        f"{name} is no table of ncu --csv or nvprof --csv: no line has the columns 'Metric Name',"
-        " 'Event Name', or 'ID' and 'Kernel Name'; export it with one of these options"
+    cells = list(_cells(text, name))
+    numbers = [match[1] for each in cells if (match := _NUMBER.fullmatch(each.text))]
+    has_commas = not all(map(_POINTS.fullmatch, numbers)) and all(map(_COMMAS.fullmatch, numbers))
+    return _collected(cells, has_commas=has_commas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cell:
+    """A value of a table, of a launch or the mean of several."""
+
+    kernel: str
+    size: tuple[str, str, str]  # of the grid and of the block, and the device
+    launch: tuple[str, str]
+    launches: int | None
+    metric: str
+    text: str
+    unit: str | None
+    row: int
+    column: str
+
+
+def _cells(text: str, name: str) -> Iterator[_Cell]:
+    """Yield the cells of all tables of a file."""
+    header: list[str] = []
+    units: dict[str, str] | None = None
+    found = False
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        try:
+            row = next(csv.reader([line], strict=True), [])
+        except csv.Error as error:
+            if not header or not line.startswith('"'):
+                continue  # what the program printed
+            message = f"{name}: line {number} is damaged: {error}; export the table again"
+            raise TableError(message, row=number) from error
+        is_long = "Metric Name" in row or "Event Name" in row
+        if is_long or (row[:1] == [_RAW_FIRST] and "Kernel Name" in row):
+            header, units, found = row, None, True
+            if is_long:
+                _check_columns(header)
+        elif {"Metric Name", "Event Name"} & set(header):
+            yield from _long(header, row, number)
+        elif header and row and units is None:
+            if row[0] != "":
+                raise TableError("the line below the header has no units", row=number)
+            units = dict(zip(header, row, strict=False))
+        elif header and units is not None and len(row) == len(header):
+            cells = dict(zip(header, row, strict=True))
+            for metric, value in cells.items():
+                if "__" in metric:
+                    yield _cell(cells, metric, value, units[metric], (number, metric))
+    if not found:
+        raise TableError(
+            f"{name} is no table of ncu --csv or nvprof --csv: no line has the columns 'Metric"
+            " Name', 'Event Name', or 'ID' and 'Kernel Name', separated by commas; export it by"
+            " ncu --csv --metrics ..., ncu --csv --page raw, or nvprof --csv --metrics ..."
+        )
+
+
+def _cell(
+    cells: Mapping[str, str], metric: str, text: str, unit: str | None, at: tuple[int, str]
+) -> _Cell:
+    invocations = cells.get("Invocations", "")
+    block = cells.get("Block Size") or cells.get("launch__block_size", "")
+    grid = cells.get("Grid Size") or cells.get("launch__grid_size", "")
+    return _Cell(
+        kernel=cells.get("Kernel Name", cells.get("Kernel", "")),
+        size=(grid, block, cells.get("Device", "")),
+        launch=(cells.get("Process ID", ""), cells.get(_RAW_FIRST, "0")),
+        launches=int(invocations) if invocations.isdecimal() else None,
+        metric=_LABELS.get(metric, metric),
+        text=text,
+        unit=unit,
+        row=at[0],
+        column=at[1],
     )
-    raise TableError(message)
 
 
-_Cell = tuple[str, str, str, float]  # kernel, launch, metric, value
+def _check_columns(header: Sequence[str]) -> None:
+    for names in (("Kernel Name", "Kernel"), ("Metric Value", "Average", "Avg")):
+        if not set(names) & set(header):
+            missing = " or ".join(map(repr, names))
+            raise TableError(f"the table has no column {missing}", column=names[0])
 
 
-def _long(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[_Cell]:
-    """Yield the cells of a table with a metric in each line."""
+def _long(header: Sequence[str], row: Sequence[str], number: int) -> Iterator[_Cell]:
+    """Yield the cell of a line that has one metric; lines of ncu end before the rules' columns."""
     metric = "Metric Name" if "Metric Name" in header else "Event Name"
-    kernel = "Kernel Name" if "Kernel Name" in header else "Kernel"
-    value = "Metric Value" if "Metric Value" in header else "Avg"
-    for missing in (kernel, value):
-        if missing not in header:
-            raise TableError(f"the table has no column {missing!r}", column=missing)
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(header):
-            continue  # what the program printed, or a new table's title
-        cells = dict(zip(header, row, strict=True))
-        if cells[metric] in ("", metric):
-            continue
-        unit = cells.get("Metric Unit", "")
-        found = _number(cells[value], unit, number, value)
-        if found is not None:
-            yield cells[kernel], cells.get("ID", "0"), cells[metric], found
+    value = next(each for each in ("Metric Value", "Average", "Avg") if each in header)
+    cells = dict(zip(header, row, strict=False))
+    is_cut = value != "Metric Value" and len(row) < len(header)
+    if len(row) > len(header) or is_cut or not cells.get(metric) or value not in cells:
+        return  # what the program printed, a new table's title, or a rule
+    unit = cells.get("Metric Unit") if metric == "Metric Name" else None
+    yield _cell(cells, cells[metric], cells[value], unit, (number, value))
 
 
-def _wide(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[_Cell]:
-    """Yield the cells of a table with a launch in each line, units in the first."""
-    if not rows or rows[0][0] != "":
-        raise TableError("the line below the header has no units", row=1)
-    units = dict(zip(header, rows[0], strict=False))
-    for number, row in enumerate(rows[1:], 2):
-        cells = dict(zip(header, row, strict=False))
-        for name, text in cells.items():
-            if "__" not in name:
-                continue
-            found = _number(text, units.get(name, ""), number, name)
-            if found is not None:
-                yield cells.get("Kernel Name", ""), cells[_RAW_FIRST], name, found
-
-
-def _number(text: str, unit: str, row: int, column: str) -> float | None:
+def _number(cell: _Cell, *, has_commas: bool) -> float | None:
     """Return a number in its base unit; None for texts such as ``n/a`` and levels of use."""
-    match = _NUMBER.match(text)
-    if match is None:
-        if any(letter.isdigit() for letter in text) and not text[:1].isalpha():
-            raise TableError(f"{text!r} in column {column} is no number", row=row, column=column)
+
+    def bad(said: str) -> TableError:
+        message = f"{cell.text!r} in column {cell.column} {said} (line {cell.row}: {cell.metric})"
+        return TableError(message, row=cell.row, column=cell.column)
+
+    match = _NUMBER.fullmatch(cell.text)
+    if match is None or not (_COMMAS if has_commas else _POINTS).fullmatch(match[1]):
+        if any(letter.isdigit() for letter in cell.text) and not cell.text[:1].isalpha():
+            raise bad("is no number: export the table with LC_ALL=C, without decimal commas")
         return None
-    value = float(match[1].replace(",", ""))
-    unit = (match[2] or unit).strip()
-    if unit.startswith("%"):
-        return value / 100
-    prefix = re.match(r"^([KMGT]?)(?:i?B|byte|bytes)(?:/|$)", unit)
-    return value * (_SCALES[prefix[1]] if prefix else 1.0)
+    group, point = ".," if has_commas else ",."
+    value = float(match[1].replace(group, "").replace(point, "."))
+    unit = (match[2] or cell.unit or "").strip()
+    kind = _KINDS.get(cell.metric)
+    if kind and value < 0:
+        raise bad("is negative")
+    if kind is None or kind == "share":
+        is_percentage = unit.startswith("%")
+        if kind and "pct" in cell.metric and not is_percentage:
+            raise bad(f"has the unit {unit!r}; % is wanted")
+        value = value / 100 if is_percentage else value
+        if kind and value > 1:
+            raise bad("is more than all: a share up to 1 is wanted, or a percentage with its %")
+        prefix = _BYTES.fullmatch(unit)
+        return value * (_SCALES.get(prefix[1], 1.0) if prefix and not kind else 1.0)
+    prefix = (_BYTES if kind == "byte" else _COUNTS).fullmatch(unit)
+    if prefix is None and (unit or "__" in cell.metric):
+        raise bad(f"has the unit {unit!r}; {kind} is wanted, such as ncu --print-units base gives")
+    if cell.launches is None and value % 1 and unit in ("inst", "byte"):
+        raise bad(f"is no whole number of {unit}: export the table with LC_ALL=C")
+    scale = _SCALES.get(prefix[1] if prefix else "")
+    if scale is None:
+        raise bad(f"has the unit {unit!r}, which is not known")
+    return value * scale
 
 
-def _collected(cells: Iterator[_Cell]) -> tuple[KernelMetrics, ...]:
-    found: dict[str, dict[str, list[float]]] = {}
-    launches: dict[str, set[str]] = {}
-    for kernel, launch, metric, value in cells:
-        found.setdefault(kernel, {}).setdefault(metric, []).append(value)
-        launches.setdefault(kernel, set()).add(launch)
+def _collected(cells: Sequence[_Cell], *, has_commas: bool) -> tuple[KernelMetrics, ...]:
+    found: dict[tuple[str, tuple[str, ...]], dict[str, list[tuple[float, int]]]] = {}
+    launches: dict[tuple[str, tuple[str, ...]], set[tuple[str, str]]] = {}
+    for cell in cells:
+        value = _number(cell, has_commas=has_commas)
+        if value is not None:
+            key = (cell.kernel, cell.size)
+            weighted = (value, cell.launches or 1)
+            found.setdefault(key, {}).setdefault(cell.metric, []).append(weighted)
+            launches.setdefault(key, set()).add(cell.launch)
     if not found:
         raise TableError("the table has no metric with a number", column="Metric Value")
     return tuple(
         KernelMetrics(
-            kernel=kernel,
-            launches=len(launches[kernel]),
-            values={metric: sum(v) / len(v) for metric, v in metrics.items()},
+            kernel=key[0],
+            launches=max(len(launches[key]), *(sum(n for _, n in v) for v in metrics.values())),
+            values={
+                metric: v[0][0] if len(v) == 1 else sum(x * n for x, n in v) / sum(n for _, n in v)
+                for metric, v in metrics.items()
+            },
+            groups=_product(key[1][0]),
+            work_items_per_group=_product(key[1][1]),
         )
-        for kernel, metrics in found.items()
+        for key, metrics in found.items()
     )
+
+
+def _product(size: str) -> int | None:
+    """Return the product of a size such as ``(16, 16, 1)``, or a number; None for no size."""
+    extents = re.findall(r"\d+", re.sub(r"(?<=\d)[.,](?=\d{3}\b)", "", size))
+    return math.prod(map(int, extents)) if extents else None
 
 
 def measured_fields(metrics: KernelMetrics) -> dict[str, MeasuredField]:
@@ -203,38 +330,33 @@ def measured_fields(metrics: KernelMetrics) -> dict[str, MeasuredField]:
             found[field] = MeasuredField(value=total, metrics=tuple(there))
 
     take("total_bytes", ["dram__bytes.sum"])
-    for read, write, scale in (
-        ("dram__bytes_read.sum", "dram__bytes_write.sum", 1.0),
-        ("dram_read_bytes", "dram_write_bytes", 1.0),
-        ("dram_read_transactions", "dram_write_transactions", _SECTOR_BYTES),
-    ):
+    for read, write, scale in _TRAFFIC:
         if read in values and write in values:
             take("total_bytes", [read, write], scale)
-    take("occupancy", ["sm__warps_active.avg.pct_of_peak_sustained_active"])
+    take("occupancy", [_OCCUPANCY])
     take("occupancy", ["achieved_occupancy"])
-    for name in ("smsp__inst_issued.sum", "sm__inst_issued.sum", "inst_issued"):
+    for name in _ISSUED:
         take("ins_issued", [name])
-    if "ins_issued" not in found and {"inst_executed", "inst_replay_overhead"} <= set(values):
-        issued = values["inst_executed"] * (1 + values["inst_replay_overhead"])
-        found["ins_issued"] = MeasuredField(
-            value=issued, metrics=("inst_executed", "inst_replay_overhead")
-        )
-    _take_flops(values, found)
+    replayed = ("inst_executed", "inst_replay_overhead")
+    if "ins_issued" not in found and set(replayed) <= set(values):
+        issued = values[replayed[0]] * (1 + values[replayed[1]])
+        found["ins_issued"] = MeasuredField(value=issued, metrics=replayed)
+    if there := tuple(name for name in _FLOPS if name in values):
+        total = sum(_FLOPS[name] * values[name] for name in there)
+        found["total_flops"] = MeasuredField(value=total, metrics=there)
     take("registers_per_work_item", ["launch__registers_per_thread"])
-    shared = "launch__shared_mem_per_block"
-    take("local_bytes_per_group", [f"{shared}_static", f"{shared}_dynamic"])
+    take("local_bytes_per_group", [f"{_SHARED}_static", f"{_SHARED}_dynamic"])
     return found
 
 
-def _take_flops(values: Mapping[str, float], found: dict[str, MeasuredField]) -> None:
-    start, end = "smsp__sass_thread_inst_executed_op_", "_pred_on.sum"
-    weights = {f"{start}{letter}{kind}{end}": 1.0 for letter in "fd" for kind in ("add", "mul")}
-    weights |= {f"{start}{letter}fma{end}": 2.0 for letter in "fd"}
-    weights |= {"flop_count_sp": 1.0, "flop_count_dp": 1.0}
-    there = [name for name in weights if name in values]
-    if there:
-        total = sum(weights[name] * values[name] for name in there)
-        found["total_flops"] = MeasuredField(value=total, metrics=tuple(there))
+def _is_called(kernel: str, name: str) -> bool:
+    """Return whether a profiler's name is of a function, whatever its types and template are."""
+    if kernel.startswith("_Z"):
+        return re.match(rf"_Z(?:N.*\D)?{len(name)}{re.escape(name)}", kernel) is not None
+    plain, count = kernel.replace("(anonymous namespace)::", ""), 1
+    while count:
+        plain, count = re.subn(r"<[^<>]*>", "", plain)
+    return re.split(r"\s|::", plain.partition("(")[0].strip())[-1] == name
 
 
 def with_measured(
@@ -247,7 +369,7 @@ def with_measured(
     profiled : ProfiledKernel
         Profile and launch by counts.
     metrics : sequence of KernelMetrics
-        Those of the kernel whose name contains that of the profile are taken.
+        Those of the kernel with the profile's name and the launch's size are taken.
     device : DeviceParameters
         Size of its sub-groups, and how many a compute unit holds.
 
@@ -259,25 +381,31 @@ def with_measured(
     Raises
     ------
     TableError
-        No kernel, or more than one, has such a name; or no metric gives a field.
+        No kernel, or more than one, has such a name and size; or no metric gives a field.
     DeviceParameterError
         The device lacks a number that is needed.
     """
     name = profiled.profile.name
-    named = [each for each in metrics if name in each.kernel]
-    exact = [each for each in named if re.split(r"[(<]", each.kernel)[0].strip() == name]
-    chosen = exact or named
+    size = (profiled.launch.num_groups, profiled.launch.work_items_per_group)
+    named = [each for each in metrics if _is_called(each.kernel, name)]
+    chosen = [each for each in named if _has_size(each, size)]
     if len(chosen) != 1:
-        listed = ", ".join(each.kernel for each in (chosen or metrics)) or "none"
-        message = f"{len(chosen)} kernels of the table are called {name!r}; there are: {listed}"
+        there = ", ".join(map(_described, chosen or named or metrics)) or "none"
+        if named and not chosen:
+            message = (
+                f"the table has other sizes of {name!r} than the launch of {size[0]} groups of"
+                f" {size[1]}: {there}; profile it at the same size, or ask for that size"
+            )
+        else:
+            message = f"{len(chosen)} kernels of the table are called {name!r}; there are: {there}"
         raise TableError(message, column="Kernel Name")
     found = measured_fields(chosen[0])
     if not found:
         known = ", ".join(list(chosen[0].values)[:6])
         message = (
             f"no metric of {chosen[0].kernel} gives a field of a profile (found: {known}); export"
-            " dram__bytes.sum, smsp__inst_issued.sum or those that"
-            " countperf.mechanistic.profiler_csv lists"
+            " ncu --csv --page raw, or --metrics dram__bytes.sum,smsp__inst_issued.sum or others"
+            " that countperf.mechanistic.profiler_csv lists"
         )
         raise TableError(message, column="Metric Name")
     sub_groups = profiled.launch.total_sub_groups(device.require_int("sub_group_size"))
@@ -301,3 +429,15 @@ def with_measured(
     return ProfiledKernel(
         profile=replace(profiled.profile, measured=marks, **changes), launch=launch
     )
+
+
+def _has_size(metrics: KernelMetrics, size: tuple[int, int]) -> bool:
+    """Return whether metrics may be of a launch of so many groups of so many work items."""
+    there = (metrics.groups, metrics.work_items_per_group)
+    return all(one is None or one == other for one, other in zip(there, size, strict=True))
+
+
+def _described(metrics: KernelMetrics) -> str:
+    if metrics.groups is None:
+        return metrics.kernel
+    return f"{metrics.kernel} with {metrics.groups} groups of {metrics.work_items_per_group}"

@@ -121,17 +121,120 @@ def test_measured_numbers_take_the_place_of_counts_and_are_marked() -> None:
     assert answers.predictions["volkov"].results["occupancy"] == 16
 
 
+_HEADER = NCU.splitlines()[2]
+_RULES = ',"Rule Name","Rule Type","Rule Description","Estimated Speedup Type","Estimated Speedup"'
+_SUMMARY = (
+    '"Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","Device","CC",'
+    '"Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
+    '"1","a","h","k","(256, 1, 1)","(4096, 1, 1)","0","9.0","14","s",'
+)
+_EVENTS = '"Device","Kernel","Invocations","Event Name","Min","Max","Avg","Total"'
+DRAM = "dram__bytes.sum"
+SHARE = "sm__warps_active.avg.pct_of_peak_sustained_active"
+
+
+@pytest.mark.parametrize(
+    ("text", "launches", "values"),
+    [
+        (  # lines of metrics end before the columns of rules, and rules have no metric
+            f"{_HEADER}{_RULES}\n{_line(0, 'k', DRAM, 'byte', '8,388,608')},\n"
+            f'{_line(0, "k", "", "", "")},"SOLBottleneck","OPT","A text.","",""\n',
+            1,
+            {DRAM: 8388608},
+        ),
+        (
+            f'{_SUMMARY}"{DRAM}","Mbyte","12.50","12.70","12.58"\n',
+            14,
+            {DRAM: 12.58e6},
+        ),
+        (  # decimal commas
+            f"{_HEADER}\n{_line(0, 'k', DRAM, 'Mbyte', '12,58')}\n"
+            f"{_line(0, 'k', 'smsp__inst_issued.sum', 'inst', '425.984')}\n",
+            1,
+            {DRAM: 12.58e6, "smsp__inst_issued.sum": 425984},
+        ),
+        (  # labels of the page of details
+            f"{_HEADER}\n{_line(0, 'k', 'Achieved Occupancy', '%', '75.00')}\n"
+            f"{_line(0, 'k', 'Registers Per Thread', 'register/thread', '16')}\n",
+            1,
+            {SHARE: 0.75, "launch__registers_per_thread": 16},
+        ),
+        (  # a table of events, then one of metrics with other columns
+            f'{_EVENTS}\n"gpu","k",3,"warps_launched",9,9,9,27\n\n==1== Metric result:\n'
+            f"{NVPROF.splitlines()[2]}\n"
+            '"gpu","k",3,"dram_read_bytes","x",8,20,12\n"gpu","k",3,"achieved_occupancy","x",0,1,0.5',
+            3,
+            {"warps_launched": 9, "dram_read_bytes": 12, "achieved_occupancy": 0.5},
+        ),
+    ],
+)
+def test_tables_as_profilers_write_them(text: str, launches: int, values: dict[str, float]) -> None:
+    (found,) = parse_profiler_csv(text)
+
+    assert (found.kernel, found.launches, found.values) == ("k", launches, values)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_it"),
+    [
+        ("void matmul_tiled<float, (int)16>(T1 *, int)", True),
+        ("void ns<int>::matmul_tiled<pair<int, float>>(T1 *)", True),
+        ("(anonymous namespace)::matmul_tiled(float *)", True),
+        ("_Z12matmul_tiledPfi", True),
+        ("_ZN2ns12matmul_tiledEPfi", True),
+        ("_Z17matmul_tiled_initPf", False),
+        ("matmul_tiled_init(float *)", False),
+        ("void wrapper<matmul_tiled>(float *)", False),
+    ],
+)
+def test_names_of_functions_have_types_and_templates(name: str, *, is_it: bool) -> None:
+    metrics = parse_profiler_csv(NCU.replace(MINE, name))
+    profiler = profile_kernel(MATMUL.build(), K620, metrics=metrics)
+    if is_it:
+        assert profiler.at(SIZES).profile.total_bytes == 65536
+        return
+    with pytest.raises(TableError, match="0 kernels of the table are called"):
+        profiler.at(SIZES)
+
+
+def test_launches_of_other_sizes_are_others() -> None:
+    other = _line(7, MINE, DRAM, "byte", "999").replace("(4, 4, 1)", "(2, 2, 1)")
+    metrics = parse_profiler_csv(NCU + other)
+    profiler = profile_kernel(MATMUL.build(), K620, metrics=metrics, registers_per_work_item=40)
+
+    assert profiler.at(SIZES).profile.total_bytes == 65536
+    assert profiler.at({"n": 32, "m": 32, "l": 32}).profile.total_bytes == 999
+    with pytest.raises(TableError, match=r"launch of 64 groups of 256: .* 4 groups of 256"):
+        profiler.at({"n": 128, "m": 128, "l": 128})
+
+
+def _of(metric: str, unit: str, value: str) -> str:
+    return f"{_HEADER}\n{_line(0, MINE, metric, unit, value)}\n"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("a,b\n1,2\n", "no table of ncu --csv or nvprof --csv"),
+        (_HEADER.replace(",", ";"), "separated by commas"),
         (NCU.replace("matmul_tiled", "gemm"), "0 kernels of the table are called"),
         (NCU.replace('"65.536"', '"65.5.36"'), "is no number"),
+        (NCU.replace('"128,000"', '"128.5"'), "no whole number of inst: export .* LC_ALL=C"),
+        (NCU.replace('"65.536"', '"65.536'), "line 4 is damaged"),
+        (_of(DRAM, "furlong", "3"), "has the unit 'furlong'; byte is wanted"),
+        (_of(DRAM, "", "3"), "has the unit ''; byte is wanted"),
+        (_of("smsp__inst_issued.sum", "Mbyte", "3"), "has the unit 'Mbyte'; count is wanted"),
+        (_of(SHARE, "", "25.00"), "has the unit ''; % is wanted"),
+        (_of(SHARE, "%", "250.00"), "more than all"),
+        (_of(DRAM, "byte", "-3"), "is negative"),
+        (NVPROF.replace("0.2,0.3,0.25", "20,30,25"), "more than all: .* a percentage with its %"),
         (NVPROF.splitlines()[2] + "\n", "has no metric with a number"),
         (
             NVPROF.splitlines()[2] + "\n" + _GPU + '"ipc","x",1,1,1\n',
             "no metric of .* gives a field",
         ),
+        (RAW.replace('"","","","Mbyte"', '"0","","","Mbyte"'), "has no units"),
+        (_HEADER.replace("Metric Value", "Other") + "\n", "no column 'Metric Value' or 'Average'"),
     ],
 )
 def test_wrong_tables_are_refused(text: str, said: str) -> None:
