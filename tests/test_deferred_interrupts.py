@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from countperf.deferred_interrupts import deferred_interrupts, end_if_interrupted
-
-
-@pytest.fixture(autouse=True)
-def _interrupts_are_handled() -> Iterator[None]:
-    """Have this process handle Ctrl-C, which tests of workers may have it ignore."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def _press() -> None:

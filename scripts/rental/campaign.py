@@ -119,7 +119,7 @@ def execute_stage(stage: Stage, options: Options, allowed_s: float) -> tuple[str
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a stage and what it started: kindly, then not."""
-    for number in (signal.SIGINT, signal.SIGKILL):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
             process.wait(GRACE_S)
@@ -187,7 +187,7 @@ def _end_with(parent: int) -> None:
     """Stop this process once its parent is gone: the next campaign shall find its files free."""
     while os.getppid() == parent:
         time.sleep(1.0)
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)  # SIGINT is ignored by what a shell began with &
 
 
 if __name__ == "__main__":

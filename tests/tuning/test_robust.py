@@ -46,14 +46,6 @@ REASONS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _interrupts_are_handled() -> Iterator[None]:
-    """Have this process handle Ctrl-C, which tests of workers may have it ignore."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
     with process_pool(2) as found:

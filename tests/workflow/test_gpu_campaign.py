@@ -167,7 +167,7 @@ def _program(folder: Path, body: str) -> Path:
             "print('half', flush=True); time.sleep(1000)", "cut off", "half", id="takes too long"
         ),
         pytest.param(
-            "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
             "print('deaf', flush=True); time.sleep(1000)",
             "cut off",
             "deaf",
@@ -232,8 +232,7 @@ import subprocess, sys
 code = (
     "import time; from rental import campaign as gpu_campaign, stages as gpu_stages\\n"
     "def work(options):\\n"
-    "    (options.folder / 'began').touch()\\n"
-    "    try: time.sleep(1000)\\n"
+    "    try: (options.folder / 'began').touch(); time.sleep(1000)\\n"
     "    finally: (options.folder / 'ended').touch()\\n"
     "gpu_campaign.plan = lambda: (gpu_stages.Stage(name='only', work=work, share=1.0),)\\n"
     "gpu_campaign.main(['--stage', 'only', '--folder', sys.argv[1]])"
