@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,6 @@ _UNCORRECTED_FACTOR = AliasChoices("uncorrected_factor", "plain_factor")
 _NAMED = 3
 
 Array = NDArray[np.float64]
-_Float = TypeVar("_Float", np.float32, np.float64)
 
 
 class Correction(Part):
@@ -231,7 +230,7 @@ def _covariance(squares: Array, products: Array) -> Array:
     return _falling(np.maximum(products, 0.0, out=products))
 
 
-def _falling(squares: NDArray[_Float]) -> NDArray[_Float]:
+def _falling(squares: Array) -> Array:
     """Turn squared distances into covariances, in place."""
     np.sqrt(squares, out=squares)
     np.negative(squares, out=squares)
@@ -301,9 +300,9 @@ class Corrector(ShortRepr):
         alpha = _in_blocks(self.alpha[np.newaxis], width).reshape(-1)
         per_log = logs.sum(axis=1) / (_COUNT_SHARE * self.scale)
         return ProjectedCorrector(
-            blocks=_in_blocks(rows, width).astype(np.float32),
-            alpha=alpha.astype(np.float32),
-            per_log=per_log.astype(np.float32),
+            blocks=_in_blocks(rows, width),
+            alpha=alpha,
+            per_log=per_log,
         )
 
     def log_factor(self, roots: Array, logs: Array) -> Quantity:
@@ -354,24 +353,21 @@ class ProjectedCorrector(ShortRepr):
     r"""A correction of one kernel at one size, from the few numbers that its profile follows from.
 
     With a row of :math:`-2 x_i` for each number, one of :math:`|x_i|^2` and one of ones, a single
-    product gives all squared distances :math:`|x_i|^2 - 2 x_i \cdot x + |x|^2`. All is in single
-    precision, twice as fast as double or more. Squared distances are about one, so that times are
-    right to six digits, and to a thousandth where a kernel is just as a measured one was: its
-    distance is the root of what rounding leaves of nothing.
+    product gives all squared distances :math:`|x_i|^2 - 2 x_i \cdot x + |x|^2`.
 
     Attributes
     ----------
-    blocks : ndarray of float32, shape (n_blocks, n_logs + 2 + n_roots, width)
+    blocks : ndarray, shape (n_blocks, n_logs + 2 + n_roots, width)
         The rows, for some measured kernels after the other.
-    alpha : ndarray of float32, shape (n_blocks * width,)
+    alpha : ndarray, shape (n_blocks * width,)
         Their coefficients; 0 for kernels that fill up the last block.
-    per_log : ndarray of float32, shape (n_logs,)
+    per_log : ndarray, shape (n_logs,)
         What the square of each logarithm adds to the squared distance from the origin.
     """
 
-    blocks: NDArray[np.float32]
-    alpha: NDArray[np.float32]
-    per_log: NDArray[np.float32]
+    blocks: NDArray[np.float64]
+    alpha: NDArray[np.float64]
+    per_log: NDArray[np.float64]
 
     def log_factor(self, numbers: Sequence[float]) -> float:
         """Return the logarithm by which a time is corrected.
@@ -383,7 +379,7 @@ class ProjectedCorrector(ShortRepr):
             time, which sum to one. Zeros at both ends cost next to nothing.
         """
         number = len(self.per_log)
-        point = np.array(numbers, np.float32)
+        point = np.array(numbers, np.float64)
         logs, shares = point[:number], point[number + 2 :]
         np.log1p(logs, logs)
         np.sqrt(shares, shares)

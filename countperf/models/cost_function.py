@@ -4,14 +4,14 @@ At one size, and at sizes where there is nothing to complain of, a function that
 kernel gives the time from few numbers: counts that are proportional to each other are one number
 (`ProportionalCounts`), what is charged by the same number is summed beforehand, and the formulas
 share what they have in common. Everything else goes the longer way, over arrays, with the same
-results, but for what the correction there loses in single precision (`ProjectedCorrector`).
+results and refusals.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -78,6 +78,8 @@ class CostFunction(ShortRepr, FieldsAlone):
         What the time is multiplied by: that of an anchor.
     correction : CompiledCorrection or None
         What corrects the time; None if nothing does.
+    held_sizes : mapping from str to range
+        Values that the types of the kernel's arguments have; others are refused.
     """
 
     kernel: str
@@ -94,6 +96,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     unmeasured: Unmeasured | None = None
     factor: float = 1.0
     correction: CompiledCorrection | None = None
+    held_sizes: Mapping[str, range] = field(default_factory=dict[str, range])
 
     @classmethod
     def build(cls, weights: FittedWeights, vector: PropertyVector) -> Self:
@@ -149,6 +152,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             ),
             costless=_not_zero(model, costless, present),
             correction=CompiledCorrection.build(weights, compiled.names, possible),
+            held_sizes=vector.held_sizes,
         )
 
     @property
@@ -233,6 +237,9 @@ class CostFunction(ShortRepr, FieldsAlone):
                 values[name] = int(value)
             else:
                 return None
+        for name, held in self.held_sizes.items():
+            if name in values and values[name] not in held:
+                return None
         function, corrector = self._written
         try:
             found = function(*self.shapes.counts.at(values))
@@ -241,7 +248,8 @@ class CostFunction(ShortRepr, FieldsAlone):
             if corrector is None:
                 return self.factor * found
             time_s, numbers = found
-            return self.factor * time_s * math.exp(corrector.log_factor(numbers))
+            time_s *= self.factor * math.exp(corrector.log_factor(numbers))
+            return time_s if math.isfinite(time_s) else None
         except (ArithmeticError, LookupError, ValueError):
             return None
 

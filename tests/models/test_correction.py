@@ -81,5 +81,5 @@ def test_a_measured_kernel_is_as_far_from_itself_as_rounding_allows() -> None:
     axes = as_points(roots, logs, SCALE)
     expected = [covariance_by_differences(axes[:, i], axes) @ found.alpha for i in range(99)]
     # distances are roots of what rounding leaves of nothing
-    left = np.sqrt(np.finfo(np.float32).eps * found.squares.max()) * np.abs(found.alpha).max()
+    left = np.sqrt(np.finfo(np.float64).eps * found.squares.max()) * np.abs(found.alpha).max()
     assert told == pytest.approx(expected, abs=float(left))

@@ -8,12 +8,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import loopy as lp
 import numpy as np
 import pytest
 
 from countperf.errors import ParameterError, UnmeasuredPropertyError
 from countperf.models.correction import Correction
 from countperf.models.definition import ModelDefinition
+from countperf.models.library import load_weights
 from countperf.models.proportional_counts import ProportionalCounts
 from countperf.models.records import FitQuality, Range
 from countperf.models.weights import WeightSet
@@ -296,8 +298,7 @@ def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bo
     times = np.array([quick(n=n) for n in sizes.tolist()])
 
     expected = [float(weights.predict(TILED, n=n).time_s) for n in sizes.tolist()]
-    # the correction at one size is in single precision
-    assert times == pytest.approx(expected, rel=1e-5 if is_corrected else 1e-11)
+    assert times == pytest.approx(expected, rel=1e-11)
     assert cost(n=sizes) == pytest.approx(expected, rel=1e-11)
     assert pickle.loads(pickle.dumps(cost))(n=33) == cost(n=33)
     # without groups, which are divided by
@@ -318,3 +319,24 @@ def test_threads_may_share_it() -> None:
         times = list(pool.map(lambda n: cost(n=n), sizes))
 
     assert times == [cost(n=n) for n in sizes]
+
+
+def test_sizes_that_predict_refuses_are_refused() -> None:
+    unit = lp.make_kernel(
+        "{[i]: 0 <= i < n}",
+        "a[i] = 2",
+        [lp.GlobalArg("a", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    weights = load_weights("pocl-epyc-zen5", model="structural")
+    cost = weights.compile(unit)
+
+    assert cost(n=2**31 - 1) == pytest.approx(weights.predict(unit, n=2**31 - 1).time_s, rel=1e-9)
+    for size in (2**31, 2**40, 2**62, -1, 0):
+        told: list[str] = []
+        for give in (lambda n: cost(n=n), lambda n: weights.predict(unit, n=n)):
+            with pytest.raises(ParameterError) as error:
+                give(size)
+            told.append(str(error.value))
+        assert told[0] == told[1]

@@ -231,7 +231,7 @@ def test_compiled_code_as_formulas_gives_a_cost_function(kernel_file: str) -> No
     for size, time_s in zip(sizes.tolist(), together, strict=True):
         followed = countperf.with_compiled_code(kernel, n=size, caches=weights.counted_caches)
         predicted = weights.predict(followed, n=size).time_s
-        assert cost(n=size) == pytest.approx(time_s, rel=1e-5)  # corrected in single precision
+        assert cost(n=size) == pytest.approx(time_s, rel=1e-11)
         assert time_s == pytest.approx(predicted, rel=5e-3)
     with pytest.raises(ParameterError, match="formulas of its compiled code hold for"):
         cost(n=10**9)
