@@ -57,7 +57,7 @@ class Progress:
     def event(self, event: ProgressEvent) -> None:
         """Show an event of a campaign."""
         stage = _STAGES.get(event.kind, "measuring")
-        if event.kind in ("failed", "unstable") or event.message:
+        if event.kind in ("limited", "resumed", "failed", "unstable") and event.message:
             say(": ".join(filter(None, (event.kind, event.case, event.message))))
         if event.kind == "limited":
             return
