@@ -20,6 +20,12 @@ def run(options: argparse.Namespace) -> None:
     places = options.measurements or list(measured_devices())
     if options.kernel and not options.measurements and options.timing:
         places = [TimingDocument.read_file(options.timing).device.slug]
+    if not places:
+        raise ParameterError(
+            "no measurements of any device came with this installation; name a campaign's file,"
+            " such as runs/mine.jsonl",
+            parameter="measurements",
+        )
     if options.output and len(places) != 1:
         raise ParameterError(
             f"--output writes one device's comparison, but {len(places)} were asked for: "

@@ -24,7 +24,8 @@ field                        metrics (Nsight Compute; nvprof)
 ===========================  =================================================================
 
 ``dram_ratio`` is the first of these over the counted bytes; costs of global memory follow from it
-(`countperf.mechanistic.memory_costs`).
+(`countperf.mechanistic.memory_costs`), below 1 only where the device's document states the cost of
+``ld.l2.s32``.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from countperf.display import ShortRepr
 from countperf.documents import read_file_text
 from countperf.errors import TableError
 from countperf.hardware.parameters import DeviceParameters
+from countperf.mechanistic.memory_costs import SECOND_LEVEL
 from countperf.mechanistic.profile import ProfiledKernel
 
 _SECTOR_BYTES = 32
@@ -420,7 +422,11 @@ def with_measured(
     if "total_bytes" in changes:
         if profiled.profile.total_bytes:
             changes["dram_ratio"] = changes["total_bytes"] / profiled.profile.total_bytes
-            marks["dram_ratio"] = f"{changes['dram_ratio']:.3g}: {marks['total_bytes']}"
+            unused = changes["dram_ratio"] < 1 and SECOND_LEVEL not in device.classes
+            why = f"; without effect: {device.slug} states no cost of {SECOND_LEVEL}"
+            marks["dram_ratio"] = (
+                f"{changes['dram_ratio']:.3g}: {marks['total_bytes']}{why if unused else ''}"
+            )
         changes["gmem_bytes"] = changes["total_bytes"] / sub_groups
         marks["gmem_bytes"] = marks["total_bytes"]
     for whole in ("registers_per_work_item", "local_bytes_per_group"):

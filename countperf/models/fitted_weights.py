@@ -143,6 +143,7 @@ class FittedWeights(WeightsDocument):
             sign_verdict(time_s),
             device_verdict(self.device, device),
             *(() if corrected is None else (corrected,)),
+            *((Verdict(name="weights", passed=False, message=self.remark),) if self.remark else ()),
         )
         return Prediction(
             kernel=vector.kernel,

@@ -68,6 +68,8 @@ class WeightSet(FittedWeights):
     correction : Correction or None
         What measured kernels say of kernels like them, by which predictions are corrected; None
         where nothing is, as in old documents.
+    remark : str
+        For whoever predicts with the weights, such as for which counts they were printed.
     written_by : str
         Version of countperf.
     """

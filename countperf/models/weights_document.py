@@ -55,6 +55,7 @@ class WeightsDocument(Table, Drawable, Document):
     candidates: tuple[Candidate, ...] = ()
     exercise: dict[str, Exercise] = Field(default_factory=dict)
     correction: Correction | None = None
+    remark: str = ""
     written_by: str = ""
 
     @field_validator("weights")

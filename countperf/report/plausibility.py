@@ -23,11 +23,12 @@ vectors, or a line for each element, are 16 times slower, and hardly both."""
 def rate_of(weight: Weight, model: ModelDefinition | None = None) -> tuple[float, str] | None:
     """Return how much of a feature per second a weight amounts to, with its unit, or None.
 
-    A weight that is not positive, or smaller than two standard errors, is no rate; nor is that of a
-    launch, of the paper's minimum, or of a derived feature whose model is not given. A fused
-    multiply-add is two flop.
+    A weight that is not positive, or smaller than two standard errors if they are known, is no
+    rate; nor is that of a launch, of the paper's minimum, or of a derived feature whose model is
+    not given. A fused multiply-add is two flop.
     """
-    uncertain = weight.standard_error_s is None or weight.value_s < 2 * weight.standard_error_s
+    error_s = weight.standard_error_s
+    uncertain = error_s is not None and weight.value_s < 2 * error_s
     amount = charged(weight.feature, weight.unit, model)
     if amount is None or amount.kind == "launches" or weight.value_s <= 0 or uncertain:
         return None

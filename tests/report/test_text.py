@@ -149,7 +149,7 @@ def test_weights_are_rounded_to_their_errors_and_give_rates() -> None:
         ("gmem.min.32.stride1", 1e-9, 1e-11, ""),
         ("flop.add.f32", -1e-9, 1e-11, ""),
         ("flop.add.f32", 1e-9, 6e-10, ""),
-        ("flop.add.f32", 1e-9, None, ""),
+        ("flop.add.f32", 1e-9, None, "1.00 Gflop/s"),  # as a paper prints it
     ],
 )
 def test_only_weights_that_are_rates_are_shown_as_rates(
