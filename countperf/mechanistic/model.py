@@ -174,7 +174,10 @@ class MechanisticModel(ABC):
             found.add("barriers")
         if profile.sub_group_idgs is not None and len(set(profile.sub_group_idgs)) > 1:
             found.add("divergence")
-        return {str(aspect) for aspect in found - self.aspects}
+        cost = self.device.classes.get("barrier")
+        is_free = cost is not None and cost.cpi < 1e-6  # nobody stated what barriers cost
+        charged = self.aspects - {"barriers"} if is_free else self.aspects
+        return {str(aspect) for aspect in found - charged}
 
 
 def seconds_from_throughput(

@@ -49,7 +49,23 @@ def answers_text(answers: ModelAnswers) -> str:
     )
     measured = [f"measured: {name} ({where})" for name, where in answers.measured.items()]
     notes = [answers.note] if answers.note else []
-    return "\n".join([answers_head(answers), table, *notes, *measured, *reasons])
+    return "\n".join([answers_head(answers), table, *notes, *measured, *_below(answers), *reasons])
+
+
+def _below(answers: ModelAnswers) -> list[str]:
+    """Name the models whose times are below what the device's peaks allow."""
+    device = answers.described
+    peaks = ((answers.total_bytes, device.bandwidth_byte_per_s, "bandwidth"),)
+    peaks += ((answers.total_flops, device.peak_flops, "arithmetic"),)
+    found = [(amount / peak, what) for amount, peak, what in peaks if peak]
+    if not found:
+        return []
+    least_s, what = max(found)
+    names = [name for name, each in answers.predictions.items() if each.time_s < 0.999 * least_s]
+    if not names:
+        return []
+    least = f"{format_quantity(least_s, 's')} at the peak of {what}"
+    return [f"- below the roofline ({least}), which they leave out: {', '.join(names)}"]
 
 
 def _sentence(error: Exception) -> str:

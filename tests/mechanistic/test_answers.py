@@ -54,6 +54,22 @@ def test_text_and_html_show_the_same_models_and_how_to_mend() -> None:
     assert "kernel.registers_per_work_item" in html
 
 
+def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() -> None:
+    device = load_device("nvidia-h100")
+    options = {"registers_per_work_item": 32}
+    sizes = dict.fromkeys(SIZES, 512)
+    found = predict_all(MATMUL.builder(), device, sizes, profile_options=options)
+
+    # 4 * (2 * 512**3 / 16 + 512**2) byte take 20 us at the peak, 2 * 512**3 flop less
+    least_s = found.total_bytes / device.require("bandwidth_byte_per_s", model="peak")
+    low = [name for name, each in found.predictions.items() if each.time_s < 0.999 * least_s]
+    assert low == ["gpumech-rr"]
+    (said,) = [line for line in answers_text(found).splitlines() if "below the roofline" in line]
+    assert said.endswith("which they leave out: gpumech-rr")
+    assert "barriers" in found.predictions["wfg-original"].ignored
+    assert found.lacking["pipeline-rr"] == "device.classes.barrier"
+
+
 def test_the_object_has_parts_that_sum_to_the_time() -> None:
     options = {"registers_per_work_item": 32}
     found = predict_all(MATMUL.builder(), K620, SIZES, models="volkov", profile_options=options)

@@ -66,8 +66,8 @@ def test_there_are_at_most_eight_rows_and_they_sum_to_the_time(number: int) -> N
     rows = breakdown_rows(found)
 
     assert 1 <= len(rows) <= 8
-    assert sum(row.percent for row in rows) == 100
-    assert all(row.percent > 0 for row in rows)
+    assert sum(row.percent or 0 for row in rows) == 100
+    assert all(row.percent for row in rows)
     assert sum(row.time_s for row in rows) == pytest.approx(found.time_s, rel=5e-3)
     groups = [row.group for row in rows]
     assert [g for i, g in enumerate(groups) if i and g in groups[:i] and g != groups[i - 1]] == []
