@@ -7,13 +7,16 @@ import os
 import signal
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Generator, Mapping
 from functools import cache
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 os.environ["COUNTPERF_CACHE_DIR"] = ""
 collect_ignore = [] if find_spec("optuna") else ["countperf/integrations/optuna.py"]
@@ -32,8 +35,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long tests first, so that no core is idle while the last of them runs."""
+    """Put long tests first, so that no core is idle; skip those whose extra is not installed."""
+    for item in items:
+        names = [name for mark in item.iter_markers("extra") for name in mark.args]
+        if missing := [name for name in names if not _is_installed(name)]:
+            item.add_marker(pytest.mark.skip(reason=f"needs the extra '{missing[0]}'"))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@cache
+def _is_installed(extra: str) -> bool:
+    text = Path(__file__).with_name("pyproject.toml").read_text(encoding="utf-8")
+    for each in map(Requirement, tomllib.loads(text)["project"]["optional-dependencies"][extra]):
+        if each.name == "countperf":
+            if not all(map(_is_installed, each.extras)):
+                return False
+        elif not any(distributions(name=each.name)):
+            return False
+    return True
 
 
 @pytest.fixture(autouse=True)

@@ -39,7 +39,7 @@ def test_an_example_finds_something(name: str, arguments: tuple[str, ...], said:
     assert re.search(said, done.stdout)
 
 
-@pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra 'cluster'")
+@pytest.mark.extra("cluster")
 def test_processes_of_a_cluster_count_while_one_per_device_times() -> None:
     try:
         pocl = find_device("pocl:0").label

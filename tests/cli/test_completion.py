@@ -11,10 +11,10 @@ import pytest
 from countperf.cli import COMMANDS, main
 
 
+@pytest.mark.extra("completion")
 def test_the_script_for_bash_knows_all_commands_and_is_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pytest.importorskip("shtab", reason="completion needs the extra 'completion'")
     with pytest.raises(SystemExit) as ended:
         main(["--print-completion", "bash"])
 
@@ -30,6 +30,7 @@ def test_the_script_for_bash_knows_all_commands_and_is_one(
     assert offered.stdout.split() == [name for name in COMMANDS if name.startswith("re")]
 
 
+@pytest.mark.extra("completion")
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -44,7 +45,6 @@ def test_the_script_for_bash_knows_all_commands_and_is_one(
 def test_files_fits_and_options_are_completed(
     words: list[str], expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("shtab", reason="completion needs the extra 'completion'")
     with pytest.raises(SystemExit):
         main(["--print-completion", "bash"])
     (tmp_path / "kernel.py").touch()
@@ -56,10 +56,10 @@ def test_files_fits_and_options_are_completed(
     assert set(offered.stdout.split()) == expected
 
 
+@pytest.mark.extra("completion")
 def test_unknown_shells_and_a_missing_library_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("shtab", reason="completion needs the extra 'completion'")
     with pytest.raises(SystemExit):
         main(["--print-completion", "cmd"])
     assert "no completion for cmd; shells are bash" in capsys.readouterr().err

@@ -97,10 +97,10 @@ def test_rank_by_a_mechanistic_model(capsys: pytest.CaptureFixture[str]) -> None
     assert times == sorted(times)
 
 
+@pytest.mark.extra("plot")
 def test_a_sweep_prints_times_and_draws_curves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
     figure = tmp_path / "curves.svg"
     command = ["sweep", *MATMUL, "--model", "volkov,roofline", "--values", "1,2,3", *ON]
 
@@ -112,10 +112,10 @@ def test_a_sweep_prints_times_and_draws_curves(
     assert "roof-memory" in figure.read_text()
 
 
+@pytest.mark.extra("plot")
 def test_predict_draws_the_roofline_and_the_timeline(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
     roof, timeline = tmp_path / "roof.svg", tmp_path / "timeline.svg"
     command = ["predict", *MATMUL, "--model", "volkov,pipeline-rr", *ON]
 
@@ -132,7 +132,7 @@ def test_machine_code_is_for_mechanistic_models(capsys: pytest.CaptureFixture[st
     assert "--analysis is for mechanistic models" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 def test_predict_takes_instructions_from_ptx(capsys: pytest.CaptureFixture[str]) -> None:
     command = [*MATMUL, "--model", "merpsys", "--on", "nvidia-t4", "--registers", "32"]
 

@@ -180,10 +180,10 @@ def test_an_unknown_model_is_refused_by_name(file: Path) -> None:
         compare(file, models=["rooflin"])
 
 
+@pytest.mark.extra("plot")
 def test_the_command_prints_one_document_and_draws(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
     figure = tmp_path / "errors.svg"
     arguments = ["compare", str(file), "--model", "roofline-bytes", "--json", "--figure"]
     assert main([*arguments, str(figure)]) == 0
@@ -258,10 +258,10 @@ def test_times_that_do_not_belong_to_it_are_refused(file: Path) -> None:
         compare(file, kernel="my.py:kernel", timing=_timing(file, "other-device"))
 
 
+@pytest.mark.extra("plot")
 def test_the_figure_has_one_axis_and_says_why_predictions_are_missing(
     comparison: Comparison,
 ) -> None:
-    pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
     figure = comparisons_figure([comparison, comparison])
 
     left, right = figure.axes

@@ -17,7 +17,7 @@ from countperf.workflow.mechanistic import predict_all
 from measurement_kernels import catalog
 
 needs_tools = pytest.mark.skipif(
-    find_nvcc() is None or find_disassembler() is None, reason="no nvcc or no nvdisasm"
+    find_nvcc() is None or find_disassembler() is None, reason="no nvcc or nvdisasm (extra 'nvcc')"
 )
 SAXPY: Any = catalog.entry("published-saxpy2/256x1").build()
 

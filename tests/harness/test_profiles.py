@@ -15,7 +15,7 @@ from countperf.workflow.mechanistic import predict_all
 from measurement_kernels import catalog
 from tests.counting import profiled
 
-needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 H200 = "nvidia-h200"
 
 

@@ -14,7 +14,7 @@ from countperf.harness.ptx import compile_ptx, profile_from_ptx
 from measurement_kernels import catalog
 from tests.counting import profiled
 
-needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 H200 = load_device("nvidia-h200")
 INTEGERS = ("i32", "i64")
 

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import textwrap
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from countperf.errors import ParameterError, PredictionError
 from countperf.integrations.cost import predicted_times
 from countperf.integrations.kernel_tuner import PosteriorStrategy
 
-NEEDS_KERNEL_TUNER = pytest.mark.skipif(
-    find_spec("kernel_tuner") is None, reason="needs the extra 'tuners'"
-)
+NEEDS_KERNEL_TUNER = pytest.mark.extra("tuners")
 VALUES = {"block_size_x": [16, 32, 64, 128, 256], "tile": list(range(1, 9)), "pad": [0, 1]}
 
 _TUNE = """

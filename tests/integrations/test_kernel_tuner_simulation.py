@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    find_spec("kernel_tuner") is None, reason="needs the extra 'tuners'"
-)
+pytestmark = pytest.mark.extra("tuners")
 
 VALUES = {"block_size_x": [16, 32, 64], "tile": [1, 2, 3, 4]}
 MS = 250.0  # compiling and running a configuration; it takes 4 configurations a second

@@ -99,10 +99,9 @@ def test_a_device_that_is_not_given_is_refused() -> None:
         predict_application("h2d 5 device=1", "nvidia-gtx-970")
 
 
+@pytest.mark.extra("plot")
 @pytest.mark.device
 def test_steps_are_measured_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("pyopencl")
     path, figure = tmp_path / "app.txt", tmp_path / "app.svg"
     path.write_text(f"h2d 400000\nkernel {KERNEL} n=131072\nd2h 400000 stream=b\n")
     arguments = ["--on", "nvidia-gtx-970", "--registers", "16", "--figure", str(figure)]
@@ -120,7 +119,6 @@ def test_steps_are_measured_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.device
 def test_streams_run_together_and_steps_in_their_order() -> None:
-    pytest.importorskip("pyopencl")
     text = f"""
         h2d 400000 stream=a
         h2d 400000 stream=b
@@ -153,6 +151,5 @@ def test_streams_run_together_and_steps_in_their_order() -> None:
     ],
 )
 def test_what_does_not_run_is_refused(text: str, error: type[CountperfError], said: str) -> None:
-    pytest.importorskip("pyopencl")
     with pytest.raises(error, match=said):
         run_application(text, "pocl:0")

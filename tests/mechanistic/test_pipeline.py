@@ -293,12 +293,12 @@ def test_every_start_is_that_of_the_plain_simulator(workload: Workload) -> None:
     ]
 
 
+@pytest.mark.extra("fast")
 @given(workload=workloads(issue_orders=("in_order",)))
 @settings(max_examples=200, deadline=None)
 def test_every_start_of_the_compiled_core_is_that_of_the_plain_simulator(
     workload: Workload,
 ) -> None:
-    pytest.importorskip("numba", reason="the compiled core needs Numba")
     end, starts = reference(workload)
 
     found = simulate(workload, record=True, engine="compiled")
@@ -339,9 +339,9 @@ def test_published_kernels_at_many_occupancies_are_those_of_the_plain_simulator(
             ]
 
 
+@pytest.mark.extra("fast")
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_the_compiled_core_agrees_on_a_long_program_of_many_groups(scheduler: Scheduler) -> None:
-    pytest.importorskip("numba", reason="the compiled core needs Numba")
     long = replace(
         mix_kernel(256, issue_limit=1), concurrent_groups=7, total_groups=23, scheduler=scheduler
     )

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,21 +24,19 @@ PROGRAM = "tests.tuning.with_executor"
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 
 
+@pytest.mark.extra("cluster")
 @pytest.mark.parametrize(
-    ("name", "needs", "command"),
+    ("name", "command"),
     [
-        ("dask", "distributed", [sys.executable, "-m", PROGRAM, "dask"]),
+        ("dask", [sys.executable, "-m", PROGRAM, "dask"]),
         (
             "mpi",
-            "mpi4py",
             [str(MPIEXEC), "-n", "3", sys.executable, "-m", "mpi4py.futures", "-m", PROGRAM, "mpi"],
         ),
     ],
 )
-def test_a_cluster_ranks_and_tunes_like_one_process(
-    name: str, needs: str, command: list[str]
-) -> None:
-    if find_spec(needs) is None or (name == "mpi" and not MPIEXEC.exists()):
+def test_a_cluster_ranks_and_tunes_like_one_process(name: str, command: list[str]) -> None:
+    if name == "mpi" and not MPIEXEC.exists():
         pytest.skip("needs the extra 'cluster'")
     question = PredictionTask(space=SPACE, weights=WEIGHTS, sizes={"n": N})
     ranking = rank_points(question, executor=Inline())

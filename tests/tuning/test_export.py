@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +54,7 @@ json.dump([{k: v for k, v in each.items() if k in content["tune_params"]}
 """
 
 
-NEEDS_KERNEL_TUNER = pytest.mark.skipif(
-    find_spec("kernel_tuner") is None, reason="needs the extra 'tuners'"
-)
+NEEDS_KERNEL_TUNER = pytest.mark.extra("tuners")
 
 
 @NEEDS_KERNEL_TUNER
@@ -117,18 +114,18 @@ def test_the_frame_has_a_row_for_each_that_ran_and_the_best_so_far(result: Tunin
     assert {"group", "each", "fetch", "predicted_s", "at_s"} <= set(frame.columns)
 
 
+@pytest.mark.extra("plot")
 def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
     result: TuningResult, tmp_path: Path
 ) -> None:
-    pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
     result.plot(tmp_path / "search.svg")
 
     drawn = (tmp_path / "search.svg").read_text()
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))
 
 
+@pytest.mark.extra("plot")
 def test_a_figure_of_no_known_format_is_refused(result: TuningResult, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
     with pytest.raises(ParameterError, match="cannot be written as 'doc'"):
         result.plot(tmp_path / "search.doc")
 
@@ -144,8 +141,8 @@ def test_the_script_builds_the_winner(result: TuningResult, tmp_path: Path) -> N
     assert space["kernel"] == LARGE.build(**result.winner.choice)
 
 
+@pytest.mark.extra("plot")
 def test_the_figure_shows_which_parameters_matter(result: TuningResult, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
     result.plot(tmp_path / "parameters.svg", show="parameters")
 
     drawn = (tmp_path / "parameters.svg").read_text()

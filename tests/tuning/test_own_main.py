@@ -67,10 +67,11 @@ def test_spaces_of_the_main_module_are_ranked_and_searched(
     assert done.stdout.split("\n") == ["run", "3 0", "2 0", ""]
 
 
+@pytest.mark.extra("docs")
 def test_spaces_of_notebooks_are_ranked(tmp_path: Path) -> None:
-    pytest.importorskip("ipykernel", reason="needs Jupyter's kernel of Python")
-    nbclient = pytest.importorskip("nbclient", reason="needs nbclient, which runs notebooks")
-    nbformat = pytest.importorskip("nbformat")
+    import nbclient
+    import nbformat
+
     (tmp_path / "helper_beside_the_script.py").write_text(HELPER)
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(SCRIPT)]

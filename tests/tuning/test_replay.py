@@ -12,7 +12,6 @@ import sys
 import time
 from concurrent.futures import FIRST_COMPLETED
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -444,9 +443,8 @@ def test_a_search_that_did_not_look_at_all_answers_the_same_from_its_file(tmp_pa
 
 @pytest.mark.long
 @pytest.mark.device
+@pytest.mark.extra("tuners")
 def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
-    if find_spec("kernel_tuner") is None:
-        pytest.skip("needs the extra 'tuners'")
     output = tmp_path / "tuning.json"
     options = ["--points", "12", "--sizes", "n=256", "m=256", "--repetitions", "2"]
     options += ["--strategies", "random_sample", "genetic_algorithm"]

@@ -177,8 +177,8 @@ def test_sizes_are_found_from_shapes_as_loopy_does() -> None:
         launched_sizes(unit, {}, {"x": (13,)})
 
 
+@pytest.mark.extra("report")
 def test_recorded_launches_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("jinja2", reason="pages need the extra 'report'")
     with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
         _rows().executor()(x=np.ones((20, 30)))
         _ragged().executor()(x=np.ones((5, 8)), lens=np.full(5, 3, np.int32))

@@ -309,7 +309,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 @pytest.mark.parametrize("capability", ["7.5", "9.0"])
 def test_nvcc_takes_the_microbenchmarks(capability: str) -> None:
     found = compile_sources(SOURCES, capability)
@@ -320,7 +320,7 @@ def test_nvcc_takes_the_microbenchmarks(capability: str) -> None:
     )
 
 
-@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 @pytest.mark.parametrize(
     ("name", "instruction"),
     [

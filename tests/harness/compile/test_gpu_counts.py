@@ -17,7 +17,8 @@ from countperf.harness.nvcc import find_nvcc
 from measurement_kernels.catalog import entry
 
 pytestmark = pytest.mark.skipif(
-    find_nvcc() is None or find_disassembler() is None, reason="no nvcc or nvdisasm"
+    find_nvcc() is None or find_disassembler() is None,
+    reason="no nvcc or nvdisasm (the extra 'nvcc')",
 )
 capabilities = pytest.mark.parametrize("capability", ["7.5", "9.0", "10.0", "12.0"])
 

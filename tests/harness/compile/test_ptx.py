@@ -11,7 +11,7 @@ from countperf.harness.nvcc import find_nvcc
 from measurement_kernels import catalog
 from tests.harness.loopy_cases import row_sums, two_launches
 
-needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 
 
 @needs_nvcc

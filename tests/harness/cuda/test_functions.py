@@ -176,7 +176,7 @@ def test_the_numbers_are_numpys(name: str, module: EmulatedModule) -> None:
     assert all(each.is_intact for each in memory.values())
 
 
-@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 def test_nvcc_takes_all_of_them() -> None:
     found = compile_sources({name: code.source for name, code in codes().items()}, "7.5")
 

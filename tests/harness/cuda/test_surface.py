@@ -35,7 +35,7 @@ from tests.harness.cuda.surface import (
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text())
 needs_cupy = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None or importlib.util.find_spec("pynvml") is None,
-    reason="no CuPy, or no nvidia-ml-py",
+    reason="no CuPy or no nvidia-ml-py (the extra 'cuda')",
 )
 names = pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 
