@@ -2,12 +2,14 @@
 
 Code of the user's may print, exit, raise anything, and import what lies beside it. All of that is
 dealt with here: what it prints goes to standard error, how it ends becomes an error of ours that
-names it, and its folder is on the path of modules while it runs.
+names it, and its folder is on the path of modules while it runs: last, so that a file such as
+``statistics.py`` takes the place of no installed module.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -36,7 +38,7 @@ def find_in_user_code(
     ----------
     specification : str
         ``path/file.py:name`` or ``package.module:name``. A file may import modules that lie beside
-        it; a module may lie in the current folder.
+        it; a module may lie in the current folder. Installed modules of the same name come first.
     kind : type
         An object of this type is returned as it is; a function without arguments that returns one
         is called.
@@ -115,6 +117,19 @@ def guarded(what: str, error: MakeError) -> Generator[None]:
         raise error(f"{what}: {type(raised).__name__}: {raised}") from raised
 
 
+def path_of_children() -> list[str]:
+    """Return the path of modules for processes that this one starts.
+
+    The current folder, and that of the script that runs, come last: nothing that lies there runs in
+    place of an installed module.
+    """
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    folders = {Path.cwd(), *([Path(script).resolve().parent] if script else [])}
+    own = [entry for entry in sys.path if Path(entry or ".").resolve() in folders]
+    others = [entry for entry in sys.path if entry not in own]
+    return [*others, *dict.fromkeys(str(Path(entry or ".").resolve()) for entry in own)]
+
+
 @contextlib.contextmanager
 def stdout_to_stderr() -> Generator[None]:
     """Send to standard error what is printed meanwhile, by Python, compiled code or processes."""
@@ -130,7 +145,8 @@ def stdout_to_stderr() -> Generator[None]:
 
 
 def _executed(file: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"_countperf_user_{file.stem}", file)
+    own = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
+    spec = importlib.util.spec_from_file_location(f"_countperf_user_{file.stem}_{own}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -154,7 +170,7 @@ def _named(module: ModuleType, kind: type) -> list[str]:
 
 @contextlib.contextmanager
 def _on_module_path(folder: Path) -> Generator[None]:
-    """Put a folder first on the path of modules; forget afterwards what was imported from it.
+    """Put a folder last on the path of modules; forget afterwards what was imported from it.
 
     Modules of the folder are forgotten, so that files in two folders may each import a ``helpers``
     of their own. A folder that is on the path anyway is left alone.
@@ -163,7 +179,7 @@ def _on_module_path(folder: Path) -> Generator[None]:
         yield
         return
     before = set(sys.modules)
-    sys.path.insert(0, str(folder))
+    sys.path.append(str(folder))
     importlib.invalidate_caches()
     try:
         yield

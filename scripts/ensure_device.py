@@ -95,7 +95,7 @@ def ensure_device(say: Say, run: Execute = execute) -> Outcome:
 
 def try_once(run: Execute) -> Outcome:
     """Look for a working device in a new process."""
-    result = run((sys.executable, "-c", _TRY))
+    result = run((sys.executable, "-P", "-c", _TRY))
     if result.returncode == 0:
         return Outcome(device=result.stdout.strip())
     if result.returncode < 0:
@@ -110,7 +110,7 @@ def _remedies() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         install = (apt, "install", "-y", "--no-install-recommends", DEBIAN_PACKAGE)
         yield f"Debian's {DEBIAN_PACKAGE}", [(apt, "update"), install]
     packages = intel_packages()
-    pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check")
+    pip = (sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check")
     yield f"PyPI's {' and '.join(map(_bare, packages))}", [(*pip, *packages)]
 
 

@@ -98,7 +98,7 @@ def main() -> int:
     left: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(options.kills):
-            search = [sys.executable, "-m", "countperf", "tune", *options.space]
+            search = [sys.executable, "-P", "-m", "countperf", "tune", *options.space]
             search += ["--budget", str(options.budget), "--store", f"{folder}/{turn}.jsonl"]
             search += ["--device", options.device] if options.device else []
             number = (signal.SIGTERM, signal.SIGKILL)[turn % 2]

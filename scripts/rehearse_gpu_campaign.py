@@ -58,7 +58,8 @@ def rehearse_devices() -> bool:
 
 def rehearse_calls() -> bool:
     """Run the tests that compare the calls with the installed packages."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "tests/harness/cuda/test_surface.py"]
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-rs"]
+    command += ["tests/harness/cuda/test_surface.py"]
     return subprocess.run(command, check=False).returncode == 0
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,6 +74,47 @@ def test_a_module_of_the_current_folder_is_found(
     file = _folder(tmp_path / "first", name="one")
     monkeypatch.chdir(file.parent)
     assert _name("kernels:unit") == "one"
+
+
+FOREIGN = ("statistics", "random", "json", "numpy", "scipy", "pydantic", "loopy")
+"""Modules of the standard library and of packages, which commands import early or late."""
+
+SPACE = (
+    MAKE
+    + """
+import countperf
+
+def space():
+    return countperf.SearchSpace(
+        name="mine", parameters={"group": [16, 32]}, sizes={"n": 4096},
+        build=lambda group: lp.split_iname(
+            make("z"), "i", group, outer_tag="g.0", inner_tag="l.0"))
+
+unit = make("unit")
+"""
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "countperf", "count", "my:unit", "n=64"],
+        ["-m", "countperf", "rank", "my.py:space", "--weights", "pocl-epyc-zen5", "--incomplete"],
+    ],
+    ids=["count", "rank"],
+)
+def test_files_beside_a_kernel_take_the_place_of_no_module(
+    tmp_path: Path, command: list[str]
+) -> None:
+    trace = tmp_path / "trace"
+    for name in FOREIGN:
+        (tmp_path / f"{name}.py").write_text(f"open({str(trace)!r}, 'a').write({name!r})\n")
+    (tmp_path / "my.py").write_text(SPACE)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, trace.exists()) == (0, False), done.stderr
 
 
 @pytest.mark.parametrize(

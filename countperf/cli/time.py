@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> None:
         incomplete_ok=options.incomplete,
         level=options.level,
         cold=options.cold,
+        longest_s=options.longest,
         progress=show_event,
     )
     if timing.model_choice:

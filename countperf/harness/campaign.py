@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, runtime_checkable
 
 from countperf.errors import (
     CountingError,
@@ -24,7 +25,7 @@ from countperf.harness.devices import find_device
 from countperf.harness.environment import gather_environment, load_average, timestamp
 from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, ProgressEvent, silent
-from countperf.harness.protocols import PAPER, time_round
+from countperf.harness.protocols import PAPER, Round, time_round
 from countperf.harness.rounds import RoundsFile, waits_s
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.harness.schedule import CaseState, Estimate, Schedule, in_mixed_order
@@ -300,13 +301,13 @@ class _Campaign:
             return error
         self._ahead.begin(case, following)
         try:
-            with self._runner.loaded(case) as run:
-                self._neighbors.look()
-                turn = time_round(run, self._protocol, self._runner.clock.now)
+            if isinstance(self._runner, RoundRunner):
+                turn = self._runner.time_round(case, self._protocol)
+            else:
+                turn = round_of(self._runner, case, self._protocol, self._neighbors)
         except MeasurementError as error:
             return error
-        disturbed = self._neighbors.disturb(self._neighbors.look())
-        state.rounds.append(replace(turn, disturbed=disturbed))
+        state.rounds.append(turn)
         if self._shortest_s(state) <= 0:
             message = f"{case.name}: the {self._runner.clock.timer} timer gives a time of zero"
             return MeasurementError(message, case=case.name)
@@ -379,6 +380,31 @@ class _Campaign:
             else:
                 self._vectors[key] = (document, "")
         return self._vectors[key]
+
+
+@runtime_checkable
+class RoundRunner(typing.Protocol):
+    """Protocol of a runner that times whole rounds itself."""
+
+    def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
+        """Run a case as often as the protocol says."""
+        ...
+
+
+def round_of(
+    runner: CaseRunner, case: KernelCase, protocol: Protocol, neighbors: Neighbors
+) -> Round:
+    """Put a case into memory, and run it as often as the protocol says.
+
+    Raises
+    ------
+    MeasurementError
+        As of `CaseRunner.loaded`.
+    """
+    with runner.loaded(case) as run:
+        neighbors.look()
+        turn = time_round(run, protocol, runner.clock.now)
+    return replace(turn, disturbed=neighbors.disturb(neighbors.look()))
 
 
 def _never() -> bool:

@@ -158,8 +158,8 @@ class Ranker:
         by_promise: bool = False,
         longest_s: float = LONGEST_S,
     ) -> None:
-        if not longest_s > 0:
-            message = f"longest_s is {longest_s}; it is a time in seconds, more than 0"
+        if not 0 < longest_s < float("inf"):
+            message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
             raise ParameterError(message, parameter="longest_s")
         space = question.found_space()
         visited = 0 if resume is None else resume.predicted + resume.refused

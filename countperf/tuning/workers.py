@@ -12,9 +12,9 @@ import atexit
 import contextlib
 import itertools
 import multiprocessing
+import os
 import pickle
 import signal
-import sys
 import threading
 import time
 import weakref
@@ -34,11 +34,13 @@ import cloudpickle
 from countperf.tuning.orphans import GUARD, kill_group
 from countperf.tuning.serving import serve
 from countperf.tuning.standstill import STOPS, Standstill, can_stop
+from countperf.user_code import path_of_children
 
 START_S = 60.0
 """After so long a process that does not get ready is given up, s."""
 
 _NAME = "countperf-worker"
+_SAFE_PATH = "PYTHONSAFEPATH"
 _SLOWEST = 2.0  # factor by which limits are stretched where others use the processors
 _SHORTEST_S = 0.02  # between two looks at what is late
 _GRACE_S = 1.0  # for idle processes to end by themselves
@@ -283,10 +285,10 @@ class Pool(Executor):
         ours, theirs = self._context.Pipe()
         process: Any = self._context.Process(
             target=serve,
-            args=(theirs, str(Path.cwd()), list(sys.path)),
+            args=(theirs, str(Path.cwd()), path_of_children()),
             name=f"{_NAME}-{next(_numbers)}",
         )
-        with _starting, _main_left_out():
+        with _starting, _without_callers_modules():
             process.start()
         theirs.close()
         worker = _Worker(process, process.pid, ours, time.monotonic())
@@ -407,25 +409,30 @@ def _how_it_ended(worker: _Worker) -> str:
 
 
 @contextlib.contextmanager
-def _main_left_out() -> Generator[None]:
-    """Have processes of ours not run the caller's main module again when they start.
+def _without_callers_modules() -> Generator[None]:
+    """Have processes of ours run neither the caller's main module nor what lies beside it.
 
     Nothing of it is needed there: what a search space refers to in it is sent with the space.
     """
-    original = spawn.get_preparation_data
+    original, safe = spawn.get_preparation_data, os.environ.get(_SAFE_PATH)
 
     def prepared(name: str) -> dict[str, Any]:
         found: dict[str, Any] = original(name)
         if name.startswith(_NAME):
             found.pop("init_main_from_name", None)
             found.pop("init_main_from_path", None)
-        return found
+        return {**found, "sys_path": path_of_children()}
 
     spawn.get_preparation_data = prepared
+    os.environ[_SAFE_PATH] = "1"  # of the fork server, whose first imports are on its own path
     try:
         yield
     finally:
         spawn.get_preparation_data = original
+        if safe is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = safe
 
 
 @atexit.register

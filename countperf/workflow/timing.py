@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.progress import Progress, silent
 from countperf.harness.protocols import TIMING
-from countperf.harness.runner import KernelRunner
 from countperf.measurements import (
     InstructionCounts,
     MeasurementSet,
@@ -34,6 +34,7 @@ from countperf.measurements import (
 from countperf.report.timing import timing_html, timing_records, timing_text
 from countperf.report.timing_figure import timing_figure
 from countperf.sizes import Sizes, combine_sizes, given_sizes
+from countperf.tuning.apart import LONGEST_S, ApartRunner
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
 from countperf.workflow.target import Target
 from countperf.workflow.timing_predictions import KernelAtPoints, count_digests, predict_by_choice
@@ -131,6 +132,7 @@ def time_kernel(
     progress: Progress = silent,
     clock: Clock | None = None,
     runner: CaseRunner | None = None,
+    longest_s: float = LONGEST_S,
     **more: Any,
 ) -> Timing:
     """Time a kernel at some sizes, and compare the times with predicted ones.
@@ -186,7 +188,11 @@ def time_kernel(
     clock : Clock, optional
         What times the runs; by default the device's event timer.
     runner : CaseRunner, optional
-        What runs the kernel; by default one on `device` with `clock`.
+        What runs the kernel; by default one on `device` with `clock`, in a process of its own: a
+        kernel that crashes is a failure of its size.
+    longest_s : float, optional
+        What building and checking the kernel may take in that process, or a round of its runs, s;
+        by default 300. The kernel is ended then, and by Ctrl-C.
 
     Returns
     -------
@@ -216,21 +222,34 @@ def time_kernel(
     at = given_sizes(sizes, more)
     work = _work(kernel, at, statistics, instruction_counts, make_arguments, reference, tolerance)
     used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
-    if runner is None:
-        runner = _runner(device, clock, cold=cold)
-    elif cold and not isinstance(runner, ColdRunner):
+    if runner is not None and cold and not isinstance(runner, ColdRunner):
         raise ParameterError(
             "cold=True flushes caches by a ColdRunner; pass runner=ColdRunner(...), or no runner",
             parameter="cold",
         )
-    target = Target(
-        weights=weights,
-        model=model,
-        device=runner.identity,
-        force=force,
-        incomplete_ok=incomplete_ok,
-        level=level,
-    )
+    with _running(runner, device, clock, cold=cold, longest_s=longest_s) as running:
+        target = Target(
+            weights=weights,
+            model=model,
+            device=running.identity,
+            force=force,
+            incomplete_ok=incomplete_ok,
+            level=level,
+        )
+        is_cold = cold or isinstance(runner, ColdRunner)
+        return _timed(work, target, running, used, progress, is_cold=is_cold)
+
+
+def _timed(
+    work: KernelAtPoints,
+    target: Target,
+    runner: CaseRunner,
+    used: Protocol,
+    progress: Progress,
+    *,
+    is_cold: bool,
+) -> Timing:
+    """Predict the times of a kernel, measure them, and put them side by side."""
     found, choice, predicted = predict_by_choice(work, target, progress)
     counts = count_digests(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
@@ -265,11 +284,11 @@ def time_kernel(
         protocol=used,
         environment=measured.header.environment,
         timer=measured.header.timer,
-        cold=isinstance(runner, ColdRunner),
+        cold=is_cold,
         weights="" if isinstance(found, str) else found.device.slug,
         model="" if isinstance(found, str) else found.model,
         model_choice=choice,
-        interval_level=level,
+        interval_level=target.level,
         sizes=tuple(rows),
         failures=tuple(measured.failures),
     )
@@ -348,9 +367,18 @@ def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
             )
 
 
-def _runner(device: str | Device | None, clock: Clock | None, *, cold: bool) -> CaseRunner:
-    kind = ColdRunner if cold else KernelRunner
-    return kind.open(device if isinstance(device, Device) else find_device(device), clock)
+def _running(
+    runner: CaseRunner | None,
+    device: str | Device | None,
+    clock: Clock | None,
+    *,
+    cold: bool,
+    longest_s: float,
+) -> AbstractContextManager[CaseRunner]:
+    if runner is not None:
+        return nullcontext(runner)
+    found = device if isinstance(device, Device) else find_device(device)
+    return ApartRunner(found, clock, cold=cold, longest_s=longest_s)
 
 
 def _check_some(measured: MeasurementSet) -> None:

@@ -89,7 +89,7 @@ def run_campaign(
 
 def execute_stage(stage: Stage, options: Options, allowed_s: float) -> tuple[str, str]:
     """Run a stage in a process of its own; its output also goes into a file."""
-    command = [sys.executable, "-m", "rental.campaign", "--stage", stage.name]
+    command = [sys.executable, "-P", "-m", "rental.campaign", "--stage", stage.name]
     command += ["--folder", str(options.folder), "--budget", str(options.budget_s)]
     command += ["--deadline", str(time.time() + allowed_s)]
     command += ["--device", options.device] if options.device else []

@@ -21,7 +21,7 @@ class _Machine:
 
     def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         text = " ".join(command)
-        if command[0] == sys.executable and command[1] == "-c":
+        if command[:3] == (sys.executable, "-P", "-c"):
             if self._works_after is not None and any(
                 self._works_after in done for done in ["", *self.commands]
             ):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +30,18 @@ from countperf.errors import (
     PredictionError,
     WrongResultError,
 )
+from countperf.harness.cold import ColdRunner
 from countperf.harness.devices import find_device
 from countperf.harness.progress import ProgressEvent
-from countperf.measurements import Measurement, TimedSize
+from countperf.measurements import KernelCase, Measurement, TimedSize
 from countperf.models.records import Calibration, FitQuality
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
+from countperf.tuning.apart import ApartRunner
 from countperf.workflow.target import COMPILED_CHOICE
 from countperf.workflow.timing import Timing, time_kernel
+from tests.harness import fakes
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
 from tests.models.builders import make_device, make_weights
 
@@ -662,8 +668,9 @@ def test_a_kernel_is_timed_on_a_device(
 ) -> None:
     # a small buffer flushes: that of a server's caches takes seconds to allocate
     monkeypatch.setattr("countperf.harness.cold.cache_bytes", lambda _: 2**20)
+    runner = ColdRunner.open(find_device(device)) if cold else None
     timing = time_kernel(
-        AXPY, n=[64, 4096], device=device, protocol=FAST, cold=cold, reference=_right
+        AXPY, n=[64, 4096], device=device, protocol=FAST, cold=cold, reference=_right, runner=runner
     )
 
     assert timing.cold == cold
@@ -676,6 +683,62 @@ def test_a_kernel_is_timed_on_a_device(
 def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
     with pytest.raises(WrongResultError, match="wrong numbers: z"):
         time_kernel(AXPY, n=64, device=device, protocol=FAST, reference=_wrong)
+
+
+def _crashing(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
+    del rng
+    if sizes["n"] == 64:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return {name: np.ones(sizes["n"], np.float32) for name in ("x", "y")}
+
+
+def _never_ending(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
+    time.sleep(1000)
+    return _crashing(rng, sizes)
+
+
+@pytest.mark.device
+@pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
+def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(device: str) -> None:
+    for make, longest_s, said in (
+        (_crashing, 60.0, "kernel 'axpy': it was ended by SIGSEGV"),
+        (_never_ending, 5.0, "kernel 'axpy': it took longer than 5 s; --longest"),
+    ):
+        with pytest.raises(MeasurementError, match=said):
+            time_kernel(
+                AXPY,
+                n=64,
+                device=device,
+                protocol=FAST,
+                weights=linear(),
+                force=True,
+                make_arguments=make,
+                longest_s=longest_s,
+            )
+
+
+@pytest.mark.device
+@pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
+def test_a_crash_costs_one_case_alone(device: str) -> None:
+    crashing = KernelCase(name="first", kernel=AXPY, parameters={"n": 64}, make_arguments=_crashing)
+    other = replace(crashing, name="second", parameters={"n": 128}, check_parameters={"n": 128})
+    with ApartRunner(find_device(device)) as runner:
+        with pytest.raises(MeasurementError, match="first: the process of its own was lost"):
+            runner.check(crashing)
+        runner.check(other)
+        assert len(runner.time_round(other, FAST).timings) == FAST.runs
+        with runner.loaded(other) as run:
+            assert run().time_s > 0
+
+
+def test_limits_that_are_no_times_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for limit in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ParameterError, match="longest_s is"):
+            ApartRunner(fakes.make_device("fake:0", "Abacus"), longest_s=limit)
+        for command in ("time", "tune", "rank"):
+            with pytest.raises(SystemExit):
+                main([command, "n-body", "n=64", f"--longest={limit}"])
+            assert "no number above 0" in capsys.readouterr().err
 
 
 @pytest.mark.device

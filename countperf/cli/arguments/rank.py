@@ -11,6 +11,7 @@ from countperf.cli.common import (
     add_model,
     add_weights,
     natural,
+    positive,
     size,
 )
 
@@ -69,7 +70,7 @@ def add_space(command: argparse.ArgumentParser, *, is_optional: bool = False) ->
     )
     command.add_argument(
         "--longest",
-        type=float,
+        type=positive,
         metavar="SECONDS",
         help="give up a variant that takes longer than this to build, count or run (default: 60; "
         "in a search, a quarter of its budget if that is less)",

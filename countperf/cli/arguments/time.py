@@ -13,6 +13,7 @@ from countperf.cli.common import (
     add_model,
     add_weights,
     natural,
+    positive,
 )
 
 
@@ -36,6 +37,14 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--rounds", type=natural, metavar="N", help="rounds of each size, at least (default: 3)"
+    )
+    command.add_argument(
+        "--longest",
+        type=positive,
+        default=300.0,
+        metavar="SECONDS",
+        help="end a kernel that takes longer than this to build and check, or for one round of runs"
+        " (default: 300)",
     )
     command.add_argument(
         "--save", metavar="FILE", help="keep the times as a document, for predict --anchor FILE"

@@ -149,7 +149,7 @@ def _compiled(
         folder = Path(name)
         (folder / CACHE).mkdir()
         (folder / UNITS).write_bytes(_packed(device, units))
-        command = [sys.executable, "-m", "countperf.harness.compile.build", str(folder)]
+        command = [sys.executable, "-P", "-m", "countperf.harness.compile.build", str(folder)]
         result = subprocess.run(
             command, capture_output=True, text=True, check=False, errors="replace"
         )

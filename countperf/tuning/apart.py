@@ -1,0 +1,252 @@
+"""Runs cases in a process of its own: a kernel that crashes or never ends costs its case alone.
+
+Whole rounds are timed there, so that nothing is said between two runs. A process that is lost is
+replaced when the next case needs one.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import cloudpickle
+
+from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, ParameterError
+from countperf.harness.campaign import round_of
+from countperf.harness.clock import Clock, EventClock, Timing
+from countperf.harness.cold import ColdRunner
+from countperf.harness.device import Device
+from countperf.harness.devices import discover, select_device
+from countperf.harness.neighbors import Neighbors
+from countperf.harness.runner import KernelRunner, Run
+from countperf.tuning.pools import process_pool
+from countperf.tuning.sending import NOT_SENT
+from countperf.tuning.workers import WorkerLostError
+
+if TYPE_CHECKING:
+    from countperf.harness.protocols import Round
+    from countperf.measurements import KernelCase, Protocol
+
+LONGEST_S = 300.0
+"""By default, what building and checking a kernel may take, or a round of its runs, s."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """What a process opens: the device by its label, and the clock; `content` is pickled."""
+
+    label: str
+    content: bytes
+    is_cold: bool
+
+
+class ApartRunner:
+    """Runs cases in a process of its own; a context manager, which ends the process.
+
+    Parameters
+    ----------
+    device : Device
+        What runs them.
+    clock : Clock, optional
+        By default the device's event timer.
+    cold : bool, optional
+        Whether caches are flushed before each run.
+    longest_s : float, optional
+        What building and checking a kernel may take, or a round of its runs, s; the process is
+        ended then. Times for which it waits for a processor count half.
+
+    Attributes
+    ----------
+    device, identity, limits, clock
+        As given, and as of `countperf.harness.runner.CaseRunner`.
+
+    Raises
+    ------
+    ParameterError
+        `longest_s` is not positive and finite.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        clock: Clock | None = None,
+        *,
+        cold: bool = False,
+        longest_s: float = LONGEST_S,
+    ) -> None:
+        if not 0 < longest_s < float("inf"):
+            message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
+            raise ParameterError(message, parameter="longest_s")
+        self.device = device
+        self.identity = device.identity
+        self.limits = device.limits
+        self.clock: Clock = clock or EventClock()
+        self._longest_s = longest_s
+        self._opening = _Opening(device.label, cloudpickle.dumps(self.clock), cold)
+        self._cases: dict[str, tuple[KernelCase, bytes]] = {}
+        self._pool = process_pool(1)
+        self._pool.submit(_place, self._opening)  # while the caller counts
+
+    def device_state(self) -> dict[str, float]:
+        """Return what the driver says of the device now."""
+        return self._call(_state, "its state", None)
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels."""
+        return self._call(_versions, "its versions", None)
+
+    def time_of_others_s(self) -> float | None:
+        """Return nothing: rounds look for themselves."""
+        return None
+
+    def prepare(self, case: KernelCase) -> None:
+        """Do nothing: the process builds a kernel when it checks it."""
+
+    def check(self, case: KernelCase) -> None:
+        """Build a case's kernel and compare its numbers, once per kernel and process.
+
+        Raises
+        ------
+        MeasurementError
+            As of `KernelRunner.check`; or the process came to an end.
+        """
+        self._call(_check, "built and checked", case)
+
+    def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
+        """Run a case as often as a protocol says.
+
+        Raises
+        ------
+        MeasurementError
+            As of `KernelRunner.loaded`; or the process came to an end.
+        """
+        return self._call(_round, "ran", case, protocol)
+
+    @contextmanager
+    def loaded(self, case: KernelCase) -> Generator[Run]:
+        """Give what runs a case once, as `KernelRunner.loaded`."""
+        self._call(_load, "loaded", case)
+        yield lambda: cast("Timing", self._call(_run_once, "ran", case))
+
+    def _call(
+        self, function: Callable[..., Any], what: str, case: KernelCase | None, *more: Any
+    ) -> Any:
+        name = "the device" if case is None else case.name
+        content = b"" if case is None else self._packed(case)
+        task = self._pool.submit_within(
+            self._longest_s, _answer, function, self._opening, content, *more
+        )
+        try:
+            printed, result, error = task.result()
+        except WorkerLostError as lost:
+            kernel = "" if case is None else f" while it {what} kernel {case.kernel!r}"
+            advice = "; --longest (longest_s=) gives it more" if lost.is_late else ""
+            raise MeasurementError(
+                f"{name}: the process of its own was lost{kernel}: {lost.reason}{advice}",
+                case=None if case is None else case.name,
+            ) from lost
+        sys.stderr.write(printed)
+        if isinstance(error, DeviceLostError):
+            self._pool.end()
+            self._pool = process_pool(1)
+            raise MeasurementError(f"{name}: {error}", case=name) from error
+        if error is not None:
+            raise error
+        return result
+
+    def _packed(self, case: KernelCase) -> bytes:
+        """Pickle a case, once."""
+        known = self._cases.get(case.name)
+        if known is None or known[0] is not case:
+            try:
+                known = case, cloudpickle.dumps(case)
+            except NOT_SENT as error:
+                raise KernelBuildError(
+                    f"{case.name}: it cannot be sent to the process that runs it: {error}; what"
+                    " cannot be pickled has to be made within the functions that make its inputs"
+                    " and its reference",
+                    case=case.name,
+                ) from error
+            self._cases[case.name] = known
+        return known[1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.end()
+
+
+# --- what the process does
+
+
+class _Place:
+    """State of such a process."""
+
+    def __init__(self, opening: _Opening) -> None:
+        device = select_device(opening.label, discover().devices)
+        kind = ColdRunner if opening.is_cold else KernelRunner
+        self.runner = kind.open(device, pickle.loads(opening.content))
+        self.neighbors = Neighbors(self.runner.time_of_others_s, self.runner.clock.now)
+        self.memory = ExitStack()  # of what is loaded
+        self.loaded: tuple[str, Run] | None = None
+
+
+@lru_cache(maxsize=1)
+def _place(opening: _Opening) -> _Place:
+    return _Place(opening)
+
+
+@lru_cache(maxsize=64)
+def _case(content: bytes) -> KernelCase:
+    return pickle.loads(content)
+
+
+_Answer = tuple[str, Any, Exception | None]
+
+
+def _answer(function: Callable[..., Any], opening: _Opening, content: bytes, *more: Any) -> _Answer:
+    """Return what code of the user's printed, and how a call ended."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        try:
+            case = _case(content) if content else None
+            result = function(_place(opening), case, *more)
+        except Exception as error:  # noqa: BLE001  it goes to the caller
+            return printed.getvalue(), None, error
+    return printed.getvalue(), result, None
+
+
+def _state(place: _Place, _: None) -> dict[str, float]:
+    return place.runner.device_state()
+
+
+def _versions(place: _Place, _: None) -> dict[str, str]:
+    return place.runner.versions()
+
+
+def _check(place: _Place, case: KernelCase) -> None:
+    place.runner.check(case)
+
+
+def _round(place: _Place, case: KernelCase, protocol: Protocol) -> Round:
+    return round_of(place.runner, case, protocol, place.neighbors)
+
+
+def _load(place: _Place, case: KernelCase) -> None:
+    place.loaded = None
+    place.memory.close()
+    place.loaded = case.name, place.memory.enter_context(place.runner.loaded(case))
+
+
+def _run_once(place: _Place, case: KernelCase) -> Timing:
+    if place.loaded is None or place.loaded[0] != case.name:  # in the place of one that was lost
+        _load(place, case)
+    assert place.loaded is not None
+    return place.loaded[1]()
