@@ -15,8 +15,8 @@ from typing import Any
 
 import loopy as lp
 from loopy.diagnostic import LoopyError
-from loopy.symbolic import WalkMapper
-from pymbolic import substitute
+from loopy.symbolic import SubstitutionMapper, WalkMapper
+from pymbolic.mapper.substitutor import make_subst_func
 
 from countperf.counting.copies import preprocessed
 from countperf.counting.schedule import inlined
@@ -63,7 +63,8 @@ class ArrayAccess:
     @property
     def text(self) -> str:
         """The access in words: ``store b[i]``."""
-        return f"{self.direction} {self.array}[{', '.join(map(str, self.index))}]"
+        index = ", ".join(map(str, self.index)).replace("\u0332", "")  # Loopy underlines functions
+        return f"{self.direction} {self.array}[{index}]"
 
 
 def assumptions_hold(assumptions: Any, values: Mapping[str, int]) -> bool:
@@ -148,6 +149,54 @@ class AddressedElements:
                 parts.append(part)
         return tuple(_joined(some) for some in zip(*parts, strict=True))
 
+    def unproved(
+        self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, int]
+    ) -> list[ArrayAccess]:
+        """Return the accesses that are not shown to stay in their arrays without looking at data.
+
+        Parameters
+        ----------
+        shapes : mapping from str to sequence of int
+            Of the arrays; others are not looked at.
+        values : mapping from str to int
+            Values of all integer arguments.
+        """
+        found: list[ArrayAccess] = []
+        by_array = {} if self.kernel is None else self._collected[0]
+        for array, accesses in by_array.items():
+            shape = shapes.get(array)
+            if shape is None:
+                continue
+            unit = [
+                [int(axis == other) for other in range(len(shape))] for axis in range(len(shape))
+            ]
+            flat = [each for each in accesses if each.is_flat or len(each.index) != len(shape)]
+            known = None if flat else self.ranges(array, unit, values)
+            if known is not None and all(each.is_exact for each in known):
+                continue  # compared with the buffer
+            found += [
+                access
+                for access in accesses
+                if access not in flat and not self._is_inside(access, unit, shape, values)
+            ]
+        return found
+
+    def _is_inside(
+        self,
+        access: ArrayAccess,
+        unit: Sequence[Sequence[int]],
+        shape: Sequence[int],
+        values: Mapping[str, int],
+    ) -> bool:
+        try:
+            with isl_sets.limited_operations(_OPERATIONS, f"the subscript of {access.text}"):
+                ranges = self._of_access(access, unit, values, {}, 0)
+        except (NotAffineError, CountingError):
+            return False
+        return ranges is None or all(
+            each.low >= 0 and each.high < extent for each, extent in zip(ranges, shape, strict=True)
+        )
+
     def _of_access(
         self,
         access: ArrayAccess,
@@ -158,7 +207,7 @@ class AddressedElements:
     ) -> tuple[IndexRange, ...] | None:
         points, is_exact = self._points(access.within, access.conditions, values)
         to_polynomial = ToQuasiPolynomial(lambda name: name in self._inames)
-        index = [to_polynomial(substitute(part, dict(values))) for part in access.index]
+        index = [to_polynomial(_at_sizes(part, values)) for part in access.index]
         if access.is_flat:
             if fixed:
                 raise CountingError(f"{access.text} does not tell its axes apart")
@@ -206,13 +255,17 @@ class AddressedElements:
         to_condition = ToCondition(ToQuasiPolynomial(lambda name: name in within))
         for expression, holds in conditions:
             try:
-                alternatives = to_condition(substitute(expression, dict(values)))
+                alternatives = to_condition(_at_sizes(expression, values))
                 holding = _where(domain, alternatives)
             except (NotAffineError, CountingError):
                 is_exact = False
                 continue
             domain = holding if holds else sets.subtract(domain, holding)
         return domain, is_exact
+
+
+def _at_sizes(expression: Any, values: Mapping[str, int]) -> Any:
+    return SubstitutionMapper(make_subst_func(dict(values)))(expression)
 
 
 def _where(domain: Any, condition: Condition) -> Any:

@@ -8,7 +8,7 @@ fits. Conditions are not taken into account, so that limits may be lower than th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from pymbolic.mapper import Mapper
 from pymbolic.primitives import Subscript, Variable
 
 from countperf.counting.automatic import offset_of
+from countperf.counting.c_arithmetic import CTypes
 from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
@@ -48,7 +49,7 @@ def index_limits(
 ) -> dict[str, IndexLimits]:
     """Find limits of the elements of integer arrays that decide where memory is accessed."""
     known = ranges_of(contents or {})
-    all_shapes = {**_shapes_of_temporaries(kernel, sizes), **shapes}
+    all_shapes = {**shapes_of_temporaries(kernel, sizes), **shapes}
     found = _Limits(kernel, sizes, all_shapes, dict(known), known=frozenset(known))
     found.lower()
     return {
@@ -73,11 +74,15 @@ def followed_limits(
     shapes: Mapping[str, Sequence[int]],
     limits: Mapping[str, tuple[int, int]],
 ) -> _Limits:
-    """Return what follows subscripts to arrays whose elements have known limits."""
-    return _Limits(kernel, sizes, shapes, dict(limits))
+    """Return what follows subscripts to arrays whose elements have known limits.
+
+    It refuses what may wrap, or may be read before it is written.
+    """
+    return _Limits(kernel, sizes, shapes, dict(limits), is_strict=True)
 
 
-def _shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+def shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays that a kernel allocates itself, at some sizes."""
     found: dict[str, tuple[int, ...]] = {}
     for name, variable in kernel.temporary_variables.items():
         if isinstance(variable.shape, tuple):
@@ -118,6 +123,7 @@ class _Limits:
     limits: dict[str, _Interval] = field(default_factory=dict[str, _Interval])
     loop_arrays: set[str] = field(default_factory=set[str])
     known: frozenset[str] = frozenset()
+    is_strict: bool = False
 
     def lower(self) -> None:
         """Find limits with which all subscripts stay inside."""
@@ -178,9 +184,9 @@ class _Limits:
             if name in self.kernel.arg_dict:
                 if not hasattr(self.kernel.arg_dict[name], "dim_tags"):
                     continue
-                if name in self.kernel.get_written_variables():
-                    raise CountingError(f"the kernel writes {name!r}, and reads subscripts from it")
                 found.add(name)
+                for writer in self._writers(name):
+                    found |= self.sources(writer, seen | {name})
             elif name in self.kernel.temporary_variables:
                 for writer in self._writers(name):
                     found |= self.sources(writer, seen | {name})
@@ -220,14 +226,40 @@ class _Limits:
         if name in self.sizes:
             return self.sizes[name], self.sizes[name]
         if name in self.limits:
-            return self.limits[name]
+            if name not in self.kernel.get_written_variables():
+                return self.limits[name]
+            if name in seen:
+                raise CountingError(
+                    f"the kernel writes {name!r} from its own elements, and reads subscripts from"
+                    " it"
+                )
+            written = [_Intervals(self, seen | {name})(each) for each in self._writers(name)]
+            return _span([*self.limits[name], *(end for each in written for end in each)])
         if name in self.kernel.all_inames():
             return self._loop_interval(name, seen)
         if name in self.kernel.temporary_variables and name not in seen:
+            if self.is_strict:
+                self._check_written(name)
             parts = [_Intervals(self, seen | {name})(each) for each in self._writers(name)]
             if parts:
                 return min(low for low, _ in parts), max(high for _, high in parts)
         raise CountingError(f"the value of {name!r} cannot be followed")
+
+    def _check_written(self, name: str) -> None:
+        """Refuse a variable of which not every read is known to follow a write, or that wraps."""
+        writers = [self.kernel.id_to_insn[each] for each in self.kernel.writer_map().get(name, ())]
+        variable = self.kernel.temporary_variables[name]
+        if variable.shape != () or len(writers) != 1 or writers[0].predicates:
+            raise CountingError(f"some elements of {name!r} may be read before they are written")
+        self.check_type(Variable(name), _Intervals(self, frozenset([name]))(writers[0].expression))
+
+    def check_type(self, expression: Any, interval: _Interval) -> None:
+        """Refuse values that leave the type in which C computes them."""
+        dtype = CTypes(self.kernel)(expression)
+        if dtype.kind not in "iu":
+            raise CountingError(f"{expression} is no integer")
+        if interval[0] < np.iinfo(dtype).min or interval[1] > np.iinfo(dtype).max:
+            raise CountingError(f"{expression} may leave the range of {dtype}")
 
     def _loop_interval(self, iname: str, seen: frozenset[str]) -> _Interval:
         domain = self.kernel.get_inames_domain(frozenset([iname]))
@@ -266,6 +298,15 @@ class _Intervals(Mapper[_Interval, []]):
         super().__init__()
         self._limits = limits
         self._seen = seen
+
+    def rec(self, expr: Any, *_: Any, **__: Any) -> _Interval:
+        """Evaluate, and look whether it wraps."""
+        found = super().rec(expr)
+        if self._limits.is_strict and not isinstance(expr, int | np.integer):
+            self._limits.check_type(expr, found)
+        return found
+
+    __call__ = rec
 
     def map_constant(self, expr: Any) -> _Interval:
         """Take an integer."""
@@ -327,6 +368,48 @@ class _Intervals(Mapper[_Interval, []]):
     def map_type_cast(self, expr: Any) -> _Interval:
         """Take what is cast."""
         return self.rec(expr.child)
+
+    def map_left_shift(self, expr: Any) -> _Interval:
+        """Shift the ends."""
+        return self._shifted(expr, lambda value, by: value << by)
+
+    def map_right_shift(self, expr: Any) -> _Interval:
+        """Shift the ends."""
+        return self._shifted(expr, lambda value, by: value >> by)
+
+    def _shifted(self, expr: Any, shift: Callable[[int, int], int]) -> _Interval:
+        least, most = self.rec(expr.shift)
+        if not 0 <= least <= most < 64:
+            raise CountingError(f"{expr} shifts by more bits than there are")
+        return _span(shift(end, by) for end in self.rec(expr.shiftee) for by in (least, most))
+
+    def map_bitwise_xor(self, expr: Any) -> _Interval:
+        """Take all numbers of as many bits, if none is negative."""
+        parts = [self.rec(child) for child in expr.children]
+        if min(low for low, _ in parts) < 0:
+            raise CountingError(f"{expr} has no interval: a part of it may be negative")
+        return 0, (1 << max(high for _, high in parts).bit_length()) - 1
+
+    map_bitwise_or = map_bitwise_xor
+
+    def map_bitwise_and(self, expr: Any) -> _Interval:
+        """Stay below the least part, of those that are not negative."""
+        highs = [high for low, high in map(self.rec, expr.children) if low >= 0]
+        if not highs:
+            raise CountingError(f"{expr} has no interval: all parts of it may be negative")
+        return 0, min(highs)
+
+    def map_call(self, expr: Any) -> _Interval:
+        """Take absolute values, and extremes."""
+        name = getattr(expr.function, "name", "")
+        parts = [self.rec(each) for each in expr.parameters]
+        if name == "abs" and len(parts) == 1:
+            low, high = parts[0]
+            return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+        if name in ("min", "max") and parts:
+            choose = min if name == "min" else max
+            return choose(low for low, _ in parts), choose(high for _, high in parts)
+        raise CountingError(f"{expr} has no interval")
 
     def handle_unsupported_expression(self, expr: Any, *_: Any, **__: Any) -> _Interval:
         """Refuse."""

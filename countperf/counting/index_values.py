@@ -1,27 +1,30 @@
-"""Subscripts that a kernel reads from arrays, at the values that the arrays have.
+"""Subscripts that data decide, at the values that the data have.
 
 First the interval of each subscript is found from the smallest and largest elements. Where that may
 leave the array, the loops around the access are gone through, all points at once as NumPy arrays,
-with the conditions under which the access is executed: then what lies outside is accessed. Of inner
-loops in whose variable the subscript is affine, and on which no condition and no other loop
-depends, only the first and the last iteration are looked at: the extremes are there. Where more
-than `_MOST_POINTS` points are left, the access is reported as not checked.
+with the conditions under which the access is executed, and as C computes: then what lies outside is
+accessed. Of inner loops in whose variable the subscript is affine, and on which no condition and no
+other loop depends, only the first and the last iteration are looked at: the extremes are there.
+Arrays that the kernel itself writes before, such as prefetched ones, are made on the host.
+
+What has more than `_MOST_POINTS` points, or cannot be followed, is reported as not checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from loopy.symbolic import TypeCast, get_dependencies, pw_aff_to_expr, set_to_cond_expr
 from numpy.typing import NDArray
-from pymbolic.mapper.evaluator import EvaluationMapper
-from pymbolic.primitives import Product, Subscript, Sum, Variable
+from pymbolic.primitives import Product, Sum, Variable
 
+from countperf.counting.c_arithmetic import CTypes, CValues
 from countperf.counting.extents import ArrayAccess, accesses_of
-from countperf.counting.index_arrays import followed_limits, ranges_of
+from countperf.counting.index_arrays import followed_limits, ranges_of, shapes_of_temporaries
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.extremes import ends_along
@@ -32,7 +35,10 @@ _MOST_POINTS = 500_000_000
 _OPERATIONS = 500_000
 """Of isl for the ends of a loop, a second or so; beyond, wider bounds are taken, and filtered."""
 
-_FAILURES = (CountingError, NotImplementedError, KeyError, TypeError, ValueError)
+_MOST_ELEMENTS = 50_000_000
+"""Of an array that the kernel writes, in all iterations of the loops around."""
+
+_FAILURES = (CountingError, NotImplementedError, KeyError, TypeError, ValueError, RecursionError)
 """Of following a subscript; whether it leaves its array is not known then."""
 
 Columns = Mapping[str, NDArray[Any]]
@@ -53,7 +59,7 @@ class OutsideAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncheckedAccess:
-    """An access that may leave its array, and has too many points to be looked at."""
+    """An access that may leave its array, and cannot be looked at."""
 
     # as in `OutsideAccess`
     access: str
@@ -63,6 +69,7 @@ class UncheckedAccess:
     low: int | None
     high: int | None
     sources: tuple[str, ...]
+    reason: str = ""  # why it cannot be followed; empty if it has too many points
 
 
 class _TooManyPointsError(Exception):
@@ -71,54 +78,51 @@ class _TooManyPointsError(Exception):
 
 def find_outside(
     kernel: Any,
-    sizes: Mapping[str, int],
+    scalars: Mapping[str, Any],
     shapes: Mapping[str, Sequence[int]],
     given: Mapping[str, NDArray[Any]],
+    accesses: Sequence[ArrayAccess] | None = None,
 ) -> OutsideAccess | UncheckedAccess | None:
-    """Find an access whose subscript is read from arrays and leaves its array."""
-    followed = followed_limits(kernel, sizes, shapes, ranges_of(given))
+    """Find an access whose subscript, or whose execution, data decide, and that leaves its array.
+
+    `given` are contents of arrays before the launch; by default all accesses are looked at that
+    data decide.
+    """
+    sizes = {n: int(v) for n, v in scalars.items() if isinstance(v, int | np.integer)}
+    all_shapes = {**shapes_of_temporaries(kernel, sizes), **shapes}
+    followed = followed_limits(kernel, sizes, all_shapes, ranges_of(given))
+    points = _Points(kernel, scalars, all_shapes, given)
     unchecked: UncheckedAccess | None = None
-    for access in accesses_of(kernel):
-        extents = shapes.get(access.array)
+    for access in accesses_of(kernel) if accesses is None else accesses:
+        extents = all_shapes.get(access.array)
         if extents is None or access.is_flat or len(access.index) != len(extents):
             continue
         for axis, (index, extent) in enumerate(zip(access.index, extents, strict=True)):
-            sources = _sources(followed, index)
-            if not sources or not sources <= set(given) or _is_inside(followed, index, extent):
+            sources = points.arrays_behind(access, index)
+            if (accesses is None and not sources) or _is_inside(followed, index, extent):
                 continue
+            at_place: dict[str, Any] = {
+                "access": access.text,
+                "axis": axis,
+                "extent": int(extent),
+                "sources": sources,
+            }
+            reason = ""
             try:
-                found = _Points(kernel, sizes, given).outside(access, index, extent)
+                found = points.outside(access, index, extent)
             except _TooManyPointsError:
-                low, high = _interval(followed, index)
-                unchecked = unchecked or UncheckedAccess(
-                    access=access.text,
-                    axis=axis,
-                    extent=int(extent),
-                    low=low,
-                    high=high,
-                    sources=tuple(sorted(sources)),
-                )
+                if _is_inside(replace(followed, is_strict=False), index, extent):
+                    continue
+            except _FAILURES as error:
+                reason = str(error) or type(error).__name__
+            else:
+                if found is not None:
+                    value, at = found
+                    return OutsideAccess(value=value, at=at, **at_place)
                 continue
-            except _FAILURES:
-                continue  # cannot be followed
-            if found is not None:
-                value, at = found
-                return OutsideAccess(
-                    access=access.text,
-                    axis=axis,
-                    extent=int(extent),
-                    value=value,
-                    at=at,
-                    sources=tuple(sorted(sources)),
-                )
+            low, high = _interval(followed, index)
+            unchecked = unchecked or UncheckedAccess(low=low, high=high, reason=reason, **at_place)
     return unchecked
-
-
-def _sources(followed: Any, index: Any) -> frozenset[str]:
-    try:
-        return followed.sources(index)
-    except _FAILURES:
-        return frozenset()
 
 
 def _is_inside(followed: Any, index: Any, extent: int) -> bool:
@@ -131,8 +135,18 @@ def _is_inside(followed: Any, index: Any, extent: int) -> bool:
 def _interval(followed: Any, index: Any) -> tuple[int, int] | tuple[None, None]:
     try:
         return followed.interval(index)
-    except CountingError:
+    except _FAILURES:
         return None, None
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An array that the kernel writes, in all iterations of the loops that it is made in anew."""
+
+    context: tuple[str, ...]
+    first: tuple[int, ...]
+    values: NDArray[Any]
+    is_known: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,33 +154,105 @@ class _Points:
     """Goes through the points at which an access is executed."""
 
     kernel: Any
-    sizes: Mapping[str, int]
+    scalars: Mapping[str, Any]
+    shapes: Mapping[str, Sequence[int]]
     given: Mapping[str, NDArray[Any]]
     extremes: set[str] = field(default_factory=set[str])
-    ends: dict[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
+    ends: dict[Any, tuple[Any, Any]] = field(default_factory=dict[Any, tuple[Any, Any]])
+    made: dict[str, _Made] = field(default_factory=dict[str, _Made])
+    making: list[str] = field(default_factory=list[str])
+
+    def arrays_behind(self, access: ArrayAccess, index: Any) -> tuple[str, ...]:
+        """Return the arrays that decide a subscript, or whether it is executed."""
+        return tuple(
+            sorted(
+                name
+                for name in self._all_behind(access, index)
+                if hasattr(self.kernel.arg_dict.get(name), "dim_tags")
+            )
+        )
+
+    def _all_behind(self, access: ArrayAccess, index: Any) -> set[str]:
+        waiting = set(get_dependencies(index)) | access.within
+        for condition, _ in access.conditions:
+            waiting |= get_dependencies(condition)
+        found: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            found.add(name)
+            if name in self.kernel.all_inames():
+                waiting |= self._data_names(name) - found
+            for writer in self.kernel.writer_map().get(name, ()):
+                instruction = self.kernel.id_to_insn[writer]
+                waiting |= (instruction.read_dependency_names() & self._names) - found
+        return found
+
+    @property
+    def behind(self) -> Mapping[str, frozenset[str]]:
+        """Instructions that are done before each one."""
+        return self.kernel.recursive_insn_dep_map()
+
+    @property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.kernel.arg_dict) | frozenset(self.kernel.temporary_variables)
 
     def outside(
         self, access: ArrayAccess, index: Any, extent: int
     ) -> tuple[int, dict[str, int]] | None:
         """Return the first subscript that leaves the array, and the loop variables there."""
         inames = self._needed(access, index)
-        self.extremes.update(self._of_extremes(inames, access, index))
+        ends_only = self._of_extremes(inames, access, index)
+        for nudge in (0, -1, 1):
+            self.extremes.clear()
+            self.extremes.update(ends_only)
+            found, rounded = self._outside(access, index, extent, inames, nudge)
+            if found is not None or not rounded:
+                return found
+        return None
+
+    def _outside(
+        self, access: ArrayAccess, index: Any, extent: int, inames: Sequence[str], nudge: int
+    ) -> tuple[tuple[int, dict[str, int]] | None, bool]:
         seen = 0
+        is_rounded = False
         for columns in self._blocks(inames, {"": np.zeros(1, np.int64)}):
-            count = columns[""].size
-            seen += count
+            if not columns[""].size:
+                continue
+            seen += columns[""].size
             if seen > _MOST_POINTS:
                 raise _TooManyPointsError
-            values = np.broadcast_to(self._value(index, columns), (count,))
+            rows = self._executed(access.conditions, columns, access.instruction)
+            if not rows[""].size:
+                continue
+            evaluate = _Values(self, rows, access.instruction, nudge=nudge)
+            values = np.broadcast_to(evaluate(index), rows[""].shape)
+            is_rounded |= evaluate.is_rounded
+            if self.extremes and not self._is_even(index, rows, values, access.instruction):
+                self.extremes.clear()  # it wraps: every iteration is looked at
+                return self._outside(access, index, extent, inames, nudge)
             wrong = (values < 0) | (values >= extent)
-            for condition, holds in access.conditions:
-                if not wrong.any():
-                    break
-                wrong = wrong & (self._value(condition, columns).astype(bool) == holds)
             if wrong.any():
                 place = int(np.argmax(wrong))
-                return int(values[place]), {name: int(columns[name][place]) for name in inames}
-        return None
+                at = {name: int(rows[name][place]) for name in inames}
+                return (int(values[place]), at), is_rounded
+        return None, is_rounded
+
+    def _is_even(self, index: Any, columns: Columns, values: NDArray[Any], reader: str) -> bool:
+        """Return whether subscripts are what they are without wrapping."""
+        exact = _Values(self, columns, reader, is_wide=True)(index)
+        return bool(np.all(exact == values))
+
+    def _executed(
+        self, conditions: Sequence[tuple[Any, bool]], columns: Columns, reader: str
+    ) -> Columns:
+        """Return the rows at which conditions hold; each is looked at where those before it do."""
+        for condition, holds in conditions:
+            if not columns[""].size:
+                break
+            value = _Values(self, columns, reader)(condition)
+            there = np.broadcast_to(value, columns[""].shape).astype(bool) == holds
+            columns = {name: column[there] for name, column in columns.items()}
+        return columns
 
     def _needed(self, access: ArrayAccess, index: Any) -> list[str]:
         """Return the loops that decide the subscript, or whether it is executed, outer ones first.
@@ -183,18 +269,21 @@ class _Points:
                 if name in access.within:
                     found.add(name)
                     waiting += [Variable(each) for each in self._data_names(name)]
-                elif name in self.kernel.temporary_variables:
-                    waiting.append(self.written(name))
+                else:
+                    waiting += self._parts(name)
+        return self._in_order(found, index)
+
+    def _in_order(self, inames: Set[str], index: Any = 0) -> list[str]:
+        """Return loop variables, outer ones first; those of which the ends are enough last."""
         order: list[str] = []
-        while len(order) < len(found):
+        while len(order) < len(inames):
             ready = [
                 name
-                for name in sorted(found - set(order))
-                if self._behind(self._data_names(name)) & found <= set(order)
+                for name in sorted(inames - set(order))
+                if self._behind(self._data_names(name)) & inames <= set(order)
             ]
             if not ready:
                 raise CountingError("the loops around the access depend on each other")
-            # those of which the ends are enough come last
             order += [each for each in ready if not self._is_affine(index, each)] or ready
         return order
 
@@ -236,8 +325,8 @@ class _Points:
             case Variable(name=name):
                 if name == iname:
                     return True
-                temporary = name in self.kernel.temporary_variables
-                return temporary and self._is_affine(self.written(name), iname)
+                written = self.written(name)
+                return written is not None and self._is_affine(written, iname)
             case Sum(children=children):
                 return all(self._is_affine(child, iname) for child in children)
             case Product(children=children):
@@ -261,8 +350,9 @@ class _Points:
             if name in self.kernel.all_inames():
                 found.add(name)
                 waiting += self._data_names(name)
-            elif name in self.kernel.temporary_variables:
-                waiting += get_dependencies(self.written(name))
+            else:
+                for part in self._parts(name):
+                    waiting += get_dependencies(part)
         return frozenset(found)
 
     def _data_names(self, iname: str) -> frozenset[str]:
@@ -271,16 +361,130 @@ class _Points:
         names = isl_sets.names_of(sets.project_onto(domain, [iname]), parameters=True)
         return frozenset(name for name in names if name in self.kernel.temporary_variables)
 
+    def _parts(self, name: str) -> list[Any]:
+        """Return expressions of the names on which a variable that the kernel writes depends."""
+        written = self.written(name)
+        if written is not None:
+            return [written]
+        if name not in self.kernel.writer_map() or name in self.kernel.all_inames():
+            return []
+        return [Variable(each) for each in self._context(name)]
+
     def written(self, name: str) -> Any:
-        """Return the only expression that is written to a private variable."""
+        """Return the only expression that is written to a private variable; None otherwise."""
+        variable = self.kernel.temporary_variables.get(name)
         writers = self.kernel.writer_map().get(name, ())
-        instructions = [self.kernel.id_to_insn[each] for each in writers]
-        if len(instructions) != 1 or instructions[0].predicates:
-            raise CountingError(f"the value of {name!r} cannot be followed")
-        expression = getattr(instructions[0], "expression", None)
-        if expression is None or len(instructions[0].assignees) != 1:
-            raise CountingError(f"the value of {name!r} cannot be followed")
-        return expression
+        if variable is None or variable.shape != () or len(writers) != 1:
+            return None
+        (instruction,) = (self.kernel.id_to_insn[each] for each in writers)
+        expression = getattr(instruction, "expression", None)
+        if instruction.predicates or expression is None or len(instruction.assignees) != 1:
+            return None
+        return None if name in get_dependencies(expression) else expression
+
+    # --- arrays that the kernel writes
+
+    def _writers(self, name: str) -> list[Any]:
+        """Return what writes a variable, in the order in which that happens."""
+        ids = sorted(self.kernel.writer_map()[name], key=lambda each: len(self.behind[each]))
+        for one, other in pairwise(ids):
+            if one not in self.behind[other]:
+                raise CountingError(f"{name!r} is written in an order that is not known")
+        return [self.kernel.id_to_insn[each] for each in ids]
+
+    def _context(self, name: str) -> tuple[str, ...]:
+        """Return the loops in which a variable is written anew in each iteration."""
+        found: set[frozenset[str]] = set()
+        for instruction in self._writers(name):
+            if len(instruction.assignees) != 1 or not hasattr(instruction, "expression"):
+                raise CountingError(f"the value of {name!r} cannot be followed")
+            places = get_dependencies(instruction.assignees[0]) & instruction.within_inames
+            found.add(frozenset(instruction.within_inames - places))
+        if len(found) != 1:
+            raise CountingError(f"{name!r} is written in different loops")
+        return tuple(sorted(*found))
+
+    def written_elements(self, name: str, reader: str) -> _Made:
+        """Make an array that the kernel writes before an instruction reads it."""
+        if not self.kernel.writer_map()[name] <= self.behind.get(reader, frozenset()):
+            raise CountingError(f"{name!r} may be read before it is written")
+        if name in self.making:
+            raise CountingError(f"{name!r} is computed from what it was before")
+        if name not in self.made:
+            self.making.append(name)
+            try:
+                self.made[name] = self._make(name)
+            finally:
+                self.making.pop()
+        return self.made[name]
+
+    def _make(self, name: str) -> _Made:
+        context, writers = self._context(name), self._writers(name)
+        ends = [self._range(each) for each in context]
+        first = tuple(low for low, _ in ends)
+        shape = (*(high - low + 1 for low, high in ends), *self.shapes.get(name, ()))
+        if np.prod(shape, dtype=float) > _MOST_ELEMENTS:
+            raise _TooManyPointsError
+        variable = self.kernel.arg_dict.get(name) or self.kernel.temporary_variables[name]
+        dtype = np.dtype(variable.dtype.numpy_dtype)
+        values, is_known = np.zeros(shape, dtype), np.zeros(shape, bool)
+        before = self.given.get(name)
+        if before is not None:
+            values[...], is_known[...] = before, True
+        outer = set(self.extremes)
+        self.extremes.clear()
+        for instruction in writers:
+            self._write(instruction, context, first, values, is_known)
+        self.extremes.update(outer)
+        return _Made(context, first, values, is_known)
+
+    def _write(
+        self,
+        instruction: Any,
+        context: Sequence[str],
+        first: Sequence[int],
+        values: NDArray[Any],
+        is_known: NDArray[np.bool_],
+    ) -> None:
+        """Do what an instruction does, in all its iterations."""
+        assignee = instruction.assignees[0]
+        index = getattr(assignee, "index_tuple", ())
+        conditions = tuple((each, True) for each in sorted(instruction.predicates, key=str))
+        inames = self._in_order(instruction.within_inames)
+        seen = 0
+        for columns in self._blocks(inames, {"": np.zeros(1, np.int64)}):
+            seen += columns[""].size
+            if seen > _MOST_ELEMENTS:
+                raise _TooManyPointsError
+            rows = self._executed(conditions, columns, instruction.id)
+            if not rows[""].size:
+                continue
+            evaluate = _Values(self, rows, instruction.id)
+            new = evaluate.rounded(
+                evaluate(instruction.expression), instruction.expression, values.dtype
+            ).astype(values.dtype)
+            if evaluate.is_rounded:
+                raise CountingError(f"{assignee} is a rounded floating-point number")
+            place = (
+                *(rows[name] - low for name, low in zip(context, first, strict=True)),
+                *(np.broadcast_to(evaluate(each), rows[""].shape) for each in index),
+            )
+            if any(np.any((p < 0) | (p >= n)) for p, n in zip(place, values.shape, strict=True)):
+                raise CountingError(f"{assignee} leaves its array")
+            values[place] = new
+            is_known[place] = True
+            if not np.array_equal(values[place], np.broadcast_to(new, rows[""].shape)):
+                raise CountingError(f"{assignee} is written more than once")
+
+    def _range(self, iname: str) -> tuple[int, int]:
+        """Return the first and the last value of a loop variable, whatever is around it."""
+        bounds = self.kernel.get_iname_bounds(iname)
+        columns: Columns = {"": np.zeros(1, np.int64)}
+        low, high = (
+            int(self._value(pw_aff_to_expr(each), columns).flat[0])
+            for each in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff)
+        )
+        return low, high
 
     def _blocks(self, inames: Sequence[str], columns: Columns) -> Iterator[Columns]:
         """Yield all points of some loops in blocks, each a column for each loop variable."""
@@ -338,10 +542,11 @@ class _Points:
 
         Where isl does not find them, those at any values of the loops around it.
         """
-        if iname in self.ends:
-            return self.ends[iname]
         domain = self.kernel.get_inames_domain(frozenset([iname]))
         known = [name for name in isl_sets.names_of(domain, parameters=False) if name in columns]
+        key = iname, tuple(known)
+        if key in self.ends:
+            return self.ends[key]
         try:
             with isl_sets.limited_operations(_OPERATIONS, f"the ends of '{iname}'"):
                 low, high = ends_along(domain, iname, known)
@@ -351,71 +556,86 @@ class _Points:
             bounds = self.kernel.get_iname_bounds(iname)
             low, high = bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff
             found = pw_aff_to_expr(low), pw_aff_to_expr(high)
-        self.ends[iname] = found
+        self.ends[key] = found
         return found
 
     def _value(self, expression: Any, columns: Columns) -> NDArray[Any]:
-        return np.asarray(_Values(self, columns)(expression))
+        """Return the value of a bound of a loop, which does not wrap."""
+        return _Values(self, columns, "", is_wide=True)(expression)
 
 
-class _Values(EvaluationMapper[Any]):
+class _Values(CValues):
     """Evaluates expressions at many points, with contents of arrays."""
 
-    def __init__(self, points: _Points, columns: Columns) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        points: _Points,
+        columns: Columns,
+        reader: str,
+        *,
+        is_wide: bool = False,
+        nudge: int = 0,
+    ) -> None:
+        super().__init__(CTypes(points.kernel), is_wide=is_wide, nudge=nudge)
         self._points = points
         self._columns = columns
+        self._reader = reader
 
-    def map_variable(self, expr: Any) -> Any:
-        """Take a loop variable or size; follow a private variable to what is written to it."""
-        name = expr.name
+    def is_given(self, name: str) -> bool:
+        """Return whether it is an argument that the kernel does not write."""
+        known = name in self._points.given or name in self._points.scalars
+        return known and name not in self._points.kernel.writer_map()
+
+    def named(self, name: str) -> NDArray[Any]:
+        """Take a loop variable or argument; follow a private variable to what is written to it."""
+        dtype = self._types.named(name)
         if name in self._columns:
-            return self._columns[name]
-        if name in self._points.sizes:
-            return self._points.sizes[name]
-        if name in self._points.kernel.temporary_variables:
-            return self.rec(self._points.written(name))
-        raise CountingError(f"the value of {name!r} cannot be followed")
+            return self.converted(self._columns[name], dtype)
+        if name in self._points.scalars:
+            return self.converted(np.asarray([self._points.scalars[name]]), dtype)
+        expression = self._points.written(name)
+        if expression is None:
+            return self.element(name, [])
+        (writer,) = self._points.kernel.writer_map()[name]
+        if self._reader and writer not in self._points.behind[self._reader]:
+            raise CountingError(f"{name!r} may be read before it is written")
+        outer, self._reader = self._reader, writer
+        value = self.rec(expression)
+        self._reader = outer
+        return self.rounded(value, expression, dtype)
 
-    def map_subscript(self, expr: Subscript) -> Any:
+    def element(self, name: str, index: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Take elements; a subscript that leaves the array is found by itself."""
-        assert isinstance(expr.aggregate, Variable)
-        array = self._points.given.get(expr.aggregate.name)
+        if name in self._points.kernel.writer_map():
+            return self._written_element(name, index)
+        array = self._points.given.get(name)
         if array is None:
-            raise CountingError(f"the elements of {expr.aggregate.name!r} cannot be followed")
-        if array.ndim != len(expr.index_tuple):
-            raise CountingError(f"{expr} has another number of axes than its array")
-        return array[
-            tuple(
-                np.clip(self.rec(index), 0, extent - 1)
-                for index, extent in zip(expr.index_tuple, array.shape, strict=True)
-            )
+            variable = self._points.kernel.temporary_variables.get(name)
+            array = getattr(variable, "initializer", None)
+        if array is None:
+            raise CountingError(f"the value of {name!r} cannot be followed")
+        return _elements(array, index, name)
+
+    def _written_element(self, name: str, index: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        made = self._points.written_elements(name, self._reader)
+        missing = [each for each in made.context if each not in self._columns]
+        if missing:
+            raise CountingError(f"{name!r} is what the last iteration of {missing[0]!r} left")
+        context = [
+            self._columns[each] - low for each, low in zip(made.context, made.first, strict=True)
         ]
+        places = np.broadcast_arrays(*context, *index) if [*context, *index] else []
+        if not np.all(_elements(made.is_known, places, name)):
+            raise CountingError(f"elements of {name!r} are read that nothing wrote")
+        return _elements(made.values, places, name)
 
-    def map_if(self, expr: Any) -> Any:
-        """Choose at each point."""
-        return np.where(self.rec(expr.condition), self.rec(expr.then), self.rec(expr.else_))
 
-    def map_logical_and(self, expr: Any) -> Any:
-        """Combine at each point."""
-        return np.logical_and.reduce(np.broadcast_arrays(*map(self.rec, expr.children)))
-
-    def map_logical_or(self, expr: Any) -> Any:
-        """Combine at each point."""
-        return np.logical_or.reduce(np.broadcast_arrays(*map(self.rec, expr.children)))
-
-    def map_logical_not(self, expr: Any) -> Any:
-        """Negate at each point."""
-        return np.logical_not(self.rec(expr.child))
-
-    def map_min(self, expr: Any) -> Any:
-        """Take the smallest at each point."""
-        return np.minimum.reduce(np.broadcast_arrays(*map(self.rec, expr.children)))
-
-    def map_max(self, expr: Any) -> Any:
-        """Take the largest at each point."""
-        return np.maximum.reduce(np.broadcast_arrays(*map(self.rec, expr.children)))
-
-    def map_type_cast(self, expr: Any) -> Any:
-        """Take what is cast; indices fit any integer type."""
-        return self.rec(expr.child)
+def _elements(array: NDArray[Any], index: Sequence[NDArray[Any]], name: str) -> NDArray[Any]:
+    """Return elements of an array, as columns; floating-point numbers in double precision."""
+    if array.ndim != len(index):
+        raise CountingError(f"{name!r} is read with another number of axes than it has")
+    if not array.size and array.ndim:
+        raise CountingError(f"{name!r} has no elements")
+    inside = (np.clip(each, 0, n - 1) for each, n in zip(index, array.shape, strict=True))
+    found = np.asarray(array[tuple(inside)]).reshape(-1 if not array.ndim else index[0].shape)
+    return found.astype(np.float64) if found.dtype.kind == "f" else found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.counting.index_arrays import shapes_of_temporaries
 from countperf.counting.index_values import OutsideAccess, UncheckedAccess, find_outside
 from countperf.errors import KernelBuildError
 from countperf.harness.arrays import KernelArray, Placement
@@ -183,10 +184,8 @@ def _add_strides(
                 values[name] = as_scalar(kernel.scalars[name], stride, f"stride {name}")
 
 
-def check_index_arrays(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
-    """Refuse arrays from which the kernel reads subscripts that leave other arrays.
-
-    Subscripts that depend on what the kernel itself writes are not followed.
+def check_accesses(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
+    """Refuse a launch in which a subscript that data decide leaves its array, or may leave it.
 
     Parameters
     ----------
@@ -195,23 +194,35 @@ def check_index_arrays(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, 
     bindings : Bindings
         Its sizes and shapes.
     inputs : mapping from str to array or number
-        Its inputs.
+        Its inputs; arrays that are not among them are zero.
 
     Raises
     ------
     KernelBuildError
-        An access would lie outside of its array; the message says where.
+        An access would lie outside of its array, or it cannot be told; the message says where.
     """
     source = kernel.addressed.kernel
-    given = {a.name: np.asarray(inputs[a.name]) for a in kernel.arrays if a.name in inputs}
-    indices = [array for array in given.values() if array.dtype.kind in "iu"]
-    if source is None or not indices:
+    if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    key = (tuple(sizes.items()), *(zlib.crc32(each.tobytes()) for each in indices))
+    shapes = {**shapes_of_temporaries(source, sizes), **bindings.shapes}
+    accesses = kernel.addressed.unproved(shapes, sizes)
+    if not accesses:
+        return
+    contents = {
+        array.name: np.asarray(inputs[array.name])
+        if array.name in inputs
+        else np.broadcast_to(np.zeros((), array.dtype), bindings.shapes[array.name])
+        for array in kernel.arrays
+        if array.dtype.names is None
+    }
+    key = (
+        tuple(bindings.scalars.items()),
+        *(zlib.crc32(np.ascontiguousarray(contents[n]).data) for n in inputs if n in contents),
+    )
     if key in kernel.checked_indices:
         return
-    found = find_outside(source, sizes, bindings.shapes, given)
+    found = find_outside(source, bindings.scalars, bindings.shapes, contents, accesses)
     if found is not None:
         raise KernelBuildError(f"kernel {kernel.name!r}: {_reason(found)}")
     kernel.checked_indices.add(key)
@@ -220,19 +231,26 @@ def check_index_arrays(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, 
 def _reason(found: OutsideAccess | UncheckedAccess) -> str:
     """Say which access leaves its array, or may leave it, and what helps."""
     sources = " and ".join(map(repr, found.sources))
+    other = f"pass other elements of {sources}" if sources else "pass other sizes"
     axis = f"axis {found.axis} of its array goes from 0 to {found.extent - 1}"
     match found:
         case OutsideAccess():
             at = ", ".join(f"{name} = {value}" for name, value in found.at.items())
             return (
                 f"{found.access} has the subscript {found.value}{at and ' at '}{at}, and {axis};"
-                f" nothing was launched: pass other elements of {sources}"
+                f" nothing was launched: {other}"
+            )
+        case UncheckedAccess(reason=reason) if reason:
+            return (
+                f"{found.access} may leave its array, and {axis}: {reason}; nothing was launched:"
+                " compute the subscript of integer arguments that the kernel does not write"
             )
         case UncheckedAccess(low=low, high=high):
             known = "anywhere" if low is None else f"from {low} to {high}"
+            of = sources or "its sizes"
             return (
                 f"{found.access} has subscripts {known} as far as the smallest and largest elements"
-                f" of {sources} tell, and {axis}; it is executed too often to look at each;"
+                f" of {of} tell, and {axis}; it is executed too often to look at each;"
                 " nothing was launched: pass smaller sizes, or an array that is long enough for"
                 " these subscripts"
             )
@@ -259,10 +277,10 @@ def bind_arguments(
     Raises
     ------
     KernelBuildError
-        As of `resolve_arguments` and `check_index_arrays`.
+        As of `resolve_arguments` and `check_accesses`.
     """
     bindings = resolve_arguments(kernel, parameters, inputs)
-    check_index_arrays(kernel, bindings, inputs or {})
+    check_accesses(kernel, bindings, inputs or {})
     arguments: dict[str, Any] = dict(bindings.scalars)
     for array in kernel.arrays:
         given = None if inputs is None else inputs.get(array.name)

@@ -89,7 +89,7 @@ def test_others_install_the_extra_at_once() -> None:
     ensure.ensure_device(_ignore, machine.run)
 
     assert len(machine.commands) == 1
-    assert machine.commands[0].startswith(f"{sys.executable} -m pip install")
+    assert machine.commands[0].startswith(f"{sys.executable} -P -m pip install")
 
 
 @pytest.mark.usefixtures("debian_root")
