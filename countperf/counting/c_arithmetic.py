@@ -104,10 +104,13 @@ class CTypes(Mapper[Type, []]):
     def _fraction(self, expr: Any) -> Type:
         return common([self.rec(expr.numerator), self.rec(expr.denominator)])
 
-    map_constant = staticmethod(type_of_constant)
     map_sum = map_product = map_min = map_max = map_call = _common
     map_bitwise_or = map_bitwise_xor = map_bitwise_and = _common
     map_floor_div = map_remainder = map_quotient = _fraction
+
+    def map_constant(self, expr: Any) -> Type:
+        """Take the type of the literal."""
+        return type_of_constant(expr)
 
     def map_variable(self, expr: Any) -> Type:
         """Look it up."""
@@ -135,8 +138,9 @@ class CTypes(Mapper[Type, []]):
         """Take the common type."""
         return common([self.rec(expr.then), self.rec(expr.else_)])
 
-    def map_comparison(self, _: Any) -> Type:
+    def map_comparison(self, expr: Any) -> Type:
         """Take ``int``."""
+        del expr
         return INT
 
     map_logical_and = map_logical_or = map_logical_not = map_comparison
@@ -150,8 +154,8 @@ class CTypes(Mapper[Type, []]):
         raise CountingError(f"{expr} cannot be followed")
 
 
-def _reducing(combine: Combine, dtype: Any = None) -> Callable[[CValues, Any], Array]:
-    """Return a handler that combines the parts of an expression, in their common type or as given."""
+def _reducing(combine: Combine, dtype: Any = None) -> Any:
+    """Return a handler that combines parts of an expression, in their common type or another."""
 
     def handler(self: CValues, expr: Any) -> Array:
         if dtype is None:
@@ -161,7 +165,7 @@ def _reducing(combine: Combine, dtype: Any = None) -> Callable[[CValues, Any], A
     return handler
 
 
-def _dividing(divide: Combine) -> Callable[[CValues, Any], Array]:
+def _dividing(divide: Combine) -> Any:
     def handler(self: CValues, expr: Any) -> Array:
         numerator, denominator = self.in_common(expr, expr.numerator, expr.denominator)
         if divide is np.divide and numerator.dtype.kind != "f":
@@ -173,7 +177,7 @@ def _dividing(divide: Combine) -> Callable[[CValues, Any], Array]:
     return handler
 
 
-def _shifting(shift: Combine) -> Callable[[CValues, Any], Array]:
+def _shifting(shift: Combine) -> Any:
     def handler(self: CValues, expr: Any) -> Array:
         (value,) = self.in_common(expr, expr.shiftee)
         by = self.rec(expr.shift)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from loopy import AddressSpace
+from pymbolic import evaluate
 
 from countperf.counting.index_arrays import shapes_of_temporaries
 from countperf.counting.index_values import OutsideAccess, UncheckedAccess, find_outside
@@ -20,6 +23,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from countperf.harness.backend import Session
+    from countperf.harness.device import Device
+
+try:
+    import resource
+except ImportError:  # not POSIX
+    resource = None
+
+_GPU_PRIVATE_BYTES = 2**19
+_STACK_SHARE = 7 / 8  # of which arrays are; the driver needs some itself
+_STACK_BYTES = 2**20  # of threads of Windows
+_UNLIMITED_STACK_BYTES = 2**21  # of threads of glibc, where the limit is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +270,50 @@ def _reason(found: OutsideAccess | UncheckedAccess) -> str:
             )
 
 
+def check_private_arrays(kernel: Kernel, device: Device, bindings: Bindings) -> None:
+    """Refuse private arrays that are larger than what a device has for a work group of them.
+
+    Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
+    it ends the process. GPUs address 512 KiB for each work item.
+
+    Raises
+    ------
+    KernelBuildError
+        They are larger.
+    """
+    source = kernel.addressed.kernel
+    if source is None:
+        return
+    sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
+    shapes = shapes_of_temporaries(source, sizes)
+    held = sum(
+        prod(shapes.get(name, ())) * variable.dtype.itemsize
+        for name, variable in source.temporary_variables.items()
+        if variable.address_space == AddressSpace.PRIVATE and shapes.get(name)
+    )
+    room, whose = _GPU_PRIVATE_BYTES, "a work item"
+    if held and device.identity.device_type == "cpu":
+        _, group = source.get_grid_size_upper_bounds_as_exprs(
+            kernel.addressed.t_unit.callables_table
+        )
+        held *= prod(int(evaluate(extent, sizes)) for extent in group)
+        room, whose = int(_STACK_SHARE * _stack_bytes()), "all work items of a group"
+    if held > room:
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: the private arrays of {whose} take {held} byte, and"
+            f" {device.label} has {room} for them; nothing was launched: make the arrays shorter,"
+            " the groups smaller, or keep the arrays in global memory"
+        )
+
+
+def _stack_bytes() -> int:
+    """Return the size of the stack of a new thread, byte."""
+    if resource is None:
+        return _STACK_BYTES
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return _UNLIMITED_STACK_BYTES if soft == resource.RLIM_INFINITY else soft
+
+
 def bind_arguments(
     session: Session,
     kernel: Kernel,
@@ -277,9 +335,10 @@ def bind_arguments(
     Raises
     ------
     KernelBuildError
-        As of `resolve_arguments` and `check_accesses`.
+        As of `resolve_arguments`, `check_private_arrays` and `check_accesses`.
     """
     bindings = resolve_arguments(kernel, parameters, inputs)
+    check_private_arrays(kernel, session.device, bindings)
     check_accesses(kernel, bindings, inputs or {})
     arguments: dict[str, Any] = dict(bindings.scalars)
     for array in kernel.arrays:

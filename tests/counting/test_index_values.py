@@ -10,7 +10,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.counting import index_values
+from countperf.counting import index_points
 from countperf.counting.copies import preprocessed
 from countperf.counting.index_values import UncheckedAccess, find_outside
 
@@ -276,7 +276,7 @@ def test_ends_and_points_agree_with_a_plain_loop(shape: str, text: str) -> None:
 
 
 def test_what_has_too_many_points_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_values, "_MOST_POINTS", 30)
+    monkeypatch.setattr(index_points, "_MOST_POINTS", 30)
     kernel = _windows(text="z[i, j] = x[at[i] + (3*j) % 7]")
     sizes, shapes = {"n": 6, "m": 6, "k": 9}, {"at": (6,), "x": (9,), "z": (6, 6)}
 

@@ -1,0 +1,541 @@
+"""Points at which an access is executed, and the values of its subscripts there.
+
+All points of the loops around it are gone through at once, as NumPy arrays. Of inner loops in whose
+variable the subscript is affine, and on which no condition and no other loop depends, only the
+first and the last iteration are looked at: the extremes are there. Arrays that the kernel itself
+writes before, such as prefetched ones, are made on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from loopy.symbolic import TypeCast, get_dependencies, pw_aff_to_expr, set_to_cond_expr
+from numpy.typing import NDArray
+from pymbolic.primitives import Product, Sum, Variable
+
+from countperf.counting.c_arithmetic import CTypes, CValues
+from countperf.counting.extents import ArrayAccess
+from countperf.errors import CountingError
+from countperf.symbolic import isl_sets, sets
+from countperf.symbolic.extremes import ends_along
+
+_MOST_AT_ONCE = 1_000_000
+_MOST_POINTS = 500_000_000
+"""Of one access, which take about 20 s; what has more is not gone through."""
+_MOST_ELEMENTS = 50_000_000
+"""Of an array that the kernel writes, in all iterations of the loops around."""
+_OPERATIONS = 500_000
+"""Of isl for the ends of a loop, a second or so; beyond, wider bounds are taken, and filtered."""
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+class TooManyPointsError(Exception):
+    """An access has more points than are gone through."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An array that the kernel writes, in all iterations of the loops that it is made in anew."""
+
+    context: tuple[str, ...]
+    first: tuple[int, ...]
+    values: NDArray[Any]
+    is_known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Goes through the points at which an access is executed."""
+
+    kernel: Any
+    scalars: Mapping[str, Any]
+    shapes: Mapping[str, Sequence[int]]
+    given: Mapping[str, NDArray[Any]]
+    extremes: set[str] = field(default_factory=set[str])
+    ends: dict[Any, tuple[Any, Any]] = field(default_factory=dict[Any, tuple[Any, Any]])
+    made: dict[str, _Made] = field(default_factory=dict[str, _Made])
+    making: list[str] = field(default_factory=list[str])
+
+    def arrays_behind(self, access: ArrayAccess, index: Any) -> tuple[str, ...]:
+        """Return the arrays that decide a subscript, or whether it is executed."""
+        return tuple(
+            sorted(
+                name
+                for name in self._all_behind(access, index)
+                if hasattr(self.kernel.arg_dict.get(name), "dim_tags")
+            )
+        )
+
+    def _all_behind(self, access: ArrayAccess, index: Any) -> set[str]:
+        waiting = set(get_dependencies(index)) | access.within
+        for condition, _ in access.conditions:
+            waiting |= get_dependencies(condition)
+        found: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            found.add(name)
+            if name in self.kernel.all_inames():
+                waiting |= self._data_names(name) - found
+            for writer in self.kernel.writer_map().get(name, ()):
+                instruction = self.kernel.id_to_insn[writer]
+                waiting |= (instruction.read_dependency_names() & self._names) - found
+        return found
+
+    @property
+    def behind(self) -> Mapping[str, frozenset[str]]:
+        """Instructions that are done before each one."""
+        return self.kernel.recursive_insn_dep_map()
+
+    @property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.kernel.arg_dict) | frozenset(self.kernel.temporary_variables)
+
+    def outside(
+        self, access: ArrayAccess, index: Any, extent: int
+    ) -> tuple[int, dict[str, int]] | None:
+        """Return the first subscript that leaves the array, and the loop variables there."""
+        inames = self._needed(access, index)
+        ends_only = self._of_extremes(inames, access, index)
+        for nudge in (0, -1, 1):
+            self.extremes.clear()
+            self.extremes.update(ends_only)
+            found, rounded = self._outside(access, index, extent, inames, nudge)
+            if found is not None or not rounded:
+                return found
+        return None
+
+    def _outside(
+        self, access: ArrayAccess, index: Any, extent: int, inames: Sequence[str], nudge: int
+    ) -> tuple[tuple[int, dict[str, int]] | None, bool]:
+        seen = 0
+        is_rounded = False
+        for columns in self._blocks(inames, {"": np.zeros(1, np.int64)}):
+            if not columns[""].size:
+                continue
+            seen += columns[""].size
+            if seen > _MOST_POINTS:
+                raise TooManyPointsError
+            rows = self._executed(access.conditions, columns, access.instruction)
+            if not rows[""].size:
+                continue
+            evaluate = _Values(self, rows, access.instruction, nudge=nudge)
+            values = np.broadcast_to(evaluate(index), rows[""].shape)
+            is_rounded |= evaluate.is_rounded
+            if self.extremes and not self._is_even(index, rows, values, access.instruction):
+                self.extremes.clear()  # it wraps: every iteration is looked at
+                return self._outside(access, index, extent, inames, nudge)
+            wrong = (values < 0) | (values >= extent)
+            if wrong.any():
+                place = int(np.argmax(wrong))
+                at = {name: int(rows[name][place]) for name in inames}
+                return (int(values[place]), at), is_rounded
+        return None, is_rounded
+
+    def _is_even(self, index: Any, columns: Columns, values: NDArray[Any], reader: str) -> bool:
+        """Return whether subscripts are what they are without wrapping."""
+        exact = _Values(self, columns, reader, is_wide=True)(index)
+        return bool(np.all(exact == values))
+
+    def _executed(
+        self, conditions: Sequence[tuple[Any, bool]], columns: Columns, reader: str
+    ) -> Columns:
+        """Return the rows at which conditions hold; each is looked at where those before it do."""
+        for condition, holds in conditions:
+            if not columns[""].size:
+                break
+            value = _Values(self, columns, reader)(condition)
+            there = np.broadcast_to(value, columns[""].shape).astype(bool) == holds
+            columns = {name: column[there] for name, column in columns.items()}
+        return columns
+
+    def _needed(self, access: ArrayAccess, index: Any) -> list[str]:
+        """Return the loops that decide the subscript, or whether it is executed, outer ones first.
+
+        Of the others it is taken for granted that they are not empty.
+        """
+        found: set[str] = set()
+        waiting = [index, *(condition for condition, _ in access.conditions)]
+        waiting += [Variable(name) for name in access.within if self._data_names(name)]
+        known: set[str] = set()
+        while waiting:
+            for name in get_dependencies(waiting.pop()) - known:
+                known.add(name)
+                if name in access.within:
+                    found.add(name)
+                    waiting += [Variable(each) for each in self._data_names(name)]
+                else:
+                    waiting += self._parts(name)
+        return self._in_order(found, index)
+
+    def _in_order(self, inames: Set[str], index: Any = 0) -> list[str]:
+        """Return loop variables, outer ones first; those of which the ends are enough last."""
+        order: list[str] = []
+        while len(order) < len(inames):
+            ready = [
+                name
+                for name in sorted(inames - set(order))
+                if self._behind(self._data_names(name)) & inames <= set(order)
+            ]
+            if not ready:
+                raise CountingError("the loops around the access depend on each other")
+            order += [each for each in ready if not self._is_affine(index, each)] or ready
+        return order
+
+    def _of_extremes(self, inames: Sequence[str], access: ArrayAccess, index: Any) -> set[str]:
+        """Return the innermost loops of which the first and the last iteration are enough."""
+        deciding = [condition for condition, _ in access.conditions]
+        found: set[str] = set()
+        for place in reversed(range(len(inames))):
+            name, inner = inames[place], inames[place + 1 :]
+            if not self._is_affine(index, name):
+                break
+            if any(name in self._behind(get_dependencies(each)) for each in deciding):
+                break
+            if any(
+                name in self._behind(self._data_names(each)) or self._is_bounded_by(each, name)
+                for each in inner
+            ):
+                break
+            found.add(name)
+        return found
+
+    def _is_bounded_by(self, iname: str, other: str) -> bool:
+        """Return whether the bounds of a loop depend on another loop's variable."""
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = isl_sets.as_set(sets.project_onto(domain, [iname, other]))
+        if other not in isl_sets.names_of(domain, parameters=False):
+            return other in isl_sets.names_of(domain, parameters=True)
+        return not sets.is_independent(domain, {iname}, other)
+
+    def _is_affine(self, expr: Any, iname: str) -> bool:
+        """Return whether an expression changes evenly from iteration to iteration of a loop."""
+
+        def depends(part: Any) -> bool:
+            return iname in self._behind(get_dependencies(part))
+
+        if not depends(expr):
+            return True
+        match expr:
+            case Variable(name=name):
+                if name == iname:
+                    return True
+                written = self.written(name)
+                return written is not None and self._is_affine(written, iname)
+            case Sum(children=children):
+                return all(self._is_affine(child, iname) for child in children)
+            case Product(children=children):
+                dependent = [child for child in children if depends(child)]
+                return len(dependent) == 1 and self._is_affine(dependent[0], iname)
+            case TypeCast(child=child):
+                return self._is_affine(child, iname)
+            case _:
+                return False
+
+    def _behind(self, names: frozenset[str]) -> frozenset[str]:
+        """Return the loop variables on which private variables depend."""
+        found: set[str] = set()
+        waiting = list(names)
+        known: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name in known:
+                continue
+            known.add(name)
+            if name in self.kernel.all_inames():
+                found.add(name)
+                waiting += self._data_names(name)
+            else:
+                for part in self._parts(name):
+                    waiting += get_dependencies(part)
+        return frozenset(found)
+
+    def _data_names(self, iname: str) -> frozenset[str]:
+        """Return the private variables in the bounds of a loop."""
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        names = isl_sets.names_of(sets.project_onto(domain, [iname]), parameters=True)
+        return frozenset(name for name in names if name in self.kernel.temporary_variables)
+
+    def _parts(self, name: str) -> list[Any]:
+        """Return expressions of the names on which a variable that the kernel writes depends."""
+        written = self.written(name)
+        if written is not None:
+            return [written]
+        if name not in self.kernel.writer_map() or name in self.kernel.all_inames():
+            return []
+        return [Variable(each) for each in self._context(name)]
+
+    def written(self, name: str) -> Any:
+        """Return the only expression that is written to a private variable; None otherwise."""
+        variable = self.kernel.temporary_variables.get(name)
+        writers = self.kernel.writer_map().get(name, ())
+        if variable is None or variable.shape != () or len(writers) != 1:
+            return None
+        (instruction,) = (self.kernel.id_to_insn[each] for each in writers)
+        expression = getattr(instruction, "expression", None)
+        if instruction.predicates or expression is None or len(instruction.assignees) != 1:
+            return None
+        return None if name in get_dependencies(expression) else expression
+
+    # --- arrays that the kernel writes
+
+    def _writers(self, name: str) -> list[Any]:
+        """Return what writes a variable, in the order in which that happens."""
+        ids = sorted(self.kernel.writer_map()[name], key=lambda each: len(self.behind[each]))
+        for one, other in pairwise(ids):
+            if one not in self.behind[other]:
+                raise CountingError(f"{name!r} is written in an order that is not known")
+        return [self.kernel.id_to_insn[each] for each in ids]
+
+    def _context(self, name: str) -> tuple[str, ...]:
+        """Return the loops in which a variable is written anew in each iteration."""
+        found: set[frozenset[str]] = set()
+        for instruction in self._writers(name):
+            if len(instruction.assignees) != 1 or not hasattr(instruction, "expression"):
+                raise CountingError(f"the value of {name!r} cannot be followed")
+            places = get_dependencies(instruction.assignees[0]) & instruction.within_inames
+            found.add(frozenset(instruction.within_inames - places))
+        if len(found) != 1:
+            raise CountingError(f"{name!r} is written in different loops")
+        return tuple(sorted(*found))
+
+    def written_elements(self, name: str, reader: str) -> _Made:
+        """Make an array that the kernel writes before an instruction reads it."""
+        if not self.kernel.writer_map()[name] <= self.behind.get(reader, frozenset()):
+            raise CountingError(f"{name!r} may be read before it is written")
+        if name in self.making:
+            raise CountingError(f"{name!r} is computed from what it was before")
+        if name not in self.made:
+            self.making.append(name)
+            try:
+                self.made[name] = self._make(name)
+            finally:
+                self.making.pop()
+        return self.made[name]
+
+    def _make(self, name: str) -> _Made:
+        context, writers = self._context(name), self._writers(name)
+        ends = [self._range(each) for each in context]
+        first = tuple(low for low, _ in ends)
+        shape = (*(high - low + 1 for low, high in ends), *self.shapes.get(name, ()))
+        if np.prod(shape, dtype=float) > _MOST_ELEMENTS:
+            raise TooManyPointsError
+        variable = self.kernel.arg_dict.get(name) or self.kernel.temporary_variables[name]
+        dtype = np.dtype(variable.dtype.numpy_dtype)
+        values, is_known = np.zeros(shape, dtype), np.zeros(shape, bool)
+        before = self.given.get(name)
+        if before is not None:
+            values[...], is_known[...] = before, True
+        outer = set(self.extremes)
+        self.extremes.clear()
+        for instruction in writers:
+            self._write(instruction, context, first, values, is_known)
+        self.extremes.update(outer)
+        return _Made(context, first, values, is_known)
+
+    def _write(
+        self,
+        instruction: Any,
+        context: Sequence[str],
+        first: Sequence[int],
+        values: NDArray[Any],
+        is_known: NDArray[np.bool_],
+    ) -> None:
+        """Do what an instruction does, in all its iterations."""
+        assignee = instruction.assignees[0]
+        index = getattr(assignee, "index_tuple", ())
+        conditions = tuple((each, True) for each in sorted(instruction.predicates, key=str))
+        inames = self._in_order(instruction.within_inames)
+        seen = 0
+        for columns in self._blocks(inames, {"": np.zeros(1, np.int64)}):
+            seen += columns[""].size
+            if seen > _MOST_ELEMENTS:
+                raise TooManyPointsError
+            rows = self._executed(conditions, columns, instruction.id)
+            if not rows[""].size:
+                continue
+            evaluate = _Values(self, rows, instruction.id)
+            new = evaluate.rounded(
+                evaluate(instruction.expression), instruction.expression, values.dtype
+            ).astype(values.dtype)
+            if evaluate.is_rounded:
+                raise CountingError(f"{assignee} is a rounded floating-point number")
+            place = (
+                *(rows[name] - low for name, low in zip(context, first, strict=True)),
+                *(np.broadcast_to(evaluate(each), rows[""].shape) for each in index),
+            )
+            if any(np.any((p < 0) | (p >= n)) for p, n in zip(place, values.shape, strict=True)):
+                raise CountingError(f"{assignee} leaves its array")
+            values[place] = new
+            is_known[place] = True
+            if not np.array_equal(values[place], np.broadcast_to(new, rows[""].shape)):
+                raise CountingError(f"{assignee} is written more than once")
+
+    def _range(self, iname: str) -> tuple[int, int]:
+        """Return the first and the last value of a loop variable, whatever is around it."""
+        bounds = self.kernel.get_iname_bounds(iname)
+        columns: Columns = {"": np.zeros(1, np.int64)}
+        low, high = (
+            int(self._value(pw_aff_to_expr(each), columns).flat[0])
+            for each in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff)
+        )
+        return low, high
+
+    def _blocks(self, inames: Sequence[str], columns: Columns) -> Iterator[Columns]:
+        """Yield all points of some loops in blocks, each a column for each loop variable."""
+        if not inames:
+            yield columns
+            return
+        iname, rest = inames[0], inames[1:]
+        rows = columns[""].size
+        low, high = (
+            np.broadcast_to(self._value(bound, columns), (rows,)).astype(np.int64)
+            for bound in self._ends(iname, columns)
+        )
+        if iname in self.extremes:
+            for end, is_new in ((low, np.True_), (high, high != low)):
+                at_end = {**columns, iname: end}
+                inside = self._inside(iname, at_end) & is_new
+                yield from self._blocks(rest, {n: each[inside] for n, each in at_end.items()})
+            return
+        counts = np.maximum(high - low + 1, 0)
+        begin = 0
+        ends = np.cumsum(counts)
+        while begin < rows:
+            done = int(ends[begin - 1]) if begin else 0
+            stop = max(int(np.searchsorted(ends, done + _MOST_AT_ONCE, side="right")), begin + 1)
+            part = {name: column[begin:stop] for name, column in columns.items()}
+            for first in range(0, int(counts[begin]) if stop == begin + 1 else 1, _MOST_AT_ONCE):
+                yield from self._blocks(
+                    rest,
+                    self._expanded(
+                        iname, part, low[begin:stop] + first, counts[begin:stop] - first
+                    ),
+                )
+            begin = stop
+
+    def _expanded(
+        self, iname: str, columns: Columns, low: NDArray[Any], counts: NDArray[Any]
+    ) -> Columns:
+        """Add a loop variable: each row is repeated for each of its values."""
+        counts = np.minimum(np.maximum(counts, 0), _MOST_AT_ONCE) if low.size == 1 else counts
+        found = {name: np.repeat(column, counts) for name, column in columns.items()}
+        places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        found[iname] = np.repeat(low, counts) + places
+        inside = self._inside(iname, found)
+        return {name: column[inside] for name, column in found.items()}
+
+    def _inside(self, iname: str, columns: Columns) -> NDArray[np.bool_]:
+        """Return which rows are points of a loop."""
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        known = [name for name in isl_sets.names_of(domain, parameters=False) if name in columns]
+        condition = set_to_cond_expr(isl_sets.as_set(sets.project_onto(domain, known)))
+        return np.broadcast_to(self._value(condition, columns), columns[""].shape).astype(bool)
+
+    def _ends(self, iname: str, columns: Columns) -> tuple[Any, Any]:
+        """Return the first and the last iteration of a loop, given what is around it.
+
+        Where isl does not find them, those at any values of the loops around it.
+        """
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        known = [name for name in isl_sets.names_of(domain, parameters=False) if name in columns]
+        key = iname, tuple(known)
+        if key in self.ends:
+            return self.ends[key]
+        try:
+            with isl_sets.limited_operations(_OPERATIONS, f"the ends of '{iname}'"):
+                low, high = ends_along(domain, iname, known)
+                found = pw_aff_to_expr(low), pw_aff_to_expr(high)
+        except (CountingError, NotImplementedError, ValueError):
+            self.extremes.discard(iname)
+            bounds = self.kernel.get_iname_bounds(iname)
+            low, high = bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff
+            found = pw_aff_to_expr(low), pw_aff_to_expr(high)
+        self.ends[key] = found
+        return found
+
+    def _value(self, expression: Any, columns: Columns) -> NDArray[Any]:
+        """Return the value of a bound of a loop, which does not wrap."""
+        return _Values(self, columns, "", is_wide=True)(expression)
+
+
+class _Values(CValues):
+    """Evaluates expressions at many points, with contents of arrays."""
+
+    def __init__(
+        self,
+        points: Points,
+        columns: Columns,
+        reader: str,
+        *,
+        is_wide: bool = False,
+        nudge: int = 0,
+    ) -> None:
+        super().__init__(CTypes(points.kernel), is_wide=is_wide, nudge=nudge)
+        self._points = points
+        self._columns = columns
+        self._reader = reader
+
+    def is_given(self, name: str) -> bool:
+        """Return whether it is an argument that the kernel does not write."""
+        known = name in self._points.given or name in self._points.scalars
+        return known and name not in self._points.kernel.writer_map()
+
+    def named(self, name: str) -> NDArray[Any]:
+        """Take a loop variable or argument; follow a private variable to what is written to it."""
+        dtype = self._types.named(name)
+        if name in self._columns:
+            return self.converted(self._columns[name], dtype)
+        if name in self._points.scalars:
+            return self.converted(np.asarray([self._points.scalars[name]]), dtype)
+        expression = self._points.written(name)
+        if expression is None:
+            return self.element(name, [])
+        (writer,) = self._points.kernel.writer_map()[name]
+        if self._reader and writer not in self._points.behind[self._reader]:
+            raise CountingError(f"{name!r} may be read before it is written")
+        outer, self._reader = self._reader, writer
+        value = self.rec(expression)
+        self._reader = outer
+        return self.rounded(value, expression, dtype)
+
+    def element(self, name: str, index: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Take elements; a subscript that leaves the array is found by itself."""
+        if name in self._points.kernel.writer_map():
+            return self._written_element(name, index)
+        array = self._points.given.get(name)
+        if array is None:
+            variable = self._points.kernel.temporary_variables.get(name)
+            array = getattr(variable, "initializer", None)
+        if array is None:
+            raise CountingError(f"the value of {name!r} cannot be followed")
+        return _elements(array, index, name)
+
+    def _written_element(self, name: str, index: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        made = self._points.written_elements(name, self._reader)
+        missing = [each for each in made.context if each not in self._columns]
+        if missing:
+            raise CountingError(f"{name!r} is what the last iteration of {missing[0]!r} left")
+        context = [
+            self._columns[each] - low for each, low in zip(made.context, made.first, strict=True)
+        ]
+        places = np.broadcast_arrays(*context, *index) if [*context, *index] else []
+        if not np.all(_elements(made.is_known, places, name)):
+            raise CountingError(f"elements of {name!r} are read that nothing wrote")
+        return _elements(made.values, places, name)
+
+
+def _elements(array: NDArray[Any], index: Sequence[NDArray[Any]], name: str) -> NDArray[Any]:
+    """Return elements of an array, as columns; floating-point numbers in double precision."""
+    if array.ndim != len(index):
+        raise CountingError(f"{name!r} is read with another number of axes than it has")
+    if not array.size and array.ndim:
+        raise CountingError(f"{name!r} has no elements")
+    inside = (np.clip(each, 0, n - 1) for each, n in zip(index, array.shape, strict=True))
+    found = np.asarray(array[tuple(inside)]).reshape(-1 if not array.ndim else index[0].shape)
+    return found.astype(np.float64) if found.dtype.kind == "f" else found
