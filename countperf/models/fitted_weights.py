@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import shortened
 from countperf.errors import (
     CacheMismatchError,
     DeviceMismatchError,
@@ -24,6 +25,7 @@ from countperf.models.correction import CORRECTION, profile
 from countperf.models.function import ModelInputs, model_inputs
 from countperf.models.loans import Lenders, Loan, lent, loans_verdict
 from countperf.models.records import Support
+from countperf.models.units import unit_of
 from countperf.models.unmeasured import ExercisingKernels, Unmeasured
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
@@ -51,6 +53,16 @@ if TYPE_CHECKING:
 
 class FittedWeights(WeightsDocument):
     """Weights of a fitted model on a device; `WeightSet` documents the fields."""
+
+    def __str__(self) -> str:
+        """Return the costs: a line for each weight and parameter, 25 at most."""
+        rows = [
+            f"  {key}: {weight.value_s:.3g} s per {unit_of(weight, self.definition)}"
+            for key, weight in self.by_feature.items()
+        ]
+        rows += [f"  {each.name}: {each.value:.3g}" for each in self.parameters]
+        head = f"{self.model} weights of {self.device.slug} ({self.device.name})"
+        return shortened("\n".join([head, *rows]))
 
     @cached_property
     def _covariance(self) -> NDArray[np.float64] | None:

@@ -66,7 +66,7 @@ def charged(feature: str, unit: str, model: ModelDefinition | None = None) -> Ch
             return None if amount is None else replace(amount, is_share=True)
         if counts_bytes(model, feature):
             return Charged(kind="gmem", unit="byte")
-        return Charged(kind="derived", unit=feature)
+        return Charged(kind="derived", unit=_common_unit(model, feature))
     if rest[:1] == ["min"]:
         return None
     if kind in ("gmem", "lmem") and len(rest) > 1 and rest[1].isdigit():
@@ -75,15 +75,33 @@ def charged(feature: str, unit: str, model: ModelDefinition | None = None) -> Ch
         return Charged(kind="gmem", unit="byte")
     if kind == "flop":
         return Charged(kind=kind, unit="flop", size=2.0 if rest[0] == "fma" else 1.0)
-    return Charged(kind=kind, unit=_PLAIN.get(unit, unit))
+    return Charged(kind=kind, unit=_plain(feature, unit))
+
+
+def _plain(feature: str, unit: str) -> str:
+    return "cycle" if feature.startswith("code.cycles") else _PLAIN.get(unit, unit)
+
+
+def _common_unit(model: ModelDefinition, name: str) -> str:
+    """Return in what a sum of properties is counted, times pure numbers or not; else ``unit``."""
+    formula = model.needed_derived[name]
+    bases = [model.base_properties[n] for n in formula.names if n in model.base_properties]
+    amounts = [charged(base, describe(base).unit) for base in bases]
+    units = {amount.unit for amount in amounts if amount is not None}
+    probe = array_function(formula)
+    ratios = {n: 0.5 for n in formula.names if n in model.derived}
+    one, two = (
+        probe({**dict.fromkeys(formula.names, factor * 3.0), **ratios}) for factor in (1.0, 2.0)
+    )
+    return units.pop() if len(units) == 1 and two == 2 * one else DERIVED
 
 
 def unit_of(weight: Weight, model: ModelDefinition) -> str:
     """Return in what the feature of a weight is counted, for people."""
     if weight.unit != DERIVED:
-        return _PLAIN.get(weight.unit, weight.unit)
+        return _plain(weight.feature, weight.unit)
     amount = charged(weight.feature, weight.unit, model)
-    return weight.feature if amount is None else amount.unit
+    return DERIVED if amount is None else amount.unit
 
 
 def counts_bytes(model: ModelDefinition, name: str) -> bool:
@@ -143,7 +161,7 @@ def parameter_unit(model: ModelDefinition, name: str) -> str:
     if partner is None or partner not in model.variables:
         return "s per unit"
     base = model.base_properties.get(partner)
-    return f"s per {partner if base is None else describe(base).unit}"
+    return f"s per {_common_unit(model, partner) if base is None else describe(base).unit}"
 
 
 def as_weight(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.units import unit_of
-from countperf.report.names import uncharged_lines
+from countperf.report.names import plain_name, uncharged_lines
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
 from countperf.report.objects import prediction_object
 from countperf.report.plausibility import implied_rate, rate_of
@@ -91,7 +91,7 @@ def _parts_table(
     shared = not_told_apart(weights)
     rows = [
         [
-            part.name,
+            _title(part.name, weights),
             format_quantity(part.part_s, "s"),
             _share(part.part_s, whole),
             *_weight_cells(part, weights),
@@ -103,6 +103,12 @@ def _parts_table(
     return [
         f"  {line}" for line in format_table(rows, header=header, right=(1, 2, 3, 5)).splitlines()
     ]
+
+
+def _title(part: str, weights: WeightSet) -> str:
+    """Name a part: a property as it is, what a model makes of properties in plain words."""
+    made = part.startswith("code.") or part in weights.definition.derived
+    return plain_name(part).text if made else part
 
 
 def _weight_cells(part: ExplainedPart, weights: WeightSet) -> list[str]:
@@ -213,7 +219,7 @@ def difference_text(first: Explained, second: Explained) -> str:
     )
     rows = [
         [
-            name,
+            _title(name, first[1]),
             _factor(_count(parts[0].get(name)), _count(parts[1].get(name))),
             _factor(_cost(parts[0].get(name)), _cost(parts[1].get(name))),
             _factor(_seconds(parts[0].get(name)), _seconds(parts[1].get(name))),

@@ -245,6 +245,9 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
         roof = slope if peak is None else np.minimum(slope, peak)
         label = f"memory: {format_quantity(bandwidth, 'byte/s')}"
         panel.plot(around, roof / 1e9, color=ORANGE, label=label, gid="memory-ceiling")
+    elif device is not None:
+        label = "memory: peak not known (countperf characterize measures it)"
+        panel.plot([], [], " ", label=label)
     if peak is not None:
         label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
         panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Okabe and Ito (2008): told apart by everybody
 _MEASURED, _PREDICTED = "#d55e00", "#0072b2"
 _LOGARITHMIC_FROM = 8
-"""Axes are logarithmic where the largest size is more than so many times the smallest."""
+"""Sizes are on a logarithmic axis where the largest is more than so many times the smallest."""
 
 
 def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Any:
@@ -32,7 +32,7 @@ def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Any
     Returns
     -------
     matplotlib.figure.Figure
-        With a logarithmic axis of sizes, and of times, where sizes span more than a factor of 8.
+        Times of several sizes are on a logarithmic axis, as are sizes of more than a factor of 8.
 
     Raises
     ------
@@ -58,7 +58,9 @@ def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Any
     ).lines[0].set_gid("measured")
     low, high = min(places), max(places)
     if low > 0 and high > _LOGARITHMIC_FROM * low:
-        axes.set(xscale="log", yscale="log")
+        axes.set(xscale="log")
+    if low < high:
+        axes.set(yscale="log")
     else:
         axes.set_ylim(bottom=0)
     _label_ticks(axes, sorted(set(places)))

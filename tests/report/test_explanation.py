@@ -12,6 +12,7 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.fit import fit
 from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import ModelDefinition
+from countperf.models.library import load_weights
 from countperf.models.records import FittedParameter, IndistinguishableGroup, Range, Weight
 from countperf.models.structural import structural
 from countperf.models.units import counts_bytes, parameter_unit, unit_of
@@ -121,6 +122,21 @@ def test_the_text_holds_rates_against_the_device() -> None:
     )
     unknown = explanation_text(weights.explain(VECTOR, n=1000), weights)
     assert "no rates of this device are known" in unknown
+
+
+def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
+    weights = load_weights("pocl-epyc-zen5", model="compiled")
+    units = {key: unit_of(weight, weights.definition) for key, weight in weights.by_feature.items()}
+
+    # cycles less those without stalls; bytes of a whole kernel; groups whose data is in L2
+    assert units["waiting_cycles"] == units["code.cycles_loop"] == "cycle"
+    assert units["load_distinct"] == units["load_bytes"] == "byte"
+    assert units["groups_in_l2"] == units["groups"] == "work group"
+    assert not set(units.values()) & set(units)
+    shown = str(weights).splitlines()
+    assert shown[0].startswith("compiled weights of pocl-epyc-zen5 (")
+    assert any(line.startswith("  waiting_cycles: ") and "s per cycle" in line for line in shown)
+    assert shown[-1].endswith("more lines")
 
 
 def test_the_object_has_what_the_text_has_unrounded() -> None:

@@ -425,10 +425,10 @@ def test_the_figure_has_points_line_band_and_plain_ticks(tmp_path: Path) -> None
     assert "<svg" in path.read_text()
 
 
-def test_close_sizes_are_drawn_on_linear_axes() -> None:
+def test_close_sizes_are_drawn_on_a_linear_axis_of_sizes() -> None:
     (axes,) = timed({n: 1e-9 * n for n in (500, 700)}).plot().axes
 
-    assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "linear")
+    assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "log")
     axes.figure.canvas.draw()
     assert all("$" not in text for text in _texts(axes.get_yticklabels()))
 
