@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from countperf.cli.common import only_documents
+from countperf.cli.common import in_options, only_documents
 from countperf.cli.progress import shown_steps
 from countperf.errors import CountperfError
 from countperf.terminal import shown
@@ -158,10 +158,11 @@ def _run(options: argparse.Namespace) -> int:
     except CountperfError as error:
         if options.debug:
             raise
-        print(f"countperf: {error}{_in_options(error, options)}", file=sys.stderr)
+        said = in_options(str(error), options)
+        print(f"countperf: {said}{_statistics(error, options)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        said = str(error) or f"interrupted; {_kept(options)}"
+        said = in_options(str(error), options) or f"interrupted; {_kept(options)}"
         print(f"countperf: {said}", file=sys.stderr)
         return 1
     except BrokenPipeError:
@@ -179,7 +180,7 @@ def _show_warning(message: Warning | str, *_: object) -> None:
     print(f"countperf: {message}", file=sys.stderr)
 
 
-def _in_options(error: CountperfError, options: argparse.Namespace) -> str:
+def _statistics(error: CountperfError, options: argparse.Namespace) -> str:
     """Say which options pass the statistics that an error asks for."""
     statistics = getattr(error, "statistics", None)
     if not statistics or not hasattr(options, "statistics"):

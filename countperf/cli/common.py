@@ -7,6 +7,8 @@ import ast
 import contextlib
 import json
 import math
+import re
+import shlex
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -139,6 +141,63 @@ def instruction_counts(text: str) -> dict[str, dict[str, float]]:
         f"{text!r} is no dictionary of numbers by property name by instruction, such as"
         " {'raw': {'flop.add.f32': 1}}"
     )
+
+
+_OPTIONS = {
+    "active_groups": "active_groups",
+    "analysis": "analysis",
+    "by_code": "by_code",
+    "device": "device",
+    "document": "device_document",
+    "every_group": "every_group",
+    "force": "force",
+    "ignore": "ignore",
+    "incomplete_ok": "incomplete",
+    "kernel": "kernel",
+    "kernels": "kernels",
+    "lines": "lines",
+    "longest_s": "longest",
+    "measurements": "measurements",
+    "minutes": "minutes",
+    "model": "model",
+    "nonnegative": "nonnegative",
+    "occupancy": "occupancy",
+    "policy": "policy",
+    "registers_per_work_item": "registers",
+    "store": "store",
+    "timing": "timing",
+    "weights": "weights",
+}
+"""Where the command line has them: parameters that messages name."""
+_ADVICE = re.compile(
+    rf"\b({'|'.join(_OPTIONS)})=(True|\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|[\w./-]*\w)?"
+)
+_PAIR = re.compile(r"""['"]([^'"]*)['"]\s*:\s*['"]?([^'",}]+)""")
+
+
+def in_options(text: str, options: argparse.Namespace) -> str:
+    """Write the parameters of functions that a message names as options of a command.
+
+    What the command has no option for stays as it is.
+
+    Examples
+    --------
+    >>> here = argparse.Namespace(lines=None, incomplete=False)
+    >>> in_options("pass lines={'x': 4.5} or incomplete_ok=True, not force=True", here)
+    'pass --lines x=4.5 or --incomplete, not force=True'
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match[1], match[2] or ""
+        if not hasattr(options, _OPTIONS[name]):
+            return match[0]
+        flag = f"--{_OPTIONS[name].replace('_', '-')}"
+        if value.startswith("{"):
+            pairs = (shlex.quote(f"{key}={one}") for key, one in _PAIR.findall(value))
+            return " ".join(f"{flag} {pair}" for pair in pairs) or flag
+        return flag if value in ("True", "") else f"{flag} {value.strip(chr(39) + chr(34))}"
+
+    return _ADVICE.sub(option, text)
 
 
 def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import as_dict, points, print_json
+from countperf.cli.common import as_dict, in_options, points, print_json
 from countperf.report.coverage import coverage_object, coverage_text
 from countperf.report.text import point_text
 from countperf.workflow.analyzing import coverage
@@ -35,4 +35,4 @@ def run(options: argparse.Namespace) -> None:
     texts = [coverage_text(each) for each in found]
     if len(texts) > 1:
         texts = [f"{point_text(point)}\n{text}" for point, text in zip(at, texts, strict=True)]
-    print("\n\n".join(texts))
+    print(in_options("\n\n".join(texts), options))

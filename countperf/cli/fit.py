@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import print_json
+from countperf.cli.common import in_options, print_json
 from countperf.documents import check_writable, read_content
 from countperf.errors import OutputError, ParameterError
 from countperf.harness.environment import available_cores
@@ -81,7 +81,8 @@ def run(options: argparse.Namespace) -> None:
         }
         print_json({**fit_object(result), **written})
     else:
-        print(fit_text(result, known_device(result.weights.device.slug, options.measurements)))
+        known = known_device(result.weights.device.slug, options.measurements)
+        print(in_options(fit_text(result, known), options))
         if output is not None:
             print(f"written to {output}; to use it: --weights {name}")
         print(compared_fits_text(result.weights, compared))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, points, print_json
+from countperf.cli.common import as_dict, in_options, points, print_json
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
@@ -107,7 +107,7 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
     profiler = profiler_of(options.kernel, device, sizes[0], profile_options(options))
     answers = [predict_all(profiler, device, values, models=models) for values in sizes]
     if not options.json:
-        print("\n\n".join(map(answers_text, answers)))
+        print(in_options("\n\n".join(map(answers_text, answers)), options))
     elif len(answers) == 1:
         print_json(answers_object(answers[0]))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import one_point, print_json
+from countperf.cli.common import in_options, one_point, print_json
 from countperf.cli.mechanistic import described, profile_options
 from countperf.report.mechanistic import occupancy_object, occupancy_text
 from countperf.workflow.mechanistic import occupancy
@@ -21,4 +21,4 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(occupancy_object(found))
     else:
-        print(occupancy_text(found))
+        print(in_options(occupancy_text(found), options))

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from countperf.cli.common import as_dict, print_json
+from countperf.cli.common import as_dict, in_options, print_json
 from countperf.cli.mechanistic import asked_cost
 from countperf.documents import LineFile, check_writable
 from countperf.report.drawing import check_figure_path
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(ranking_object(ranking))
     else:
-        print(ranking_text(ranking, written_to=options.output))
+        print(in_options(ranking_text(ranking, written_to=options.output), options))
     if options.figure is not None:
         ranking.plot(options.figure)
     if file.failure is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.cli.common import as_dict, print_json
 from countperf.cli.predict import accesses_of
 from countperf.documents import check_writable, read_file_text, write_rescued
-from countperf.errors import CountperfError
+from countperf.errors import CountperfError, ParameterError
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements import LaunchesDocument, MeasurementSet, measurements_in
@@ -52,6 +52,12 @@ def run(options: argparse.Namespace) -> None:
         page = _fit_page(options, fit)
     elif _is_document(what, "countperf-launches"):
         page = _launches_page(Path(what))
+    elif _is_document(what, "countperf-timing"):
+        raise ParameterError(
+            f"{what} is a timing, of which there is no page: countperf report KERNEL SIZES makes"
+            f" one of the kernel, countperf predict KERNEL SIZES --anchor {what} takes its times",
+            parameter="what",
+        )
     elif what.endswith(".jsonl"):
         page = _search_page(Path(what))
     else:

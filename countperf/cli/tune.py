@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, print_json
+from countperf.cli.common import as_dict, in_options, print_json
 from countperf.cli.mechanistic import asked_cost
 from countperf.documents import check_writable, write_rescued
 from countperf.errors import ParameterError
@@ -125,7 +125,7 @@ def _show(options: argparse.Namespace, result: TuningResult) -> None:
     if options.json:
         print_json(tuning_object(result))
     else:
-        print(tuning_text(result))
+        print(in_options(tuning_text(result), options))
     _export(options, result)
 
 
@@ -135,7 +135,7 @@ def _show_devices(options: argparse.Namespace, several: DeviceResults) -> None:
     if options.json:
         print_json(device_results_object(several))
     else:
-        print(device_results_text(several))
+        print(in_options(device_results_text(several), options))
 
 
 def _export(options: argparse.Namespace, result: TuningResult, label: str = "") -> None:

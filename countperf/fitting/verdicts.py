@@ -232,7 +232,7 @@ def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None)
         passed=False,
         message=f"the caches of this device are not known; those of {ASSUMED} are assumed",
         remedy="fit on the device itself, if it is a processor whose system reports its caches, or"
-        " pass countperf.fitting.fit.fit its memory=MemoryHierarchy(...)",
+        " in Python pass countperf.fitting.fit.fit its memory=MemoryHierarchy(...)",
     )
 
 
@@ -282,7 +282,7 @@ def stability_verdict(observations: Sequence[Observation], left_out: int) -> Ver
         passed=False,
         message=f"the samples of {len(unstable)} of {len(observations)} cases spread too far"
         f" ({some}){dropped}",
-        remedy="measure these again on a quiet machine, or fit with leave_out_unstable=True",
+        remedy="measure these again on a quiet machine",
     )
 
 

@@ -69,6 +69,11 @@ class DeviceIdentity(Document):
         pairs = {field: (getattr(self, field), getattr(other, field)) for field in fields}
         return {field: pair for field, pair in pairs.items() if pair[0] != pair[1]}
 
+    def differences_text(self, other: DeviceIdentity) -> str:
+        """Return the fields that differ, with both values, in words."""
+        pairs = self.differences(other).items()
+        return ", ".join(f"{field} ({one!r}, {two!r})" for field, (one, two) in pairs)
+
     def matches(self, other: DeviceIdentity) -> bool:
         """Tell whether weights of one device hold on the other.
 

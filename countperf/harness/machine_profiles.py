@@ -90,9 +90,8 @@ class MachineCodeProfiler(KernelProfiler):
         if code.loops != len(names):
             message = (
                 f"kernel {name!r}: its machine code has {code.loops} loops, the code of Loopy"
-                f" {len(names)} ({', '.join(names)}), so that their trip counts are not known; take"
-                " --analysis ptx (analysis='ptx'), or countperf.mechanistic.sass.analyze_sass and"
-                " trip counts of yours"
+                f" {len(names)} ({', '.join(names)}), so that their trip counts are not known;"
+                " leave analysis= out, which counts the code of Loopy"
             )
             raise ModelNotApplicableError(message, parameter="trips")
         return code.applied(profiled, *iterations(program, names, sub_group))
@@ -131,7 +130,7 @@ def with_machine_code(
     if capability is None:
         message = (
             f"device {device.slug!r} has no compute capability, and so no machine code that nvcc"
-            " makes; leave --analysis out, or take an NVIDIA device"
+            " makes; leave analysis= out, or take an NVIDIA device"
         )
         raise ModelNotApplicableError(message, parameter="device")
     code = generate_cuda(kernel)

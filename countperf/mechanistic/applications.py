@@ -259,6 +259,9 @@ def _parsed(words: Sequence[str]) -> Step:
     if wrong := [name for name, sign, _ in pairs if not sign]:
         raise ValueError(f"{wrong[0]!r} is not of the form name=value")
     given = {name: value for name, _, value in pairs}
+    if len(given) < len(pairs):
+        twice = next(name for name in given if [n for n, *_ in pairs].count(name) > 1)
+        raise ValueError(f"{twice} is given twice; give it once")
     sizes = {name: int(value) for name, value in given.items() if name not in _OPTIONS}
     common: dict[str, Any] = {
         "stream": given.get("stream", "0"),

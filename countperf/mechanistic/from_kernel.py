@@ -249,12 +249,22 @@ def profile_kernel(
     )
 
 
+def _where_nvcc_finds_them(capability: str | None) -> str:
+    """Say which CUDA has an nvcc that compiles for a compute capability."""
+    if capability is None:
+        return ""
+    version = tuple(map(int, capability.split(".")))
+    newest = "13 or 12" if version >= (7, 5) else "12" if version >= (5, 0) else ""
+    found = f"; the nvcc of CUDA {newest} finds them, where it is installed"
+    return found if newest else " and no nvcc of CUDA 12 or 13 finds"
+
+
 def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicableError:
     """Return the error about registers that nobody declared."""
     message = (
         f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
-        " which Loopy does not know and nvcc finds where it is installed; state them"
-        " (registers_per_work_item=N, --registers N), or the groups or sub-groups that are resident"
-        " (active_groups=N, --active-groups N; occupancy=N, --occupancy N)"
+        f" which Loopy does not know{_where_nvcc_finds_them(device.compute_capability)}; state them"
+        " (registers_per_work_item=N), or the groups or sub-groups that are resident"
+        " (active_groups=N; occupancy=N)"
     )
     return ModelNotApplicableError(message, parameter="registers_per_work_item")

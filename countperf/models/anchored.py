@@ -248,8 +248,9 @@ def _runs(
     if not weights.device.matches(given.device):
         raise DeviceMismatchError(
             f"the timing of {given.kernel!r} is of {given.device.slug} ({given.device.name}), and"
-            f" the weights are for {weights.device.slug} ({weights.device.name}): time the kernel"
-            " there, or take weights of the timing's device",
+            f" the weights are for {weights.device.slug} ({weights.device.name}), which differ in"
+            f" {given.device.differences_text(weights.device)}: time the kernel there, or take"
+            " weights of the timing's device",
             expected=weights.device.slug,
             found=given.device.slug,
         )

@@ -176,7 +176,9 @@ def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tup
         found.append(f"by factors beyond the largest measured: {', '.join(far)}")
         families = {row.name: set(row.exercise.families) for row in beyond if row.exercise}
         like = f" (or kernels like {', '.join(_fewest(families))})" if families else ""
-        mends.append(f"measure this kernel once, for predict --anchor{like}, at such sizes")
+        mends.append(
+            f"measure this kernel once, for countperf predict --anchor{like}, at such sizes"
+        )
     grade: Grade = "not covered" if unmeasured or apart else "extrapolates" if found else "covered"
     if not found:
         found.append(

@@ -81,8 +81,8 @@ MISS, SPILL = "miss.", "spill."
 
 _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
-    " [policy] with width = 8 below it, and whatever else countperf.execution.policy has; beside an"
-    " --expression --policy with the slug of a fit, such as pocl-epyc-zen5, or a file)"
+    " [policy] with width = 8 below it, and whatever else countperf.execution.policy has; for a"
+    " formula, policy= with the slug of a fit, such as pocl-epyc-zen5, or a file)"
 )
 _NO_FORMULA = (CODE, MISS, SPILL, *(f"{root}." for root in AT_SIZES))
 _WHICH_TRANSACTIONS = (

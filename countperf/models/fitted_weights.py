@@ -182,7 +182,7 @@ class FittedWeights(WeightsDocument):
         if np.any(guessed > NOTABLE_SHARE * whole):
             raise PredictionError(
                 f"kernel {kernel!r}: {verdict.message}; {verdict.remedy}, or ask for the guess"
-                " (--incomplete; incomplete_ok=True in Python)"
+                " (incomplete_ok=True)"
             )
 
     @cached_property
@@ -417,7 +417,8 @@ class FittedWeights(WeightsDocument):
             return
         raise DeviceMismatchError(
             f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
-            f" ({device.name}): fit weights for it, or force the use of these",
+            f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
+            " for it, or force the use of these (force=True)",
             expected=self.device.slug,
             found=device.slug,
         )

@@ -98,12 +98,8 @@ class NamedFit:
         """The documents by the short names of their models, sorted."""
         found: dict[str, Path] = {}
         for path in sorted(self.folder.glob("*.json"), key=lambda path: path.stem != "weights"):
-            try:
-                with path.open(encoding="utf-8", errors="replace") as file:
-                    head = _HEAD.match(file.read(_HEAD_BYTES))
-            except OSError:  # removed in the meantime, or of somebody else
-                continue
-            if head and ((name := short_name(head[1])) not in found or path.stem == name):
+            model = _model_in(path)
+            if model and ((name := short_name(model)) not in found or path.stem == name):
                 found[name] = path
         return dict(sorted(found.items()))
 
@@ -130,14 +126,30 @@ class NamedFit:
             There is none; the message lists those there are.
         """
         wanted = current_model_name(model or UNCORRECTED)
-        found = self.default if wanted == UNCORRECTED else self.models.get(wanted)
+        models = self.models
+        found = self.default if wanted == UNCORRECTED else models.get(wanted)
+        if found is None and (short := models.get(short_name(wanted))) is not None:
+            # by the name that predictions print, such as compiled-items
+            found = short if current_model_name(_model_in(short)) == wanted else None
         if found is None:
             there = ", ".join(self.model_names) or "none"
+            kind = short_name(wanted)
+            asked = f" (ask for {kind}, which is chosen among such)" if kind in models else ""
             raise ParameterError(
-                f"{self.name} has no weights of a model {model!r}; there are: {there}",
+                f"{self.name} has no weights of a model {model!r}{asked}; there are: {there}",
                 parameter="model",
             )
         return found
+
+
+def _model_in(path: Path) -> str:
+    """Return the name of the model that a document of weights has; empty if it is another."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            head = _HEAD.match(file.read(_HEAD_BYTES))
+    except OSError:  # removed in the meantime, or of somebody else
+        return ""
+    return head[1] if head else ""
 
 
 def short_name(model: str) -> str:

@@ -60,7 +60,7 @@ class Unmeasured(ShortRepr):
             f"kernel {self.kernel!r} needs {', '.join(self.exercising_kernels)}, for which the"
             " weights"
             f" of {self.device} have no value ({mends}); refit with such measurements, or ask for a"
-            " prediction without their cost (--incomplete; incomplete_ok=True in Python)"
+            " prediction without their cost (incomplete_ok=True)"
         )
         return UnmeasuredPropertyError(
             message,

@@ -256,7 +256,8 @@ def sign_verdict(time_s: Quantity) -> Verdict:
         name="sign",
         passed=False,
         message="the predicted time is not positive: negative weights outweigh the others",
-        remedy="fit with nonnegative=True, or measure kernels closer to this one",
+        remedy="fit with weights of at least zero (countperf fit FILE --nonnegative), or measure"
+        " kernels closer to this one",
     )
 
 

@@ -39,7 +39,7 @@ def coverage_text(coverage: Coverage) -> str:
     if not coverage.recorded:
         lines.append(
             "these weights do not record which measurements exercise what: fit them again, or pass"
-            " --measurements FILE"
+            " measurements=FILE"
         )
     rows = [_row(feature) for feature in coverage.features]
     shown = [i for i, _ in enumerate(_HEADER) if i == 0 or any(row[i] for row in rows)]

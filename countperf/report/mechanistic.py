@@ -164,7 +164,7 @@ def _program_lines(program: ProgramOccupancy) -> list[str]:
     if not program.registers_are_known:
         lines.append(
             f"  the registers of a work item are not known: up to {program.most_registers} keep"
-            " this; state them (--registers N, registers_per_work_item=N)"
+            " this; state them (registers_per_work_item=N)"
         )
     for change in program.changes:
         then = change.residency

@@ -435,7 +435,7 @@ class Ranker:
                 _, choice = chunk[len(points)]
                 reason = f"the process that built and counted it was lost: {error.reason}"
                 if error.is_late:
-                    reason += "; --longest (longest_s=) gives it more"
+                    reason += "; longest_s=SECONDS gives it more"
                 points.append(Refused(choice=choice, stage="build", reason=reason))
             return points
         except ImportError as error:  # of a module that the question refers to

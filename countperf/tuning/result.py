@@ -281,7 +281,7 @@ class SearchInterrupt(KeyboardInterrupt):
     def __init__(self, result: TuningResult | None, store: str | None, counted: str) -> None:
         kept = f"kept in {store}: the same call goes on from there"
         if store is None:
-            kept = "nothing is kept; with a store (--store, store=) the same call would go on"
+            kept = "nothing is kept; with store=FILE the same call would go on"
         super().__init__(f"the search was interrupted: {counted}; {kept}")
         self.result = result
         self.store = store

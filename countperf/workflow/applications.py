@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from countperf.documents import read_file_text
-from countperf.errors import MeasurementError, ParameterError
-from countperf.hardware.library import load_device
+from countperf.errors import DeviceParameterError, MeasurementError, ParameterError
+from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
@@ -69,7 +69,16 @@ def predict_application(
             raise ParameterError(message, parameter="device")
         device = described[step.device]
         if step.kind != "kernel":
-            durations.append(transfer_time(device.require_link(step.kind), step.n_bytes))
+            if step.kind not in device.links:
+                linked = [
+                    slug for slug in available_devices() if step.kind in load_device(slug).links
+                ]
+                message = (
+                    f"device {device.slug!r} states no link to its host for {step.kind}; add"
+                    f" [links] to its document, or take a device that has one: {', '.join(linked)}"
+                )
+                raise DeviceParameterError(message, field=f"links.{step.kind}")
+            durations.append(transfer_time(device.links[step.kind], step.n_bytes))
             continue
         answers = predict_all(
             step.kernel, device, step.sizes, models=model, profile_options=profile_options

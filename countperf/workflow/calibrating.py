@@ -262,8 +262,8 @@ def _require_settled(measured: MeasurementSet, store: Path) -> None:
     if len(kernels) < _FEWEST_KERNELS:
         first = next((each.reason for each in measured.failures), "the time was over")
         raise UnstableMeasurementError(
-            f"only {len(kernels)} kernels could be measured ({first}); give more --minutes; what"
-            f" was measured is kept in {store}"
+            f"only {len(kernels)} kernels could be measured ({first}); give more (minutes=NUMBER);"
+            f" what was measured is kept in {store}"
         )
     unsettled = sum(each.settling != "settled" for each in measured)
     if unsettled > _MOST_UNSETTLED * len(measured):

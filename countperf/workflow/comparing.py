@@ -167,9 +167,9 @@ def _own_cases(
     """Return the measured times of a kernel of the user's, as cases on which errors are taken."""
     if kernel is None or timing is None:
         message = (
-            "a kernel of yours is compared with its measured times: pass both (kernel=, timing=;"
-            " --kernel, --timing FILE), where FILE comes from: countperf time KERNEL n=... --device"
-            " DEVICE --save FILE"
+            "a kernel of yours is compared with its measured times: pass both"
+            " (kernel=KERNEL, timing=FILE), where FILE comes from: countperf time KERNEL n=..."
+            " --device DEVICE --save FILE"
         )
         raise ParameterError(message, parameter="timing")
     found = timing if isinstance(timing, TimingDocument) else TimingDocument.read_file(timing)

@@ -289,8 +289,8 @@ def described_device(
     slug = weights if device is None else find_device(device).identity.slug
     if slug is None:
         message = (
-            "mechanistic models predict for a described device: name it (--device-document SLUG or"
-            " FILE, such as nvidia-gtx-970), or a device of this machine (--device)"
+            "mechanistic models predict for a described device: name it (document=SLUG or FILE,"
+            " such as nvidia-gtx-970), or a device of this machine (device=DEVICE)"
         )
         raise DeviceError(message)
     found = known_device(slug, weights or slug)
@@ -298,7 +298,7 @@ def described_device(
         message = (
             f"there is no description of {slug}; make one with: countperf characterize --store"
             f" runs/{slug}.json --parameters runs/{slug}-parameters.json, and pass"
-            f" --device-document runs/{slug}-parameters.json"
+            f" document=runs/{slug}-parameters.json"
         )
         raise DeviceError(message, device=slug)
     return found

@@ -63,7 +63,12 @@ def check_weights(
             probes.append(Probe(of=of, measured_s=measured_s, predicted_s=float(predicted.time_s)))
     except CountperfError as error:
         return WeightsCheck(weights=name, device=device.label, problem=str(error))
-    return WeightsCheck(weights=name, device=device.label, probes=tuple(probes))
+    return WeightsCheck(
+        weights=name,
+        device=device.label,
+        probes=tuple(probes),
+        can_refresh=weights.definition.policy is not None,
+    )
 
 
 def check_device(

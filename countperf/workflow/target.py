@@ -155,7 +155,7 @@ def default_weights(
     there = ", ".join(named_fits()) or "none"
     raise DeviceMismatchError(
         f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose "
-        "one with --weights, or make one with 'countperf measure' and 'countperf fit'",
+        "one with weights=NAME, or make one with 'countperf measure' and 'countperf fit'",
         expected=there,
         found=identity.slug,
     )

@@ -104,7 +104,7 @@ def rank(
     asked = checked_space(space, sizes)
     found = None if device is None else find_device(device)
     if by_code and found is None:
-        message = "variants are compiled on a device: name it (device=, --device)"
+        message = "variants are compiled on a device: name it (device=DEVICE)"
         raise ParameterError(message, parameter="device")
     reading = _reading(weights, found) if by_code is None else ""
     first = _FIRST_BY_CODE if by_code is None and isinstance(reading, WeightSet) else by_code or 0

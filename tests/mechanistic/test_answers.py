@@ -48,7 +48,7 @@ def test_text_and_html_show_the_same_models_and_how_to_mend() -> None:
     assert repr(found) == text
     assert text.splitlines()[0] == "matmul_tiled on nvidia-k620, n = 64, m = 64, l = 64"
     assert text.splitlines()[2].split()[0] == "roofline"
-    assert "--registers N" in " ".join(text.split())
+    assert "registers_per_work_item=N" in " ".join(text.split())
     html = found._repr_html_()  # pyright: ignore[reportPrivateUsage] - what a notebook calls
     assert "roofline" in html
     assert "kernel.registers_per_work_item" in html

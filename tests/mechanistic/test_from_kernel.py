@@ -160,7 +160,9 @@ def test_counts_without_contraction() -> None:
 def test_registers_that_nobody_declared_are_asked_for() -> None:
     profiler = profile_kernel(profiled.saxpy(), K620)
 
-    with pytest.raises(ModelNotApplicableError, match=r"state them.*--registers N") as raised:
+    with pytest.raises(
+        ModelNotApplicableError, match=r"state them.*registers_per_work_item=N"
+    ) as raised:
         profiler.at({"n": 64})
     assert raised.value.parameter == "registers_per_work_item"
 

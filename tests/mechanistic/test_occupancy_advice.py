@@ -62,7 +62,7 @@ def test_without_registers_the_occupancy_is_a_bound_that_names_those_which_keep_
     assert found.most_registers == 32
     text = occupancy_text(KernelOccupancy(kernel="k", device="gtx", programs=(found,)))
     assert "at most 8 groups" in text
-    assert "up to 32 keep this; state them (--registers N" in text
+    assert "up to 32 keep this; state them (registers_per_work_item=N" in text
 
 
 def test_a_device_whose_registers_limit_nothing() -> None:

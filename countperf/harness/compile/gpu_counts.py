@@ -177,8 +177,8 @@ class GpuKernel:
         if not every_group and prod(launch.groups) > _MOST_GROUPS:
             raise CountingError(
                 f"kernel '{launch.kernel}': work groups execute different numbers of instructions,"
-                f" and there are {prod(launch.groups)} of them; follow all with --every-group"
-                " (every_group=True in Python), which takes long, or take smaller sizes"
+                f" and there are {prod(launch.groups)} of them; follow all with every_group=True,"
+                " which takes long, or take smaller sizes"
             )
         return [[(place, 1) for place in range(extent)] for extent in launch.groups]
 

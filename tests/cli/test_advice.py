@@ -1,0 +1,138 @@
+"""What messages advise, followed literally by the route on which they came."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import countperf
+from countperf import cli
+from countperf.cli import main
+from countperf.cli.common import _OPTIONS  # pyright: ignore[reportPrivateUsage]
+from countperf.models.fit_summaries import Probe, WeightsCheck
+from countperf.models.library import NamedFit, load_weights
+from tests.test_tables import MY_KERNELS
+
+_TABLE = "kernel,items,n,seconds,GFLOPS\n" + "\n".join(
+    f"scale,{items},{n},{4e-6 + 2e-9 * (n // items)},1.5"
+    for items in (32, 64)
+    for n in (2**k for k in range(10, 15))
+)
+_FIT = "fit {file} --kernels my.py --output out.json --expression 'launch + w_group*groups'"
+_VOLKOV = "predict matmul-tiled/square/16x16 n=64 m=64 l=64 --model volkov --on nvidia-k620"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "my.py").write_text(MY_KERNELS)
+    (tmp_path / "extra.csv").write_text(_TABLE)
+    (tmp_path / "app.txt").write_text("h2d 4e6\nd2h 4e6\n")
+    (tmp_path / "timing.json").write_text('{"format": "countperf-timing", "version": 1}')
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "followed"),
+    [
+        (
+            _FIT.format(file="extra.csv") + " --device nvidia-titan-x",
+            "'GFLOPS' is no size of any of the kernels; drop it, or name it in --ignore",
+            _FIT.format(file="extra.csv") + " --device nvidia-titan-x --ignore GFLOPS",
+        ),
+        (
+            "application app.txt --on nvidia-h100",
+            "take a device that has one: nvidia-gtx-1070, nvidia-gtx-970",
+            "application app.txt --on nvidia-gtx-1070",
+        ),
+        (
+            _VOLKOV,
+            "the nvcc of CUDA 12 finds them, where it is installed; state them (--registers N)",
+            _VOLKOV + " --registers 16",
+        ),
+        (_VOLKOV, "(--active-groups N; --occupancy N)", _VOLKOV + " --active-groups 2"),
+        (
+            "report timing.json --output page.html",
+            "countperf report KERNEL SIZES makes one of the kernel",
+            "report vector-scale-add/stride1/256x1/f32 n=1024 --weights pocl-epyc-zen5"
+            " --output page.html",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_advice_of_the_command_line_works(
+    command: str, said: str, followed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(shlex.split(command))
+    shown = capsys.readouterr()
+    assert said in " ".join((shown.out + shown.err).split())
+    assert main(shlex.split(followed)) == 0
+    assert "state them" not in capsys.readouterr().out
+
+
+def test_models_are_found_by_the_names_that_fits_print(tmp_path: Path) -> None:
+    with pytest.raises(countperf.CountperfError, match="ask for compiled, which is chosen among"):
+        load_weights("pocl-epyc-zen5", model="compiled-items")
+    text = load_weights("pocl-epyc-zen5", model="linear").write_text()
+    (tmp_path / "weights.json").write_text(
+        text.replace('"model": "linear"', '"model": "compiled-x"')
+    )
+    fit = NamedFit(name="mine/x", folder=tmp_path)
+    assert fit.path_of("compiled-x") == fit.path_of("compiled") == tmp_path / "weights.json"
+    with pytest.raises(countperf.CountperfError, match="there are: compiled"):
+        fit.path_of("compiled-y")
+
+
+def test_only_what_can_be_refreshed_is_advised_to_be() -> None:
+    slow = (Probe(of="memory", measured_s=9.0, predicted_s=1.0),)
+    advice = WeightsCheck(weights="mine/x", device="pocl:0", probes=slow).mend
+    assert "countperf calibrate --refresh mine/x scales" in advice
+    advice = WeightsCheck(weights="mine/x", device="0", probes=slow, can_refresh=False).mend
+    assert "refresh" not in advice
+    assert "countperf calibrate fits" in advice
+
+
+def test_devices_that_are_named_alike_differ_in_what_is_said() -> None:
+    one = load_weights("pocl-epyc-zen5").device
+    other = one.model_copy(update={"compute_units": one.compute_units + 1})
+    text = f"compute_units ({one.compute_units}, {one.compute_units + 1})"
+    assert one.differences_text(other) == text
+
+
+def test_every_parameter_that_messages_name_has_its_option() -> None:
+    texts = [path.read_text() for path in Path(cli.__file__).parent.rglob("*.py")]
+    known = {option for text in texts for option in re.findall(r'"(--[a-z-]+)"', text)}
+    assert {f"--{dest.replace('_', '-')}" for dest in _OPTIONS.values()} - known <= {"--lines"}
+
+
+_FOREIGN = re.compile(
+    r"countperf [a-z]+|docker|nvcc|ncu|nvprof|pip|--family|--element-type"
+    r"|--(disassemble|gpu-architecture|no-show|std|version)"
+)
+
+
+def test_messages_outside_the_command_line_name_options_of_whole_commands_only() -> None:
+    root = Path(countperf.__file__).parent
+    for path in root.rglob("*.py"):
+        if path.relative_to(root).parts[0] in ("cli", "report"):
+            continue
+        tree = ast.parse(path.read_text())
+        texts = [
+            node.value if isinstance(node, ast.Expr) else node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.JoinedStr)
+            or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        ]  # docstrings, and texts of which constants are parts
+        inner = {id(part) for text in texts for part in ast.walk(text)}
+        inner -= {id(text) for text in texts if isinstance(text, ast.JoinedStr)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.JoinedStr | ast.Constant) or id(node) in inner:
+                continue
+            text = ast.unparse(node)
+            if re.search(r"(?<![\w-])--[a-z]{3,}", text) and " " in text:
+                assert _FOREIGN.search(text), f"{path}:{node.lineno}: {text}"
