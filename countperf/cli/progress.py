@@ -23,7 +23,11 @@ _SILENCE_S = 5.0
 """After so long without a word, the work under way is named."""
 _BAR = 24  # characters
 
-_STAGES = {"calibrating": "choosing sizes", "predicting": "predicting"}
+_STAGES = {
+    "calibrating": "choosing sizes",
+    "predicting": "predicting",
+    "finished": "gathering what was measured",
+}
 
 
 class Progress:

@@ -93,6 +93,7 @@ def rank_points(
     ParameterError
         A size or `longest_s` is not positive, or a size is none of the space.
     """
+    report("looking at variants", 0)
     space = checked_space(question.space, question.sizes)
     with (
         pool_or(executor) as chosen,

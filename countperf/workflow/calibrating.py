@@ -59,6 +59,7 @@ from countperf.models.library import (
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
+from countperf.steps import report
 from countperf.workflow.calibration_cases import CODE_S, CalibrationTask, cases_of, serving
 from countperf.workflow.compiled_code import read_code
 
@@ -300,6 +301,7 @@ def _fit_all(
         if model is None or (kind == COMPILED and not task.reads_code):
             continue
         try:
+            report(f"fitting the {kind} model", 0)
             fit = fit_new_device(observations, model, task.device.identity, task.memory)
         except FitError:
             if kind == STRUCTURAL:

@@ -20,6 +20,7 @@ from countperf.models.library import policy_of
 from countperf.models.shipped import fitted_model
 from countperf.models.standard import from_expression
 from countperf.models.structural import STRUCTURAL
+from countperf.steps import report
 from countperf.tuning.pools import pool_or
 from countperf.workflow.exercising import catalogue_exercising_kernels
 from countperf.workflow.measured import read_measurements, with_known_transactions
@@ -119,6 +120,7 @@ def fit(
             model = fitted_model(model) if isinstance(model, str) else model
             seen = found.select(lambda m: m.purpose == "measurement")
             found = with_known_transactions(seen, model, pool)
+        report("fitting", 0)
         result = fit_model(
             found,
             model=model,

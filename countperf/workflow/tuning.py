@@ -17,6 +17,7 @@ from countperf.models.library import load_weights, short_name
 from countperf.models.weights import WeightSet
 from countperf.report.live import LiveSearch, in_notebook
 from countperf.sizes import given_sizes
+from countperf.steps import report
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.checked_space import checked_space
 from countperf.tuning.code_order import CodeReader
@@ -236,6 +237,7 @@ def tune(
     plan = Plan(confidence=confidence, tolerance=tolerance)
     sizes = given_sizes(parameters, more)
     space = named_in_processes(space)
+    report("preparing the search", 0)
     checked_space(space, sizes)
     found = find_device(device)
     question = _task(space, sizes, weights, found, force=force, incomplete_ok=incomplete_ok)
