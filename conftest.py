@@ -19,8 +19,9 @@ import pytest
 from packaging.requirements import Requirement
 
 os.environ["COUNTPERF_CACHE_DIR"] = ""
-collect_ignore = [] if find_spec("optuna") else ["countperf/integrations/optuna.py"]
-"""Plug-ins whose package is not installed cannot be imported by the collection of doctests."""
+_NEEDED = {"countperf/integrations/optuna.py": "optuna", "countperf/cli/completion.py": "shtab"}
+collect_ignore = [path for path, package in _NEEDED.items() if find_spec(package) is None]
+"""Modules whose package is not installed cannot be imported by the collection of doctests."""
 
 SESSION = "COUNTPERF_TEST_SESSION"
 """Environment variable: a folder that all processes of one run of the tests share."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.text import Text
 
 import countperf
 from countperf.display import MOST_LINES, ShortRepr, short_repr, shortened
@@ -183,7 +182,10 @@ def test_long_lines_are_broken_and_lose_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(RESULTS) if name not in UNDRAWN])
+@pytest.mark.extra("plot")
 def test_words_of_figures_have_nine_points_at_least(name: str) -> None:
+    from matplotlib.text import Text
+
     result: Any = RESULTS[name]()
     words = [each for each in result.plot().findobj(Text) if each.get_text() and each.get_visible()]
 

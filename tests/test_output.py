@@ -176,19 +176,28 @@ def test_lines_before_one_that_cannot_be_written_are_whole(full_disk: Path) -> N
     assert len(lines) > 500
 
 
+FIGURE = pytest.mark.extra("plot")
+
+
 @pytest.mark.parametrize(
     ("arguments", "target"),
     [
         (["fit", "measurements.jsonl", "--output"], "folder"),
         (["evaluate", "measurements.jsonl", "--weights", "none", "--output"], "folder"),
-        (["evaluate", "measurements.jsonl", "--weights", "none", "--figure"], "folder.svg"),
+        pytest.param(
+            ["evaluate", "measurements.jsonl", "--weights", "none", "--figure"],
+            "folder.svg",
+            marks=FIGURE,
+        ),
         (["compare", "measurements.jsonl", "--output"], "folder"),
-        (["compare", "measurements.jsonl", "--figure"], "folder.svg"),
+        pytest.param(["compare", "measurements.jsonl", "--figure"], "folder.svg", marks=FIGURE),
         (["characterize", "--device", "none:0", "--store"], "folder"),
         (["tune", "matmul", "--device", "none:0", "--store"], "folder"),
         (["tune", "matmul", "--device", "none:0", "--t4"], "folder"),
         (["tune", "matmul", "--device", "none:0", "--kernel-tuner-cache"], "folder"),
-        (["tune", "matmul", "--device", "none:0", "--figure"], "folder.svg"),
+        pytest.param(
+            ["tune", "matmul", "--device", "none:0", "--figure"], "folder.svg", marks=FIGURE
+        ),
         (["rank", "matmul", "--weights", "none", "--output"], "folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,

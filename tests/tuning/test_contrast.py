@@ -65,6 +65,7 @@ def test_nothing_is_compared_without_two_predictions() -> None:
     assert contrast([predicted(8, 1e-3), predicted(1, 2e-3)], {1: 1e-3}) is None
 
 
+@pytest.mark.extra("report")
 def test_results_and_pages_say_why(tmp_path: Path) -> None:
     store, page = tmp_path / "search.jsonl", tmp_path / "search.html"
     result = search(scripted(), store=store)

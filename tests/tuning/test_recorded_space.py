@@ -286,6 +286,7 @@ def test_times_of_another_device_rank_beforehand(path: Path) -> None:
     assert result.over_optimum == pytest.approx(1.0)
 
 
+@pytest.mark.extra("plot")
 def test_command_replays(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure = tmp_path / "search.svg"
 

@@ -210,6 +210,7 @@ def test_what_has_no_weight_can_be_left_out() -> None:
     assert only.reason == "incomplete: without the cost of flop.add.f32, flop.mul.f32"
 
 
+@pytest.mark.extra("plot")
 def test_a_kernel_without_sizes_is_timed() -> None:
     kernel = lp.make_kernel(
         "{ [i] : 0 <= i < 64 }",
@@ -401,6 +402,7 @@ def _texts(labels: Any) -> list[str]:
     return [label.get_text() for label in labels]
 
 
+@pytest.mark.extra("plot")
 def test_the_figure_has_points_line_band_and_plain_ticks(tmp_path: Path) -> None:
     times = {n: 1e-6 + 2e-9 * n for n in (100, 1000, 10000)}
     timing = timed(times)
@@ -425,6 +427,7 @@ def test_the_figure_has_points_line_band_and_plain_ticks(tmp_path: Path) -> None
     assert "<svg" in path.read_text()
 
 
+@pytest.mark.extra("plot")
 def test_close_sizes_are_drawn_on_a_linear_axis_of_sizes() -> None:
     (axes,) = timed({n: 1e-9 * n for n in (500, 700)}).plot().axes
 
@@ -433,6 +436,7 @@ def test_close_sizes_are_drawn_on_a_linear_axis_of_sizes() -> None:
     assert all("$" not in text for text in _texts(axes.get_yticklabels()))
 
 
+@pytest.mark.extra("plot")
 def test_a_single_size_without_a_prediction_is_drawn() -> None:
     (axes,) = timed({500: 1e-6}, weights=None).plot().axes
 
