@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, NonNegativeInt
 
 from countperf.display import Drawable, Table
-from countperf.documents import Document, Part
+from countperf.documents import Document, Interval, Part
 from countperf.documents.model_names import ModelName
 from countperf.errors import ParameterError
 
@@ -173,7 +173,7 @@ class EvaluatedCase(Part):
     complete: bool = True
     purpose: str = "test"
     noise: float | None = Field(default=None, ge=0)
-    interval_s: tuple[float, float] | None = None
+    interval_s: Interval | None = None
 
     @property
     def within_noise(self) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from countperf.cli import main
 from countperf.documents import parse_json, parse_toml
 from countperf.errors import DocumentError
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from tests.document_kinds import kinds
 from tests.mutations import Kind, mutants, read_mutant
@@ -91,6 +92,39 @@ def test_toml_that_is_no_document_is_refused(text: str, field: str | None, said:
     assert (caught.value.path, caught.value.field) == ("document.toml", field)
 
 
+def test_counts_under_rules_of_a_newer_version_are_refused() -> None:
+    document = PropertyVector.from_mapping({"groups": "[n] -> { n }"}).to_document()
+    newer = {**document, "counting_rules": COUNTING_RULES_VERSION + 1}
+    with pytest.raises(DocumentError, match=r"by a newer countperf; .* upgrade countperf"):
+        PropertyVector.from_document(newer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"sizes": None}, "sizes"),
+        ({"sizes": {"n": -1}}, "sizes.n"),
+        ({"parameters": "n"}, "parameters"),
+        ({"plan": {"rounds": -1}}, "plan.rounds"),
+        ({"plan": {"first_share": -0.5}}, "plan.first_share"),
+        ({"device": {}}, "device"),
+    ],
+    ids=str,
+)
+def test_bad_headers_of_a_search_are_named(
+    changes: dict[str, Any], field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (kind,) = [each for each in KINDS if each.name == "search"]
+    first, *lines = kind.content.decode().splitlines(keepends=True)
+    header = {name: each for name, each in json.loads(first).items() if name not in changes}
+    given = {name: each for name, each in changes.items() if each is not None}
+    path = tmp_path / "search.jsonl"
+    path.write_text(json.dumps({**header, **given}) + "\n" + "".join(lines))
+
+    assert main(["report", str(path), "--output", str(tmp_path / "page.html")]) == 1
+    assert f"line 1: $.{field}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("guards", "field"),
     [
@@ -120,6 +154,8 @@ def test_bad_assumption_guards_are_named(guards: object, field: str) -> None:
         ({"predicted_s": -1.0}, "predicted_s"),
         ({"at_s": -1.0}, "at_s"),
         ({"rounds": [1]}, ""),
+        ({"rounds": [-1, 1]}, "rounds[0]"),
+        ({"interval_s": [2.0, 1.0]}, "interval_s"),
         ({"choice": {"group": 16, "each": 3, "fetch": False}}, "choice"),
         ({"choice": {"group": 16, "each": 1}}, "choice"),
         ({"kind": "guessed"}, "kind"),

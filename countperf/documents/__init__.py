@@ -17,7 +17,16 @@ first bad field, such as ``$.weights[3].value``.
 
 from __future__ import annotations
 
-from countperf.documents.base import Document, Migration, Part, check_format, field_path, validate
+from countperf.documents.base import (
+    Document,
+    Interval,
+    IntervalOfTimes,
+    Migration,
+    Part,
+    check_format,
+    field_path,
+    validate,
+)
 from countperf.documents.files import (
     format_json,
     parse_json,
@@ -47,6 +56,8 @@ __all__ = [
     "COMPRESSED",
     "Document",
     "FileLines",
+    "Interval",
+    "IntervalOfTimes",
     "LineFile",
     "Migration",
     "Part",

@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    NonNegativeFloat,
+    PositiveFloat,
+    ValidationError,
+    field_validator,
+)
 
 from countperf.display import short_html, short_repr
 from countperf.documents.files import (
@@ -25,6 +33,19 @@ _Part = TypeVar("_Part", bound="Part")
 
 _OWN_WORDS = "Value error, "
 """Prefix that pydantic puts before the message of our validators' errors."""
+
+
+def _in_order(ends: tuple[float, float]) -> tuple[float, float]:
+    if ends[0] > ends[1]:
+        raise ValueError("the low end of the interval is above the high one")
+    return ends
+
+
+Interval = Annotated[tuple[float, float], AfterValidator(_in_order)]
+"""Low and high end."""
+
+IntervalOfTimes = Annotated[tuple[NonNegativeFloat, PositiveFloat], AfterValidator(_in_order)]
+"""Low and high end of a time, s."""
 
 
 class Part(BaseModel):

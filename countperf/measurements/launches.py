@@ -7,8 +7,9 @@ from typing import Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic import model_validator as validator_of
 
-from countperf.documents import Document, Part
+from countperf.documents import Document, IntervalOfTimes, Part
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.properties.vector_document import CountingRules
 
 
 class RecordedKernel(Part):
@@ -50,7 +51,7 @@ class RecordedKernel(Part):
     weights: str = ""
     model: str = ""
     predicted_s: PositiveFloat | None = None
-    interval_s: tuple[NonNegativeFloat, PositiveFloat] | None = None
+    interval_s: IntervalOfTimes | None = None
     reason: str = ""
 
     @validator_of(mode="after")
@@ -88,7 +89,7 @@ class LaunchesDocument(Document):
 
     format: Literal["countperf-launches"] = "countperf-launches"
     version: Literal[1] = 1
-    counting_rules: PositiveInt = COUNTING_RULES_VERSION
+    counting_rules: CountingRules = COUNTING_RULES_VERSION
     interval_level: float = Field(default=0.95, gt=0, lt=1)
     kernels: tuple[RecordedKernel, ...] = ()
     left_out: NonNegativeInt = 0

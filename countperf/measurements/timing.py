@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from countperf.documents import Document, Part
+from countperf.documents import Document, IntervalOfTimes, Part
 from countperf.errors import DocumentError, PredictionError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.hardware.identity import DeviceIdentity
@@ -18,6 +18,7 @@ from countperf.measurements.header import Environment, Protocol
 from countperf.measurements.lines import FailedCase, Measurement
 from countperf.metrics import NOISE_DEVIATIONS
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.properties.vector_document import CountingRules
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
@@ -47,7 +48,7 @@ class TimedSize(Part):
     measurement: Measurement
     counts: dict[str, str] = Field(default_factory=dict)
     predicted_s: PositiveFloat | None = None
-    interval_s: tuple[NonNegativeFloat, PositiveFloat] | None = None
+    interval_s: IntervalOfTimes | None = None
     reason: str = ""
 
     @model_validator(mode="after")
@@ -120,7 +121,7 @@ class TimingDocument(Document):
     environment: Environment
     timer: Literal["event", "host"] = "event"
     cold: bool = False
-    counting_rules: PositiveInt = COUNTING_RULES_VERSION
+    counting_rules: CountingRules = COUNTING_RULES_VERSION
     weights: str = ""
     model: str = ""
     model_choice: str = ""

@@ -30,6 +30,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.properties.taxonomy import View
+from countperf.properties.vector_document import CountingRules
 
 
 class WeightsDocument(Table, Drawable, Document):
@@ -41,7 +42,7 @@ class WeightsDocument(Table, Drawable, Document):
     model: ModelName
     definition: ModelDefinition
     device: DeviceIdentity
-    counting_rules: int
+    counting_rules: CountingRules
     view: View = "source"
     counted_caches: CountedCaches = DEFAULT_CACHES
     weights: tuple[Weight, ...]

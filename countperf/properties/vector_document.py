@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt
 
 from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError
@@ -16,6 +16,19 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.polynomial_text import parse_polynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+
+def _no_newer(rules: int) -> int:
+    if rules > COUNTING_RULES_VERSION:
+        raise ValueError(
+            f"counted under rules {rules} by a newer countperf; this one has"
+            f" {COUNTING_RULES_VERSION}: upgrade countperf"
+        )
+    return rules
+
+
+CountingRules = Annotated[PositiveInt, AfterValidator(_no_newer)]
+"""Version of counting rules that this countperf knows."""
 
 FORMAT = "countperf-property-vector"
 VERSION = 2
@@ -41,7 +54,7 @@ class _CountPart(Part):
 class _VectorDocument(Part):
     format: str
     version: int
-    counting_rules: PositiveInt = COUNTING_RULES_VERSION
+    counting_rules: CountingRules = COUNTING_RULES_VERSION
     view: str = "source"
     caches: CountedCaches | None = None
     kernel: str

@@ -21,7 +21,7 @@ from countperf.documents.locks import open_locked
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
 from countperf.harness.store import go_on_behind, sync_folder
-from countperf.tuning.lines import check_line, check_record_header
+from countperf.tuning.lines import check_header, check_line
 from countperf.tuning.points import PredictionTask
 from countperf.tuning.result import Plan
 from countperf.tuning.space import SearchSpace
@@ -142,7 +142,10 @@ def read_journal(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     DocumentError
         There is no such file, or it is damaged, or something else.
     """
-    return _parsed(path, split_lines(read_content(path), path=path).lines)
+    header, entries = _parsed(path, split_lines(read_content(path), path=path).lines)
+    if header.get("content") != "record":
+        check_header(header, path, is_record=False)
+    return header, entries
 
 
 def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -165,7 +168,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict
             raise DocumentError(message, path=str(path), field="$.version")
         nonlocal is_record
         if is_record := header.get("content") == "record":
-            check_record_header(header, path)
+            check_header(header, path, is_record=True)
         return cast("dict[str, Any]", header)
 
     is_record = False

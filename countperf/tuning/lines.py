@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -15,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from countperf.documents import Part, validate
+from countperf.documents import Interval, IntervalOfTimes, Part, validate
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.tuning.points import Stage
@@ -63,7 +64,7 @@ class _TriedLine(_SearchLine):
     kind: Literal["tried"]
     choice: dict[str, Value]
     predicted_s: PositiveFloat
-    interval_s: tuple[NonNegativeFloat, PositiveFloat] | None = None
+    interval_s: IntervalOfTimes | None = None
     interval_level: Level = 0.95
     samples_s: tuple[PositiveFloat, ...] = Field(min_length=1)
     rounds: tuple[PositiveInt, ...] = ()
@@ -88,8 +89,8 @@ class _RankingLine(_SearchLine):
             tuple[PositiveInt, ...],
             tuple[str, ...],
             PositiveInt,
-            dict[str, float],
-            tuple[float, PositiveFloat] | None,
+            dict[str, NonNegativeFloat],
+            Interval | None,
             Level,
         ],
         ...,
@@ -115,6 +116,28 @@ _SEARCH_LINES: Mapping[object, type[_SearchLine]] = {
     "ranking": _RankingLine,
     "end": _EndLine,
 }
+
+
+class _SearchPlan(Part):
+    confidence: Level = 0.95
+    tolerance: float = Field(default=0.0, ge=0, lt=1)
+    runs: PositiveInt = 1
+    max_case_s: PositiveFloat = 1.0
+    warm_up_s: NonNegativeFloat = 0.0
+    first_share: Level = 0.5
+    ranking_share: Level = 0.5
+    rounds: PositiveInt = 1
+    prior_scatter: PositiveFloat = 0.5
+
+
+class _SearchHeader(Part):
+    model_config = ConfigDict(extra="ignore")
+    space: str
+    parameters: tuple[str, ...]
+    sizes: dict[str, PositiveInt]
+    device: DeviceIdentity
+    weights: str
+    plan: _SearchPlan
 
 
 class _RecordPlan(Part):
@@ -149,15 +172,15 @@ class _RecordLine(Part):
         return self
 
 
-def check_record_header(header: Mapping[str, Any], path: Path) -> None:
-    """Validate the first line of a record.
+def check_header(header: Mapping[str, Any], path: Path, *, is_record: bool) -> None:
+    """Validate the first line of a record or of a search.
 
     Raises
     ------
     DocumentError
         A field is missing, unknown or bad.
     """
-    validate(_RecordHeader, header, path=path, root="line 1: $")
+    validate(_RecordHeader if is_record else _SearchHeader, header, path=path, root="line 1: $")
 
 
 def check_line(entry: Mapping[str, Any], number: int, *, is_record: bool, path: Path) -> None:

@@ -208,7 +208,7 @@ def test_a_matching_device_is_accepted_and_a_new_driver_is_a_caveat() -> None:
 
 
 def test_weights_of_other_counting_rules_are_refused() -> None:
-    old = make_weights({"launches": 1e-6}, counting_rules=COUNTING_RULES_VERSION + 1)
+    old = make_weights({"launches": 1e-6}, counting_rules=COUNTING_RULES_VERSION - 1)
 
     with pytest.raises(PredictionError, match="refit from measurements"):
         old.predict({"launches": 1})
