@@ -26,6 +26,9 @@ from countperf.symbolic.affine import ALWAYS, NotAffineError, ToQuasiPolynomial
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
+PROBABILITY = "the probability of a condition"
+"""How a probability that the caller states is called."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessAnalysis(ShortRepr):
@@ -168,7 +171,7 @@ class AccessAnalyzer:
         counted, _ = domains.trip_statistics(place.within)
         estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
         if share != 1 or isinstance(number, Fraction):
-            estimates.append("the probability of a condition")
+            estimates.append(PROBABILITY)
         offset = None if address is None else self.offset(access.array)
         return AccessAnalysis(
             program=outline.program,

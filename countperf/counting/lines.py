@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from countperf.counting.access_analysis import AccessAnalysis
+from countperf.counting.access_analysis import PROBABILITY, AccessAnalysis
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.programs import KernelProgram
 from countperf.counting.statements import Node, Statement
 from countperf.counting.transactions import bank_conflicts, transactions
-from countperf.errors import DataDependentControlFlowError
+from countperf.errors import CountingError, DataDependentControlFlowError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,8 @@ def access_cost(
     assert isinstance(key, MemoryAccess)
     asked = sub_group_size * key.bits // 8
     access = _analysis(program, statement, node)
+    if access.is_estimate == PROBABILITY:  # those sub-groups that execute it do with all items
+        access = replace(access, is_estimate="")
     if key.address_space == "local":
         passes = Fraction(1)
         if shape.banks and access.address is not None and not access.is_estimate:
@@ -65,6 +67,10 @@ def access_cost(
             passes = max(passes, found.mean / fewest)
         return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
     if access.address is None or access.is_estimate:
+        subscript = access.text.removeprefix(f"{access.access.direction} ")
+        stated = program.domains.statistics.pattern_of(key.array, subscript)
+        if declared is None and stated is not None:
+            return _stated_cost(stated[0], asked, sub_group_size, shape)
         if declared is not None:
             lines = Fraction(declared).limit_denominator(10**6)
             moved = lines * shape.sector_bytes
@@ -72,10 +78,12 @@ def access_cost(
         why = access.is_estimate or "its address"
         raise DataDependentControlFlowError(
             f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
-            f"sub-group touches are not known; pass them, lines={{{key.array!r}: "
-            f"{sub_group_size}}} if each work item touches one of its own",
+            f"sub-group touches are not known; pass its class, "
+            f"statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its own,"
+            f" or their number, lines={{{key.array!r}: {sub_group_size}}}",
             kernel=program.kernel.name,
             where=key.array,
+            statistics={key.array: "indirect"},
         )
     lines, sectors = (
         transactions(access, parameters, line_bytes=size, sub_group_size=sub_group_size)
@@ -87,6 +95,21 @@ def access_cost(
     )
 
 
+def _stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape) -> AccessCost:
+    """Return what an access of a stated class costs; ``2of4`` uses half of what it touches."""
+    if name == "uniform":
+        lines, moved = Fraction(1), Fraction(shape.sector_bytes)
+    elif name == "indirect" or name.endswith("ofn"):
+        sharing = 1 if name == "indirect" else int(name[0])  # accesses that use a line of an item
+        lines = Fraction(sub_group_size, sharing)
+        moved = lines * shape.sector_bytes
+    else:
+        used, parts = (1, 1) if name == "stride1" else map(int, name.split("of"))
+        moved = Fraction(asked * parts, used)
+        lines = Fraction(-(-moved // shape.line_bytes))
+    return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
+
+
 def _analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
     """Return the analysis of an access, of several equal ones that of the same conditions."""
     found = [
@@ -95,4 +118,11 @@ def _analysis(program: KernelProgram, statement: Statement, node: Node) -> Acces
         if each.instruction == statement.name and each.access == node.key
     ]
     same = [each for each in found if each.place.cases == node.cases]
+    if not found:
+        raise CountingError(
+            f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"
+            " have no lines; leave the tag 'vec' out of the kernel's axes and arrays",
+            kernel=program.kernel.name,
+            where=statement.name,
+        )
     return (same or found)[0]

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from countperf.errors import DeviceError, KernelBuildError, ModelNotApplicableError
-from countperf.harness.compile.sass import compile_sass
-from countperf.harness.cuda.target import generate_cuda
-from countperf.harness.ptx import (
-    compile_ptx,
-    first_sub_group,
-    iterations,
-    loop_trips,
-    loops_in,
-    with_loops_kept,
-    with_ptx,
+from countperf.errors import (
+    CountingError,
+    DeviceError,
+    KernelBuildError,
+    ModelNotApplicableError,
 )
+from countperf.harness.compile.gpu_counts import CudaLaunches, GpuKernel, GpuLaunch
+from countperf.harness.cuda.target import generate_cuda
+from countperf.harness.ptx import compile_ptx, with_ptx
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.ptx import PtxProgram, parse_ptx
+from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
 from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of
 
 Analysis = Literal["sass", "ptx"]
@@ -30,30 +26,31 @@ Analysis = Literal["sass", "ptx"]
 OLDEST_CAPABILITY = "7.5"
 """Compute capability whose PTX stands in where nvcc knows a device's no more."""
 
-_KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCodeProfiler(KernelProfiler):
     """A Loopy kernel with instructions from machine code: gives its profile at any sizes.
 
     With SASS, latency bound, core instructions and issue slots are those of the machine code, which
-    MERPSYS takes; with PTX, the graph of instructions, which all models take. Trip counts, launch,
-    and lines of accesses come from Loopy.
+    MERPSYS takes; with PTX, the graph of instructions, which all models take. The first sub-group
+    of the middle work group is followed. Launch and lines of accesses come from Loopy.
 
     Attributes
     ----------
-    sources : Mapping from str to str
-        CUDA C of each device program.
+    cuda : CudaLaunches
+        Arguments of each launch.
+    gpu : GpuKernel or None
+        Machine code that is followed; None if there is none.
     sass : Mapping from str to SassAnalysis
-        Machine code of each; empty if there is none.
+        Segments of the machine code of each device program.
     ptx : Mapping from str to PtxProgram
         PTX of each; empty if there is machine code.
     origin : str
         What was read.
     """
 
-    sources: Mapping[str, str]
+    cuda: CudaLaunches
+    gpu: GpuKernel | None = None
     sass: Mapping[str, SassAnalysis] = field(default_factory=dict[str, SassAnalysis])
     ptx: Mapping[str, PtxProgram] = field(default_factory=dict[str, PtxProgram])
     origin: str
@@ -70,31 +67,27 @@ class MachineCodeProfiler(KernelProfiler):
 
         Raises
         ------
-        ParameterError, CountingError, DeviceParameterError
-            As of `KernelProfiler.launches_at`.
-        ModelNotApplicableError
-            The same; or the machine code has other loops than Loopy's code.
+        ParameterError, ModelNotApplicableError, CountingError, DeviceParameterError
+            As of `KernelProfiler.launches_at`; or the code cannot be followed.
         """
         found = KernelProfiler.launches_at(self, parameters)
-        return tuple((self._with_code(each, parameters), times) for each, times in found)
+        launches = {each.kernel: each for each in reversed(self.cuda.at(parameters))}
+        return tuple(
+            (self._with_code(each, launches[each.profile.name]), times) for each, times in found
+        )
 
-    def _with_code(self, profiled: ProfiledKernel, parameters: Mapping[str, Any]) -> ProfiledKernel:
-        name = profiled.profile.name
-        (program,) = [each for each in self.programs if each.name == name]
-        sub_group = first_sub_group(program, parameters, self.device)
-        source = self.sources[name]
-        if self.ptx:
-            written = self.ptx[name]
-            return with_ptx(profiled, written, loop_trips(program, written, source, sub_group))
-        code, names = self.sass[name], loops_in(source)
-        if code.loops != len(names):
-            message = (
-                f"kernel {name!r}: its machine code has {code.loops} loops, the code of Loopy"
-                f" {len(names)} ({', '.join(names)}), so that their trip counts are not known;"
-                " leave analysis= out, which counts the code of Loopy"
+    def _with_code(self, profiled: ProfiledKernel, launch: GpuLaunch) -> ProfiledKernel:
+        if self.gpu is None:
+            start = PtxLaunch(
+                arguments=launch.arguments,
+                groups=launch.groups,
+                shape=launch.shape,
+                group=launch.middle,
             )
-            raise ModelNotApplicableError(message, parameter="trips")
-        return code.applied(profiled, *iterations(program, names, sub_group))
+            return with_ptx(profiled, self.ptx[launch.kernel], start)
+        code = self.sass[launch.kernel]
+        executed = self.gpu.of_middle(launch)
+        return code.applied(profiled, *code.trips(executed.instructions))
 
 
 def with_machine_code(
@@ -134,15 +127,15 @@ def with_machine_code(
         )
         raise ModelNotApplicableError(message, parameter="device")
     code = generate_cuda(kernel)
-    found: dict[str, Any] = {"sources": _by_kernel(code.source)}
+    found: dict[str, Any] = {"cuda": CudaLaunches(kernel, code)}
     reason = ""
     if analysis == "sass":
         try:
-            text = compile_sass(with_loops_kept(code.source), capability)
-        except (DeviceError, KernelBuildError) as error:
+            found["gpu"] = GpuKernel(kernel, capability, keeps_loops=True)
+        except (CountingError, DeviceError, KernelBuildError) as error:
             reason = f" instead of machine code ({error})"
         else:
-            found["sass"] = analyze_sass(text, latencies_of(device))
+            found["sass"] = analyze_sass(found["gpu"].listing, latencies_of(device))
             found["origin"] = f"instructions: machine code for compute capability {capability}"
     if "sass" not in found:
         try:
@@ -157,9 +150,3 @@ def with_machine_code(
         found["origin"] = f"instructions: PTX for compute capability {capability}{reason}"
     given = {each.name: getattr(profiler, each.name) for each in fields(profiler)}
     return MachineCodeProfiler(**given, **found)
-
-
-def _by_kernel(source: str) -> dict[str, str]:
-    """Return the code of each kernel of a source."""
-    parts = _KERNEL.split(source)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -8,18 +8,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from countperf.counting.expansion import SubGroup
-from countperf.counting.programs import KernelProgram
-from countperf.counting.sizes import SizeParameters
-from countperf.errors import DeviceError, KernelBuildError, ModelNotApplicableError
-from countperf.hardware.parameters import DeviceParameters
-from countperf.harness.cuda.target import generate_cuda
+from countperf.errors import DeviceError, KernelBuildError
 from countperf.harness.nvcc import INSTALL_ADVICE, find_nvcc
-from countperf.harness.profiles import profile_kernel
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.ptx import PtxProgram, parse_ptx
+from countperf.mechanistic.ptx import PtxLaunch, PtxProgram
 
 _FOR = re.compile(r"^(\s*)for \(\w+ (\w+) =", re.MULTILINE)
 _MESSAGE_LIMIT = 800
@@ -69,74 +62,9 @@ def with_loops_kept(source: str) -> str:
     return _FOR.sub(r"\1#pragma unroll 1\n\g<0>", source)
 
 
-def loops_in(source: str) -> tuple[str, ...]:
-    """Return the variables of the loops that Loopy wrote into CUDA C, in order."""
-    return tuple(name for _, name in _FOR.findall(source))
-
-
-def profile_from_ptx(
-    kernel: Any, device: DeviceParameters, parameters: Mapping[str, Any], /, **options: Any
-) -> ProfiledKernel:
-    """Profile a Loopy kernel with the instructions and dependencies of its PTX.
-
-    Trip counts, launch, lines and local memory come from Loopy; counts and graph are those of the
-    first sub-group of the middle work group, with address arithmetic and loop control.
-
-    Parameters
-    ----------
-    kernel : loopy.TranslationUnit
-        With one entry point and one launch.
-    device : DeviceParameters
-        NVIDIA's; its compute capability must be one that nvcc knows.
-    parameters : mapping from str to int
-        Values of all size parameters.
-    **options
-        As of `countperf.harness.profiles.profile_kernel`.
-
-    Raises
-    ------
-    CountingError, ParameterError, DeviceParameterError
-        As of `KernelProfiler.at`.
-    ModelNotApplicableError
-        The device has no compute capability, PTX has other loops than Loopy's code, or an
-        instruction without a class.
-    DeviceError, KernelBuildError
-        There is no nvcc, or it refuses the code.
-    """
-    if device.compute_capability is None:
-        message = f"device {device.slug!r} has no compute capability, and so no PTX"
-        raise ModelNotApplicableError(message, parameter="device")
-    profiler = profile_kernel(kernel, device, **options)
-    profiled = profiler.at(parameters)
-    (program,) = profiler.programs
-    code = generate_cuda(kernel)
-    written = parse_ptx(compile_ptx(code.source, device.compute_capability))[program.name]
-    sub_group = first_sub_group(program, parameters, device)
-    return with_ptx(profiled, written, loop_trips(program, written, code.source, sub_group))
-
-
-def first_sub_group(
-    program: KernelProgram, parameters: Mapping[str, Any], device: DeviceParameters
-) -> SubGroup:
-    """Return the sub-group whose loops stand for those of all; errors as of `profile_from_ptx`."""
-    values = SizeParameters.of(
-        program.kernel, program.domains.sizes, program.domains.defaults
-    ).checked(parameters)
-    size = device.require_int("sub_group_size", model="the profile")
-    return SubGroup(program, values, sub_group_size=size)
-
-
-def with_ptx(
-    profiled: ProfiledKernel, written: PtxProgram, trips: Mapping[str, int]
-) -> ProfiledKernel:
-    """Return a profile with the instructions and dependencies of PTX.
-
-    Raises
-    ------
-    ModelNotApplicableError
-        A loop of PTX has no condition at its end.
-    """
-    graph = written.graph(trips)
+def with_ptx(profiled: ProfiledKernel, written: PtxProgram, launch: PtxLaunch) -> ProfiledKernel:
+    """Return a profile with the instructions and dependencies of PTX; errors as of its graph."""
+    graph = written.graph(launch=launch)
     graph = replace(graph, nodes=_with_lines(graph.nodes, profiled.profile.alpha))
     profile = replace(
         profiled.profile,
@@ -151,38 +79,6 @@ def with_ptx(
         ins_issued=None,
     )
     return ProfiledKernel(profile=profile, launch=profiled.launch)
-
-
-def loop_trips(
-    program: KernelProgram, written: PtxProgram, source: str, sub_group: SubGroup
-) -> dict[str, int]:
-    """Return the iterations of each loop of PTX, from the loops of Loopy's code.
-
-    Raises
-    ------
-    ModelNotApplicableError
-        PTX has more or fewer loops than the code, or one of them is not entered.
-    """
-    names = loops_in(source)
-    labels = written.loops()
-    if len(names) != len(labels):
-        message = (
-            f"kernel {program.name!r}: PTX has {len(labels)} loops ({', '.join(labels)}), the code"
-            f" {len(names)} ({', '.join(names)}); parse it with parse_ptx and declare the trips"
-        )
-        raise ModelNotApplicableError(message, parameter="trips")
-    return dict(zip(labels, iterations(program, names, sub_group), strict=True))
-
-
-def iterations(
-    program: KernelProgram, names: Sequence[str], sub_group: SubGroup
-) -> tuple[int, ...]:
-    """Return the iterations of loops, by their names."""
-    found: list[int] = []
-    for name in names:
-        inside = [s for s in program.statements if name in s.within]
-        found.append(len(sub_group.loop_range(name, inside)))
-    return tuple(found)
 
 
 def _with_lines(nodes: Sequence[str], alpha: Mapping[str, float]) -> list[str]:

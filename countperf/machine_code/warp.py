@@ -20,10 +20,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from countperf.errors import CountingError
+from countperf.machine_code.ptx_unit import PtxInstruction, PtxState
 from countperf.machine_code.sass_instruction import SassInstruction
 from countperf.machine_code.warp_state import LANES, Bits, WarpState, lanes_of
 from countperf.machine_code.warp_unit import execute, is_data
@@ -57,12 +59,17 @@ class Executed:
 
     instructions: Counter[int]  # how often sub-groups execute each instruction, by place
     lanes: Counter[int]  # how often lanes do whose predicate is true
+    order: Sequence[tuple[int, int]] = ()  # runs of instructions: the first, and behind the last
+
+
+Instruction: TypeAlias = SassInstruction | PtxInstruction
+State: TypeAlias = WarpState | PtxState
 
 
 class WarpProgram:
     """A function, ready to be followed."""
 
-    def __init__(self, instructions: Sequence[SassInstruction], name: str = "the kernel") -> None:
+    def __init__(self, instructions: Sequence[Instruction], name: str = "the kernel") -> None:
         self.instructions = tuple(instructions)
         self.name = name
 
@@ -96,7 +103,7 @@ class WarpProgram:
                     needed.add(place)
                     if not each.guard:
                         found -= written
-                    if not is_data(each.opcode, each.operands):
+                    if not self.is_data(place):
                         found |= each.reads
                 if found != before[place]:
                     before[place] = found
@@ -117,9 +124,39 @@ class WarpProgram:
         is_jump = each.base in ("EXIT", "RET") or bool(jumps)
         return (*jumps, *following) if each.conditions or not is_jump else jumps
 
-    def executed(self, state: WarpState, lanes: int = LANES) -> Executed:
+    def executed(self, state: State, lanes: int = LANES) -> Executed:
         """Follow a sub-group to its end."""
         return _Walk(self, state, lanes).walk()
+
+    def executes(self, place: int, state: Any, active: Bits) -> None:
+        """Execute an instruction whose results are needed."""
+        each = self.instructions[place]
+        execute(each.opcode, each.operands, state, active)
+
+    def is_data(self, place: int) -> bool:
+        """Return whether an instruction reads memory that kernels write."""
+        each = self.instructions[place]
+        return is_data(each.opcode, each.operands)
+
+    def decided(self, place: int, unfollowed: str) -> bool:
+        """Return how a condition of an instruction is taken to be that depends on data.
+
+        ``unfollowed`` names what is not followed, if that decides it.
+        """
+        each = self.instructions[place]
+        is_jump = each.base == "BRA" and each.target is not None
+        if is_jump and self.skips_call(place):
+            return True
+        if unfollowed:
+            raise CountingError(
+                f"{self.name}: {unfollowed}, which is not followed, decides whether"
+                f" instruction {place} ({each.opcode}) is executed"
+            )
+        if is_jump and each.target is not None and each.target <= place:
+            raise CountingError(
+                f"{self.name}: the loop that ends at instruction {place} depends on data"
+            )
+        return each.base not in _BRANCHES
 
     def skips_call(self, place: int) -> bool:
         """Say whether a call lies between a forward branch and its target."""
@@ -130,7 +167,7 @@ class WarpProgram:
 class _Walk:
     """One sub-group on its way."""
 
-    def __init__(self, program: WarpProgram, state: WarpState, lanes: int) -> None:
+    def __init__(self, program: WarpProgram, state: State, lanes: int) -> None:
         self.program = program
         self.state = state
         self.places = np.zeros(LANES, dtype=np.int64)
@@ -139,6 +176,7 @@ class _Walk:
         self.runs: Counter[tuple[int, int]] = Counter()
         self.lanes: Counter[tuple[int, int]] = Counter()
         self.idle: Counter[int] = Counter()
+        self.order: list[tuple[int, int]] = []
 
     def walk(self) -> Executed:
         ends = self.program.block_ends
@@ -150,6 +188,7 @@ class _Walk:
             self._leave_scopes(start)
             end = ends[start]
             self.runs[start, end] += 1
+            self.order.append((start, end))
             self.lanes[start, end] += int(active.sum())
             self._run(start, end, active)
         raise CountingError(
@@ -166,7 +205,7 @@ class _Walk:
                 own = self._condition(place, active)
                 self.idle[place] += int((active & ~own).sum())
             if place in self.program.needed:
-                execute(each.opcode, each.operands, self.state, own)
+                self.program.executes(place, self.state, own)
             elif each.base in _SCOPES and each.target is not None:
                 self.scopes[each.base].append(each.target)
             elif each.base in _BRANCHES:
@@ -185,26 +224,10 @@ class _Walk:
             holds = value == 1
             doubtful = active & (value < 0)
             if doubtful.any():
-                holds = holds | (doubtful & self._decided(place, int(value[doubtful].min())))
+                reason = self.state.name_of(int(value[doubtful].min()))
+                holds = holds | (doubtful & self.program.decided(place, reason))
             found = found & holds
         return found
-
-    def _decided(self, place: int, value: int) -> bool:
-        """Return how a predicate that depends on data is taken to be."""
-        each = self.program.instructions[place]
-        is_jump = each.base == "BRA" and each.target is not None
-        if is_jump and self.program.skips_call(place):
-            return True
-        if unfollowed := self.state.name_of(value):
-            raise CountingError(
-                f"{self.program.name}: {unfollowed}, which is not followed, decides whether"
-                f" instruction {place} ({each.opcode}) is executed"
-            )
-        if is_jump and each.target is not None and each.target <= place:
-            raise CountingError(
-                f"{self.program.name}: the loop that ends at instruction {place} depends on data"
-            )
-        return each.base not in _BRANCHES
 
     def _branch(self, place: int, active: Bits, own: Bits) -> None:
         each = self.program.instructions[place]
@@ -243,7 +266,7 @@ class _Walk:
                 instructions[place] += times
                 lanes[place] += self.lanes[start, end]
         lanes.subtract(self.idle)
-        return Executed(instructions, lanes)
+        return Executed(instructions, lanes, self.order)
 
 
 def launched(

@@ -146,7 +146,12 @@ def register_of(text: str) -> str:
 
 
 def joined(value: Lanes, *inputs: Lanes) -> Lanes:
-    """Return a value of 32 bits, unknown where an input is; what data decides is data."""
-    known = np.all([each >= 0 for each in inputs], axis=0)
+    """Return a value of 32 bits, unknown where an input is."""
+    lost = merged(inputs)
+    return np.where(lost < 0, lost, value & MASK)
+
+
+def merged(inputs: Sequence[Lanes]) -> Lanes:
+    """Return 0 where all inputs are known; else why not: what data decides is data."""
     lost = np.max([np.where(each < 0, each, _LOWEST) for each in inputs], axis=0)
-    return np.where(known, value & MASK, lost)
+    return np.where(lost == _LOWEST, 0, lost)

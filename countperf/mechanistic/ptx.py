@@ -1,4 +1,4 @@
-"""The instruction graph of a work item from PTX instead of from Loopy.
+"""The instruction graph of a sub-group from PTX instead of from Loopy.
 
 PTX has what Loopy's counts leave out: address arithmetic, loop control, and what NVIDIA's front end
 simplified. It is no machine code yet: ``ptxas`` still schedules, allocates and simplifies.
@@ -8,8 +8,10 @@ Rules
 1. An instruction waits for the instructions that last wrote the registers that it reads, its
    predicate among them; barriers as in `countperf.counting.recorder`.
 2. Moves, parameters and address-space conversions are free and pass on what they are made from.
-3. A branch back to a label is a loop of as many iterations as are given for the label. Other
-   conditional branches are not taken: their targets skip what is guarded.
+3. Branches are followed with the values of a launch (`countperf.machine_code.ptx_unit`); real
+   numbers from memory are normal ones. Without a launch, a loop has as many iterations as are given
+   for its label, and what skips such a loop does not. Other branches that values do not decide are
+   refused.
 4. Classes are those of `countperf.mechanistic.classes`; a multiplication with addition of integers
    counts as a multiplication. Vector accesses are wide ones. What PTX does not say, such as the
    lines that an access touches, is left to the Loopy side.
@@ -20,22 +22,32 @@ Source of the syntax: NVIDIA, "PTX ISA", sections 4 and 9.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from countperf.counting.recorder import Recorder
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.machine_code.ptx_unit import PtxInstruction, PtxState, execute_ptx
+from countperf.machine_code.warp import WarpProgram
+from countperf.machine_code.warp_state import LANES, Bits
 from countperf.mechanistic.classes import BARRIER
 from countperf.mechanistic.profile import InstructionGraph
 
 MAX_INSTRUCTIONS = 200_000
 """Longest program that is written out."""
 
-_ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(")
-_LABEL = re.compile(r"^(\$?\w+):")
-_INSTRUCTION = re.compile(r"^(?:@(!?%\w+)\s+)?([a-z][\w.:]*)\s*(.*);")
-_REGISTER = re.compile(r"%(?!ctaid|ntid|tid|nctaid|laneid|warpid|clock)[a-z]+\d+")
-_FREE = {"mov", "cvta", "ret", "exit", "pragma"}
+_ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(([^)]*)\)?")
+_PARAMETER = re.compile(r"(\w+)(?:\[\d*\])?\s*(?:,|$)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*\.(?:loc|file|section)\b[^\n]*", re.S | re.M)
+_STATEMENT = re.compile(r"\s*(?:([{}])|([\w$%]+):(?!:)|([^;{}]*(?:\{[^}]*\}[^;{}]*)*);)")
+_INSTRUCTION = re.compile(r"(?:@(!?%\w+)\s+)?([a-z][\w.:]*)\s*(.*)$", re.S)
+_OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s]+")
+_REGISTER = re.compile(r"%(?!(?:ctaid|ntid|tid|nctaid|laneid|warpid|clock\w*)\b)\w+")
+_TYPE = re.compile(r"f16x2|f32x2|[fsub](?:8|16|32|64|128)|pred")
+_FREE = {"mov", "cvta", "ret", "exit"}
 _FUNCTIONS = {"rsqrt", "sqrt", "rcp", "sin", "cos", "ex2", "lg2", "tanh"}
 _KINDS = {
     **dict.fromkeys(("add", "sub", "neg", "abs", "sad", "addc", "subc"), "add"),
@@ -51,26 +63,38 @@ _SPACES = {"global": "global", "shared": "local", "local": "private", "const": "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PtxInstruction:
-    """An instruction of PTX.
+class PtxLaunch:
+    """What a kernel in PTX is launched with, and the work group to follow.
 
     Attributes
     ----------
-    name : str
-        Its class; empty if it is free.
-    writes, reads : tuple of str
-        Registers.
-    target : str
-        Label of a branch; empty for others.
-    is_conditional : bool
-        Whether a predicate guards it.
+    arguments : sequence of NumPy scalar or None
+        In order; None for arrays.
+    groups, shape, group : tuple of int
+        Groups of the grid, items of a group, and numbers of the group, along three axes.
     """
 
-    name: str
-    writes: tuple[str, ...]
-    reads: tuple[str, ...]
-    target: str = ""
-    is_conditional: bool = False
+    arguments: Sequence[np.generic | None]
+    groups: tuple[int, ...]
+    shape: tuple[int, ...]
+    group: tuple[int, ...]
+
+    def state(self, parameters: Sequence[str]) -> PtxState:
+        """Return the first sub-group of the work group as it starts."""
+        special: dict[str, Any] = {"%laneid": np.arange(LANES)}
+        items = np.arange(LANES)
+        for axis, extent in zip("xyz", self.shape, strict=True):
+            special[f"%tid.{axis}"] = items % extent
+            items = items // extent
+        for name, numbers in (("ntid", self.shape), ("nctaid", self.groups), ("ctaid", self.group)):
+            special |= {f"%{name}.{a}": number for a, number in zip("xyz", numbers, strict=True)}
+        values = zip(parameters, self.arguments, strict=True)
+        return PtxState({name: each for name, each in values if each is not None}, special)
+
+    @property
+    def lanes(self) -> int:
+        """Work items of that sub-group."""
+        return min(LANES, int(np.prod(self.shape)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,42 +109,110 @@ class PtxProgram:
         In order.
     labels : Mapping from str to int
         Instruction that follows each label.
+    parameters : tuple of str
+        Names of its arguments.
     """
 
     name: str
     instructions: tuple[PtxInstruction, ...]
     labels: Mapping[str, int]
+    parameters: tuple[str, ...] = ()
 
     def loops(self) -> tuple[str, ...]:
         """Return the labels of loops, in order."""
-        found = {
+        heads = {
             each.target
             for place, each in enumerate(self.instructions)
-            if each.target and self.labels[each.target] <= place
+            if each.target is not None and each.target <= place
         }
-        return tuple(sorted(found, key=lambda label: self.labels[label]))
+        return tuple(label for label, place in self.labels.items() if place in heads)
 
     def graph(
-        self, trips: Mapping[str, int], *, max_instructions: int = MAX_INSTRUCTIONS
+        self,
+        trips: Mapping[str, int] | None = None,
+        *,
+        launch: PtxLaunch | None = None,
+        max_instructions: int = MAX_INSTRUCTIONS,
     ) -> InstructionGraph:
-        """Write the instructions of a work item out.
+        """Write the instructions of a sub-group out.
 
         Parameters
         ----------
-        trips : mapping from str to int
-            Iterations of each loop, by its label, each time that it is entered; at least 1.
+        trips : mapping from str to int, optional
+            Iterations of each loop that no values decide, by its label, each time that it is
+            entered; at least 1.
+        launch : PtxLaunch, optional
+            Values that decide branches.
         max_instructions : int, optional
             Longest program.
 
         Raises
         ------
         ParameterError
-            The trips of a loop are missing or below 1, a name is no loop, or there are too many
-            instructions; ``parameter`` is ``trips``, or ``max_instructions``.
-        ModelNotApplicableError
-            A loop has no condition at its end.
+            The trips of a loop are missing or below 1, a name is no loop, a branch is not decided,
+            or there are too many instructions; ``parameter`` is ``trips``, or ``max_instructions``.
+        CountingError
+            A function is called.
         """
-        return _Walk(self, trips, max_instructions).graph()
+        given = dict(trips or {})
+        loops = self.loops()
+        for label, number in given.items():
+            if label not in loops or number < 1:
+                message = (
+                    f"kernel {self.name!r}: trips of {label!r} are {number}, but it is at least 1"
+                    f" for one of the loops ({', '.join(loops) or 'none'})"
+                )
+                raise ParameterError(message, parameter="trips")
+        state = PtxState({}, {}) if launch is None else launch.state(self.parameters)
+        lanes = LANES if launch is None else launch.lanes
+        order = _Followed(self, given).executed(state, lanes).order
+        if sum(after - first for first, after in order) > max_instructions:
+            message = (
+                f"kernel {self.name!r} executes more than {max_instructions} instructions of PTX;"
+                " take smaller sizes, or leave --analysis (analysis=) out"
+            )
+            raise ParameterError(message, parameter="max_instructions")
+        return _graph(self.instructions[place] for run in order for place in range(*run))
+
+
+class _Followed(WarpProgram):
+    """PTX to be followed; without values, loops have declared trips."""
+
+    def __init__(self, program: PtxProgram, trips: Mapping[str, int]) -> None:
+        super().__init__(program.instructions, program.name)
+        self._loops = program.loops()
+        self._trips = {program.labels[label]: number for label, number in trips.items()}
+        self._left: dict[int, int] = {}
+
+    def executes(self, place: int, state: PtxState, active: Bits) -> None:
+        each = self.instructions[place]
+        if each.base != "BRA":
+            execute_ptx(each.opcode, each.operands, state, active)
+
+    def is_data(self, place: int) -> bool:
+        return self.instructions[place].base in ("ld", "ldu")
+
+    def decided(self, place: int, unfollowed: str) -> bool:
+        target = self.instructions[place].target
+        if target is None:
+            return True  # an instruction under a predicate is issued all the same
+        if target <= place and target in self._trips:
+            left = self._left.pop(place, self._trips[target] - 1)
+            if left:
+                self._left[place] = left - 1
+            return bool(left)
+        if any(place < head < target for head in self._trips):
+            return False  # it skips a loop that has iterations
+        if self.skips_call(place):
+            return True
+        why = f"{unfollowed}, which is not followed," if unfollowed else "data"
+        message = (
+            f"kernel {self.name!r}: {why} decides a branch of PTX at instruction {place}; leave"
+            " --analysis (analysis=) out. Without a launch, pass the trips of loops"
+            f" ({', '.join(self._loops) or 'there are none'}), such as"
+            f" trips={{{(self._loops or ('label',))[0]!r}: 16}}"
+        )
+        raise ParameterError(message, parameter="trips")
 
 
 def parse_ptx(text: str) -> dict[str, PtxProgram]:
@@ -142,62 +234,85 @@ def parse_ptx(text: str) -> dict[str, PtxProgram]:
     >>> parse_ptx(text)["scale"].graph({}).nodes
     ('load.global.32', 'mul.f32', 'store.global.32')
     """
-    found: dict[str, PtxProgram] = {}
-    parts = _ENTRY.split(text)
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        instructions: list[PtxInstruction] = []
-        labels: dict[str, int] = {}
-        for line in _lines(body):
-            if match := _LABEL.match(line):
-                labels[match[1]] = len(instructions)
-            elif (match := _INSTRUCTION.match(line)) and not line.startswith("."):
-                guard = (match[1] or "").lstrip("!")
-                instructions.append(_instruction(name, guard, match[2], match[3]))
-        found[name] = PtxProgram(name=name, instructions=tuple(instructions), labels=labels)
-    return found
+    parts = _ENTRY.split(_COMMENT.sub("", text))
+    return {
+        name: _program(name, tuple(_PARAMETER.findall(parameters)), body)
+        for name, parameters, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    }
 
 
-def _lines(body: str) -> Iterator[str]:
-    depth = 0
-    for line in body.split("\n"):
-        code = line.partition("//")[0].strip()
-        if depth or "{" in code:
-            if depth and code not in ("{", "}"):
-                yield code
-            depth += code.count("{") - code.count("}")
-            if depth <= 0:
+def _program(name: str, parameters: tuple[str, ...], body: str) -> PtxProgram:
+    instructions: list[PtxInstruction] = []
+    labels: dict[str, int] = {}
+    jumps: dict[int, str] = {}
+    for label, text in _statements(body):
+        match = _INSTRUCTION.match(text)
+        if label:
+            labels[label] = len(instructions)
+        elif match is not None:
+            operands = tuple(_OPERAND.findall(match[3]))
+            if match[2].startswith("bra"):
+                jumps[len(instructions)] = operands[-1]
+            instructions.append(_instruction(name, match[1] or "", match[2], operands))
+    placed = [
+        replace(each, target=labels[jumps[place]]) if place in jumps else each
+        for place, each in enumerate(instructions)
+    ]
+    return PtxProgram(name=name, instructions=tuple(placed), labels=labels, parameters=parameters)
+
+
+def _statements(body: str) -> Iterator[tuple[str, str]]:
+    """Yield labels and instructions between the outermost braces; scopes within are left out."""
+    place, depth = body.index("{"), 0
+    while match := _STATEMENT.match(body, place):
+        place = match.end()
+        brace, label, text = match.groups()
+        if brace:
+            depth += 1 if brace == "{" else -1
+            if depth == 0:
                 return
+        elif label or not text.startswith("."):
+            yield label or "", text or ""
 
 
-def _instruction(kernel: str, guard: str, opcode: str, operands: str) -> PtxInstruction:
+def _instruction(kernel: str, guard: str, opcode: str, operands: tuple[str, ...]) -> PtxInstruction:
     head, *suffixes = opcode.split(".")
-    guards = (guard,) if guard else ()
     if head == "bra":
-        return PtxInstruction(
-            name="branch.i32",
-            writes=(),
-            reads=guards,
-            target=operands.strip(),
-            is_conditional=bool(guard),
-        )
-    registers = _REGISTER.findall(operands)
-    if head == "st":
-        return PtxInstruction(
-            name=_memory("store", suffixes), writes=(), reads=(*guards, *registers)
-        )
+        return PtxInstruction(name="branch.i32", opcode=opcode, operands=operands, guard=guard)
     if head in ("bar", "barrier"):
-        return PtxInstruction(name=BARRIER, writes=(), reads=guards)
-    own, _, rest = _destination(operands)
-    writes = tuple(_REGISTER.findall(own))
-    # a guarded instruction may keep what was there
-    reads = (*guards, *_REGISTER.findall(rest), *(writes if guard else ()))
-    return PtxInstruction(name=_class(kernel, head, suffixes), writes=writes, reads=reads)
+        return PtxInstruction(name=BARRIER, opcode=opcode, guard=guard)
+    if head == "st":
+        name, own, rest = _memory("store", suffixes), "", operands
+    else:
+        name, own, rest = _class(kernel, head, suffixes), "".join(operands[:1]), operands[1:]
+    return PtxInstruction(
+        name=name,
+        opcode=opcode,
+        operands=operands,
+        guard=guard,
+        results=tuple(_REGISTER.findall(own)),
+        reads=frozenset(_REGISTER.findall(" ".join(rest))),
+    )
 
 
-def _destination(operands: str) -> tuple[str, str, str]:
-    if operands.startswith("{"):
-        return operands.partition("}")
-    return operands.partition(",")
+def _graph(executed: Iterator[PtxInstruction]) -> InstructionGraph:
+    recorder = Recorder()
+    names: list[str] = []
+    last: dict[str, frozenset[int]] = {}
+    for instruction in executed:
+        # a guarded instruction may keep what was there
+        kept = (instruction.guard.lstrip("!"), *instruction.results) if instruction.guard else ()
+        waits = frozenset[int]().union(
+            *(last.get(name, frozenset()) for name in (*kept, *instruction.reads))
+        )
+        if instruction.name:
+            names.append(instruction.name)
+            is_barrier = instruction.name == BARRIER
+            number = recorder.barrier() if is_barrier else recorder.add(waits)
+            waits = frozenset([number])
+        for register in instruction.results:
+            last[register] = waits
+    return InstructionGraph(names, recorder.edges)
 
 
 def _class(kernel: str, head: str, suffixes: list[str]) -> str:
@@ -205,12 +320,15 @@ def _class(kernel: str, head: str, suffixes: list[str]) -> str:
         return ""
     if head in ("ld", "ldu"):
         return _memory("load", suffixes)
-    types = [part for part in suffixes if re.fullmatch(r"[fsub]\d+|pred", part)]
+    if head == "call":
+        return head
+    types = [part for part in suffixes if _TYPE.fullmatch(part)]
     if head in _FUNCTIONS and types:
-        return f"special.{types[-1]}.{head}"
-    if head in _KINDS:
-        kind = _KINDS[head]
-        name = types[0] if types else "s32"
+        # approximations of f64 are those of the upper half, by the unit for f32
+        name = "f32" if "approx" in suffixes else types[-1]
+        return f"special.{name}.{head}"
+    if head in _KINDS and types:
+        kind, name = _KINDS[head], types[0]
         if name.startswith("f"):
             return f"{kind}.{name}"
         bits = "32" if name == "pred" else name[1:]
@@ -228,74 +346,3 @@ def _memory(direction: str, suffixes: list[str]) -> str:
     bits = int(suffixes[-1][1:])
     width = next((int(part[1:]) for part in suffixes if re.fullmatch(r"v\d", part)), 1)
     return f"{direction}.{space}.{bits * width}"
-
-
-class _Walk:
-    """Steps through a program as one work item does."""
-
-    def __init__(
-        self, program: PtxProgram, trips: Mapping[str, int], max_instructions: int
-    ) -> None:
-        self.program = program
-        self.trips = trips
-        self.most = max_instructions
-        loops = program.loops()
-        for label in loops:
-            if trips.get(label, 0) < 1:
-                message = (
-                    f"kernel {program.name!r}: loop {label!r} needs its number of iterations"
-                    f" (loops: {', '.join(loops)}); pass trips={{{label!r}: 16}}"
-                )
-                raise ParameterError(message, parameter="trips")
-        for label in trips:
-            if label not in loops:
-                message = f"kernel {program.name!r} has no loop {label!r} ({', '.join(loops)})"
-                raise ParameterError(message, parameter="trips")
-
-    def graph(self) -> InstructionGraph:
-        recorder = Recorder()
-        names: list[str] = []
-        last: dict[str, frozenset[int]] = {}
-        for instruction in self._executed():
-            waits = frozenset[int]().union(
-                *(last.get(name, frozenset()) for name in instruction.reads)
-            )
-            if instruction.name:
-                if len(names) >= self.most:
-                    message = (
-                        f"kernel {self.program.name!r} executes more than {self.most} instructions"
-                        " at these trips; pass fewer, or a larger max_instructions"
-                    )
-                    raise ParameterError(message, parameter="max_instructions")
-                names.append(instruction.name)
-                is_barrier = instruction.name == BARRIER
-                number = recorder.barrier() if is_barrier else recorder.add(waits)
-                waits = frozenset([number])
-            for register in instruction.writes:
-                last[register] = waits
-        return InstructionGraph(names, recorder.edges)
-
-    def _executed(self) -> Iterator[PtxInstruction]:
-        instructions, labels = self.program.instructions, self.program.labels
-        remaining: dict[int, int] = {}
-        place = 0
-        while place < len(instructions):
-            instruction = instructions[place]
-            yield instruction
-            place += 1
-            if not instruction.target:
-                continue
-            target = labels[instruction.target]
-            if target >= place:
-                place = place if instruction.is_conditional else target
-                continue
-            if not instruction.is_conditional:
-                message = (
-                    f"kernel {self.program.name!r}: the loop {instruction.target!r} has no"
-                    " condition at its end; take the graph from Loopy, or declare it"
-                )
-                raise ModelNotApplicableError(message, parameter="idg")
-            left = remaining.pop(place, self.trips[instruction.target] - 1)
-            if left:
-                remaining[place] = left - 1
-                place = target

@@ -21,7 +21,7 @@ and stall counts of the control words, and which side of other branches is taken
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import prod
@@ -100,9 +100,12 @@ class SassSegment:
         In order.
     critical_path : float
         Cycles of one pass.
+    place : int
+        Place of the first among all instructions of the function.
     """
 
     loops: tuple[int, ...]
+    place: int
     instructions: tuple[SassInstruction, ...]
     critical_path: float
 
@@ -135,6 +138,17 @@ class SassAnalysis:
     def loops(self) -> int:
         """Number of loops."""
         return 1 + max((loop for each in self.segments for loop in each.loops), default=-1)
+
+    def trips(self, executed: Mapping[int, int]) -> tuple[float, ...]:
+        """Return the trip count of each loop from how often instructions are executed."""
+        times: dict[int, float] = {}
+        found: dict[int, float] = {}
+        for each in self.segments:
+            for around, loop in zip((-1, *each.loops), each.loops, strict=False):
+                if loop not in times:
+                    times[loop] = executed[each.place]
+                    found[loop] = times[loop] / (times.get(around, 1.0) or 1.0)
+        return tuple(found[loop] for loop in sorted(found))
 
     def latency_bound(self, *trips: float) -> float:
         """Return the cycles of the critical path.
@@ -247,7 +261,10 @@ def _segments(
     end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
     cuts = sorted({0, end, *(place for loop in loops for place in loop if place < end)})
     return tuple(
-        _segment(code, first, after, loops=loops, end=end, latencies=latencies)
+        replace(
+            _segment(code, first, after, loops=loops, end=end, latencies=latencies),
+            place=places[first],
+        )
         for first, after in pairwise(cuts)
     )
 
@@ -280,6 +297,7 @@ def _segment(
     returns = loops[around[0]][0] if around else after
     return SassSegment(
         loops=around,
+        place=first,
         instructions=tuple(code[first:after]),
         critical_path=_path(
             code,

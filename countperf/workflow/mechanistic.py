@@ -42,6 +42,8 @@ def predict_all(
     /,
     *,
     models: models.ModelChoice = models.ALL,
+    statistics: Mapping[str, Any] | None = None,
+    lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> ModelAnswers:
@@ -57,11 +59,15 @@ def predict_all(
         Values of all size parameters.
     models : str, sequence of str or callable, optional
         Names of models, such as ``["volkov", "roofline"]``; default: all.
+    statistics : mapping from str to float or str, optional
+        What data decides, as for `countperf.predict`: trip counts, probabilities, and access
+        classes, such as ``{"x": "indirect"}`` where each work item touches a line of its own.
+    lines : mapping from str to float, optional
+        Lines that a sub-group touches in such an access, by array; it comes before the class.
     profile_options : mapping, optional
-        Options of `countperf.profile_kernel`, such as ``registers_per_work_item``,
-        ``active_groups`` or ``statistics``; and ``analysis``: ``"sass"`` or ``"ptx"`` takes
-        instructions from machine code or PTX, see
-        `countperf.harness.machine_profiles.with_machine_code`.
+        Options of `countperf.profile_kernel`, such as ``registers_per_work_item`` or
+        ``active_groups``; and ``analysis``: ``"sass"`` or ``"ptx"`` takes instructions from machine
+        code or PTX, see `countperf.harness.machine_profiles.with_machine_code`.
 
     Returns
     -------
@@ -76,7 +82,7 @@ def predict_all(
         There is no such device or kernel, or its file is damaged.
     """
     values = given_sizes(parameters, more)
-    profiler = profiler_of(kernel, device, values, profile_options)
+    profiler = profiler_of(kernel, device, values, _with(profile_options, statistics, lines))
     return _predict_all(profiler, profiler.device, values, models=models)
 
 
@@ -89,6 +95,8 @@ def occupancy(
     parameters: Mapping[str, Any] | None = None,
     /,
     *,
+    statistics: Mapping[str, Any] | None = None,
+    lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> KernelOccupancy:
@@ -112,7 +120,7 @@ def occupancy(
         As for `predict_all`; or not even one group fits.
     """
     values = given_sizes(parameters, more)
-    profiler = profiler_of(kernel, device, values, profile_options)
+    profiler = profiler_of(kernel, device, values, _with(profile_options, statistics, lines))
     return KernelOccupancy(
         kernel=profiler.kernel,
         device=profiler.device.slug,
@@ -133,6 +141,8 @@ def sweep(
     over: Axis = "occupancy",
     values: Sequence[int] | None = None,
     models: models.ModelChoice = models.ALL,
+    statistics: Mapping[str, Any] | None = None,
+    lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Sweep:
@@ -159,7 +169,10 @@ def sweep(
         As for `predict_all` and `countperf.mechanistic.sweep.sweep`.
     """
     sizes = given_sizes(parameters, more)
-    options = {"max_instructions": MAX_SWEPT_INSTRUCTIONS, **(profile_options or {})}
+    options = {
+        "max_instructions": MAX_SWEPT_INSTRUCTIONS,
+        **_with(profile_options, statistics, lines),
+    }
     profiler = profiler_of(kernel, device, sizes, options)
     launches = profiler.launches_at(sizes)
     profiled, _ = max(launches, key=lambda each: (each[0].profile.total_bytes or 0.0) * each[1])
@@ -174,6 +187,8 @@ def simulated_timeline(
     *,
     groups: int | None = None,
     max_instructions: int | None = None,
+    statistics: Mapping[str, Any] | None = None,
+    lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> tuple[Simulation, StallReport]:
@@ -200,7 +215,7 @@ def simulated_timeline(
         As for `predict_all`.
     """
     sizes = given_sizes(parameters, more)
-    profiler = profiler_of(kernel, device, sizes, profile_options)
+    profiler = profiler_of(kernel, device, sizes, _with(profile_options, statistics, lines))
     found = profiler.at(sizes)
     described = with_kernel_classes(profiler.device, found.profile.alpha)
     geometry = launch_geometry(found.profile, found.launch, described)
@@ -211,6 +226,15 @@ def simulated_timeline(
     workload = replace(workload, total_groups=total)
     simulation = simulate(workload, record=True)
     return simulation, find_stalls(simulation, workload)
+
+
+def _with(
+    options: Mapping[str, Any] | None,
+    statistics: Mapping[str, Any] | None,
+    lines: Mapping[str, float] | None,
+) -> dict[str, Any]:
+    given = {"statistics": statistics, "lines": lines}
+    return {**(options or {}), **{name: each for name, each in given.items() if each is not None}}
 
 
 def mechanistic_cost(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import loopy as lp
+import numpy as np
 import pytest
 
-from countperf.errors import DeviceError, ParameterError
+from countperf.errors import CountperfError, DeviceError, ParameterError
 from countperf.hardware.library import load_device
+from countperf.harness.compile.ptx import compile_with_nvcc
 from countperf.harness.nvcc import compile_for, find_nvcc
 from countperf.harness.profiles import compiled_registers, profile_kernel
 from countperf.mechanistic.model import MechanisticPrediction
@@ -75,3 +78,95 @@ def test_an_unknown_device_is_refused() -> None:
 def test_sizes_in_the_place_of_the_device_are_refused() -> None:
     with pytest.raises(ParameterError, match=r"the device is a dict; pass the slug of a device"):
         predict_all(profiled.saxpy(), {"n": 2**20})  # pyright: ignore[reportArgumentType] - refused
+
+
+def _odd(name: str) -> Any:
+    """Return a kernel of a kind that Loopy's CUDA, or the models, may not know."""
+    kinds: dict[str, tuple[str, str, Any]] = {
+        "maximum": ("{[i, j]: 0<=i<n and 0<=j<8}", "z[i] = max(j, x[8*i + j])", np.float32),
+        "minimum": ("{[i, j]: 0<=i<n and 0<=j<8}", "z[i] = min(j, x[8*i + j])", np.float64),
+        "half": ("{[i]: 0<=i<n}", "z[i] = x[i]*x[i]", np.float16),
+        "complex": ("{[i]: 0<=i<n}", "z[i] = x[i]*x[i]", np.complex64),
+        "structure": ("{[i]: 0<=i<n}", "z[i] = 2*x[i]", np.dtype([("a", "f4"), ("b", "i4")])),
+        "vectors": ("{[i, v]: 0<=i<n and 0<=v<4}", "z[i, v] = 2*x[i, v]", np.float32),
+        "cycle": ("{[i, j]: 0<=i,j<n}", "x[i] = z[i] {id=a,dep=b}\nz[i] = x[i] {id=b,dep=a}", "f4"),
+    }
+    domain, instructions, kind = kinds[name]
+    layout: dict[str, Any] = {"shape": "8*n"}
+    if name == "vectors":
+        layout = {"shape": "n, 4", "dim_tags": "N0,vec"}
+    unit = lp.make_kernel(
+        domain,
+        instructions,
+        [lp.GlobalArg("x, z", kind, **layout), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        name="odd",
+        lang_version=(2018, 2),
+    )
+    if name == "vectors":
+        unit = lp.tag_inames(unit, "v:vec")
+    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extremes_compile(name: str) -> None:
+    answers = predict_all(_odd(name), "nvidia-h100", n=2**20, models=["roofline", "volkov"])
+    size = 4 if name == "maximum" else 8
+
+    # each item reads elements that lie in sectors of their own
+    assert answers["roofline"].time_s == pytest.approx((8 * 32 + size) * 2**20 / 3.352e12, rel=1e-2)
+    assert isinstance(answers["volkov"], MechanisticPrediction)
+    (code,) = compile_with_nvcc(_odd(name)).values()
+    assert code.totals()[f"flop.minmax.f{8 * size}.1"] >= 1
+
+
+@needs_nvcc
+@pytest.mark.filterwarnings("ignore::loopy.diagnostic.LoopyWarning")
+@pytest.mark.parametrize("name", ["half", "complex", "structure", "vectors", "cycle"])
+def test_what_has_no_cuda_is_refused(name: str) -> None:
+    with pytest.raises(CountperfError, match=r"odd|nvcc"):
+        compile_with_nvcc(_odd(name))
+    try:
+        answers = predict_all(_odd(name), "nvidia-h100", n=2**20, models=["roofline"])
+    except CountperfError:
+        return
+    assert isinstance(answers["roofline"], CountperfError)  # it lacks a cost of the class
+
+
+def _masked() -> Any:
+    unit = lp.make_kernel(
+        "{[i]: 0 <= i < n}",
+        "z[i] = x[index[i]] if m[i] else 2*x[i]",
+        [
+            lp.GlobalArg("m", np.int8, shape="n"),
+            lp.GlobalArg("x, z", np.float32, shape="n"),
+            lp.GlobalArg("index", np.int32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+def test_statistics_say_what_data_decides() -> None:
+    def bytes_moved(statistic: str, **more: Any) -> float:
+        given = {"insn": 1.0, "x": statistic}
+        options = {"registers_per_work_item": 16}
+        return predict_all(
+            _masked(),
+            H200,
+            n=2**20,
+            models="roofline",
+            statistics=given,
+            profile_options=options,
+            **more,
+        ).total_bytes
+
+    base = bytes_moved("stride1")
+    items = 2**20
+    assert bytes_moved("1of2") - base == pytest.approx(4 * items)
+    assert bytes_moved("indirect") - base == pytest.approx((32 - 4) * items)
+    assert bytes_moved("2ofn") - base == pytest.approx((16 - 4) * items)
+    assert bytes_moved("stride1", lines={"x": 32}) == bytes_moved("indirect")

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import loopy as lp
+import numpy as np
 import pytest
 
-from countperf.errors import DeviceError, KernelBuildError, ModelNotApplicableError
+from countperf.errors import DeviceError, KernelBuildError
 from countperf.hardware.library import load_device
+from countperf.harness.machine_profiles import with_machine_code
 from countperf.harness.nvcc import find_nvcc
 from countperf.harness.profiles import profile_kernel
-from countperf.harness.ptx import compile_ptx, profile_from_ptx
+from countperf.harness.ptx import compile_ptx
+from countperf.mechanistic.profile import KernelProfile
 from measurement_kernels import catalog
 from tests.counting import profiled
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 H200 = load_device("nvidia-h200")
 INTEGERS = ("i32", "i64")
+
+
+def _compiled(unit: Any, sizes: dict[str, int], registers: int = 32) -> KernelProfile:
+    profiler = profile_kernel(unit, H200, registers_per_work_item=registers)
+    return with_machine_code(profiler, unit, "ptx").at(sizes).profile
 
 
 def _without_addresses(alpha: Any) -> dict[str, float]:
@@ -36,7 +45,7 @@ def _without_addresses(alpha: Any) -> dict[str, float]:
 def test_instructions_of_ptx_are_those_that_are_counted(name: str, sizes: dict[str, int]) -> None:
     unit: Any = catalog.entry(name).builder()
 
-    compiled = profile_from_ptx(unit, H200, sizes, registers_per_work_item=32).profile
+    compiled = _compiled(unit, sizes)
     counted = profile_kernel(unit, H200, registers_per_work_item=32).at(sizes).profile
 
     assert _without_addresses(compiled.alpha) == dict(counted.alpha)
@@ -47,7 +56,7 @@ def test_instructions_of_ptx_are_those_that_are_counted(name: str, sizes: dict[s
 def test_the_compiler_reads_a_point_once_that_the_source_reads_often() -> None:
     unit: Any = catalog.entry("n-body").builder()
 
-    compiled = profile_from_ptx(unit, H200, {"n": 512}, registers_per_work_item=32).profile
+    compiled = _compiled(unit, {"n": 512})
     counted = profile_kernel(unit, H200, registers_per_work_item=32).at({"n": 512}).profile
 
     same = ("fma.f32", "add.f32", "special.f32.rsqrt", "load.local.32", "barrier")
@@ -60,9 +69,7 @@ def test_the_compiler_reads_a_point_once_that_the_source_reads_often() -> None:
 
 @needs_nvcc
 def test_dependencies_of_saxpy() -> None:
-    graph = profile_from_ptx(
-        profiled.saxpy(), H200, {"n": 128}, registers_per_work_item=16
-    ).profile.idg
+    graph = _compiled(profiled.saxpy(), {"n": 128}, 16).idg
 
     assert graph is not None
     numbers = [k for k, name in enumerate(graph.nodes) if not name.endswith(INTEGERS)]
@@ -82,9 +89,37 @@ def test_code_that_does_not_compile_is_refused() -> None:
         compile_ptx("__global__ void broken( {")
 
 
-def test_a_device_without_ptx_is_refused() -> None:
-    with pytest.raises(ModelNotApplicableError, match="no compute capability"):
-        profile_from_ptx(profiled.saxpy(), load_device("pocl-epyc-zen5"), {"n": 64})
+@needs_nvcc
+def test_a_loop_that_is_entered_only_if_its_size_is_positive() -> None:
+    # nvcc guards the loop by a forward branch that is taken: n multiply-adds for each item
+    unit: Any = catalog.entry("matmul-naive/16x16/f32").build()
+    alpha = _compiled(unit, {"n": 64, "m": 2000, "l": 64}).alpha
+
+    assert alpha["fma.f32"] == 2000
+    assert sum(n for name, n in alpha.items() if name.startswith("load.global")) == 2 * 2000
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("function", "kind", "name", "fewest"),
+    [("log", np.float64, "fma.f64", 16), ("sin", np.float32, "fma.f32", 5)],
+)
+def test_functions_take_the_way_of_normal_numbers(
+    function: str, kind: Any, name: str, fewest: int
+) -> None:
+    # of log's 17 multiply-adds, one is for infinities; sin's slow reduction has a loop
+    unit = lp.make_kernel(
+        "{[i]: 0 <= i < n}",
+        f"z[i] = {function}(x[i])",
+        [lp.GlobalArg("x, z", kind, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    unit = lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    alpha = _compiled(unit, {"n": 4096}).alpha
+
+    assert alpha[name] >= fewest
+    assert sum(n for key, n in alpha.items() if key.startswith("load.")) == 1
 
 
 def test_without_nvcc_there_is_no_ptx(monkeypatch: pytest.MonkeyPatch) -> None:

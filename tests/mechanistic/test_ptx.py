@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.machine_code.ptx_unit import PtxState, execute_ptx
+from countperf.machine_code.warp_state import LANES
 from countperf.mechanistic.profile import InstructionGraph
-from countperf.mechanistic.ptx import PtxProgram, parse_ptx
+from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
 
 _SUM = """
 .version 9.0
@@ -143,8 +146,98 @@ def test_an_unknown_instruction_is_refused() -> None:
     assert raised.value.parameter == "idg"
 
 
-def test_a_loop_without_a_condition_at_its_end_is_refused() -> None:
-    text = ".entry k()\n{\ntop:\n\t@%p1 bra done;\n\tbra.uni top;\ndone:\n\tret;\n}\n"
+_WHILE = """
+.entry k(.param .u32 n, .param .u64 x)
+{
+	ld.param.u32 %r1, [n];
+	mov.u32 %r2, %tid.x;
+	setp.lt.s32 %p2, %r1, 1;
+	@%p2 bra after;
+top:
+	setp.ge.s32 %p1, %r2, %r1;
+	@%p1 bra done;
+	add.s32 %r2, %r2, 1;
+	bra.uni top;
+done:
+	ld.global.f64 %fd1, [%rd1];
+	{ .reg .b32 %t; mov.b64 {%t, %r5}, %fd1; }
+	setp.gt.s32 %p3, %r5, 2146435071;
+	@%p3 bra after;
+	{ mul.f64 %fd2,%fd1,%fd1; }
+after:
+	ret;
+}
+"""
 
-    with pytest.raises(ModelNotApplicableError, match="'top' has no condition"):
-        parse_ptx(text)["k"].graph({"top": 3})
+
+@pytest.mark.parametrize(("n", "items", "expected"), [(3, 1, 3), (3, 32, 3), (0, 32, 0)])
+def test_values_decide_branches(n: int, items: int, expected: int) -> None:
+    launch = PtxLaunch(
+        arguments=(np.int32(n), None), groups=(1, 1, 1), shape=(items, 1, 1), group=(0, 0, 0)
+    )
+    counts = parse_ptx(_WHILE)["k"].graph(launch=launch).counts()
+
+    # item 0 has n iterations, others fewer; a number from memory is no infinity
+    assert counts.get("add.i32", 0) == expected
+    assert counts.get("mul.f64", 0) == counts.get("load.global.64", 0) == (1 if n else 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "top:\n@%p1 bra done;\nbra.uni top;\ndone:\nret;",
+        "ld.global.u32 %r1, [%rd1];\nsetp.lt.s32 %p1, %r1, 3;\n@%p1 bra done;\ndone:\nret;",
+    ],
+)
+def test_what_values_do_not_decide_is_refused(text: str) -> None:
+    with pytest.raises(ParameterError, match="data decides a branch"):
+        parse_ptx(f".entry k()\n{{\n{text}\n}}")["k"].graph()
+
+
+def test_what_is_not_followed_is_refused_by_name() -> None:
+    text = "popc.b32 %r1, 7;\nsetp.lt.s32 %p1, %r1, 3;\n@%p1 bra done;\ndone:\nret;"
+    with pytest.raises(ParameterError, match=r"popc\.b32, which is not followed, decides"):
+        parse_ptx(f".entry k()\n{{\n{text}\n}}")["k"].graph()
+
+
+def test_scopes_and_packed_types() -> None:
+    text = ".entry k()\n{\n{ add.f16 %rs1,%rs2,%rs3; }\nfma.rn.f16x2 %r2, %r1, %r1, %r1;\n}"
+    assert parse_ptx(text)["k"].graph().nodes == ("add.f16", "fma.f16x2")
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operands", "values", "expected"),
+    [
+        ("sub.s32", "%a %b %c", (3, 5), -2 & 0xFFFF_FFFF),
+        ("mul.wide.s32", "%a %b %c", (-3 & 0xFFFF_FFFF, 5), -15 & 2**64 - 1),
+        ("mul.hi.u32", "%a %b %c", (1 << 31, 6), 3),
+        ("mad.lo.s32", "%a %b %c 7", (3, 5), 22),
+        ("shr.s32", "%a %b 4", (-33 & 0xFFFF_FFFF, 0), -3 & 0xFFFF_FFFF),
+        ("shr.u32", "%a %b 40", (1 << 31, 0), 0),
+        ("shl.b32", "%a %b 4", (0xF000_0001, 0), 0x10),
+        ("div.s32", "%a %b %c", (-7 & 0xFFFF_FFFF, 2), -3 & 0xFFFF_FFFF),
+        ("rem.s32", "%a %b %c", (-7 & 0xFFFF_FFFF, 2), -1 & 0xFFFF_FFFF),
+        ("setp.lt.s32", "%a %b %c", (-1 & 0xFFFF_FFFF, 0), 1),
+        ("setp.lt.u32", "%a %b %c", (-1 & 0xFFFF_FFFF, 0), 0),
+        ("setp.lt.and.s32", "%a %b %c 0", (1, 2), 0),
+        ("setp.neu.f32", "%a 0f7FC00000 %c", (0, 0), 1),
+        ("selp.b32", "%a %b %c 0", (4, 6), 6),
+        ("cvt.s64.s32", "%a %b", (-2 & 0xFFFF_FFFF, 0), -2 & 2**64 - 1),
+        ("cvt.rzi.s32.f32", "%a 0fC0200000", (0, 0), -2 & 0xFFFF_FFFF),  # -2.5
+        ("cvt.rn.f32.s32", "%a 3", (0, 0), 0x4040_0000),
+        ("add.f64", "%a 0d3FF0000000000000 0d3FF0000000000000", (0, 0), 0x4000_0000_0000_0000),
+        ("mov.b64", "%a {%b,%c}", (1, 2), 2 << 32 | 1),
+        ("not.pred", "%a %b", (1, 0), 0),
+    ],
+)
+def test_single_instructions(
+    opcode: str, operands: str, values: tuple[int, int], expected: int
+) -> None:
+    state = PtxState({}, {})
+    for name, value in zip(("%b", "%c"), values, strict=True):
+        filled = np.full(LANES, value, np.uint64)
+        state.write(name, filled, np.zeros(LANES, np.int64), True)
+    execute_ptx(opcode, operands.split(), state, np.ones(LANES, bool))
+
+    assert int(state.bits["%a"][3]) == expected
+    assert not state.lost["%a"].any()

@@ -25,6 +25,7 @@ from countperf.harness.compile.launches import three
 from countperf.harness.compile.sass import compile_sass
 from countperf.harness.cuda.target import CudaCode, generate_cuda
 from countperf.harness.description import describe_kernel
+from countperf.harness.ptx import with_loops_kept
 from countperf.harness.scalars import as_scalar
 from countperf.machine_code.sass_instruction import SassInstruction
 from countperf.machine_code.warp import Executed, WarpProgram, launched
@@ -71,11 +72,43 @@ class GpuCounts(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True)
-class _Launch:
+class GpuLaunch:
+    """A device program and what it is launched with."""
+
     kernel: str
     groups: _Shape
     shape: _Shape
-    arguments: tuple[Any, ...]
+    arguments: tuple[Any, ...]  # NumPy scalars; None for arrays
+
+    @property
+    def middle(self) -> _Shape:
+        """The work group in the middle of the grid."""
+        return three([extent // 2 for extent in self.groups])
+
+
+class CudaLaunches:
+    """The launches of a kernel in CUDA, at any sizes."""
+
+    def __init__(self, t_unit: Any, code: CudaCode) -> None:
+        self._code = code
+        self._description = describe_kernel(t_unit, lambda _: [])
+
+    def at(self, parameters: Mapping[str, int]) -> list[GpuLaunch]:
+        """Return the launches; scalars that are no parameters are 1."""
+        scalars = self._description.scalars
+        values = {name: parameters.get(name, 1) for name in scalars}
+        values |= dict.fromkeys(self._description.offsets, 0)
+        numbers = {name: as_scalar(dtype, values[name], name) for name, dtype in scalars.items()}
+        found: list[GpuLaunch] = []
+
+        def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
+            if prod(int(each) for each in grid):
+                scalar = tuple(each if isinstance(each, np.generic) else None for each in arguments)
+                found.append(GpuLaunch(kernel, three(grid), three(shape), scalar))
+
+        arrays = dict.fromkeys(self._description.arguments)
+        self._code.host(note, lambda _: None, **(arrays | numbers))
+        return found
 
 
 class GpuKernel:
@@ -87,6 +120,8 @@ class GpuKernel:
         For any target, with one entry point whose argument types are known.
     capability : str, optional
         NVIDIA's compute capability, such as ``"9.0"``; one that the nvcc at hand knows.
+    keeps_loops : bool, optional
+        Compile Loopy's loops without unrolling them.
 
     Raises
     ------
@@ -96,11 +131,9 @@ class GpuKernel:
         There is no nvcc or no nvdisasm.
     CountingError
         Where arguments of this compute capability are is not known.
-    loopy.LoopyError
-        Loopy generates no code for it.
     """
 
-    def __init__(self, t_unit: Any, capability: str = "9.0") -> None:
+    def __init__(self, t_unit: Any, capability: str = "9.0", *, keeps_loops: bool = False) -> None:
         self.capability = capability
         self._major = int(capability.partition(".")[0])
         if self._major not in _BANKS:
@@ -110,13 +143,14 @@ class GpuKernel:
                 f" major numbers {known}"
             )
         self._code: CudaCode = generate_cuda(t_unit)
-        self._description = describe_kernel(t_unit, lambda _: [])
-        self._listing = compile_sass(self._code.source, capability)
+        self.launches = CudaLaunches(t_unit, self._code)
+        source = with_loops_kept(self._code.source) if keeps_loops else self._code.source
+        self.listing = compile_sass(source, capability)
 
     @cached_property
     def programs(self) -> dict[str, WarpProgram]:
         """The code of each device program, by name."""
-        found = parse_sass(self._listing)
+        found = parse_sass(self.listing)
         return {
             name: WarpProgram(
                 [
@@ -147,7 +181,7 @@ class GpuKernel:
         instructions: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
         sub_groups = assumed = 0
-        for launch in self._launches(parameters):
+        for launch in self.launches.at(parameters):
             program = self.programs[launch.kernel]
             sub_groups += prod(launch.groups) * -(-prod(launch.shape) // LANES)
             axes = self._chosen(launch, program, every_group=every_group)
@@ -167,8 +201,14 @@ class GpuKernel:
             assumed_groups=assumed,
         )
 
+    def of_middle(self, launch: GpuLaunch) -> Executed:
+        """Return what the first sub-group of the middle work group executes."""
+        program = self.programs[launch.kernel]
+        state, lanes = launched(self._constants(launch), launch.middle, launch.shape, 0)
+        return program.executed(state, lanes)
+
     def _chosen(
-        self, launch: _Launch, program: WarpProgram, *, every_group: bool
+        self, launch: GpuLaunch, program: WarpProgram, *, every_group: bool
     ) -> list[list[tuple[int, int]]]:
         """Return the numbers of groups to follow along each axis, and for how many each stands."""
         few = [_representatives(extent) for extent in launch.groups]
@@ -182,7 +222,7 @@ class GpuKernel:
             )
         return [[(place, 1) for place in range(extent)] for extent in launch.groups]
 
-    def _are_alike(self, launch: _Launch, program: WarpProgram) -> bool:
+    def _are_alike(self, launch: GpuLaunch, program: WarpProgram) -> bool:
         """Return whether groups between the first and the last execute as much, along each axis."""
         middle = [extent // 2 for extent in launch.groups]
         others = [
@@ -202,7 +242,7 @@ class GpuKernel:
         return all(other == first for other in executed)
 
     def _followed(
-        self, launch: _Launch, program: WarpProgram, axes: Sequence[Sequence[tuple[int, int]]]
+        self, launch: GpuLaunch, program: WarpProgram, axes: Sequence[Sequence[tuple[int, int]]]
     ) -> Iterator[tuple[Executed, int]]:
         """Yield what each sub-group of the chosen groups executes, and how many are like it."""
         constants = self._constants(launch)
@@ -213,7 +253,7 @@ class GpuKernel:
                 state, lanes = launched(constants, group, launch.shape, number)
                 yield program.executed(state, lanes), times
 
-    def _constants(self, launch: _Launch) -> dict[int, int | None]:
+    def _constants(self, launch: GpuLaunch) -> dict[int, int | None]:
         """Return the words of constant bank 0; places of arrays and real numbers are data."""
         place, *shapes = _BANKS[self._major]
         found: dict[int, int | None] = {
@@ -230,22 +270,6 @@ class GpuKernel:
                 bits = byte << 8 * (place + number - word)
                 found[word] = (found.get(word) or 0) | bits if is_whole else None
             place += size
-        return found
-
-    def _launches(self, parameters: Mapping[str, int]) -> list[_Launch]:
-        scalars = self._description.scalars
-        values = {name: parameters.get(name, 1) for name in scalars}
-        values |= dict.fromkeys(self._description.offsets, 0)
-        numbers = {name: as_scalar(dtype, values[name], name) for name, dtype in scalars.items()}
-        found: list[_Launch] = []
-
-        def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
-            if prod(int(each) for each in grid):
-                scalar = tuple(each if isinstance(each, np.generic) else None for each in arguments)
-                found.append(_Launch(kernel, three(grid), three(shape), scalar))
-
-        arrays = dict.fromkeys(self._description.arguments)
-        self._code.host(note, lambda _: None, **(arrays | numbers))
         return found
 
 

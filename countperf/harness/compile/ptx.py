@@ -10,7 +10,8 @@ from countperf.harness.nvcc import compile_for
 from countperf.harness.ptx import compile_ptx
 from countperf.machine_code.code import CompiledCode, code_of
 from countperf.machine_code.flow import Instruction
-from countperf.mechanistic.ptx import PtxInstruction, PtxProgram, parse_ptx
+from countperf.machine_code.ptx_unit import PtxInstruction
+from countperf.mechanistic.ptx import PtxProgram, parse_ptx
 
 _FLOPS = frozenset({"add", "mul", "fma", "div", "minmax", "compare"})
 _SELECTED = {"convert": "convert", "select": "move", "bitwise": "iop.scalar"}
@@ -41,8 +42,6 @@ def compile_with_nvcc(t_unit: Any, capability: str = "9.0") -> dict[str, Compile
         An instruction has no class, such as an atomic one.
     DeviceError
         There is no nvcc.
-    loopy.LoopyError
-        Loopy generates no code for it.
     """
     code = generate_cuda(t_unit)
     programs = parse_ptx(compile_ptx(code.source, capability))
@@ -64,8 +63,8 @@ def _instructions(program: PtxProgram) -> tuple[Instruction, ...]:
     return tuple(
         Instruction(
             _classes(each),
-            target=program.labels[each.target] if each.target else None,
-            goes_on=not each.target or each.is_conditional,
+            target=each.target,
+            goes_on=each.target is None or bool(each.guard),
         )
         for each in program.instructions
     )
@@ -76,7 +75,7 @@ def _classes(instruction: PtxInstruction) -> tuple[str, ...]:
     if not name:
         return ()
     head, _, rest = name.partition(".")
-    if head in ("load", "store", "barrier"):
+    if head in ("load", "store", "barrier", "call"):
         return (name,)
     if head == "branch":
         return ("branch",)

@@ -8,7 +8,7 @@ What is mended, each from outside and for this target only:
 - arrays that launches share, which are declared like kernels, and arguments in constant memory,
   which CUDA does not have: both are plain pointers;
 - 64-bit compare-and-swap, which wants ``unsigned long long``;
-- infinities and NaN, for which NVRTC has no macros.
+- infinities and NaN, whose types Loopy does not know, and for which NVRTC has no macros.
 
 The host function is Python: it works out grid, group and arguments of each launch and hands them to
 whoever launches.
@@ -25,12 +25,14 @@ from cgen import Block, DoWhile, Line
 from cgen.cuda import CudaConstant
 from constantdict import constantdict
 from genpy import Assign, Function, Statement, Suite
+from loopy.diagnostic import LoopyError
 from loopy.kernel import KernelState
 from loopy.kernel.data import AddressSpace, ValueArg
 from loopy.kernel.function_interface import CallableKernel
 from loopy.schedule.tools import get_kernel_arg_info, get_subkernel_arg_info
 from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 from loopy.target.cuda import CUDACASTBuilder, CudaTarget
+from loopy.target.opencl import opencl_symbol_mangler
 from loopy.target.python import PythonASTBuilderBase
 from loopy.types import to_loopy_type
 from pymbolic.mapper.stringifier import PREC_NONE
@@ -69,6 +71,9 @@ class _DeviceBuilder(CUDACASTBuilder):
     @property
     def known_callables(self) -> Any:
         return {**super().known_callables, **cuda_functions()}
+
+    def symbol_manglers(self) -> Any:
+        return [*super().symbol_manglers(), opencl_symbol_mangler]
 
     def preamble_generators(self) -> Any:
         return [*map(_on_device, super().preamble_generators()), _constants]
@@ -193,7 +198,13 @@ def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
     unit = retarget(t_unit)
     if wide_indices:
         unit = widened(unit)
-    code = generated(unit)
+    try:
+        code = generated(unit)
+    except (LoopyError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+        raise KernelBuildError(
+            f"Loopy generates no CUDA for kernel {unit.default_entrypoint.name!r}:"
+            f" {str(error) or type(error).__name__}"
+        ) from error
     namespace: dict[str, Any] = {_NUMPY: np}
     exec(DEF_EVEN_DIV_FUNCTION, namespace)  # a name that Loopy's code relies on
     exec(code.host_code(), namespace)
