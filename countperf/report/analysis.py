@@ -19,6 +19,7 @@ from countperf.counting.structure import (
 )
 from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.errors import CountingError
+from countperf.report.objects import picked
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 if TYPE_CHECKING:
@@ -80,10 +81,8 @@ def analysis_object(
         "footprints": [writer.footprint(footprint) for footprint in analysis.footprints],
         "storage": [
             {
-                "name": storage.name,
-                "space": storage.space,
+                **picked(storage, "name", "space", "element_bytes"),
                 "shape": [str(extent) for extent in storage.shape],
-                "element_bytes": storage.element_bytes,
                 "bytes": str(storage.size_bytes),
             }
             for storage in analysis.storage
@@ -133,9 +132,8 @@ class _Writer:
     def region(self, region: RegionAnalysis) -> dict[str, Any]:
         """Return a barrier region."""
         return {
-            "index": region.index,
+            **picked(region, "index", "ends_at_barrier"),
             "passes": self.count(region.passes),
-            "ends_at_barrier": region.ends_at_barrier,
             "around": [self.loop(loop) for loop in region.around],
             "loops": [self.loop(loop) for loop in region.loops],
             "instructions": [self.instruction(i) for i in region.instructions],
@@ -145,9 +143,7 @@ class _Writer:
     def loop(self, loop: LoopAnalysis) -> dict[str, Any]:
         """Return a loop."""
         return {
-            "iname": loop.iname,
-            "kind": loop.kind,
-            "around": list(loop.around),
+            **picked(loop, "iname", "kind", "around"),
             "trips": self.count(loop.trips),
             "iterations": self.count(loop.iterations),
             "entries": self.count(loop.entries),
@@ -162,8 +158,7 @@ class _Writer:
             except CountingError as error:
                 slots.setdefault("reason", str(error))
         return {
-            "id": instruction.id,
-            "loops": list(instruction.loops),
+            **picked(instruction, "id", "loops"),
             "executions": {
                 **self.count(instruction.executions),
                 **({"reason": instruction.is_estimate} if instruction.is_estimate else {}),
@@ -174,11 +169,8 @@ class _Writer:
     def chain(self, chain: ChainAnalysis) -> dict[str, Any]:
         """Return a carried chain."""
         return {
-            "instructions": list(chain.instructions),
-            "variables": list(chain.variables),
-            "loops": list(chain.loops),
+            **picked(chain, "instructions", "variables", "loops", "span"),
             "operations": None if chain.operations is None else dict(chain.operations),
-            "span": chain.span,
             "steps": self.count(chain.steps),
             "accumulators": self.count(chain.accumulators),
         }
@@ -186,15 +178,9 @@ class _Writer:
     def access(self, access: AccessAnalysis) -> dict[str, Any]:
         """Return an access."""
         return {
-            "program": access.program,
-            "region": access.region,
-            "instruction": access.instruction,
-            "array": access.access.array,
-            "address_space": access.access.address_space,
-            "direction": access.access.direction,
-            "bits": access.access.bits,
+            **picked(access, "program", "region", "instruction", "repeats"),
+            **picked(access.access, "array", "address_space", "direction", "bits"),
             "index": [str(part) for part in access.access.index],
-            "repeats": access.repeats,
             "executions": {
                 **self.count(access.executions),
                 **({"reason": access.is_estimate} if access.is_estimate else {}),
@@ -202,9 +188,7 @@ class _Writer:
             "address": None if access.address is None else str(access.address),
             "strides": [
                 {
-                    "kind": stride.kind,
-                    "axis": stride.axis,
-                    "iname": stride.iname,
+                    **picked(stride, "kind", "axis", "iname"),
                     "stride": None if stride.stride is None else str(stride.stride),
                     **({"reason": stride.reason} if stride.reason else {}),
                 }
@@ -257,10 +241,7 @@ class _Writer:
         cells = self.count(footprint.cells)
         size = self.count(footprint.size_bytes)
         result: dict[str, Any] = {
-            "array": footprint.array,
-            "address_space": footprint.address_space,
-            "direction": footprint.direction,
-            "element_bytes": footprint.element_bytes,
+            **picked(footprint, "array", "address_space", "direction", "element_bytes"),
             "accesses": self.count(footprint.accesses),
             "cells": cells,
             "bytes": size,

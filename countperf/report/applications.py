@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.report.drawing import BLUE, GREEN, ORANGE, new_figure, plain_ticks, scale_of
 from countperf.report.numbers import format_quantity, format_table
+from countperf.report.objects import picked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,12 +59,7 @@ def schedule_text(found: Schedule) -> str:
 
 def schedule_object(found: Schedule) -> dict[str, Any]:
     """Return ``{"source", "time_s", "serial_s", "steps": [rows of `schedule_rows`]}``."""
-    return {
-        "source": found.source,
-        "time_s": found.time_s,
-        "serial_s": found.serial_s,
-        "steps": schedule_rows(found),
-    }
+    return {**picked(found, "source", "time_s", "serial_s"), "steps": schedule_rows(found)}
 
 
 def schedule_figure(*schedules: Schedule) -> Figure:

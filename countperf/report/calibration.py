@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from countperf.fitting.transfer.document import widening
+from countperf.report.objects import picked
 
 if TYPE_CHECKING:
     from countperf.fitting.transfer.prior import ExpectedErrors
@@ -69,33 +70,22 @@ def _reach(errors: ExpectedErrors, factor: float) -> str:
     return f"{factor * errors.typical_error:.0%}, 90 of 100 by less than a factor of {width:.2f}"
 
 
+_CANDIDATE = ("model", "description", "held_out_error", "chosen")
+
+
 def calibration_object(result: CalibrationResult) -> dict[str, Any]:
     """Return the same as plain values."""
+    what = ("name", "known", "store", "kernels", "cases", "unsettled", "spent_s", "without_code")
     return {
-        "name": result.name,
+        **picked(result, *what),
         "device": result.device.slug,
-        "known": list(result.known),
         "prior_of_platform": result.is_kin,
-        "store": str(result.store),
-        "kernels": result.kernels,
-        "cases": result.cases,
-        "unsettled": result.unsettled,
-        "spent_s": result.spent_s,
-        "without_code": result.without_code,
         "complete": result.is_complete,
         "models": [
             {
                 "model": each.kind,
                 "written": str(each.path),
-                "candidates": [
-                    {
-                        "model": candidate.model,
-                        "description": candidate.description,
-                        "held_out_error": candidate.held_out_error,
-                        "chosen": candidate.chosen,
-                    }
-                    for candidate in each.fit.candidates
-                ],
+                "candidates": [picked(tried, *_CANDIDATE) for tried in each.fit.candidates],
                 "expected_error": None if each.expected is None else each.expected.typical_error,
                 "after_five_minutes": None if each.later is None else each.later.typical_error,
                 "not_learnt": dict(each.unlearnt),
@@ -153,11 +143,4 @@ def refreshed_text(result: Refreshed) -> str:
 
 def refreshed_object(result: Refreshed) -> dict[str, Any]:
     """Return the same as plain values."""
-    return {
-        "name": result.name,
-        "old": result.old,
-        "factors": {model: dict(factors) for model, factors in result.factors.items()},
-        "errors": {model: list(errors) for model, errors in result.errors.items()},
-        "kernels": result.kernels,
-        "spent_s": result.spent_s,
-    }
+    return picked(result, "name", "old", "factors", "errors", "kernels", "spent_s")

@@ -8,7 +8,7 @@ from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
 from countperf.report.names import uncharged_lines
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
-from countperf.report.objects import verdict_object
+from countperf.report.objects import plain
 from countperf.report.text import NAMED_OTHERS
 
 if TYPE_CHECKING:
@@ -148,43 +148,6 @@ def coverage_object(coverage: Coverage) -> dict[str, Any]:
     {"families": {family: cases}, "kernels", "properties", "mean_share", "largest_share",
     "per_group", "relies_on"} | null}], "ignored"}``; what sizes would tell is null without them.
     """
-    return {
-        "kernel": coverage.kernel,
-        "device": coverage.device,
-        "model": coverage.model,
-        "parameters": dict(coverage.parameters),
-        "grade": coverage.grade,
-        "verdict": verdict_object(coverage.verdict),
-        "time_s": coverage.time_s,
-        "correction": None if coverage.correction is None else verdict_object(coverage.correction),
-        "weights_error": coverage.weights_error,
-        "recorded": coverage.recorded,
-        "features": [_feature_object(feature) for feature in coverage.features],
-        "ignored": list(coverage.ignored),
-    }
-
-
-def _feature_object(feature: FeatureCoverage) -> dict[str, Any]:
-    def dumped(part: Any) -> Any:
-        return None if part is None else part.model_dump(mode="json")
-
-    return {
-        "name": feature.name,
-        "status": feature.status,
-        "unit": feature.unit,
-        "value": feature.value,
-        "per_group": feature.per_group,
-        "share": feature.share,
-        "measured": dumped(feature.measured),
-        "measured_per_group": dumped(feature.measured_per_group),
-        "beyond": feature.beyond,
-        "beyond_in": feature.beyond_in,
-        "below": feature.below,
-        "below_in": feature.below_in,
-        "idle": feature.idle,
-        "relative_error": feature.relative_error,
-        "together_with": list(feature.together_with),
-        "substituted": list(feature.substituted),
-        "exercising_kernels": list(feature.exercising_kernels),
-        "exercise": dumped(feature.exercise),
-    }
+    found = plain(coverage)
+    del found["needs_sizes"]
+    return found

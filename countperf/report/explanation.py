@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.models.units import unit_of
 from countperf.report.names import plain_name, uncharged_lines
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
-from countperf.report.objects import prediction_object
+from countperf.report.objects import picked, prediction_object
 from countperf.report.plausibility import implied_rate, rate_of
 from countperf.report.text import (
     NO_RATES,
@@ -169,10 +169,7 @@ def explanation_object(
         weight = part.weight
         rate = None if weight is None else rate_of(weight, model)
         return {
-            "name": part.name,
-            "part_s": part.part_s,
-            "own_s": part.own_s,
-            "count": part.count,
+            **picked(part, "name", "part_s", "own_s", "count"),
             "unit": None if weight is None else weight.unit,
             "weight_s": None if weight is None else weight.value_s,
             "standard_error_s": None if weight is None else weight.standard_error_s,
@@ -186,18 +183,12 @@ def explanation_object(
         "explanation": {
             "expression": explanation.expression,
             "terms": [
-                {
-                    "term": term.name,
-                    "own_s": term.own_s,
-                    "part_s": term.part_s,
-                    "overlaps": term.overlaps,
-                }
+                {"term": term.name, **picked(term, "own_s", "part_s", "overlaps")}
                 for term in explanation.terms
             ],
             "parts": [part_object(part) for part in explanation.parts],
             "shapes": {shape.name: shape.value for shape in explanation.shapes},
-            "global_bytes": explanation.global_bytes,
-            "flops": explanation.flops,
+            **picked(explanation, "global_bytes", "flops"),
         },
     }
 

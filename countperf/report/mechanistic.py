@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.mechanistic.answers import ModelAnswers, lacking_input
 from countperf.mechanistic.model import MechanisticPrediction
 from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.objects import picked
 
 if TYPE_CHECKING:
     from countperf.mechanistic.occupancy_advice import KernelOccupancy, ProgramOccupancy
@@ -115,11 +116,7 @@ def answers_object(answers: ModelAnswers) -> dict[str, Any]:
     and ``reason``.
     """
     return {
-        "kernel": answers.kernel,
-        "device": answers.device,
-        "parameters": dict(answers.parameters),
-        "measured": dict(answers.measured),
-        "note": answers.note,
+        **picked(answers, "kernel", "device", "parameters", "measured", "note"),
         "models": {name: _answer_object(answer) for name, answer in answers.items()},
     }
 
@@ -208,14 +205,10 @@ def _occupancy_row(
 def occupancy_object(found: KernelOccupancy) -> dict[str, Any]:
     """Return ``{"kernel", "device", "parameters", "programs": [{...}]}``."""
     return {
-        "kernel": found.kernel,
-        "device": found.device,
-        "parameters": dict(found.parameters),
+        **picked(found, "kernel", "device", "parameters"),
         "programs": [
             {
-                "program": program.program,
-                "registers_are_known": program.registers_are_known,
-                "most_registers": program.most_registers,
+                **picked(program, "program", "registers_are_known", "most_registers"),
                 "now": _occupancy_row(program.program, "", program.uses, program.residency),
                 "changes": [
                     _occupancy_row(

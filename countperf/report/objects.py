@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
     from countperf.metrics import Evaluation
-    from countperf.predictions import Prediction, Verdict
+    from countperf.predictions import Prediction
     from countperf.properties.vector import PropertyVector
 
 
@@ -50,19 +53,19 @@ def prediction_object(prediction: Prediction) -> dict[str, Any]:
     lists.
     Weights are fitted to runs whose data the run before left in the caches.
     """
+    what = ("kernel", "device", "parameters", "time_s", "interval_s", "interval_level")
     return {
-        "kernel": prediction.kernel,
-        "device": prediction.device,
-        "parameters": {name: plain(value) for name, value in prediction.parameters.items()},
-        "time_s": plain(prediction.time_s),
-        "interval_s": None
-        if prediction.interval_s is None
-        else [plain(end) for end in prediction.interval_s],
-        "interval_level": prediction.interval_level,
-        "breakdown_s": {name: plain(part) for name, part in prediction.breakdown.items()},
+        **picked(prediction, *what),
+        "breakdown_s": plain(prediction.breakdown),
         "complete": prediction.complete,
         "caches": "warm",
     }
+
+
+_CASE = (
+    *("kernel", "purpose", "parameters", "measured_s", "predicted_s", "relative_error", "noise"),
+    *("within_noise", "interval_s"),
+)
 
 
 def evaluation_object(evaluation: Evaluation) -> dict[str, Any]:
@@ -79,20 +82,7 @@ def evaluation_object(evaluation: Evaluation) -> dict[str, Any]:
     factor = evaluation.interval_factor()
     return {
         "device": evaluation.device,
-        "cases": [
-            {
-                "kernel": case.kernel,
-                "purpose": case.purpose,
-                "parameters": dict(case.parameters),
-                "measured_s": case.measured_s,
-                "predicted_s": case.predicted_s,
-                "relative_error": case.relative_error,
-                "noise": case.noise,
-                "within_noise": case.within_noise,
-                "interval_s": None if case.interval_s is None else list(case.interval_s),
-            }
-            for case in evaluation.cases
-        ],
+        "cases": [picked(case, *_CASE) for case in evaluation.cases],
         "geometric_mean": _means(evaluation),
         "by_purpose": {purpose: _means(part) for purpose, part in evaluation.by_purpose().items()},
         "coverage": {
@@ -126,25 +116,30 @@ def fit_object(fit: FitResult) -> dict[str, Any]:
         "cases": len(fit.observations),
         "rank": fit.diagnosis.rank,
         "condition": fit.diagnosis.condition,
-        "verdicts": [verdict_object(verdict) for verdict in fit.verdicts],
+        "verdicts": plain(fit.verdicts),
         "weights": fit.weights.to_object(),
     }
 
 
-def verdict_object(verdict: Verdict) -> dict[str, Any]:
-    """Return ``{"name", "passed", "message", "remedy"}``."""
-    return {
-        "name": verdict.name,
-        "passed": verdict.passed,
-        "message": verdict.message,
-        "remedy": verdict.remedy,
-    }
-
-
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: integers, floats (for fractions too), lists for arrays."""
+    """Return a value as JSON has it: objects for records, lists for arrays, texts for paths."""
     if isinstance(value, np.ndarray):
         return [plain(entry) for entry in value] if value.ndim else plain(value.item())
     if isinstance(value, np.generic):
         return value.item()
-    return float(value) if isinstance(value, Fraction) else value
+    if isinstance(value, Fraction):
+        return float(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value):
+        return picked(value, *(field.name for field in fields(value)))
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [plain(part) for part in value]
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def picked(record: Any, *names: str) -> dict[str, Any]:
+    """Return some of a record's attributes as plain values, by name."""
+    return {name: plain(getattr(record, name)) for name in names}

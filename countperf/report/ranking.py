@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.fitting.ranking import TOP
 from countperf.models.library import short_name
 from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.objects import picked
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankedSet, RankingEvaluation
@@ -26,15 +27,10 @@ def ranking_evaluation_object(evaluation: RankingEvaluation) -> dict[str, Any]:
         "model": evaluation.model,
         "sets": [
             {
-                "family": each.family,
-                "parameters": dict(each.parameters),
+                **picked(each, "family", "parameters"),
                 "variants": len(each.variants),
-                "refused": each.refused,
-                "incomplete": each.incomplete,
-                "pairs": each.pairs,
-                "tied_pairs": each.tied_pairs,
-                "fastest_s": each.fastest_s,
-                "slowest_s": each.slowest_s,
+                **picked(each, "refused", "incomplete", "pairs", "tied_pairs"),
+                **picked(each, "fastest_s", "slowest_s"),
                 **_figures(each),
             }
             for each in evaluation.sets

@@ -23,6 +23,7 @@ from countperf.report.drawing import (
     plain_both,
 )
 from countperf.report.numbers import format_quantity, format_table
+from countperf.report.objects import picked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,12 +99,7 @@ def _time(answer: object) -> str:
 
 def sweep_object(found: Sweep) -> dict[str, Any]:
     """Return ``{"kernel", "device", "over", "points": [rows of `sweep_rows`]}``."""
-    return {
-        "kernel": found.kernel,
-        "device": found.device,
-        "over": found.over,
-        "points": sweep_rows(found),
-    }
+    return {**picked(found, "kernel", "device", "over"), "points": sweep_rows(found)}
 
 
 def sweep_figure(found: Sweep) -> Figure:

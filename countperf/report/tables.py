@@ -35,6 +35,7 @@ from countperf.report.calibration import calibration_rows, refreshed_rows
 from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity
+from countperf.report.objects import picked
 from countperf.report.ranking import ranking_evaluation_rows
 from countperf.report.replay import replay_head, replay_rows
 from countperf.report.sweeps import sweep_head, sweep_rows
@@ -174,21 +175,16 @@ def _vector_rows(vector: PropertyVector) -> Rows:
     ]
 
 
+_MEASURED = (
+    *("case", "kernel", "family", "variant", "element_type", "purpose", "time_s", "spread"),
+    *("noise_floor", "noise", "stable", "settling"),
+)
+
+
 def _measurement_rows(measured: MeasurementSet) -> Rows:
     return [
         {
-            "case": entry.case,
-            "kernel": entry.kernel,
-            "family": entry.family,
-            "variant": entry.variant,
-            "element_type": entry.element_type,
-            "purpose": entry.purpose,
-            "time_s": entry.time_s,
-            "spread": entry.spread,
-            "noise_floor": entry.noise_floor,
-            "noise": entry.noise,
-            "stable": entry.stable,
-            "settling": entry.settling,
+            **picked(entry, *_MEASURED),
             "group_x": entry.group_shape[0],
             "group_y": entry.group_shape[1],
             "runs": sum(map(len, entry.samples_s)),
@@ -240,13 +236,9 @@ def _tuning_rows(result: TuningResult) -> Rows:
 def _evaluation_rows(evaluation: Evaluation) -> Rows:
     return [
         {
-            "kernel": case.kernel,
-            "purpose": case.purpose,
+            **picked(case, "kernel", "purpose"),
             **case.parameters,
-            "measured_s": case.measured_s,
-            "predicted_s": case.predicted_s,
-            "relative_error": case.relative_error,
-            "noise": case.noise,
+            **picked(case, "measured_s", "predicted_s", "relative_error", "noise"),
             **_ends(case.interval_s),
             "complete": case.complete,
         }

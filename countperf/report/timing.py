@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
 from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.objects import picked
 from countperf.report.text import point_text
 
 if TYPE_CHECKING:
@@ -72,32 +73,18 @@ def timing_object(timing: TimingDocument) -> dict[str, Any]:
     [{"parameters", "stage", "reason"}]}``.
     """
     return {
-        "kernel": timing.kernel,
+        **picked(timing, "kernel", "cold", "weights", "model", "interval_level"),
         "device": timing.device.slug,
-        "cold": timing.cold,
         "protocol": timing.protocol.name,
-        "weights": timing.weights,
-        "model": timing.model,
-        "interval_level": timing.interval_level,
         "sizes": [
             {
-                "parameters": dict(each.measurement.parameters),
+                **picked(each.measurement, "parameters", "spread", "noise", "stable", "remarks"),
                 "measured_s": each.measurement.time_s,
-                "spread": each.measurement.spread,
-                "noise": each.measurement.noise,
-                "stable": each.measurement.stable,
-                "predicted_s": each.predicted_s,
-                "interval_s": None if each.interval_s is None else list(each.interval_s),
-                "verdict": each.verdict,
-                "reason": each.reason,
-                "remarks": list(each.measurement.remarks),
+                **picked(each, "predicted_s", "interval_s", "verdict", "reason"),
             }
             for each in timing.sizes
         ],
-        "failures": [
-            {"parameters": dict(each.parameters), "stage": each.stage, "reason": each.reason}
-            for each in timing.failures
-        ],
+        "failures": [picked(each, "parameters", "stage", "reason") for each in timing.failures],
     }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.report.contrast import contrast_object, contrast_text
 from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.objects import picked
 
 if TYPE_CHECKING:
     from countperf.tuning.devices import DeviceResults
@@ -53,13 +54,9 @@ def _interval_object(of: object) -> dict[str, Any]:
 def ranking_object(ranking: Ranking) -> dict[str, Any]:
     """Return the best points, how many there were, and what was refused and why."""
     return {
-        "space": ranking.space,
-        "device": ranking.device,
+        **picked(ranking, "space", "device", "predicted", "complete", "seconds"),
         "parameters": dict(ranking.sizes),
-        "predicted": ranking.predicted,
         "refused": _refusals_object(ranking.refusals),
-        "complete": ranking.complete,
-        "seconds": ranking.seconds,
         "best": [point_object(point) for point in ranking.best],
     }
 
@@ -113,21 +110,12 @@ def tuning_object(result: TuningResult) -> dict[str, Any]:
     of ``"unbounded"`` others of the space nothing is known.
     """
     return {
-        "space": result.space,
-        "device": result.device,
+        **picked(result, "space", "device", "regret_bound", "bounded", "unbounded", "confidence"),
+        **picked(result, "stopped", "spent_s", "ranking_s", "numbers_checked", "predicted"),
         "parameters": dict(result.sizes),
         "winner": _tried_object(result.winner),
         "within_noise": [_tried_object(tried) for tried in result.within_noise],
-        "regret_bound": result.regret_bound,
-        "bounded": result.bounded,
-        "unbounded": result.unbounded,
-        "confidence": result.confidence,
-        "stopped": result.stopped,
-        "spent_s": result.spent_s,
-        "ranking_s": result.ranking_s,
-        "numbers_checked": result.numbers_checked,
         "against_default": result.contrast and contrast_object(result.contrast),
-        "predicted": result.predicted,
         "complete": result.ranking_complete,
         "tried": [_tried_object(tried) for tried in result.tried],
         "refused": _refusals_object(result.refusals),
@@ -204,16 +192,8 @@ def _bound(result: TuningResult) -> str:
 
 
 def _tried_object(tried: Trial) -> dict[str, Any]:
-    return {
-        "choice": dict(tried.choice),
-        "time_s": tried.time_s,
-        "predicted_s": tried.predicted_s,
-        **_interval_object(tried),
-        "samples_s": list(tried.samples_s),
-        "rounds": list(tried.rounds),
-        "cut_short": tried.cut_short,
-        "at_s": tried.at_s,
-    }
+    what = ("choice", "time_s", "predicted_s", "samples_s", "rounds", "cut_short", "at_s")
+    return {**picked(tried, *what), **_interval_object(tried)}
 
 
 def _refusals_object(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
