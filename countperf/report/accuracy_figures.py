@@ -47,11 +47,6 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
 
     Kernels are marked by their purpose. Lines stand at a factor of 1 and of 1.6 up and down.
 
-    Parameters
-    ----------
-    evaluations : sequence of Evaluation
-        At least one, with at least one case that has a prediction above zero.
-
     Raises
     ------
     ParameterError
@@ -90,13 +85,7 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
 
 
 def fit_figure(fit: FitResult) -> Figure:
-    """Draw the cases of a fit, each predicted without its family, over measured times.
-
-    Parameters
-    ----------
-    fit : FitResult
-        A fit; where no left-out family is predicted, its own predictions are drawn.
-    """
+    """Draw the cases of a fit, each predicted without its family, over measured times."""
     held_out = {c.name: c.predicted_s for c in fit.held_out if c.predicted_s and c.predicted_s > 0}
     what = "left-out families" if held_out else "the fit's own cases"
     points = [
@@ -130,11 +119,6 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     """Draw the overall errors: a panel for each device, a row for each model, a mark per level.
 
     All panels have the same axis. Where a model predicts nothing, its row says why.
-
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-        At least one.
 
     Raises
     ------

@@ -74,13 +74,7 @@ def cause_text(
     second: Prediction,
     explained: tuple[Explanation, Explanation] | None = None,
 ) -> str:
-    """Say in one sentence what makes the difference of two predictions.
-
-    Parameters
-    ----------
-    first, second, explained
-        As for `comparison_text`.
-    """
+    """Say in one sentence what makes the difference of two predictions."""
     names = names_apart(first, second)
     whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
     difference = whole[1] - whole[0]
@@ -137,13 +131,7 @@ def _cost_ratio(less: ExplainedPart, more: ExplainedPart) -> float | None:
 
 
 def side_by_side(first: Prediction, second: Prediction) -> tuple[list[str], list[list[str]]]:
-    """Return the titles and rows of a table of two predictions; of many parts, the last are summed.
-
-    Parameters
-    ----------
-    first, second : Prediction
-        Each at one size.
-    """
+    """Return titles and rows of a table of two predictions; of many parts, the last are summed."""
     whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
     both = compared_parts(first, second)
     shown = both if len(both) <= MOST_ROWS else both[: MOST_ROWS - 1]
@@ -170,13 +158,7 @@ def compared_parts(first: Prediction, second: Prediction) -> list[tuple[str, flo
 
 
 def explained_pair(first: Prediction, second: Prediction) -> tuple[Explanation, Explanation] | None:
-    """Explain two predictions if both know their weights and kernels; else None.
-
-    Parameters
-    ----------
-    first, second : Prediction
-        Each at one size.
-    """
+    """Explain two predictions if both know their weights and kernels; else None."""
     found = [_explained(each) for each in (first, second)]
     return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 

@@ -54,16 +54,6 @@ def analysis_object(
 ) -> dict[str, Any]:
     """Return the analysis of a kernel as JSON-able objects.
 
-    Parameters
-    ----------
-    analysis : KernelAnalysis
-        As `analyze_kernel` returns it.
-    parameters : mapping from str to int, optional
-        Values of all size parameters. Then each count has a ``value`` beside its ``symbolic``
-        form, also where only enumeration finds it.
-    memory : MemoryGeometry, optional
-        Adds, where parameters are given, the transactions or bank conflicts of each access.
-
     Raises
     ------
     ParameterError

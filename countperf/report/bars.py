@@ -51,13 +51,7 @@ _OTHERS = (1e6, "other, million per second")
 
 
 def pair_figure(pair: PredictionPair) -> Figure:
-    """Draw what takes the time in two predictions, side by side; the cause stands below.
-
-    Parameters
-    ----------
-    pair : PredictionPair
-        Each at one size.
-    """
+    """Draw what takes the time in two predictions, side by side; the cause stands below."""
     names = names_apart(pair.first, pair.second)
     parts = compared_parts(pair.first, pair.second)
     rows = [*parts[:MOST_ROWS]]
@@ -89,13 +83,7 @@ def pair_figure(pair: PredictionPair) -> Figure:
 
 
 def ranking_figure(ranking: Ranking) -> Figure:
-    """Draw the predicted times of the best variants, with their intervals.
-
-    Parameters
-    ----------
-    ranking : Ranking
-        At least one variant has a prediction.
-    """
+    """Draw the predicted times of the best variants, with their intervals."""
     best = ranking.best[:_MOST_VARIANTS]
     if not best:
         raise ParameterError("no variant has a prediction: nothing to draw", parameter="ranking")
@@ -150,13 +138,6 @@ def rates_figure(weights: WeightSet, device: DeviceParameters | None = None) -> 
 
     A panel shows arithmetic, one memory, one all else. Weights that are not told from zero are no
     rates. Of many, those with the smallest relative errors are drawn.
-
-    Parameters
-    ----------
-    weights : WeightSet
-        The fit.
-    device : DeviceParameters, optional
-        Peaks of the device; by default those of the catalogue, if it has the device.
 
     Raises
     ------

@@ -71,26 +71,14 @@ class BreakdownRow:
 
 
 def correction_factor(prediction: Prediction) -> float:
-    """Return what the correction multiplies a time by; 1 without a correction.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        At one size.
-    """
+    """Return what the correction multiplies a time by; 1 without a correction."""
     added = _number(prediction.breakdown.get(CORRECTION, 0.0))
     whole = _number(prediction.time_s)
     return whole / (whole - added) if added and whole != added else 1.0
 
 
 def corrected_parts(prediction: Prediction) -> dict[str, float]:
-    """Return the parts of a time as the correction leaves them, s, without those that are zero.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        At one size.
-    """
+    """Return the parts of a time as the correction leaves them, s, without those that are zero."""
     factor = correction_factor(prediction)
     return {
         name: factor * _number(part)
@@ -100,21 +88,7 @@ def corrected_parts(prediction: Prediction) -> dict[str, float]:
 
 
 def breakdown_rows(prediction: Prediction, most: int = MOST_ROWS) -> tuple[BreakdownRow, ...]:
-    """Return where a time goes: groups with the largest first, in each the largest parts.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        At one size.
-    most : int, optional
-        Rows at most, at least 2. Parts that have no row of their own are summed up, by group as
-        far as rows are left.
-
-    Returns
-    -------
-    tuple of BreakdownRow
-        Empty if nothing takes time.
-    """
+    """Return where a time goes: groups with the largest first, in each the largest parts."""
     found = corrected_parts(prediction)
     parts = {name: part for name, part in found.items() if part > 0}
     whole = sum(parts.values())
@@ -185,11 +159,6 @@ def _rows(parts: Mapping[str, float], order: Sequence[str], number: int) -> list
 def whole_percents(shares: Sequence[float]) -> list[int]:
     """Round shares to whole percents that sum to 100, by largest remainders.
 
-    Parameters
-    ----------
-    shares : sequence of float
-        They sum to 1.
-
     Examples
     --------
     >>> whole_percents([1 / 3, 1 / 3, 1 / 3])
@@ -204,23 +173,7 @@ def whole_percents(shares: Sequence[float]) -> list[int]:
 
 
 def bound_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> str:
-    """Say what bounds a time, and which parts take the most of it.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        At one size.
-    accesses : iterable of AccessAnalysis, optional
-        Accesses of the kernel. They tell how far apart the addresses are where accesses that go
-        from line to line bound the time.
-
-    Returns
-    -------
-    str
-        Such as ``bound by memory: scalar loads that miss L1 (61 %); b is 4096 bytes apart from
-        iteration to iteration of k``; empty if nothing takes time. Rows and shares are those of
-        `breakdown_rows`, the largest always among them.
-    """
+    """Say what bounds a time, and which parts take the most of it."""
     rows = breakdown_rows(prediction)
     percents = {row: row.percent for row in rows if row.percent is not None}
     if not percents:

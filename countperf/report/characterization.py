@@ -29,17 +29,7 @@ class MeasuredNumber(Protocol):
 def characterization_text(
     device: str, findings: Sequence[MeasuredNumber], left_out: Mapping[str, str]
 ) -> str:
-    """Write every number with its spread, those that are not plausible marked, and what is missing.
-
-    Parameters
-    ----------
-    device : str
-        Name of the device.
-    findings : sequence of MeasuredNumber
-        What was found.
-    left_out : Mapping from str to str
-        What was not measured, and why.
-    """
+    """Write numbers with their spread, marks at those not plausible, and what is missing."""
     rows = [
         [
             "  " if each.is_plausible else "!!",

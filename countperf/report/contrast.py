@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 
 
 def contrast_text(contrast: Contrast) -> str:
-    """Write how much faster the winner is than the default variant, and which parts make it so.
-
-    Parameters
-    ----------
-    contrast : Contrast
-        Both variants.
-    """
+    """Write how much faster the winner is than the default variant, and which parts make it so."""
     header, rows = side_by_side(contrast.pair.first, contrast.pair.second)
     table = format_table(rows, header=header, right=(1, 2, 3))
     return "\n".join([*contrast_lines(contrast), *(f"  {line}" for line in table.splitlines())])
@@ -47,13 +41,7 @@ def _ratio(default_s: float, winner_s: float) -> str:
 
 
 def contrast_object(contrast: Contrast) -> dict[str, Any]:
-    """Return it as plain values; parts in seconds, by the names of the model.
-
-    Parameters
-    ----------
-    contrast : Contrast
-        Both variants.
-    """
+    """Return it as plain values; parts in seconds, by the names of the model."""
     pair = contrast.pair
     return {
         "model": contrast.model,

@@ -34,19 +34,7 @@ def explanation_text(
     device: DeviceParameters | None = None,
     accesses: Iterable[AccessAnalysis] = (),
 ) -> str:
-    """Write a time, its terms by themselves and as overlaps leave them, and its parts.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        Of a prediction.
-    weights : WeightSet
-        What predicted it.
-    device : DeviceParameters, optional
-        Rates of the device, to tell whether implied ones can be.
-    accesses : iterable of AccessAnalysis, optional
-        As for `countperf.report.breakdown.bound_text`.
-    """
+    """Write a time, its terms by themselves and as overlaps leave them, and its parts."""
     prediction = explanation.prediction
     lines = prediction_head(prediction, accesses)
     if not weights.definition.is_plain_sum:

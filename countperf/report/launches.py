@@ -20,15 +20,7 @@ _RIGHT = tuple(range(2, len(_HEADER)))
 
 
 def launches_text(log: LaunchesDocument, *, most_rows: int | None = None) -> str:
-    """Write what was launched: a sentence, a row for each kernel and sizes, and what to know.
-
-    Parameters
-    ----------
-    log : LaunchesDocument
-        The launches.
-    most_rows : int, optional
-        How many kernels to write; of more, those that take longest. By default all.
-    """
+    """Write what was launched: a sentence, a row for each kernel and sizes, and what to know."""
     if not log.kernels:
         return "\n".join(["no kernel was launched", *log.problems])
     shown = log.kernels[:most_rows]

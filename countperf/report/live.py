@@ -20,13 +20,7 @@ _SHORT_S = 2.0
 
 
 def state_text(state: SearchState) -> str:
-    """Write the state of a search on a line: the best, what may be gained, the time left.
-
-    Parameters
-    ----------
-    state : SearchState
-        The state.
-    """
+    """Write the state of a search on a line: the best, what may be gained, the time left."""
     if state.best_s is None:
         noun = "variant" if state.predicted == 1 else "variants"
         said = [f"{state.space}: {state.predicted} {noun} predicted, none ran yet"]

@@ -47,11 +47,6 @@ class PlainName:
 def plain_name(part: str) -> PlainName:
     """Return the plain name of a part of a breakdown; the part itself where no rule covers it.
 
-    Parameters
-    ----------
-    part : str
-        A feature, or a parameter of a model of one's own.
-
     Examples
     --------
     >>> plain_name("issue.scalar.gmem.load.l2_reuse")
@@ -74,11 +69,6 @@ _FEW = 3
 
 def uncharged_text(names: Sequence[str]) -> str:
     """Write which properties a model leaves out: few by name, of more how many of each group.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The properties.
 
     Examples
     --------

@@ -70,21 +70,7 @@ def fit_page(
     ranking: RankingEvaluation | None = None,
     kernels: Sequence[ExplainedKernel] = (),
 ) -> Page:
-    """Show a fit: device, accuracy, weights as rates, kernels, variants.
-
-    Parameters
-    ----------
-    weights : WeightSet
-        The fit.
-    device : DeviceParameters, optional
-        Limits of the device.
-    evaluation : Evaluation, optional
-        Predicted and measured times of kernels that the fit has not seen.
-    ranking : RankingEvaluation, optional
-        How well it orders variants.
-    kernels : sequence of ExplainedKernel
-        Kernels to show with their breakdown and roofline.
-    """
+    """Show a fit: device, accuracy, weights as rates, kernels, variants."""
     lead = [f"{short_name(weights.model)} model, fitted for {weights.device.name}"]
     if evaluation is not None:
         error = format_percent(evaluation.overall().value)
@@ -113,19 +99,7 @@ def kernel_page(
     device: DeviceParameters | None = None,
     accesses: Iterable[AccessAnalysis] = (),
 ) -> Page:
-    """Show a kernel: time, what bounds it, breakdown, roofline, all parts, device.
-
-    Parameters
-    ----------
-    kernel : ExplainedKernel
-        The kernel.
-    weights : WeightSet
-        What predicted it.
-    device : DeviceParameters, optional
-        Limits of the device.
-    accesses : iterable of AccessAnalysis, optional
-        As for `countperf.report.breakdown.bound_text`.
-    """
+    """Show a kernel: time, what bounds it, breakdown, roofline, all parts, device."""
     prediction = kernel.explanation.prediction
     sizes = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
     every = explanation_text(kernel.explanation, weights, device).splitlines()
@@ -154,21 +128,6 @@ def search_page(
     contrast: Contrast | None = None,
 ) -> Page:
     """Show a search: the winner, what ran, how the best time fell, what else was predicted.
-
-    Parameters
-    ----------
-    space : str
-        Name of the search space.
-    device : DeviceIdentity
-        Where it ran.
-    sizes : Mapping from str to int
-        Sizes of the kernel.
-    tried : sequence of Trial
-        Variants that ran, in order.
-    ranking : Ranking, optional
-        The predictions.
-    contrast : Contrast, optional
-        The winner beside the default variant.
 
     Raises
     ------

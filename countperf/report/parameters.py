@@ -20,11 +20,6 @@ _MOST_LINES = 300  # configurations that are drawn, the fastest of all
 def parameters_figure(result: TuningResult) -> Figure:
     """Draw how much each parameter matters, and the variants that ran as lines over parameters.
 
-    Parameters
-    ----------
-    result : TuningResult
-        At least three variants ran.
-
     Raises
     ------
     ParameterError

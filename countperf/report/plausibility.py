@@ -44,27 +44,7 @@ def implied_rate(weight: Weight, model: ModelDefinition | None = None) -> str:
 def plausibility(
     weight: Weight, device: DeviceParameters | None, model: ModelDefinition | None = None
 ) -> str:
-    """Write what the implied rate is of the device's, and whether that can be.
-
-    Parameters
-    ----------
-    weight : Weight
-        A weight of the device.
-    device : DeviceParameters or None
-        Its peaks, and rates that microbenchmarks found; None if they are not known.
-    model : ModelDefinition, optional
-        The model of the weight, for derived features.
-
-    Returns
-    -------
-    str
-        A share of what was measured, or else of the peak, called slow below `SLOW_SHARE`; that
-        caches must have served accesses to global memory beyond it, farther ones for what lies
-        beyond a cache, unless the weight is too small; that more operations are impossible, so that
-        their cost is in other weights; how many cycles an issued instruction takes a compute unit,
-        called slow where that is less than `SLOW_SHARE` of one a cycle; that no such rate of the
-        device is known; or nothing, where the weight is no rate or nothing is known of the device.
-    """
+    """Write what the implied rate is of the device's, and whether that can be."""
     if device is None:
         return ""
     if weight.feature == "launches":

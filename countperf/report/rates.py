@@ -10,17 +10,7 @@ _CLASSES = {"special": "rsqrt"}  # which class of instructions stands for a kind
 
 
 def measured_rate(feature: str, amount: Charged, device: DeviceParameters) -> float | None:
-    """Return how much of a feature per second microbenchmarks found, or documents state.
-
-    Parameters
-    ----------
-    feature : str
-        A property, such as ``flop.special.f32.rsqrt``, or what it begins with.
-    amount : Charged
-        What it is counted in.
-    device : DeviceParameters
-        The device.
-    """
+    """Return how much of a feature per second microbenchmarks found, or documents state."""
     _, *parts = feature.split(".")
     match amount.kind:
         case "flop":

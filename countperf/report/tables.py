@@ -58,18 +58,6 @@ Rows = list[dict[str, Any]]
 def rows_of(result: object) -> Rows:
     """Return the rows of a result that is a table, with full values in s.
 
-    Parameters
-    ----------
-    result : WeightSet, PropertyVector, MeasurementSet, FitResult, Ranking, TuningResult, \
-ReplayResult, Evaluation, Comparison, Coverage, Explanation, ModelAnswers, KernelOccupancy, \
-Sweep, Schedule, Prediction or PredictionPair
-        The result.
-
-    Returns
-    -------
-    list of dict
-        By column; missing values are None.
-
     Raises
     ------
     ParameterError

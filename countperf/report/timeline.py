@@ -44,16 +44,6 @@ def timeline_figure(
     Every instruction is a bar in the row of its subsystem, whose label states the share of all
     cycles for which it is occupied, and one in the row of its sub-group, in the same color.
 
-    Parameters
-    ----------
-    simulation : Simulation
-        What to draw, simulated with ``record=True``.
-    until : float, optional
-        Draw only instructions that start before this cycle; by default all.
-    stalls : StallReport, optional
-        Causes for which a subsystem is idle (`countperf.mechanistic.stalls.find_stalls`): they are
-        hatched in its row, and the legend has the share of all cycles of each.
-
     Raises
     ------
     ParameterError

@@ -19,15 +19,7 @@ _WIDEST = 200
 
 
 def timing_text(timing: TimingDocument, *, most_rows: int | None = None) -> str:
-    """Write measured and predicted times: a sentence, a row for each size, and what to know.
-
-    Parameters
-    ----------
-    timing : TimingDocument
-        The times.
-    most_rows : int, optional
-        How many sizes to write; of more, those in the middle are left out. By default all.
-    """
+    """Write measured and predicted times: a sentence, a row for each size, and what to know."""
     header, rows = _table(timing)
     left_out = 0
     if most_rows is not None and len(rows) > most_rows:

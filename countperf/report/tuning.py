@@ -62,15 +62,7 @@ def ranking_object(ranking: Ranking) -> dict[str, Any]:
 
 
 def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
-    """Write the best points, and what was refused.
-
-    Parameters
-    ----------
-    ranking : Ranking
-        The points.
-    written_to : str, optional
-        A file that has every point.
-    """
+    """Write the best points, and what was refused."""
     if ranking.best:
         names = list(ranking.best[0].choice)
         has_intervals = any(point.interval_s for point in ranking.best)
