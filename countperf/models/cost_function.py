@@ -30,6 +30,7 @@ from countperf.models.fitted_weights import FittedWeights
 from countperf.models.loans import lent
 from countperf.models.proportional_counts import ProportionalCounts
 from countperf.models.unmeasured import ExercisingKernels, Unmeasured
+from countperf.models.validity import refuse_negative
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
 from countperf.symbolic.memory import FieldsAlone
@@ -219,8 +220,8 @@ class CostFunction(ShortRepr, FieldsAlone):
         UnmeasuredPropertyError
             A property without a weight is not zero at these parameters.
         ParameterError
-            A parameter is missing or outside the kernel's assumptions, or the model has no finite
-            time there.
+            A parameter is missing, beyond its type or outside the kernel's assumptions, or the
+            model's time there is not finite or below zero.
         """
         time_s = self._quick_time(parameters)
         return self._any_time(parameters) if time_s is None else time_s
@@ -246,10 +247,11 @@ class CostFunction(ShortRepr, FieldsAlone):
             if found is None:
                 return None
             if corrector is None:
-                return self.factor * found
-            time_s, numbers = found
-            time_s *= self.factor * math.exp(corrector.log_factor(numbers))
-            return time_s if math.isfinite(time_s) else None
+                time_s = self.factor * found
+            else:
+                time_s, numbers = found
+                time_s *= self.factor * math.exp(corrector.log_factor(numbers))
+            return time_s if 0 <= time_s < math.inf else None
         except (ArithmeticError, LookupError, ValueError):
             return None
 
@@ -262,6 +264,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         ):
             raise self.unmeasured.error()
         times = self.factor * self._array_times(values.astype(np.float64))
+        refuse_negative(self.model.name, self.kernel, times)
         return times if values.ndim > 1 else float(times)
 
     def _array_times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -57,10 +57,19 @@ def derivative(formula: Formula, name: str) -> Formula:
     Raises
     ------
     ExpressionError
-        The name is inside ``floor`` or ``ceil``.
+        The name is inside ``floor`` or ``ceil``, or constants divide by zero or are too large.
     """
     mapper = _Differentiator(p.Variable(name), formula)
-    tree = mapper(formula.tree)
+    try:
+        tree = mapper(formula.tree)
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, ExpressionError):
+            raise
+        raise ExpressionError(
+            f"formula {formula.text!r} cannot be differentiated by {name}: {error}",
+            text=formula.text,
+            position=None,
+        ) from error
     found = _Names()
     found(tree)
     return Formula(

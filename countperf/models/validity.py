@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import ParameterError
+from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
@@ -259,6 +259,16 @@ def sign_verdict(time_s: Quantity) -> Verdict:
         remedy="fit with weights of at least zero (countperf fit FILE --nonnegative), or measure"
         " kernels closer to this one",
     )
+
+
+def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
+    """Raise `ModelNotApplicableError` for a time below zero; several at once are all refused."""
+    if np.any(np.asarray(time_s) < 0):
+        raise ModelNotApplicableError(
+            f"the {model} model predicts {float(np.min(time_s)):.3g} s for {kernel!r}: its negative"
+            " weights outweigh the others; name a model without them (countperf weights lists"
+            " models), or fit with nonnegative=True (countperf fit --nonnegative)"
+        )
 
 
 def device_verdict(fitted: DeviceIdentity, asked: DeviceIdentity | None) -> Verdict:

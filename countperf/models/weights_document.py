@@ -88,6 +88,16 @@ class WeightsDocument(Table, Drawable, Document):
         wanted = tuple(self.definition.all_parameters)
         if tuple(parameter.name for parameter in self.parameters) != wanted:
             raise ValueError(f"the parameters of the expression are {', '.join(wanted) or 'none'}")
+        for key, value, low, high in zip(
+            self.function.keys,
+            self.unknowns,
+            self.function.lower.tolist(),
+            self.function.upper.tolist(),
+            strict=True,
+        ):
+            if not low <= value <= high:
+                side, bound = ("below", low) if value < low else ("above", high)
+                raise ValueError(f"{key} is {value}, {side} the bound of its model, {bound}")
         if strange := set(self.ranges) - set(self.definition.variables):
             raise ValueError(f"the expression has no name {', '.join(sorted(strange))}")
         size = len(columns) + len(wanted)

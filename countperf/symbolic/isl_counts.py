@@ -49,21 +49,28 @@ def _disjoint_text(count: PiecewiseQuasiPolynomial) -> str:
     return str(total.coalesce()) if total is not None else f"{head}{{ 0 }}"
 
 
+_SHOWN = 200  # characters of a text, in messages
+
+
 def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
     """Parse a piecewise quasi-polynomial in isl's notation."""
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     try:
         parsed = isl.PwQPolynomial(text)
-    except isl.Error as error:
+        if parsed.dim(isl.dim_type.in_):
+            raise CountingError(
+                f"{shown!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'",
+                where=shown,
+            )
+        return from_isl_count(parsed)
+    except (isl.Error, ValueError, ArithmeticError) as error:  # not finite, or of 4300 digits
+        if isinstance(error, CountingError):
+            raise
         raise CountingError(
-            f"{text!r} is no piecewise quasi-polynomial in isl's notation such as "
+            f"{shown!r} is no piecewise quasi-polynomial in isl's notation such as "
             f"'[n] -> {{ n^2 : n > 0 }}': {error}",
-            where=text,
+            where=shown,
         ) from error
-    if parsed.dim(isl.dim_type.in_):
-        raise CountingError(
-            f"{text!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'", where=text
-        )
-    return from_isl_count(parsed)
 
 
 def from_isl_count(parsed: Any) -> PiecewiseQuasiPolynomial:

@@ -75,7 +75,7 @@ abs, max, min
 
     try:
         tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise refuse(f"no expression: {error}") from error
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
@@ -109,5 +109,5 @@ def holds(text: str, choice: Mapping[str, Any]) -> bool:
     """
     try:
         return bool(eval(_compiled(text), {"__builtins__": {}, **_FUNCTIONS}, dict(choice)))
-    except (TypeError, ArithmeticError) as error:
+    except (TypeError, ValueError, ArithmeticError, MemoryError, RecursionError) as error:
         raise SearchSpaceError(f'constraint "{text}" fails at {dict(choice)}: {error}') from error

@@ -22,7 +22,7 @@ from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument
 from countperf.models.compiled import COMPILED
 from countperf.models.explanation import explain as explain_prediction
-from countperf.models.validity import Level
+from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet
 from countperf.properties.transactions import with_transactions as added
 from countperf.properties.vector import PropertyVector
@@ -208,6 +208,7 @@ def predict_in_detail(
                 device=identity,
                 force=target.force,
             )
+        refuse_negative(used.model, prediction.kernel, prediction.time_s)
         prediction = replace(prediction, model_choice=choice)
         return DetailedPrediction(prediction=prediction, weights=used, vector=vector)
 

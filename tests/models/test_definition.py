@@ -207,6 +207,12 @@ def test_only_models_that_name_the_shape_of_groups_see_it() -> None:
         pytest.param({"expression": "cost +"}, "$.expression", "column 7", id="syntax"),
         pytest.param({"expression": "cost*x"}, "$.expression", "unknown name 'x'", id="unknown"),
         pytest.param({"expression": "groups"}, "$.expression", "never used: cost", id="idle"),
+        pytest.param(
+            {"expression": "(cost - floor(1e30))/0"},
+            "$.expression",
+            "cannot be differentiated",
+            id="zero",
+        ),
         pytest.param({"name": "A B"}, "$.name", "match", id="name"),
         pytest.param(
             {"terms": {"cost": []}}, "$.terms.cost.charged", "at least 1", id="no pattern"

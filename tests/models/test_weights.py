@@ -11,11 +11,13 @@ import pytest
 from countperf.errors import (
     DeviceMismatchError,
     DocumentError,
+    ModelNotApplicableError,
     ParameterError,
     PredictionError,
     UnmeasuredPropertyError,
 )
 from countperf.models.definition import ModelDefinition
+from countperf.models.library import load_weights
 from countperf.models.terms import Term
 from countperf.models.weights import WeightSet
 from countperf.predictions import TimeModel
@@ -101,7 +103,6 @@ def test_the_interval_joins_uncertain_weights_with_the_scatter_of_the_model() ->
         pytest.param(
             make_weights({"launches": 1e-6}, covariance_s2=None), {"launches": 1}, id="covariance"
         ),
-        pytest.param(make_weights({"launches": -1e-6}), {"launches": 1}, id="negative time"),
         pytest.param(
             make_weights({"launches": 1e-6}), {"launches": 1, "flop.div.f32": 2}, id="incomplete"
         ),
@@ -109,6 +110,27 @@ def test_the_interval_joins_uncertain_weights_with_the_scatter_of_the_model() ->
 )
 def test_no_interval_where_it_is_not_known(weights: WeightSet, kernel: dict[str, int]) -> None:
     assert weights.predict(kernel, incomplete_ok=True).interval_s is None
+
+
+@pytest.mark.parametrize("count", ["[n] -> { n : n > 0 }", "[n] -> { n - 3 : n > 0 }"])
+def test_no_prediction_is_negative(count: str) -> None:
+    weights = make_weights({"launches": 1e-6, "groups": -1e-6})
+    vector = PropertyVector.from_mapping({"launches": 1, "groups": count}, kernel="few")
+    cost = weights.compile(vector)
+
+    assert cost(n=1) == weights.predict(vector, n=1).time_s >= 0.0
+    for size in (5, np.array([1, 5])):
+        for give in (lambda n: cost(n=n), lambda n: weights.predict(vector, n=n)):
+            with pytest.raises(ModelNotApplicableError, match="negative weights outweigh"):
+                give(size)
+
+
+def test_weights_below_the_bound_of_their_model_are_refused() -> None:
+    content = load_weights("pocl-epyc-zen5", model="structural").to_object()
+    content["weights"][0]["value_s"] = -1e-12
+
+    with pytest.raises(DocumentError, match=r"is -1e-12, below the bound of its model, 0\.0"):
+        WeightSet.from_object(content)
 
 
 def test_a_property_without_a_weight_is_an_error_that_names_it_and_its_supplier() -> None:

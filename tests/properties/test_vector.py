@@ -9,6 +9,7 @@ import pytest
 
 from countperf.counting.keys import Granularity
 from countperf.errors import (
+    CountingError,
     DocumentError,
     GranularityError,
     ParameterError,
@@ -229,3 +230,9 @@ def test_a_count_tells_what_it_is() -> None:
     assert isinstance(count, Count)
     assert (count.exact, count.reason, count.granularity) == (True, "", Granularity.WORK_ITEM)
     assert str(count) == "[n] -> { n^2 : n > 0 }"
+
+
+@pytest.mark.parametrize("value", ["1/0", "9" * 5000, "n(", "nan"], ids=lambda text: text[:4])
+def test_values_that_no_count_has_are_refused(value: str) -> None:
+    with pytest.raises(CountingError, match="is no piecewise quasi-polynomial"):
+        PropertyVector.from_mapping({"groups": f"[n] -> {{ {value}*n : n > 0 }}"})
