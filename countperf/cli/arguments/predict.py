@@ -117,4 +117,7 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --save"
         )
-    return dict(size(part) for part in sizes.split(",") if part), time_s
+    pairs = [size(part) for part in sizes.split(",") if part]
+    if len(dict(pairs)) < len(pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} gives a size twice; give it once")
+    return dict(pairs), time_s
