@@ -6,7 +6,7 @@ import argparse
 
 from countperf.cli.common import print_json
 from countperf.cli.progress import show_event
-from countperf.report.characterization import characterization_text
+from countperf.report.doctor import characterization_text
 from countperf.workflow.characterizing import characterize
 
 
@@ -23,4 +23,4 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(found.to_object())
         return
-    print(characterization_text(found.device.name, found.findings, found.left_out))
+    print(characterization_text(found))

@@ -1,11 +1,14 @@
-"""Text of a diagnosis of devices."""
+"""Devices as text: which work, and what microbenchmarks found."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from countperf.report.numbers import format_quantity
+from countperf.report.numbers import format_percent, format_quantity, format_table
+
+if TYPE_CHECKING:
+    from countperf.harness.characterization.document import Characterization
 
 
 class DeviceFinding(Protocol):
@@ -62,4 +65,23 @@ def doctor_text(findings: Sequence[DeviceFinding], *, default: str = "", advice:
         lines.append("no OpenCL device works" if findings else "no OpenCL device was found")
         if advice:
             lines.append(f"      mend: {advice}")
+    return "\n".join(lines)
+
+
+def characterization_text(found: Characterization) -> str:
+    """Write numbers with their spread, marks at those not plausible, and what is missing."""
+    rows = [
+        [
+            "  " if each.is_plausible else "!!",
+            each.name,
+            f"{each.value:.4g}",
+            each.unit,
+            f"spread {format_percent(each.spread)}",
+            "" if each.is_plausible else each.remark,
+        ]
+        for each in found.findings
+    ]
+    name = found.device.name
+    lines = [f"{name}: {len(rows)} numbers", format_table(rows)] if rows else [name]
+    lines += [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
     return "\n".join(lines)
