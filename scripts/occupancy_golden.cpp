@@ -94,7 +94,9 @@ int main() {
   print_cases(kepler(), 90, 63);
   for (cuda::arch_id id :
        {cuda::arch_id::sm_50, cuda::arch_id::sm_52, cuda::arch_id::sm_61, cuda::arch_id::sm_75,
-        cuda::arch_id::sm_80, cuda::arch_id::sm_86, cuda::arch_id::sm_89, cuda::arch_id::sm_90}) {
+        cuda::arch_id::sm_80, cuda::arch_id::sm_86, cuda::arch_id::sm_89, cuda::arch_id::sm_90,
+        cuda::arch_id::sm_87, cuda::arch_id::sm_100, cuda::arch_id::sm_103, cuda::arch_id::sm_107,
+        cuda::arch_id::sm_110, cuda::arch_id::sm_120, cuda::arch_id::sm_121}) {
     print_cases(properties_of(id), 90, 255);
   }
   return 0;

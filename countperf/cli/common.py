@@ -155,7 +155,6 @@ _OPTIONS = {
     "incomplete_ok": "incomplete",
     "kernel": "kernel",
     "kernels": "kernels",
-    "lines": "lines",
     "longest_s": "longest",
     "measurements": "measurements",
     "minutes": "minutes",
@@ -182,9 +181,9 @@ def in_options(text: str, options: argparse.Namespace) -> str:
 
     Examples
     --------
-    >>> here = argparse.Namespace(lines=None, incomplete=False)
-    >>> in_options("pass lines={'x': 4.5} or incomplete_ok=True, not force=True", here)
-    'pass --lines x=4.5 or --incomplete, not force=True'
+    >>> here = argparse.Namespace(registers=None, incomplete=False)
+    >>> in_options("pass registers_per_work_item=16 or incomplete_ok=True, not force=True", here)
+    'pass --registers 16 or --incomplete, not force=True'
     """
 
     def option(match: re.Match[str]) -> str:

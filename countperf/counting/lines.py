@@ -79,8 +79,7 @@ def access_cost(
         raise DataDependentControlFlowError(
             f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
             f"sub-group touches are not known; pass its class, "
-            f"statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its own,"
-            f" or their number, lines={{{key.array!r}: {sub_group_size}}}",
+            f"statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its own",
             kernel=program.kernel.name,
             where=key.array,
             statistics={key.array: "indirect"},

@@ -7,7 +7,8 @@ the editions of their time (the header: CUDA Toolkit 7.0).
 
 From 3.0 on, the results are checked against the header itself, with the limits that CCCL states
 (``cuda/__device/arch_traits.h``, 5.0 and later). Where the sources differ: registers of a work item
-are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header).
+are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header). Kernels here
+take one barrier of a group; where one takes two, 8.6 and later but 9.0 and 10.0 hold half as many.
 """
 
 from __future__ import annotations
@@ -55,8 +56,15 @@ _ROWS = {
     "7.5": (32, 16, 1024, 65536, 255, 256, 4, 64 * _KIB, 64 * _KIB, 256, 0),
     "8.0": (64, 32, 1024, 65536, 255, 256, 4, 164 * _KIB, 163 * _KIB, 128, _KIB),
     "8.6": (48, 16, 1024, 65536, 255, 256, 4, 100 * _KIB, 99 * _KIB, 128, _KIB),
+    "8.7": (48, 16, 1024, 65536, 255, 256, 4, 164 * _KIB, 163 * _KIB, 128, _KIB),
     "8.9": (48, 24, 1024, 65536, 255, 256, 4, 100 * _KIB, 99 * _KIB, 128, _KIB),
     "9.0": (64, 32, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    "10.0": (64, 32, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    "10.3": (64, 32, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    "10.7": (32, 16, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    "11.0": (48, 24, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    "12.0": (48, 24, 1024, 65536, 255, 256, 4, 100 * _KIB, 99 * _KIB, 128, _KIB),
+    "12.1": (48, 24, 1024, 65536, 255, 256, 4, 100 * _KIB, 99 * _KIB, 128, _KIB),
 }
 
 # of compute capability 2.x

@@ -169,7 +169,7 @@ class PtxProgram:
         if sum(after - first for first, after in order) > max_instructions:
             message = (
                 f"kernel {self.name!r} executes more than {max_instructions} instructions of PTX;"
-                " take smaller sizes, or leave --analysis (analysis=) out"
+                " take smaller sizes, or leave analysis= out"
             )
             raise ParameterError(message, parameter="max_instructions")
         return _graph(self.instructions[place] for run in order for place in range(*run))
@@ -208,7 +208,7 @@ class _Followed(WarpProgram):
         why = f"{unfollowed}, which is not followed," if unfollowed else "data"
         message = (
             f"kernel {self.name!r}: {why} decides a branch of PTX at instruction {place}; leave"
-            " --analysis (analysis=) out. Without a launch, pass the trips of loops"
+            " analysis= out. Without a launch, pass the trips of loops"
             f" ({', '.join(self._loops) or 'there are none'}), such as"
             f" trips={{{(self._loops or ('label',))[0]!r}: 16}}"
         )

@@ -183,9 +183,7 @@ def golden_rows() -> dict[str, list[dict[str, int]]]:
     return rows
 
 
-@pytest.mark.parametrize(
-    "capability", ["3.0", "5.0", "5.2", "6.1", "7.5", "8.0", "8.6", "8.9", "9.0"]
-)
+@pytest.mark.parametrize("capability", golden_rows())
 def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
     device = capability_device(capability)
     rows = golden_rows()[capability]
