@@ -1,7 +1,7 @@
 """Makes sure that there is a working OpenCL device: ``python scripts/ensure_device.py``.
 
 A device that works already wins; else, as root on Debian and its kin, the package
-``pocl-opencl-icd``; else the packages of the extra ``countperf[intel]``, into this environment.
+``pocl-opencl-icd``; else the extra ``countperf[intel]``, into this environment.
 Each step is followed by a try in a process of its own, since a process sees only the drivers that
 were there when it first asked.
 
@@ -11,17 +11,15 @@ Only the standard library is imported here, so that a half-installed environment
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 DEBIAN_PACKAGE = "pocl-opencl-icd"
-_FALLBACK_PACKAGES = ("intel-opencl-rt>=2025.3", "intel-cmplr-lib-rt>=2025.3")
+_CLONE = Path(__file__).resolve().parents[1]
 _TRY = (
     "from countperf.errors import DeviceError\n"
     "from countperf.harness.devices import find_device\n"
@@ -39,15 +37,7 @@ Execute = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A working device, or the reason why there is none.
-
-    Attributes
-    ----------
-    device : str or None
-        The device; None if there is none.
-    message : str
-        If there is none: what was tried, and what to do.
-    """
+    """A working device, or what was tried and what to do."""
 
     device: str | None
     message: str = ""
@@ -65,20 +55,7 @@ def execute(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def ensure_device(say: Say, run: Execute = execute) -> Outcome:
-    """Find a working device, or install a driver and find one then.
-
-    Parameters
-    ----------
-    say : callable
-        Is told what is being done.
-    run : callable, optional
-        Runs a program.
-
-    Returns
-    -------
-    Outcome
-        The device, or what to do.
-    """
+    """Find a working device, or install a driver and find one then."""
     outcome = try_once(run)
     if outcome.device is not None or os.environ.get("OCL_ICD_VENDORS"):
         return outcome  # a user who chose the drivers wants these and no others
@@ -109,29 +86,13 @@ def _remedies() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     if apt and is_debian_root():
         install = (apt, "install", "-y", "--no-install-recommends", DEBIAN_PACKAGE)
         yield f"Debian's {DEBIAN_PACKAGE}", [(apt, "update"), install]
-    packages = intel_packages()
     pip = (sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check")
-    yield f"PyPI's {' and '.join(map(_bare, packages))}", [(*pip, *packages)]
+    yield "Intel's runtime, countperf[intel]", [(*pip, "-e", f"{_CLONE}[intel]")]
 
 
 def is_debian_root() -> bool:
     """Tell whether this is root on Debian or its kin."""
     return Path("/etc/debian_version").exists() and hasattr(os, "geteuid") and os.geteuid() == 0
-
-
-def intel_packages() -> tuple[str, ...]:
-    """Return what the extra ``intel`` of the installed countperf asks for."""
-    try:
-        requirements = metadata.requires("countperf") or []
-    except metadata.PackageNotFoundError:
-        requirements = []
-    of_extra = re.compile(r"""^(?P<what>[^;]+);.*\bextra\s*==\s*["']intel["']""")
-    found = [match["what"].strip() for match in map(of_extra.match, requirements) if match]
-    return tuple(found) or _FALLBACK_PACKAGES
-
-
-def _bare(requirement: str) -> str:
-    return re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0]
 
 
 def _failure(command: Sequence[str], run: Execute) -> str:
