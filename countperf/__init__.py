@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from countperf import _path as _path
 from countperf import front_door
 from countperf.caches import guard_persistent_dicts
 from countperf.version import __version__
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis, analyze_kernel
     from countperf.counting.unused_local import with_unused_local
     from countperf.errors import CountperfError
-    from countperf.harness.campaign import measure
     from countperf.harness.doctor import examine as doctor
     from countperf.harness.profiles import profile_kernel
     from countperf.measurements import KernelCase, Measurement, MeasurementSet
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.counts import Count
     from countperf.properties.vector import PropertyVector
+    from countperf.tuning.apart import measure
     from countperf.tuning.space import SearchSpace
     from countperf.workflow.analyzing import coverage, with_transactions
     from countperf.workflow.applications import measure_application, predict_application
@@ -65,7 +66,7 @@ _HOMES = {
     "fit": "countperf.workflow.fitting",
     "load_kernel": "countperf.workflow.kernels",
     "load_weights": "countperf.models.library",
-    "measure": "countperf.harness.campaign",
+    "measure": "countperf.tuning.apart",
     "measure_application": "countperf.workflow.applications",
     "measure_catalogue": "countperf.workflow.measuring",
     "mechanistic_cost": "countperf.workflow.mechanistic",

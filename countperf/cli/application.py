@@ -32,8 +32,8 @@ def run(options: argparse.Namespace) -> None:
             )
         )
     if options.device is not None:
-        found.append(measure_application(path, options.device))
-        found.append(run_application(path, options.device))
+        found.append(measure_application(path, options.device, longest_s=options.longest))
+        found.append(run_application(path, options.device, longest_s=options.longest))
     if options.json:
         print_json({"schedules": [schedule_object(each) for each in found]})
     else:

@@ -315,6 +315,13 @@ def add_completeness(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_longest(command: argparse.ArgumentParser, text: str, default: float | None = 300.0) -> None:
+    """Add ``--longest``."""
+    command.add_argument(
+        "--longest", type=positive, default=default, metavar="SECONDS", help=f"end {text}"
+    )
+
+
 def add_level(command: argparse.ArgumentParser) -> None:
     """Add ``--level``."""
     command.add_argument(

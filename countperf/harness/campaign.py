@@ -18,16 +18,14 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.building_ahead import BuildAhead
-from countperf.harness.clock import Clock, check_clocks
+from countperf.harness.clock import check_clocks
 from countperf.harness.continuity import CONTROLS, choose_controls, describe_change
-from countperf.harness.device import Device
-from countperf.harness.devices import find_device
 from countperf.harness.environment import gather_environment, load_average, timestamp
 from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.protocols import PAPER, Round, time_round
 from countperf.harness.rounds import RoundsFile, waits_s
-from countperf.harness.runner import CaseRunner, KernelRunner
+from countperf.harness.runner import CaseRunner
 from countperf.harness.schedule import CaseState, Estimate, Schedule, in_mixed_order
 from countperf.harness.store import Store
 from countperf.measurements import (
@@ -54,77 +52,16 @@ def measure(
     cases: Sequence[KernelCase],
     *,
     store: Store | Path | str,
-    device: str | Device | None = None,
+    runner: CaseRunner,
     protocol: Protocol = PAPER,
     count: CountKernel | None = None,
     progress: Progress = silent,
-    clock: Clock | None = None,
-    runner: CaseRunner | None = None,
     retry_failed: bool = False,
     expected_run_s: Mapping[str, float] | None = None,
     begin_no_more: Callable[[], bool] | None = None,
 ) -> MeasurementSet:
-    """Measure cases and keep the results in a file, going on where an earlier session stopped.
-
-    Each round of a case, and each finished case, is on the disk before the next round begins; what
-    is not finished is kept in a file beside the store (`countperf.harness.rounds`). Cases that the
-    store holds already, failed ones included, are not run again. A case that fails is recorded,
-    and the others go on. Kernels of all families take turns, so that a machine that others slow
-    down for a while slows down some of each. A campaign that goes on runs some of the cases in the
-    file once more, and says if they take another time than they took (`Resumption.again`).
-
-    Parameters
-    ----------
-    cases : sequence of KernelCase
-        What to measure; names are unique.
-    store : Store, Path or str
-        The file; made if it is not there. One that `open_store` opened stays open.
-    device : str or Device, optional
-        As for `find_device`; by default the working device with the highest copy bandwidth.
-    protocol : Protocol, optional
-        How often each case runs, and how far its samples may spread.
-    count : callable, optional
-        From a translation unit to its property vector, which is stored with the measurement;
-        called once per kernel, and with ``statistics=`` where a case has them, once for each.
-    progress : callable, optional
-        Is told of everything that happens.
-    clock : Clock, optional
-        What times the runs; by default the device's event timer.
-    runner : CaseRunner, optional
-        What runs the cases; by default one on `device` with `clock`.
-    retry_failed : bool, optional
-        Whether to run cases again that the file records as failed.
-    expected_run_s : Mapping from str to float, optional
-        Time of one run by name of the case, for the estimate of the time left, s.
-    begin_no_more : callable, optional
-        Is asked before each round; once it says True, cases that have begun get their rounds, and
-        no other one begins. With it cases begin in the order in which they are given, and none is
-        run once more when a campaign goes on.
-
-    Returns
-    -------
-    MeasurementSet
-        All that is in the file, earlier sessions included.
-
-    Raises
-    ------
-    DeviceError
-        No such device, or it does not work.
-    DeviceLostError
-        A case made the device unusable for this process; it is recorded as failed.
-    IncompatibleMeasurementsError
-        The file holds measurements of another device, protocol or counting rules.
-    DocumentError
-        The file is damaged, or something else.
-    MeasurementError
-        Another process is writing to the file, or two cases have the same name.
-    OutputError
-        The file cannot be written.
-    """
+    """Measure cases by a runner, as `countperf.measure` does; a store that is open stays open."""
     _check_names(cases)
-    if runner is None:
-        chosen = device if isinstance(device, Device) else find_device(device)
-        runner = KernelRunner.open(chosen, clock)
     with ExitStack() as stack:
         file = store
         if not isinstance(file, Store):

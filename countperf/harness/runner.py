@@ -93,12 +93,13 @@ class KernelRunner:
 
     Attributes
     ----------
-    identity, limits, clock
-        As in `CaseRunner`.
+    device, identity, limits, clock
+        The session's device; the others as in `CaseRunner`.
     """
 
     def __init__(self, session: Session, clock: Clock | None = None, *, seed: int = 0) -> None:
         self.session = session
+        self.device = session.device
         self.identity = session.device.identity
         self.limits = session.device.limits
         self.clock: Clock = clock or EventClock()

@@ -9,8 +9,15 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -18,23 +25,31 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import cloudpickle
 
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, ParameterError
-from countperf.harness.campaign import round_of
+from countperf.harness import campaign
 from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.cold import ColdRunner
 from countperf.harness.device import Device
-from countperf.harness.devices import discover, select_device
+from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.neighbors import Neighbors
+from countperf.harness.progress import Progress, silent
+from countperf.harness.protocols import PAPER
 from countperf.harness.runner import KernelRunner, Run
 from countperf.tuning.pools import process_pool
 from countperf.tuning.sending import NOT_SENT
 from countperf.tuning.workers import WorkerLostError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from countperf.harness.campaign import CountKernel
     from countperf.harness.protocols import Round
-    from countperf.measurements import KernelCase, Protocol
+    from countperf.harness.runner import CaseRunner
+    from countperf.measurements import KernelCase, MeasurementSet, Protocol
 
 LONGEST_S = 300.0
 """By default, what building and checking a kernel may take, or a round of its runs, s."""
+
+_KEPT = 64  # cases that are pickled and unpickled once
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +106,11 @@ class ApartRunner:
         self._opening = _Opening(device.label, cloudpickle.dumps(self.clock), cold)
         self._cases: dict[str, tuple[KernelCase, bytes]] = {}
         self._pool = process_pool(1)
-        self._pool.submit(_place, self._opening)  # while the caller counts
+
+    def begin(self) -> Self:
+        """Have the process open the device, while the caller does something else."""
+        self._pool.submit(_place, self._opening)
+        return self
 
     def device_state(self) -> dict[str, float]:
         """Return what the driver says of the device now."""
@@ -126,13 +145,13 @@ class ApartRunner:
         MeasurementError
             As of `KernelRunner.loaded`; or the process came to an end.
         """
-        return self._call(_round, "ran", case, protocol)
+        return self._call(_round, "run", case, protocol)
 
     @contextmanager
     def loaded(self, case: KernelCase) -> Generator[Run]:
         """Give what runs a case once, as `KernelRunner.loaded`."""
         self._call(_load, "loaded", case)
-        yield lambda: cast("Timing", self._call(_run_once, "ran", case))
+        yield lambda: cast("Timing", self._call(_run_once, "run", case))
 
     def _call(
         self, function: Callable[..., Any], what: str, case: KernelCase | None, *more: Any
@@ -145,11 +164,9 @@ class ApartRunner:
         try:
             printed, result, error = task.result()
         except WorkerLostError as lost:
-            kernel = "" if case is None else f" while it {what} kernel {case.kernel!r}"
-            advice = "; --longest (longest_s=) gives it more" if lost.is_late else ""
+            kernel = "" if case is None else f"kernel {case.kernel!r} is not {what}: "
             raise MeasurementError(
-                f"{name}: the process of its own was lost{kernel}: {lost.reason}{advice}",
-                case=None if case is None else case.name,
+                f"{name}: {kernel}{_reason(lost)}", case=None if case is None else case.name
             ) from lost
         sys.stderr.write(printed)
         if isinstance(error, DeviceLostError):
@@ -173,6 +190,8 @@ class ApartRunner:
                     " and its reference",
                     case=case.name,
                 ) from error
+            while len(self._cases) >= _KEPT:
+                self._cases.pop(next(iter(self._cases)))
             self._cases[case.name] = known
         return known[1]
 
@@ -181,6 +200,44 @@ class ApartRunner:
 
     def __exit__(self, *_: object) -> None:
         self._pool.end()
+
+
+def called_apart(longest_s: float, what: str, function: Callable[..., Any], *given: Any) -> Any:
+    """Return what a function returns that launches code of the user's, in a process of its own.
+
+    Raises
+    ------
+    MeasurementError
+        The process came to an end, or took longer than `longest_s`, s; `what` begins the message.
+    """
+    with process_pool(1) as pool:
+        try:
+            return pool.submit_within(longest_s, function, *given).result()
+        except WorkerLostError as lost:
+            raise MeasurementError(f"{what}: {_reason(lost)}") from lost
+        except BaseException:
+            pool.end()
+            raise
+
+
+def _reason(lost: WorkerLostError) -> str:
+    advice = "; --longest (longest_s=) gives it more" if lost.is_late else ""
+    return f"the process of its own was lost: {lost.reason}{advice}"
+
+
+def running(
+    runner: CaseRunner | None,
+    device: str | Device | None,
+    clock: Clock | None,
+    *,
+    cold: bool = False,
+    longest_s: float = LONGEST_S,
+) -> AbstractContextManager[CaseRunner]:
+    """Give a runner, or one on a device in a process of its own for as long as it is needed."""
+    if runner is not None:
+        return nullcontext(runner)
+    found = device if isinstance(device, Device) else find_device(device)
+    return ApartRunner(found, clock, cold=cold, longest_s=longest_s).begin()
 
 
 # --- what the process does
@@ -203,7 +260,7 @@ def _place(opening: _Opening) -> _Place:
     return _Place(opening)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_KEPT)
 def _case(content: bytes) -> KernelCase:
     return pickle.loads(content)
 
@@ -236,7 +293,7 @@ def _check(place: _Place, case: KernelCase) -> None:
 
 
 def _round(place: _Place, case: KernelCase, protocol: Protocol) -> Round:
-    return round_of(place.runner, case, protocol, place.neighbors)
+    return campaign.round_of(place.runner, case, protocol, place.neighbors)
 
 
 def _load(place: _Place, case: KernelCase) -> None:
@@ -250,3 +307,90 @@ def _run_once(place: _Place, case: KernelCase) -> Timing:
         _load(place, case)
     assert place.loaded is not None
     return place.loaded[1]()
+
+
+def measure(
+    cases: Sequence[KernelCase],
+    *,
+    store: Path | str,
+    device: str | Device | None = None,
+    protocol: Protocol = PAPER,
+    count: CountKernel | None = None,
+    progress: Progress = silent,
+    clock: Clock | None = None,
+    runner: CaseRunner | None = None,
+    retry_failed: bool = False,
+    expected_run_s: Mapping[str, float] | None = None,
+    begin_no_more: Callable[[], bool] | None = None,
+    longest_s: float = LONGEST_S,
+) -> MeasurementSet:
+    """Measure cases and keep the results in a file, going on where an earlier session stopped.
+
+    Each round of a case, and each finished case, is on the disk before the next round begins; what
+    is not finished is kept in a file beside the store (`countperf.harness.rounds`). Cases that the
+    store holds already, failed ones included, are not run again. A case that fails is recorded,
+    and the others go on. Kernels of all families take turns, so that a machine that others slow
+    down for a while slows down some of each. A campaign that goes on runs some of the cases in the
+    file once more, and says if they take another time than they took (`Resumption.again`).
+
+    Parameters
+    ----------
+    cases : sequence of KernelCase
+        What to measure; names are unique.
+    store : Path or str
+        The file; made if it is not there.
+    device : str or Device, optional
+        As for `find_device`; by default the working device with the highest copy bandwidth.
+    protocol : Protocol, optional
+        How often each case runs, and how far its samples may spread.
+    count : callable, optional
+        From a translation unit to its property vector, which is stored with the measurement;
+        called once per kernel, and with ``statistics=`` where a case has them, once for each.
+    progress : callable, optional
+        Is told of everything that happens.
+    clock : Clock, optional
+        What times the runs; by default the device's event timer.
+    runner : CaseRunner, optional
+        What runs the cases; by default one on `device` with `clock`, in a process of its own.
+    retry_failed : bool, optional
+        Whether to run cases again that the file records as failed.
+    expected_run_s : Mapping from str to float, optional
+        Time of one run by name of the case, for the estimate of the time left, s.
+    begin_no_more : callable, optional
+        Is asked before each round; once it says True, cases that have begun get their rounds, and
+        no other one begins. With it cases begin in the order in which they are given, and none is
+        run once more when a campaign goes on.
+    longest_s : float, optional
+        What building and checking a kernel may take in that process, or a round of its runs, s;
+        the kernel is ended then, and its case fails, as one does that ends the process.
+
+    Returns
+    -------
+    MeasurementSet
+        All that is in the file, earlier sessions included.
+
+    Raises
+    ------
+    DeviceError
+        No such device, or it does not work.
+    IncompatibleMeasurementsError
+        The file holds measurements of another device, protocol or counting rules.
+    DocumentError
+        The file is damaged, or something else.
+    MeasurementError
+        Another process is writing to the file, or two cases have the same name.
+    OutputError
+        The file cannot be written.
+    """
+    with running(runner, device, clock, longest_s=longest_s) as found:
+        return campaign.measure(
+            cases,
+            store=store,
+            runner=found,
+            protocol=protocol,
+            count=count,
+            progress=progress,
+            retry_failed=retry_failed,
+            expected_run_s=expected_run_s,
+            begin_no_more=begin_no_more,
+        )

@@ -23,6 +23,7 @@ from countperf.errors import MeasurementError
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import discover, select_device
 from countperf.harness.runner import CaseRunner, KernelRunner
+from countperf.tuning.apart import ApartRunner
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import PredictionTask
 from countperf.tuning.pools import Pool, capacity, process_pool
@@ -193,11 +194,13 @@ class BuildWorkers(Builders):
             return in_replay(runner, plan, most_s)
         if not isinstance(executor, Pool | ProcessPoolExecutor) or not isinstance(asked, Packed):
             return None
-        if not (isinstance(runner, KernelRunner) and runner.identity.device_type == "cpu"):
+        if not isinstance(runner, KernelRunner | ApartRunner):
+            return None
+        if runner.identity.device_type != "cpu":
             return None
         if not isinstance(runner.clock, EventClock):
             return None  # the others have that one
-        label = runner.session.device.label
+        label = runner.device.label
         task = Task(asked=asked, label=label, plan=plan, most_s=most_s, longest_s=longest_s)
         return cls(task, min(MOST, capacity(executor)), left_s)
 

@@ -18,6 +18,7 @@ from countperf.harness.registry import open_session
 from countperf.mechanistic.applications import Schedule, Step, parse_application, schedule
 from countperf.mechanistic.merpsys import transfer_time
 from countperf.mechanistic.model import MechanisticPrediction
+from countperf.tuning.apart import LONGEST_S
 from countperf.workflow.mechanistic import predict_all
 from countperf.workflow.timing import time_kernel
 
@@ -91,7 +92,9 @@ def predict_application(
     return schedule(steps, durations, source=f"{model} on {where}")
 
 
-def measure_application(application: Application, device: str | None = None, /) -> Schedule:
+def measure_application(
+    application: Application, device: str | None = None, /, *, longest_s: float = LONGEST_S
+) -> Schedule:
     """Measure the steps of an application on a device, and schedule them by what they took.
 
     Each transfer and each kernel is measured by itself (the shortest of several runs); how they
@@ -104,6 +107,8 @@ def measure_application(application: Application, device: str | None = None, /) 
         As for `predict_application`; all steps are on device 0.
     device : str, optional
         As for `countperf.measure`.
+    longest_s : float, optional
+        As for `countperf.time_kernel`.
 
     Raises
     ------
@@ -120,7 +125,7 @@ def measure_application(application: Application, device: str | None = None, /) 
         key = (step.kind, step.n_bytes, str(step.kernel), tuple(sorted(step.sizes.items())))
         if key not in known:
             if step.kind == "kernel":
-                known[key] = _measured_kernel(step, found.label)
+                known[key] = _measured_kernel(step, found.label, longest_s)
             else:
                 known[key] = _measured_transfer(step, found)
         durations.append(known[key])
@@ -153,8 +158,8 @@ def steps_on_one_device(application: Application) -> tuple[Step, ...]:
     return steps
 
 
-def _measured_kernel(step: Step, label: str) -> float:
-    timing = time_kernel(step.kernel, dict(step.sizes), device=label, weights=None)
+def _measured_kernel(step: Step, label: str, longest_s: float) -> float:
+    timing = time_kernel(step.kernel, dict(step.sizes), device=label, longest_s=longest_s)
     times: list[float] = timing.to_frame()["measured_s"].tolist()
     if len(times) != 1 or not times[0] > 0:
         message = f"kernel {step.kernel} at {dict(step.sizes)} has no measured time"

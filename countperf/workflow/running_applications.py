@@ -9,9 +9,10 @@ from time import perf_counter
 
 import numpy as np
 
-from countperf.harness.devices import find_device
+from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.runner import KernelRunner
 from countperf.mechanistic.applications import Schedule, Step, TimedStep, step_name
+from countperf.tuning.apart import LONGEST_S, called_apart
 from countperf.workflow.applications import Application, check_transfer, steps_on_one_device
 from countperf.workflow.timing import kernel_at_points
 
@@ -20,13 +21,15 @@ _LOOK_S = 0.05
 """Time after which a step that waits for another looks again whether a stream has failed, s."""
 
 
-def run_application(application: Application, device: str | None = None, /) -> Schedule:
+def run_application(
+    application: Application, device: str | None = None, /, *, longest_s: float = LONGEST_S
+) -> Schedule:
     """Run the steps of an application together on a device, and measure when each of them runs.
 
     Each stream has a queue and a thread of its own: its steps run in their order, and those of
     other streams at the same time, as far as the device lets them. Of five repetitions the shortest
-    counts; a first one warms up. Times are the host's, from before a step is enqueued until it has
-    ended.
+    counts; a first one warms up. All that happens in a process of its own. Times are the host's,
+    from before a step is enqueued until it has ended.
 
     Parameters
     ----------
@@ -34,6 +37,8 @@ def run_application(application: Application, device: str | None = None, /) -> S
         As for `countperf.predict_application`; all steps are on device 0.
     device : str, optional
         As for `countperf.measure`.
+    longest_s : float, optional
+        What all that may take, s; it is ended then.
 
     Returns
     -------
@@ -50,6 +55,12 @@ def run_application(application: Application, device: str | None = None, /) -> S
     """
     steps = steps_on_one_device(application)
     found = find_device(device)
+    names = ", ".join(step_name(step, place) for place, step in enumerate(steps))
+    return called_apart(longest_s, f"the application of {names}", _run, steps, found.label)
+
+
+def _run(steps: Sequence[Step], label: str) -> Schedule:
+    found = select_device(label, discover().devices)
     streams: dict[str, list[int]] = {}
     for place, step in enumerate(steps):
         streams.setdefault(step.stream, []).append(place)

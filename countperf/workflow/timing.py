@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from countperf.errors import (
 from countperf.harness.campaign import measure
 from countperf.harness.cold import ColdRunner
 from countperf.harness.device import Device
-from countperf.harness.devices import find_device
 from countperf.harness.progress import Progress, silent
 from countperf.harness.protocols import TIMING
 from countperf.measurements import (
@@ -34,7 +32,7 @@ from countperf.measurements import (
 from countperf.report.timing import timing_html, timing_records, timing_text
 from countperf.report.timing_figure import timing_figure
 from countperf.sizes import Sizes, combine_sizes, given_sizes
-from countperf.tuning.apart import LONGEST_S, ApartRunner
+from countperf.tuning.apart import LONGEST_S, running
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
 from countperf.workflow.target import Target
 from countperf.workflow.timing_predictions import KernelAtPoints, count_digests, predict_by_choice
@@ -227,17 +225,17 @@ def time_kernel(
             "cold=True flushes caches by a ColdRunner; pass runner=ColdRunner(...), or no runner",
             parameter="cold",
         )
-    with _running(runner, device, clock, cold=cold, longest_s=longest_s) as running:
+    with running(runner, device, clock, cold=cold, longest_s=longest_s) as found:
         target = Target(
             weights=weights,
             model=model,
-            device=running.identity,
+            device=found.identity,
             force=force,
             incomplete_ok=incomplete_ok,
             level=level,
         )
         is_cold = cold or isinstance(runner, ColdRunner)
-        return _timed(work, target, running, used, progress, is_cold=is_cold)
+        return _timed(work, target, found, used, progress, is_cold=is_cold)
 
 
 def _timed(
@@ -365,20 +363,6 @@ def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
             raise ParameterError(
                 f"kernel {name!r} has no parameter {size} (it has: {listed})", parameter=size
             )
-
-
-def _running(
-    runner: CaseRunner | None,
-    device: str | Device | None,
-    clock: Clock | None,
-    *,
-    cold: bool,
-    longest_s: float,
-) -> AbstractContextManager[CaseRunner]:
-    if runner is not None:
-        return nullcontext(runner)
-    found = device if isinstance(device, Device) else find_device(device)
-    return ApartRunner(found, clock, cold=cold, longest_s=longest_s)
 
 
 def _check_some(measured: MeasurementSet) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from countperf.models.weights import WeightSet
 from countperf.report.live import LiveSearch, in_notebook
 from countperf.sizes import given_sizes
 from countperf.steps import report
+from countperf.tuning.apart import ApartRunner
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.checked_space import checked_space
 from countperf.tuning.code_order import CodeReader
@@ -26,14 +28,16 @@ from countperf.tuning.devices import tune_devices as search_devices
 from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.tuning.points import Limits, PredictionTask
 from countperf.tuning.pools import pool_or
-from countperf.tuning.ranker import rank_points
+from countperf.tuning.ranker import LONGEST_S, rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
 from countperf.workflow.spaces import named_in_processes
 from countperf.workflow.target import Target, choice_text, failed_reading, is_fit, reading_weights
 
 if TYPE_CHECKING:
+    from countperf.harness.clock import Clock
     from countperf.harness.device import Device
+    from countperf.harness.runner import CaseRunner
     from countperf.tuning.devices import DeviceResults
     from countperf.tuning.points import Point
     from countperf.tuning.ranking import Ranking
@@ -244,10 +248,10 @@ def tune(
     reading = _reading(weights, found)
     if isinstance(reading, str) and reading and progress is not None:
         progress(choice_text(question.weights.model, reading))
-    with pool_or(executor, workers) as pool:
+    with pool_or(executor, workers) as pool, _runner(found, clock, executor, longest_s) as runner:
         return tune_space(
             question,
-            KernelRunner.open(found, clock),
+            runner,
             budget,
             store=store,
             plan=plan,
@@ -316,19 +320,31 @@ def tune_devices(
         return DeviceSearch(
             label=device.label,
             question=_task(space, sizes, weights, device, force=force, incomplete_ok=incomplete_ok),
-            open_runner=lambda: KernelRunner.open(device, EventClock()),
+            open_runner=lambda: stack.enter_context(
+                _runner(device, EventClock(), executor, longest_s)
+            ),
         )
 
-    return search_devices(
-        [search(find_device(name)) for name in devices],
-        Budget(seconds=seconds, measurements=measurements),
-        store=store,
-        plan=Plan(confidence=confidence, tolerance=tolerance),
-        executor=executor,
-        workers=workers,
-        progress=progress,
-        longest_s=longest_s,
-    )
+    with ExitStack() as stack:
+        return search_devices(
+            [search(find_device(name)) for name in devices],
+            Budget(seconds=seconds, measurements=measurements),
+            store=store,
+            plan=Plan(confidence=confidence, tolerance=tolerance),
+            executor=executor,
+            workers=workers,
+            progress=progress,
+            longest_s=longest_s,
+        )
+
+
+def _runner(
+    device: Device, clock: Clock, executor: Executor | None, longest_s: float | None
+) -> AbstractContextManager[CaseRunner]:
+    """Give what runs variants in a process of its own, unless building processes run them all."""
+    if executor is None and device.identity.device_type == "cpu":
+        return nullcontext(KernelRunner.open(device, clock))
+    return ApartRunner(device, clock, longest_s=LONGEST_S if longest_s is None else longest_s)
 
 
 def _task(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import countperf
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
-from countperf.harness.campaign import measure
 from countperf.harness.clock import FakeClock
 from countperf.harness.device import Device
 from countperf.harness.protocols import QUICK
@@ -236,7 +236,7 @@ def test_too_much_local_memory_is_a_build_error(runner: KernelRunner) -> None:
 def test_a_campaign_on_a_real_device(device: Device, tmp_path: Path) -> None:
     wrong = make_loopy_case("wrong", reference=lambda arguments, _: {"out": arguments["a"]})
 
-    found = measure(
+    found = countperf.measure(
         [DOUBLE, ROW_SUMS, wrong],
         device=device,
         store=tmp_path / "store.jsonl",

@@ -705,8 +705,8 @@ def _never_ending(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[st
 @pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
 def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(device: str) -> None:
     for make, longest_s, said in (
-        (_crashing, 60.0, "kernel 'axpy': it was ended by SIGKILL"),
-        (_never_ending, 5.0, "kernel 'axpy': it took longer than 5 s; --longest"),
+        (_crashing, 60.0, "kernel 'axpy' .*: it was ended by SIGKILL"),
+        (_never_ending, 5.0, "kernel 'axpy' .*: it took longer than 5 s; --longest"),
     ):
         with pytest.raises(MeasurementError, match=said):
             time_kernel(
@@ -727,7 +727,7 @@ def test_a_crash_costs_one_case_alone(device: str) -> None:
     crashing = KernelCase(name="first", kernel=AXPY, parameters={"n": 64}, make_arguments=_crashing)
     other = replace(crashing, name="second", parameters={"n": 128}, check_parameters={"n": 128})
     with ApartRunner(find_device(device)) as runner:
-        with pytest.raises(MeasurementError, match="first: the process of its own was lost"):
+        with pytest.raises(MeasurementError, match=r"first: .*the process of its own was lost"):
             runner.check(crashing)
         runner.check(other)
         assert len(runner.time_round(other, FAST).timings) == FAST.runs

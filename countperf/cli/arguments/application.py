@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import natural
+from countperf.cli.common import add_longest, natural
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="also measure the steps on this device, one by one and together: pocl:0, intel:0,"
         " cuda:0, or a part of a name",
     )
+    add_longest(command, "what is measured together after so long (default: 300)")
     command.add_argument(
         "--figure", metavar="FILE", help="draw the schedules (.svg, .png, .pdf; needs matplotlib)"
     )

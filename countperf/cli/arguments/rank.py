@@ -8,10 +8,10 @@ from countperf.cli.arguments.mechanistic import add_device_document
 from countperf.cli.common import (
     add_completeness,
     add_device,
+    add_longest,
     add_model,
     add_weights,
     natural,
-    positive,
     size,
 )
 
@@ -68,10 +68,9 @@ def add_space(command: argparse.ArgumentParser, *, is_optional: bool = False) ->
         metavar="N",
         help="predicting processes (default: one per processor)",
     )
-    command.add_argument(
-        "--longest",
-        type=positive,
-        metavar="SECONDS",
-        help="give up a variant that takes longer than this to build, count or run (default: 60; "
-        "in a search, a quarter of its budget if that is less)",
+    add_longest(
+        command,
+        "work on a variant that takes longer than this to build, count or run (default: 60; in a"
+        " search, a quarter of its budget if that is less)",
+        default=None,
     )

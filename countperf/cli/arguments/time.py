@@ -10,10 +10,10 @@ from countperf.cli.common import (
     add_instruction_counts,
     add_kernel,
     add_level,
+    add_longest,
     add_model,
     add_weights,
     natural,
-    positive,
 )
 
 
@@ -38,12 +38,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--rounds", type=natural, metavar="N", help="rounds of each size, at least (default: 3)"
     )
-    command.add_argument(
-        "--longest",
-        type=positive,
-        default=300.0,
-        metavar="SECONDS",
-        help="end a kernel that takes longer than this to build and check, or for one round of runs"
+    add_longest(
+        command,
+        "a kernel that takes longer than this to build and check, or for one round of runs"
         " (default: 300)",
     )
     command.add_argument(

@@ -25,6 +25,7 @@ from countperf.machine_code.object_file import program_of
 
 _ANY_SHAPE = "0-0-0"
 _MESSAGE_LIMIT = 800
+_LONGEST_S = 300.0  # for each kernel that is built and launched
 _Read = TypeVar("_Read")
 
 
@@ -150,17 +151,25 @@ def _compiled(
         (folder / CACHE).mkdir()
         (folder / UNITS).write_bytes(_packed(device, units))
         command = [sys.executable, "-P", "-m", "countperf.harness.compile.build", str(folder)]
-        result = subprocess.run(
-            command, capture_output=True, text=True, check=False, errors="replace"
-        )
+        try:
+            result = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                errors="replace",
+                timeout=_LONGEST_S * len(units),
+            )
+            end = f"status {result.returncode}: {result.stderr.strip()[-_MESSAGE_LIMIT:]}"
+        except subprocess.TimeoutExpired as error:
+            end = f"no result after {error.timeout:.0f} s"
         outcomes = folder / OUTCOMES
         lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
         found = [
             _outcome(json.loads(line), key, read, failed)
             for line, key in zip(lines, keys, strict=False)
         ]
-    end = f"ended with status {result.returncode}: {result.stderr.strip()[-_MESSAGE_LIMIT:]}"
-    missing = failed(f"the process that builds and launches kernels {end}")
+    missing = failed(f"the process that builds and launches kernels ended with {end}")
     return (*found, *[missing] * (len(units) - len(found)))
 
 
