@@ -7,10 +7,23 @@ message says what happened, where, and how to mend it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class CountperfError(Exception):
     """Root of every error that countperf raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be made again in another process as it is, whatever its class is made of."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[CountperfError], args: tuple[Any, ...], state: dict[str, Any]
+) -> CountperfError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class CountingError(CountperfError):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from countperf.errors import KernelSpecificationError
 from countperf.tuning.pools import process_pool
 from countperf.tuning.workers import Pool, WorkerLostError
 from tests.patience import LONGEST_S
@@ -125,7 +126,14 @@ def test_what_is_dropped_is_not_blamed(pool: Pool) -> None:
     assert error.is_dropped
 
 
+def fail_as_ours() -> None:
+    raise KernelSpecificationError("there is none", specification="nothing")
+
+
 def test_errors_come_back_and_what_cannot_be_sent_is_refused(pool: Pool) -> None:
+    with pytest.raises(KernelSpecificationError, match="there is none") as caught:
+        pool.submit(fail_as_ours).result()
+    assert caught.value.specification == "nothing"
     with pytest.raises(ValueError, match="invalid literal"):
         pool.submit(int, "one").result()
     with pytest.raises(TypeError, match="cannot pickle"):
