@@ -6,10 +6,11 @@ Rules
    those at the lowest address go first, so that they meet again where ways join.
 2. An instruction counts once for a sub-group, also if its predicate is false in all lanes, as
    profilers count it; of lanes, only those count whose predicate is true.
-3. Only what decides branches and predicates is computed. A forward branch that depends on data is
-   not taken: what it guards is executed. It is taken if a call is on the way that it skips: the
-   slow way of a division or root. Other predicates that depend on data are taken to be true. The
-   branch back of a loop that depends on data is refused: nobody knows how often.
+3. Only what decides branches and predicates is computed; numbers of floating point are data. A
+   forward branch that depends on data is not taken: what it guards is executed. It is taken if a
+   call is on the way that it skips: the slow way of a division or root. Other predicates that
+   depend on data are taken to be true. The branch back of a loop that depends on data is refused:
+   nobody knows how often.
 4. What an instruction decides that is not followed is refused, and so are calls and computed
    jumps that are reached.
 """

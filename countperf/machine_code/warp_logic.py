@@ -174,7 +174,7 @@ def _select(
 def _extreme(
     modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes]:
-    first, second, is_least = (state.read(each) for each in operands[1:4])
+    first, second, is_least = (state.read(each) for each in operands[-3:])
     one, other = (first, second) if "U32" in modifiers else (signed(first), signed(second))
     value = np.where(is_least == 1, np.minimum(one, other), np.maximum(one, other))
     return {register_of(operands[0]): joined(value, first, second, is_least)}

@@ -40,8 +40,8 @@ from countperf.machine_code.warp_state import (
 def execute(opcode: str, operands: Sequence[str], state: WarpState, active: Bits) -> None:
     """Execute an instruction in the lanes that are active.
 
-    Results of loads are data, and so are those of instructions that are not followed, if they are
-    made of data.
+    Results of loads are data, and so are numbers of floating point, and what instructions that are
+    not followed make of data.
     """
     handler = _handler_of(opcode)
     results: Mapping[str, Lanes] | None = None
@@ -56,7 +56,8 @@ def execute(opcode: str, operands: Sequence[str], state: WarpState, active: Bits
 
 
 def _not_followed(opcode: str, operands: tuple[str, ...], state: WarpState) -> Lanes:
-    if is_data(opcode, operands):
+    is_float = classify_sass(opcode, operands).startswith("flop.")
+    if is_float or is_data(opcode, operands):
         return unknown()
     texts = (*reads_of(opcode, operands), *(each for each in operands if "c[" in each))
     return joined(state.not_followed(opcode), state.not_followed(opcode), *map(state.read, texts))

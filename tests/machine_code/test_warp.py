@@ -51,6 +51,7 @@ def _value(opcode: str, operands: Sequence[str], **registers: int) -> dict[str, 
         ("ISCADD", "R1 R2 R3 0x3", {"R2": 2, "R3": 1}, 17),
         ("IMNMX", "R1 R2 R3 !PT", {"R2": -5, "R3": 2}, 2),
         ("VIMNMX", "R1 R2 R3 PT", {"R2": -5, "R3": 2}, -5),
+        ("VIMNMX", "R1 PT PT RZ R3 !PT", {"R3": 2}, 2),
         ("SEL", "R1 R2 R3 !P0", {"R2": 4, "R3": 6, "P0": 1}, 6),
         ("HFMA2.MMA", "R1 -RZ RZ 0 5.9604644775390625e-08", {}, 1),
         ("PRMT", "R1 R2 0x7610 R3", {"R2": 0x1122_3344, "R3": 0x5566_7788}, 0x5566_3344),
@@ -182,6 +183,7 @@ def test_what_data_decides() -> None:
         _followed("loop: LDG.E R0 [R2]\nISETP.GE.AND P0 PT R0 0x8 PT\n@P0 BRA loop\nEXIT")
     with pytest.raises(CountingError, match=r"FLO.* which is not followed, decides .*BRA"):
         _followed(guarded.replace("LDG.E R0 [R2]", "FLO.U32 R0 R2"))
+    assert _followed(guarded.replace("LDG.E R0 [R2]", "FADD R0 R2 R2")).instructions[3] == 1
     assert _followed(guarded.replace("LDG.E R0 [R2]", "LDG.E R9 [R2]\nFLO R0 R9")).instructions[4]
     with pytest.raises(CountingError, match="calls a function"):
         _followed("CALL.REL.NOINC far\nEXIT")

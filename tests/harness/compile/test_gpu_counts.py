@@ -80,6 +80,16 @@ def test_a_triangle_that_is_smaller_than_what_is_unrolled(capability: str) -> No
 
 
 @capabilities
+def test_tiles_that_a_group_loads_in_two_steps(capability: str) -> None:
+    # 12 by 16 items load tiles of 12 by 16 and of 16 by 16 elements; in 4 by 3 groups, 3 times
+    kernel = GpuKernel(entry("matmul-tiled/square/16x12/f32").build(), capability)
+    found = kernel.counts({"n": 48, "m": 48, "l": 48})
+
+    assert found.lanes["load.global.32"] == 12 * 3 * (12 * 16 + 16 * 16)
+    assert found.lanes["flop.fma.f32.1"] == 48**3
+
+
+@capabilities
 def test_trip_counts_that_are_quotients_of_sizes(capability: str) -> None:
     unit = lp.make_kernel(
         "{[i, j]: 0 <= i < 64 and 0 <= 7*j < n}",
