@@ -338,6 +338,7 @@ def add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model",
         metavar="NAME",
-        help="model whose weights predict, such as linear (the paper's); by default the model"
-        " chosen for the device; uncorrected: that model without its correction by similar kernels",
+        help="model whose weights predict, such as linear (the paper's); by default the one that"
+        " reads compiled code wherever device and compiler are here, else the structural one;"
+        " uncorrected: that without its correction by similar kernels",
     )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from countperf.errors import ParameterError
+from countperf.steps import stepped
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -24,7 +25,7 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
     rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
     found = {
         place: counts_at({name: int(row[place]) for name, row in rows.items()})
-        for place in np.ndindex(shape)
+        for place in stepped(np.ndindex(shape), "following code", total=int(np.prod(shape)))
     }
     names = sorted({name for counts in found.values() for name in counts})
     arrays = {name: np.zeros(shape, np.int64) for name in names}

@@ -11,7 +11,7 @@ import numpy as np
 
 from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
-from countperf.errors import CountingError, CountperfError, KernelBuildError
+from countperf.errors import CountingError, KernelBuildError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import counted_caches_of
@@ -20,7 +20,6 @@ from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.compile.object_cache import code_key
 from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument
-from countperf.models.compiled import COMPILED
 from countperf.models.explanation import explain as explain_prediction
 from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet
@@ -28,13 +27,7 @@ from countperf.properties.transactions import with_transactions as added
 from countperf.properties.vector import PropertyVector
 from countperf.sizes import given_sizes
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
-from countperf.workflow.target import (
-    COMPILED_CHOICE,
-    Target,
-    choice_text,
-    failed_reading,
-    reading_weights,
-)
+from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
     from countperf.measurements import InstructionCounts, Statistic
@@ -89,10 +82,10 @@ def predict(
     weights : WeightSet, Path or str, optional
         Weights, or their name or path; by default those fitted on `device`.
     model : str, optional
-        Which model's weights, where they are looked up by name. By default the best one that can be
-        had: the one that reads compiled code, where the device of the weights is at hand and the
-        code can be followed at one size, else the one chosen for the device. The attribute
-        ``model_choice`` of the prediction says which it is and why.
+        Which model's weights, where they are looked up by name. By default the one that reads
+        compiled code wherever the device of the weights and its compiler are at hand, for one size
+        and for several, else the structural one. The attribute ``model_choice`` of the prediction
+        says which it is and why.
     device : str or DeviceIdentity, optional
         Device to predict for: the name of one of this machine. Without it, predictions are for the
         weights' device, which need not be here.
@@ -192,9 +185,7 @@ def predict_in_detail(
     if target.weights is None and identity is None:
         at = replace(target, device=find_device().identity)
 
-    def predicted(used: WeightSet, choice: str, *, is_attempt: bool = False) -> DetailedPrediction:
-        used.check_counting_rules()
-        used.check_device(identity, force=target.force)
+    def predicted(used: WeightSet, is_attempt: bool) -> DetailedPrediction:
         vector = vector_for(found, known, used, sizes, instruction_counts)
         if runs:
             anchored = used.anchored(vector, *runs)
@@ -209,37 +200,18 @@ def predict_in_detail(
                 force=target.force,
             )
         refuse_negative(used.model, prediction.kernel, prediction.time_s)
-        prediction = replace(prediction, model_choice=choice)
         return DetailedPrediction(prediction=prediction, weights=used, vector=vector)
 
-    if not at.has_choice:
-        return predicted(at.loaded(), "")
-    reason = _why_not_compiled(found, sizes)
-    if not reason:
-        reading = reading_weights(at.weights, at.identity)
-        if not isinstance(reading, str):
-            try:
-                return predicted(reading, COMPILED_CHOICE, is_attempt=True)
-            except CountperfError as error:
-                reason = failed_reading(error)
-        else:
-            reason = reading
-    usual = at.loaded()
-    return predicted(usual, choice_text(usual.model, reason))
+    is_counted = isinstance(found, PropertyVector | Mapping)
+    made, choice = at.by_choice(
+        predicted, "counts without a kernel have no code to compile" if is_counted else ""
+    )
+    return replace(made, prediction=replace(made.prediction, model_choice=choice))
 
 
 def _anchor(given: Any) -> Any:
     """Return a timing that a file keeps; anything else as it is."""
     return TimingDocument.read_file(given) if isinstance(given, Path | str) else given
-
-
-def _why_not_compiled(kernel: Any, sizes: Mapping[str, Any]) -> str:
-    """Return why compiled code is not to be read, as far as kernel and sizes say; else nothing."""
-    if isinstance(kernel, PropertyVector | Mapping):
-        return "counts without a kernel have no code to compile"
-    if any(np.ndim(value) for value in sizes.values()):
-        return f"several sizes at once; model={COMPILED!r} follows the code at each, which is slow"
-    return ""
 
 
 def vector_for(

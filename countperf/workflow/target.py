@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from countperf.display import ShortRepr
-from countperf.errors import DeviceMismatchError, ParameterError
+from countperf.errors import CountperfError, DeviceMismatchError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import discover, find_device
 from countperf.models.compiled import COMPILED
@@ -18,6 +20,9 @@ COMPILED_CHOICE = (
     f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
 )
 """Line that says that the model that reads compiled code was chosen."""
+
+
+_Found = TypeVar("_Found")
 
 
 def choice_text(model: str, reason: str) -> str:
@@ -88,10 +93,41 @@ class Target(ShortRepr):
 
     def checked(self) -> WeightSet:
         """Return the weights as `loaded` does; they have to match the device unless forced."""
-        weights = self.loaded()
+        return self._checked(self.loaded())
+
+    def _checked(self, weights: WeightSet) -> WeightSet:
         weights.check_counting_rules()
         weights.check_device(self.identity, force=self.force)
         return weights
+
+    def by_choice(
+        self, predicted: Callable[[WeightSet, bool], _Found], unreadable: str = ""
+    ) -> tuple[_Found, str]:
+        """Predict by compiled code wherever device and compiler are at hand, else without it.
+
+        Parameters
+        ----------
+        predicted : callable
+            Predicts by weights, and is told whether others follow if it raises an error of ours.
+        unreadable : str, optional
+            Why no code can be read of what is to be predicted.
+
+        Returns
+        -------
+        (object, str)
+            What `predicted` returns, and which model it is and why; nothing is said where a model
+            or a document is named.
+        """
+        if not self.has_choice:
+            return predicted(self.checked(), False), ""
+        reason = unreadable or reading_weights(self.weights, self.identity)
+        if not isinstance(reason, str):
+            try:
+                return predicted(self._checked(reason), True), COMPILED_CHOICE
+            except CountperfError as error:
+                reason = failed_reading(error)
+        usual = self.checked()
+        return predicted(usual, False), choice_text(usual.model, reason)
 
 
 def is_fit(weights: object) -> bool:

@@ -11,20 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.display import ShortRepr
-from countperf.errors import CountingError, CountperfError, DeviceMismatchError
+from countperf.errors import CountingError, CountperfError, DeviceMismatchError, PredictionError
 from countperf.hardware.parameters import some_of
 from countperf.harness.progress import Progress, ProgressEvent
 from countperf.measurements import InstructionCounts, KernelCase, Statistic, counts_digest
 from countperf.sizes import size_arrays
 from countperf.workflow.kernels import counted
 from countperf.workflow.prediction import predict
-from countperf.workflow.target import (
-    COMPILED_CHOICE,
-    Target,
-    choice_text,
-    failed_reading,
-    reading_weights,
-)
+from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
     from countperf.measurements.cases import MakeArguments, Reference
@@ -112,35 +106,10 @@ class PredictedTime:
     reason: str = ""
 
 
-_Choices = list[tuple["WeightSet | str", str]]
-"""Weights, or why there are none, and what to say of the choice; the best ones first."""
-
-
-def _choices(target: Target) -> _Choices:
-    """Return what may predict, as `predict` chooses it; weights that were named have to be right.
-
-    Weights that read compiled code come first. Nothing is chosen where a model or a document is
-    named.
-    """
-    try:
-        usual = target.loaded()
-    except DeviceMismatchError as error:
-        if target.weights is not None:
-            raise
-        return [(str(error), "")]
-    usual.check_device(target.identity, force=target.force)
-    if not target.has_choice:
-        return [(usual, "")]
-    reading = reading_weights(target.weights, target.identity)
-    if isinstance(reading, str):
-        return [(usual, choice_text(usual.model, reading))]
-    return [(reading, COMPILED_CHOICE), (usual, "")]
-
-
 def predict_by_choice(
     work: KernelAtPoints, target: Target, progress: Progress
 ) -> tuple[WeightSet | str, str, list[PredictedTime]]:
-    """Predict by the first weights that predict all sizes, else by the last; and say why.
+    """Predict all sizes by one model, which is chosen as `countperf.predict` does.
 
     Parameters
     ----------
@@ -160,16 +129,21 @@ def predict_by_choice(
     times : list of PredictedTime
         One for each point.
     """
-    *better, (last, choice) = _choices(target)
-    for weights, said in better:
-        strict = replace(target, incomplete_ok=False)
-        found = predict_times(work, weights, strict, progress)
-        reason = next((each.reason for each in found if each.time_s is None), None)
-        if reason is None:
-            return weights, said, found
-        if not isinstance(last, str):
-            choice = choice_text(last.model, failed_reading(reason))
-    return last, choice, predict_times(work, last, target, progress)
+
+    def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[PredictedTime]]:
+        at = replace(target, incomplete_ok=target.incomplete_ok and not is_attempt)
+        found = predict_times(work, weights, at, progress)
+        if is_attempt and (lacking := [each.reason for each in found if each.time_s is None]):
+            raise PredictionError(lacking[0])
+        return weights, found
+
+    try:
+        (weights, found), choice = target.by_choice(predicted)
+    except DeviceMismatchError as error:
+        if target.weights is not None:
+            raise
+        return str(error), "", predict_times(work, str(error), target, progress)
+    return weights, choice, found
 
 
 def predict_times(
