@@ -132,7 +132,6 @@ __all__ = [
 ]
 
 _FUNCTIONS_OF_METHODS = {
-    "refreshed_text": "countperf.report.calibration",
     "schedule_text": "countperf.report.applications",
     "answers_text": "countperf.report.mechanistic",
     "calibration_text": "countperf.report.calibration",

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import print_json
+from countperf.cli.common import as_dict, print_json
 from countperf.cli.progress import show_event
 from countperf.errors import ParameterError
-from countperf.report.calibration import (
-    calibration_object,
-    calibration_text,
-    refreshed_object,
-    refreshed_text,
-)
+from countperf.report.calibration import calibration_object, calibration_text
 from countperf.workflow.calibrating import calibrate
-from countperf.workflow.refreshing import refresh
 
 
 def run(options: argparse.Namespace) -> None:
-    """Calibrate or refresh, and say what was reached."""
-    if options.refresh is not None:
-        if options.serve or options.store is not None:
-            message = "--refresh scales stored weights: leave out --for and --store"
-            raise ParameterError(message, parameter="refresh")
-        refreshed = refresh(
-            options.refresh, device=options.device, name=options.name, progress=show_event
-        )
-        if options.json:
-            print_json(refreshed_object(refreshed))
-        else:
-            print(refreshed_text(refreshed))
-        return
+    """Calibrate, and say what was reached."""
     if options.sizes and not options.serve:
         message = "sizes are of the kernels that are to be served: add --for FILE.py:NAME"
         raise ParameterError(message, parameter="sizes")
@@ -39,8 +21,9 @@ def run(options: argparse.Namespace) -> None:
         minutes=options.minutes,
         name=options.name,
         serve=options.serve,
-        sizes=dict(options.sizes),
+        sizes=as_dict(options.sizes),
         store=options.store,
+        busy=options.busy,
         progress=show_event,
     )
     if options.json:

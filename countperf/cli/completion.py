@@ -18,7 +18,7 @@ _FILES = (
     *("kernel_tuner_cache", "export", "t4", "against_kernel", "device_document", "policy"),
 )
 """Arguments that are files, or kernels in files."""
-_FITS = ("weights", "against", "what", "refresh")
+_FITS = ("weights", "against", "what")
 """Arguments that are names of fits, or files."""
 
 

@@ -114,7 +114,6 @@ class WeightsCheck(ShortRepr):
     device: str
     probes: tuple[Probe, ...] = ()
     problem: str = ""
-    can_refresh: bool = True
 
     @property
     def fits(self) -> bool:
@@ -128,14 +127,9 @@ class WeightsCheck(ShortRepr):
             return ""
         if self.problem:
             return "run countperf doctor to see whether the device works"
-        scales = (
-            f"countperf calibrate --refresh {self.weights} scales these weights in half a minute, "
-            if self.can_refresh
-            else ""
-        )
         return (
             "stop other programs and check again; if it stays so, this machine is another one than"
-            f" was measured: {scales}countperf calibrate fits new ones in three minutes"
+            " was measured: countperf calibrate fits its weights in three minutes"
         )
 
     def to_object(self) -> dict[str, Any]:

@@ -27,9 +27,9 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 
-DEFAULT_STEMS = ("weights", "linear")
+DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
 """Names of the documents that a device's folder gives where no model is asked for: that of the
-model chosen for it, else that of the paper's model."""
+model chosen for it, else the structural one, else that of the paper's model."""
 
 OWN = "mine/"
 """First part of the names of the user's own fits."""
@@ -377,7 +377,7 @@ def load_weights(
         the path of a weights document, or of the folder of a device's fits.
     model : str, optional
         Which model's weights; by default those of the model chosen for the device
-        (``weights.json``), else of the paper's (``linear.json``), else the newest;
+        (``weights.json``), else structural ones, else of the paper's, else the newest;
         ``uncorrected`` for the same without a correction by similar kernels
         (`WeightSet.uncorrected`), also of a file. (Before version 0.2.0: ``plain``.)
     folders, own

@@ -10,10 +10,9 @@ from countperf.report.objects import picked
 
 if TYPE_CHECKING:
     from countperf.fitting.transfer.prior import ExpectedErrors
-    from countperf.fitting.transfer.result import CalibratedModel, CalibrationResult, Refreshed
+    from countperf.fitting.transfer.result import CalibratedModel, CalibrationResult
 
 _NAMES = {"compiled": "reading compiled code", "structural": "without compiled code"}
-_NOTABLE_CHANGE = 0.05
 _UNLIKE = 1.25
 
 
@@ -23,7 +22,7 @@ def calibration_text(result: CalibrationResult) -> str:
     lines = [
         f"{result.name}: {result.device.slug} ({result.device.name})",
         f"  {result.kernels} kernels, {result.cases} cases, {result.spent_s / 60:.1f} minutes"
-        f" ({result.unsettled} did not settle); measurements: {result.store}",
+        f"{_unsettled(result)}; measurements: {result.store}",
         f"  prior: {known}"
         if result.is_kin
         else f"  prior: {known}: no known device has this platform, so that it says little",
@@ -41,13 +40,31 @@ def calibration_text(result: CalibrationResult) -> str:
     return "\n".join(lines)
 
 
+def _unsettled(result: CalibrationResult) -> str:
+    if not result.unsettled:
+        return ""
+    what = "used: intervals are wider" if result.busy else "left out, to be measured again"
+    return f" ({result.unsettled} times did not settle and were {what})"
+
+
 def _model_lines(each: CalibratedModel) -> list[str]:
     chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
+    if each.is_kept:
+        return [
+            f"  {_NAMES[each.kind]} ({each.model}): weights of {each.old} are kept: measured"
+            f" kernels are off by a factor of {each.old_factor:.2f}, with new weights by"
+            f" {each.new_factor:.2f} (families left out)"
+        ]
     lines = [
         f"  {_NAMES[each.kind]} ({chosen.model}): families left out are off by"
         f" {chosen.held_out_error or 0.0:.0%}",
         *([f"    {chosen.model}: {chosen.description}"] if chosen.description else []),
     ]
+    if each.old:
+        lines.append(
+            f"    by a factor of {each.new_factor:.2f}, with the weights of {each.old} by"
+            f" {each.old_factor:.2f}"
+        )
     if each.expected is not None and each.later is not None:
         factor = widening(chosen.held_out_error or 0.0, each.expected)
         now, later = (_reach(errors, factor) for errors in (each.expected, each.later))
@@ -83,8 +100,9 @@ def calibration_object(result: CalibrationResult) -> dict[str, Any]:
         "complete": result.is_complete,
         "models": [
             {
-                "model": each.kind,
+                "model": each.model,
                 "written": str(each.path),
+                "kept": each.old if each.is_kept else None,
                 "candidates": [picked(tried, *_CANDIDATE) for tried in each.fit.candidates],
                 "expected_error": None if each.expected is None else each.expected.typical_error,
                 "after_five_minutes": None if each.later is None else each.later.typical_error,
@@ -102,7 +120,8 @@ def calibration_rows(result: CalibrationResult) -> list[dict[str, Any]]:
         chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
         found.append(
             {
-                "model": each.kind,
+                "model": each.model,
+                "kept": each.old if each.is_kept else "",
                 "held_out_error": chosen.held_out_error,
                 "expected_error": None if each.expected is None else each.expected.typical_error,
                 "after_five_minutes": None if each.later is None else each.later.typical_error,
@@ -110,37 +129,3 @@ def calibration_rows(result: CalibrationResult) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def refreshed_rows(result: Refreshed) -> list[dict[str, Any]]:
-    """Return a row for each group of weights of each model: the factor by which it changed."""
-    return [
-        {"model": model, "group": group, "factor": factor}
-        for model, factors in result.factors.items()
-        for group, factor in factors.items()
-    ]
-
-
-def refreshed_text(result: Refreshed) -> str:
-    """Return by how much groups of weights changed, as lines of text."""
-    lines = [
-        f"{result.name}: made from {result.old}, which is kept; {result.kernels} kernels,"
-        f" {result.spent_s:.0f} s"
-    ]
-    for model, factors in result.factors.items():
-        before, after = result.errors[model]
-        changed = {
-            name: factor
-            for name, factor in factors.items()
-            if abs(math.log(factor)) >= _NOTABLE_CHANGE
-        }
-        said = ", ".join(f"{name} ×{factor:.2f}" for name, factor in changed.items())
-        lines.append(f"  {model}: {said or 'nothing changed by more than 5 %'}")
-        lines.append(f"    kernels that were run are off by {after:.0%}, before by {before:.0%}")
-    lines.append(f"to use it: countperf predict KERNEL SIZES --weights {result.name}")
-    return "\n".join(lines)
-
-
-def refreshed_object(result: Refreshed) -> dict[str, Any]:
-    """Return the same as plain values."""
-    return picked(result, "name", "old", "factors", "errors", "kernels", "spent_s")

@@ -12,7 +12,7 @@ from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.fitting.result import FitResult
-from countperf.fitting.transfer.result import CalibrationResult, Refreshed
+from countperf.fitting.transfer.result import CalibrationResult
 from countperf.harness.characterization.document import Characterization
 from countperf.measurements.sets import MeasurementSet
 from countperf.mechanistic.answers import ModelAnswers
@@ -31,7 +31,7 @@ from countperf.properties.vector import PropertyVector
 from countperf.report.against import compared_parts, names_apart, side_by_side
 from countperf.report.applications import schedule_head, schedule_rows
 from countperf.report.breakdown import breakdown_rows
-from countperf.report.calibration import calibration_rows, refreshed_rows
+from countperf.report.calibration import calibration_rows
 from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity
@@ -207,6 +207,7 @@ def _ranking_rows(ranking: Ranking) -> Rows:
             **each.choice,
             "predicted_s": each.time_s,
             **_ends(each.interval_s),
+            **({"model": each.model} if each.model else {}),
         }
         for place, each in enumerate(ranking.best, start=1)
     ]
@@ -382,7 +383,6 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     Prediction: (_prediction_rows, _prediction_title),
     DeviceResults: (_device_rows, lambda found: [f"searches on {', '.join(found.found)}"]),
     CalibrationResult: (calibration_rows, lambda found: repr(found).splitlines()[:2]),
-    Refreshed: (refreshed_rows, lambda found: repr(found).splitlines()[:1]),
     RankingEvaluation: (
         ranking_evaluation_rows,
         lambda found: [f"ranking by the {short_name(found.model)} model on {found.device}"],

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from countperf.documents import check_writable
 from countperf.errors import (
+    CountingError,
     DeviceError,
     DocumentError,
     FitError,
@@ -17,10 +23,15 @@ from countperf.errors import (
     ParameterError,
     UnstableMeasurementError,
 )
-from countperf.execution.memory_hierarchy import DEFAULT_CACHES
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.fitting.design import Observation
 from countperf.fitting.fit import observations_of
-from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device
+from countperf.fitting.transfer.calibrated import (
+    TransferFit,
+    factor_of,
+    fit_new_device,
+    predicted_by,
+)
 from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
 from countperf.fitting.transfer.document import weights_document
 from countperf.fitting.transfer.prior import (
@@ -35,6 +46,7 @@ from countperf.fitting.transfer.result import (
     CalibrationResult,
     unlearnt_features,
 )
+from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import counted_caches_of, memory_hierarchy_of
 from countperf.harness.campaign import measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
@@ -44,15 +56,18 @@ from countperf.harness.environment import available_cores
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.protocols import CALIBRATION
 from countperf.harness.runner import KernelRunner
+from countperf.harness.store import Rewriting
 from countperf.machine_code import objdump, throughput
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
-from countperf.measurements import KernelCase, MeasurementSet
+from countperf.measurements import KernelCase, Measurement, MeasurementSet
 from countperf.models.compiled import COMPILED
 from countperf.models.library import (
     OWN,
+    NamedFit,
     checked_own_name,
     find_fit,
+    fits_for,
     store_own_fit,
     user_fits_folder,
 )
@@ -65,8 +80,11 @@ from countperf.workflow.compiled_code import read_code
 
 LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
 
-_MOST_UNSETTLED = 0.5
-"""Share of cases that did not settle from which on nothing is stored."""
+_MOST_UNSETTLED = 1 / 3
+"""Share of cases that did not settle from which on the machine counts as busy."""
+
+_FIRST_CASES = 12
+"""Number of cases from which on a busy machine is noticed before the time is over."""
 
 _FEWEST_KERNELS = 8
 
@@ -82,6 +100,7 @@ def calibrate(
     serve: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None,
     store: Path | str | None = None,
+    busy: bool = False,
     progress: Progress = silent,
     runner: KernelRunner | None = None,
     known: KnownDevices | None = None,
@@ -92,6 +111,8 @@ def calibrate(
     What other devices' fits say is the prior: weights that the measured kernels do not determine
     stay there, with the uncertainty that other devices show. Weights are stored among the user's
     own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next kernels.
+    Weights of a fit of the same device that there is already are kept, model by model, where they
+    predict the measured kernels better than new ones predict families of kernels left out.
 
     Parameters
     ----------
@@ -107,6 +128,9 @@ def calibrate(
         At which these are to be predicted; needed with `serve`.
     store : Path or str, optional
         Where measurements are kept; by default in the platform's place for data, by `name`.
+    busy : bool, optional
+        Go on although other programs use the machine: times that do not settle are used as well,
+        and intervals are as much wider as these are unsure.
     progress : callable, optional
         Is told of everything that happens; ``case`` says which error is expected so far.
     runner : KernelRunner, optional
@@ -125,7 +149,8 @@ def calibrate(
     ParameterError
         The budget is out of range, a size of a kernel to be served is missing, or a name is none.
     UnstableMeasurementError
-        Most cases did not settle; their measurements are kept.
+        Many cases do not settle: that ends it early. Times that settled are kept, and the others
+        measured again by the next call.
     DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
         As for `measure_catalogue`.
     """
@@ -159,24 +184,28 @@ def calibrate(
         kernels = serving(choice or shipped_choice(), devices, task, serve, sizes or {})
     task.store.parent.mkdir(parents=True, exist_ok=True)
     cases = cases_of(task, kernels, progress)
-    measured = _measure(task, cases, devices, progress)
-    _require_settled(measured, task.store)
+    if not busy:
+        _forget_unsettled(task.store)
+    measured = _measure(task, cases, devices, progress, busy=busy)
+    unsettled = sum(each.settling != "settled" for each in measured)
+    _require_settled(measured, task.store, busy=busy)
     if task.reads_code:
         measured, without_code = _with_code(task, measured)
-    models = _fit_all(task, measured, devices, plain, spent_s=time.monotonic() - began)
-    structural = next(each for each in models if each.kind == STRUCTURAL)
-    stored = find_fit(f"{OWN}{structural.path.parent.name}")
+    if not busy:
+        measured = measured.select(_is_settled)
+    models = _fit_all(task, measured, devices, plain, spent_s=time.monotonic() - began, busy=busy)
     near = [each.device for each in _devices_of(devices)]
     near.sort(key=lambda each: not is_alike(each, found.identity))
     return CalibrationResult(
-        name=f"{OWN}{structural.path.parent.name}" if stored is None else stored.name,
+        name=f"{OWN}{models[0].path.parent.name}",
         device=found.identity,
         known=tuple(dict.fromkeys(each.slug for each in near)),
         is_kin=any(is_alike(each, found.identity) for each in near),
         store=task.store,
         kernels=len({each.kernel for each in measured}),
         cases=len(measured),
-        unsettled=sum(each.settling != "settled" for each in measured),
+        unsettled=unsettled,
+        busy=busy,
         spent_s=time.monotonic() - began,
         models=models,
         without_code=without_code,
@@ -218,9 +247,12 @@ def _measure(
     cases: Sequence[tuple[KernelCase, float]],
     known: KnownDevices,
     progress: Progress,
+    *,
+    busy: bool,
 ) -> MeasurementSet:
-    """Measure cases until the time for it is over."""
+    """Measure cases until the time for it is over, or too many of them do not settle."""
     kernels: set[str] = set()
+    ends: Counter[str] = Counter()
     old = MeasurementSet.read_file(task.store).measurements if task.store.exists() else ()
     before = {each.kernel for each in old}
     kind = COMPILED if task.reads_code else STRUCTURAL
@@ -232,9 +264,12 @@ def _measure(
         return task.deadline - _FIT_S - code_s * len(kernels) - time.monotonic()
 
     def is_over() -> bool:
-        return left_s() <= CALIBRATION.separation_s
+        finished = ends["measured"] + ends["unstable"]
+        is_hopeless = finished >= _FIRST_CASES and ends["unstable"] > _MOST_UNSETTLED * finished
+        return left_s() <= CALIBRATION.separation_s or (is_hopeless and not busy)
 
     def told(event: ProgressEvent) -> None:
+        ends[event.kind] += 1
         if event.case:
             kernels.add(event.case.rsplit("/", 1)[0])
         errors = None if model is None else model.errors_after(len(kernels | before))
@@ -257,21 +292,35 @@ def _measure(
     )
 
 
-def _require_settled(measured: MeasurementSet, store: Path) -> None:
+def _is_settled(measurement: Measurement) -> bool:
+    return measurement.settling == "settled"
+
+
+def _forget_unsettled(store: Path) -> None:
+    """Drop times that did not settle from earlier measurements, so that they are taken again."""
+    if store.exists():
+        with Rewriting(store) as file:
+            found = file.read()
+            if len(settled := found.select(_is_settled)) < len(found):
+                file.write(settled)
+
+
+def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> None:
     """Refuse a fit to times that do not repeat."""
-    kernels = {each.kernel for each in measured}
+    unsettled = sum(not _is_settled(each) for each in measured)
+    if unsettled > _MOST_UNSETTLED * len(measured) and not busy:
+        raise UnstableMeasurementError(
+            f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
+            f" nothing is stored but the {len(measured) - unsettled} that settled ({store}). End"
+            " those programs and calibrate again, which goes on from there; or add --busy"
+            " (busy=True), which uses the others as well and makes intervals wider"
+        )
+    kernels = {each.kernel for each in measured if busy or _is_settled(each)}
     if len(kernels) < _FEWEST_KERNELS:
         first = next((each.reason for each in measured.failures), "the time was over")
         raise UnstableMeasurementError(
             f"only {len(kernels)} kernels could be measured ({first}); give more (minutes=NUMBER);"
             f" what was measured is kept in {store}"
-        )
-    unsettled = sum(each.settling != "settled" for each in measured)
-    if unsettled > _MOST_UNSETTLED * len(measured):
-        raise UnstableMeasurementError(
-            f"{unsettled} of {len(measured)} times did not settle: other programs use the machine."
-            " No weights are stored, for they would be wrong. End those programs, remove"
-            f" {store}, and calibrate again; until then these measurements are kept there"
         )
 
 
@@ -290,12 +339,15 @@ def _fit_all(
     name: str,
     *,
     spent_s: float,
+    busy: bool,
 ) -> tuple[CalibratedModel, ...]:
     """Fit each model and store its weights, that which reads code first."""
     observations = observations_of(measured)
     kernels = len({case.kernel for case in observations})
     rate = kernels / max(spent_s, 1.0)
-    found: list[CalibratedModel] = []
+    name, before = _own_name(name, task.device.identity)
+    others = [fit for fit in fits_for(task.device.identity) if fit.name != f"{OWN}{name}"]
+    made: list[tuple[CalibratedModel, WeightSet]] = []
     for kind in (COMPILED, STRUCTURAL):
         model = known.of(kind)
         if model is None or (kind == COMPILED and not task.reads_code):
@@ -309,34 +361,75 @@ def _fit_all(
             continue
         is_kin = any(is_alike(each.device, task.device.identity) for each in model.devices)
         expected = model.errors_after(kernels) if is_kin else None
-        later = model.errors_after(kernels + round(rate * _LATER_S)) if is_kin else None
-        path = _store(task, measured, fit, observations, name, expected)
-        found.append(
-            CalibratedModel(
-                kind=kind,
-                fit=fit,
-                path=path,
-                expected=expected,
-                later=later,
-                unlearnt=unlearnt_features(
-                    fit, dict(zip(model.columns, model.shares, strict=False))
-                ),
-            )
+        weights = _document(task, measured, fit, observations, expected, busy=busy)
+        old, factors = _compared(fit, kind, observations, others, task.caches)
+        is_kept = old is not None and factors[0] <= factors[1]
+        calibrated = CalibratedModel(
+            kind=kind,
+            fit=fit,
+            path=Path(),
+            old="" if old is None else others[0].name,
+            old_factor=factors[0],
+            new_factor=factors[1],
+            is_kept=is_kept,
+            expected=None if is_kept else expected,
+            later=model.errors_after(kernels + round(rate * _LATER_S))
+            if is_kin and not is_kept
+            else None,
+            unlearnt=()
+            if is_kept
+            else unlearnt_features(fit, dict(zip(model.columns, model.shares, strict=False))),
         )
-    return tuple(found)
+        made.append((calibrated, old if is_kept and old is not None else weights))
+    stored = [(each, store_own_fit(weights, name=name, replace=True)[1]) for each, weights in made]
+    for path in before:  # what an earlier calibration had and this one has not
+        if path not in [each for _, each in stored]:
+            path.unlink()
+    return tuple(replace(each, path=path) for each, path in stored)
 
 
-def _store(
+def _compared(
+    fit: TransferFit,
+    kind: str,
+    observations: Sequence[Observation],
+    others: Sequence[NamedFit],
+    caches: CountedCaches,
+) -> tuple[WeightSet | None, tuple[float, float]]:
+    """Return weights of the device that there are, and the factors that they and a fit are off by.
+
+    The factors are of the same cases; those of the fit are predicted without their families.
+    """
+    nothing = None, (math.inf, fit.held_out_factor)
+    path = others[0].models.get(kind) if others else None
+    if path is None:
+        return nothing
+    try:
+        old = WeightSet.read_file(path)
+        old.check_counting_rules()
+    except (DocumentError, CountingError):
+        return nothing
+    if not old.counted_caches.counts_alike(caches, reads_code=kind == COMPILED):
+        return nothing
+    by_old = predicted_by(old, [each for each in observations if kind != COMPILED or each.has_code])
+    shared = {case.name for case in by_old}
+    by_new = [case for case in fit.held_out if case.name in shared]
+    if 2 * len(by_new) < len(fit.held_out):
+        return nothing
+    return old, (factor_of(by_old), factor_of(by_new))
+
+
+def _document(
     task: CalibrationTask,
     measured: MeasurementSet,
     fit: TransferFit,
     observations: Sequence[Observation],
-    name: str,
     expected: ExpectedErrors | None,
-) -> Path:
-    """Store the weights of a fit; those of an earlier calibration of the name are replaced."""
+    *,
+    busy: bool,
+) -> WeightSet:
+    """Return the document of a fit's weights."""
     by_name = {case.name: case for case in observations}
-    weights = weights_document(
+    return weights_document(
         fit,
         [by_name[case.name] for case in fit.held_out],
         device=task.device.identity,
@@ -344,11 +437,30 @@ def _store(
         recorded_at=measured.header.environment.recorded_at,
         expected=expected,
         caches=task.caches,
+        noise=float(np.sqrt(np.mean([case.noise**2 for case in observations]))) if busy else 0.0,
     )
-    return store_own_fit(weights, name=name, replace=_is_calibration)[1]
 
 
-def _is_calibration(path: Path) -> bool:
-    """Tell whether a fit of the user's is of an earlier calibration, which may be replaced."""
-    source = WeightSet.read_file(path).source
-    return source is not None and source.protocol == CALIBRATION.name
+def _own_name(name: str, device: DeviceIdentity) -> tuple[str, tuple[Path, ...]]:
+    """Return the name under which no fit is but earlier calibrations of a device, and their files.
+
+    Those have weights that a calibration fitted, or kept from another fit of the device.
+    """
+    for number in itertools.count(1):
+        plain = name if number == 1 else f"{name}-{number}"
+        fit = find_fit(f"{OWN}{plain}")
+        there = () if fit is None else tuple(fit.models.values())
+        known = [
+            WeightSet.read_file(path)
+            for each in fits_for(device)
+            if there and each.name != f"{OWN}{plain}"
+            for path in each.models.values()
+        ]
+        if all(_is_calibrated(WeightSet.read_file(path), device, known) for path in there):
+            return plain, there
+    raise AssertionError
+
+
+def _is_calibrated(found: WeightSet, device: DeviceIdentity, known: Sequence[WeightSet]) -> bool:
+    is_fitted = found.source is not None and found.source.protocol == CALIBRATION.name
+    return found.device.matches(device) and (is_fitted or found in known)

@@ -67,7 +67,6 @@ def check_weights(
         weights=name,
         device=device.label,
         probes=tuple(probes),
-        can_refresh=weights.definition.policy is not None,
     )
 
 

@@ -13,7 +13,6 @@ import countperf
 from countperf import cli
 from countperf.cli import main
 from countperf.cli.common import _OPTIONS  # pyright: ignore[reportPrivateUsage]
-from countperf.models.fit_summaries import Probe, WeightsCheck
 from countperf.models.library import NamedFit, load_weights
 from tests.test_tables import MY_KERNELS
 
@@ -86,15 +85,6 @@ def test_models_are_found_by_the_names_that_fits_print(tmp_path: Path) -> None:
     assert fit.path_of("compiled-x") == fit.path_of("compiled") == tmp_path / "weights.json"
     with pytest.raises(countperf.CountperfError, match="there are: compiled"):
         fit.path_of("compiled-y")
-
-
-def test_only_what_can_be_refreshed_is_advised_to_be() -> None:
-    slow = (Probe(of="memory", measured_s=9.0, predicted_s=1.0),)
-    advice = WeightsCheck(weights="mine/x", device="pocl:0", probes=slow).mend
-    assert "countperf calibrate --refresh mine/x scales" in advice
-    advice = WeightsCheck(weights="mine/x", device="0", probes=slow, can_refresh=False).mend
-    assert "refresh" not in advice
-    assert "countperf calibrate fits" in advice
 
 
 def test_devices_that_are_named_alike_differ_in_what_is_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,22 @@ from countperf.errors import DeviceError, ParameterError, UnstableMeasurementErr
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
 from countperf.fitting.transfer.prior import shipped_devices
+from countperf.fitting.transfer.result import CalibrationResult
 from countperf.hardware.memory import memory_hierarchy_of
+from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.progress import ProgressEvent, silent
 from countperf.harness.protocols import CALIBRATION
 from countperf.harness.runner import KernelRunner
+from countperf.measurements import MeasurementSet
 from countperf.models import library
-from countperf.models.library import load_weights
+from countperf.models.library import NamedFit, load_weights, named_fits
 from countperf.models.structural import STRUCTURAL
-from countperf.workflow import calibrating, calibration_cases, refreshing
+from countperf.models.weights import WeightSet
+from countperf.workflow import calibrating, calibration_cases
 from countperf.workflow.calibrating import calibrate
 from countperf.workflow.calibration_cases import CalibrationTask, cost_s, sized_here
 from countperf.workflow.prediction import predict
-from countperf.workflow.refreshing import refresh
 from measurement_kernels.catalog import entry
 
 
@@ -47,11 +51,6 @@ def test_a_budget_out_of_range_is_refused(minutes: float) -> None:
 def test_a_name_that_is_none_is_refused_before_anything_is_measured() -> None:
     with pytest.raises(ParameterError, match="cannot name a fit"):
         calibrate(name="a b")
-
-
-def test_a_fit_to_be_refreshed_has_to_exist() -> None:
-    with pytest.raises(ParameterError, match="no fit is named 'mine/nothing'"):
-        refresh("mine/nothing")
 
 
 def test_sizes_without_kernels_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,32 +77,42 @@ def _small() -> KernelChoice:
     return choice.model_copy(update={"kernels": kernels})
 
 
-@pytest.mark.device
-def test_a_device_gets_weights_that_predict_and_can_be_refreshed(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def device() -> Device:
     try:
-        device = find_device("pocl:0")
+        return find_device("pocl:0")
     except DeviceError as error:
         pytest.skip(str(error))
-    for module in (calibrating, refreshing):
-        monkeypatch.setattr(module, "_MOST_UNSETTLED", 1.1)  # the machine may be busy
+
+
+def _stored(result: CalibrationResult, own: Path) -> dict[str, WeightSet]:
+    """Return the weights of a calibration, loaded by the names of models that it says."""
+    models = {
+        each.model: load_weights(result.name, model=each.model, own=own) for each in result.models
+    }
+    assert sorted(models) == sorted(named_fits((), own=own)[result.name].models)
+    return models
+
+
+@pytest.mark.device
+def test_a_device_gets_weights_that_predict_unless_those_that_ship_are_better(
+    own: Path, tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(calibrating, "_why_no_code", lambda _: "not read in this test")
     events: list[ProgressEvent] = []
-
-    found = calibrate(
+    calibrated = partial(
+        calibrate,
         device=device,
         minutes=10.0,
         name="test",
         store=tmp_path / "c.jsonl",
         choice=_small(),
+        busy=True,  # the machine may be
         progress=events.append,
     )
-    again = calibrate(
-        device=device, minutes=10.0, name="test", store=tmp_path / "c.jsonl", choice=_small()
-    )
-    small = _small()
-    refreshed = refresh(found.name, device=device, choice=small)
+    monkeypatch.setattr(calibrating, "fits_for", lambda _: ())
+    found = calibrated()
+    again = calibrated()
 
     assert events[0].kind == "limited"
     assert "(not read in this test): usual kernels are off by 20% instead of 15%" in (
@@ -114,30 +123,48 @@ def test_a_device_gets_weights_that_predict_and_can_be_refreshed(
     assert again.cases == found.cases
     assert len(repr(found).splitlines()) <= MOST_LINES
     assert repr(found).startswith("mine/test: ")
-    assert list(found.to_frame()["model"]) == ["structural"]
-    assert set(refreshed.to_frame()["model"]) == {"structural"}
-    weights = load_weights("mine/test", own=own)
+    (weights,) = _stored(found, own).values()
+    assert list(found.to_frame()["model"]) == [found.models[0].model]
     assert weights.device == device.identity
     assert weights.source is not None
     assert weights.source.protocol == CALIBRATION.name
+    small = _small()
     prediction = predict(
         small.kernels[0].name, small.kernels[0].sizes[0].parameters, weights=weights
     )
     assert prediction.interval_s is not None
     low, high = prediction.interval_s
     assert 0 <= low < prediction.time_s < high
-    assert refreshed.name == "mine/test-refreshed"
-    assert set(refreshed.factors) == {weights.model}
+
+    # weights that there are: as good as can be, then a thousand times too slow
+    folder = tmp_path / "there"
+    folder.mkdir()
+    for factor in (1.0, 1e3):
+        there = weights.model_copy(
+            update={
+                "model": "structural-w8",
+                "weights": tuple(
+                    each.model_copy(update={"value_s": factor * each.value_s})
+                    for each in weights.weights
+                ),
+            }
+        )
+        there.write_file(folder / "weights.json")
+        fit = NamedFit(name="there", folder=folder)
+        monkeypatch.setattr(calibrating, "fits_for", lambda _, fit=fit: (fit,))
+        result = calibrated()
+        (now,) = _stored(result, own).values()
+        assert result.name == "mine/test"
+        is_kept = factor == 1.0
+        assert result.models[0].is_kept == is_kept
+        assert ("weights of there are kept" in repr(result)) == is_kept
+        assert (now == there) == is_kept
 
 
 @pytest.mark.device
 def test_sizes_are_found_on_devices_for_which_none_ship(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try:
-        device = find_device("pocl:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
     monkeypatch.setattr(calibration_cases, "_SEARCH_SHARE", 0.0)
     task = CalibrationTask(
         device=device,
@@ -161,21 +188,30 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
 
 
 @pytest.mark.device
-def test_times_that_do_not_settle_are_kept_and_not_fitted(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
+    own: Path, tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try:
-        device = find_device("pocl:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    monkeypatch.setattr(calibrating, "_MOST_UNSETTLED", -1.0)
+    monkeypatch.setattr(calibrating, "_why_no_code", lambda _: "not read in this test")
+    monkeypatch.setattr(calibrating, "_FIRST_CASES", 3)
     store = tmp_path / "c.jsonl"
+    given = {"device": device, "minutes": 10.0, "name": "b", "store": store, "choice": _small()}
+    strict = CALIBRATION.changed(
+        spread_limit=1e-9, noise_limit=1e-9, extra_rounds=0, separation_s=0.0
+    )
+    monkeypatch.setattr(calibrating, "CALIBRATION", strict)  # no time settles
 
-    with pytest.raises(UnstableMeasurementError, match="measurements are kept"):
-        calibrate(device=device, minutes=10.0, store=store, choice=_small())
+    with pytest.raises(UnstableMeasurementError, match=r"calibrate again.*add --busy"):
+        calibrate(**given)
 
-    assert store.exists()
+    bad = len(MeasurementSet.read_file(store))
+    assert 3 <= bad < 10
     assert not own.exists() or not list(own.glob("*/*.json"))
+    calibrating._forget_unsettled(store)
+    assert len(MeasurementSet.read_file(store)) == 0
+    found = calibrate(**given, busy=True)
+    assert found.unsettled == found.cases == 10
+    assert "10 times did not settle and were used: intervals are wider" in repr(found)
+    assert _stored(found, own)
 
 
 def test_the_shipped_choice_and_prior_have_the_same_columns() -> None:

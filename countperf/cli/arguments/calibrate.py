@@ -41,8 +41,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="where measurements are kept (.jsonl; default: in the user's data folder)",
     )
     command.add_argument(
-        "--refresh",
-        metavar="NAME",
-        help="instead: run some kernels for half a minute, and scale groups of the weights of this"
-        " fit that have changed; the old ones are kept",
+        "--busy",
+        action="store_true",
+        help="go on although other programs use the machine: times that do not settle are used as"
+        " well, and intervals are wider",
     )

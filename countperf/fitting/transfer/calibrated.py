@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,19 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.solve import Vector
 from countperf.fitting.threads import on_one_thread
+from countperf.fitting.transfer.changed import changed_prior
 from countperf.fitting.transfer.common_unknowns import guesses, with_columns
 from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
-from countperf.fitting.transfer.prior import KnownModel, prior_for, unknowns_of
+from countperf.fitting.transfer.prior import KnownDevice, KnownModel, prior_for, unknowns_of
 from countperf.fitting.validation import HeldOutCase
 from countperf.hardware.identity import DeviceIdentity
 from countperf.metrics import factor_between
 from countperf.models.compiled import COMPILED, order_of
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import Column
+from countperf.models.function import Column, model_inputs
 from countperf.models.records import Candidate
 from countperf.models.shipped import fitted_model
+from countperf.models.weights import WeightSet
 
 _FOLDS = 6
 """Into at most so many parts the families of kernels go that are left out together."""
@@ -75,7 +78,7 @@ class TransferFit(ShortRepr):
     @property
     def held_out_factor(self) -> float:
         """Factor by which left-out families are off, in the geometric mean."""
-        return _factor(self.held_out)
+        return factor_of(self.held_out)
 
     @property
     def predicted_s(self) -> Vector:
@@ -94,9 +97,10 @@ def fit_new_device(
 ) -> TransferFit:
     """Fit a model to a new device, with a prior from known ones.
 
-    Each execution policy of a known device of the platform is tried, and models that no prior is
-    needed for: the simplest policy, and a sum of what kernels do, as the paper's. Families of
-    kernels that are left out choose.
+    Each execution policy of a known device of the platform is tried; the device's own weights, with
+    what may have changed since, if it is known itself; and models that no prior is needed for: the
+    simplest policy, and a sum of what kernels do, as the paper's. Families of kernels that are left
+    out choose.
 
     Parameters
     ----------
@@ -129,6 +133,8 @@ def fit_new_device(
     ]
     near = known.near(device)
     fits = [_fitted(observations, near, device, each, design_of) for each in definitions]
+    if (own := known.itself(device)) is not None:
+        fits.append(_changed(observations, known, own, memory, design_of))
     fits.sort(key=lambda fit: fit.held_out_factor)
     best = fits[0]
     if known.kind != COMPILED:
@@ -157,7 +163,6 @@ def fit_definition(
     *,
     error: float,
     carried: Mapping[str, float] | None = None,
-    only_columns: bool = False,
     design_of: Callable[[Sequence[Observation], ModelDefinition], Design] = build_design,
 ) -> TransferFit:
     """Fit a model with a prior on its unknowns; families are left out, too.
@@ -174,14 +179,11 @@ def fit_definition(
         Size of the model's own errors, relative.
     carried : Mapping from str to float, optional
         Residuals that are expected by kernel: logarithms of measured over fitted times.
-    only_columns : bool, optional
-        Leave out what the cases exercise beside `columns`.
     design_of : callable, optional
         As for `fit_new_device`.
     """
     design = design_of(observations, definition)
-    seen = () if only_columns else unknowns_of(design.function)
-    wanted = (*dict.fromkeys((*columns, *seen)),)
+    wanted = (*dict.fromkeys((*columns, *unknowns_of(design.function))),)
     design = with_columns(design, wanted)
     prior = prior_of(unknowns_of(design.function), guesses(design))
     off = np.array([(carried or {}).get(case.kernel, 0.0) for case in observations])
@@ -226,6 +228,26 @@ def _fitted(
     )
 
 
+def _changed(
+    observations: Sequence[Observation],
+    known: KnownModel,
+    own: KnownDevice,
+    memory: MemoryHierarchy,
+    design_of: Callable[[Sequence[Observation], ModelDefinition], Design],
+) -> TransferFit:
+    """Fit the model of a device that is known, with its own weights and residuals as the prior."""
+    off = zip(known.kernels, own.residuals, strict=False)
+    return fit_definition(
+        observations,
+        known.definition(own.policy, memory, units=own.device.compute_units),
+        [column for column, log in zip(known.columns, own.logs, strict=True) if log is not None],
+        partial(changed_prior, known, own),
+        error=known.error,
+        carried={kernel: residual for kernel, residual in off if residual is not None},
+        design_of=design_of,
+    )
+
+
 def _wide(columns: Sequence[Column], guess: Callable[[Column], float | None]) -> LogPrior:
     """Return a prior that says little: each weight about what a small share of the time gives."""
     found = [guess(column) for column in columns]
@@ -258,15 +280,16 @@ def _leave_families_out(
         out = folds == fold
         again = fit_with_prior(rows_of(design, ~out), prior, error=error, start=fitted.logs)
         predicted[out] = Times(design.function, rows_of(design, out))(again.logs)[0]
-    return tuple(
-        HeldOutCase(
-            name=case.name,
-            kernel=case.kernel,
-            family=case.family,
-            measured_s=case.time_s,
-            predicted_s=float(time_s),
-        )
-        for case, time_s in zip(observations, predicted, strict=True)
+    return tuple(map(_held_out, observations, predicted.tolist()))
+
+
+def _held_out(case: Observation, time_s: float) -> HeldOutCase:
+    return HeldOutCase(
+        name=case.name,
+        kernel=case.kernel,
+        family=case.family,
+        measured_s=case.time_s,
+        predicted_s=time_s,
     )
 
 
@@ -281,7 +304,24 @@ def rows_of(design: Design, chosen: NDArray[np.bool_ | np.intp]) -> Design:
     )
 
 
-def _factor(held_out: Sequence[HeldOutCase]) -> float:
+def predicted_by(
+    weights: WeightSet, observations: Sequence[Observation]
+) -> tuple[HeldOutCase, ...]:
+    """Predict cases by weights that there are, without a correction by similar kernels.
+
+    Cases with what has no weight are left out.
+    """
+    plain = weights.uncorrected
+    found: list[HeldOutCase] = []
+    for case in observations:
+        inputs = model_inputs(plain.definition, case.counts)
+        if not plain.missing(inputs):
+            time_s = float(np.asarray(plain.charge(inputs).time_s))
+            found.append(_held_out(case, time_s))
+    return tuple(found)
+
+
+def factor_of(held_out: Sequence[HeldOutCase]) -> float:
     """Return the factor by which families are off: each counts the same."""
     by_family: dict[str, list[float]] = {}
     for case in held_out:

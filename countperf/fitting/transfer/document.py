@@ -24,6 +24,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.units import DERIVED
+from countperf.models.validity import NORMAL_QUANTILES
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
 from countperf.version import __version__
@@ -41,6 +42,7 @@ def weights_document(
     recorded_at: str,
     expected: ExpectedErrors | None,
     caches: CountedCaches = DEFAULT_CACHES,
+    noise: float = 0.0,
 ) -> WeightSet:
     """Return the document of a fit with a prior.
 
@@ -59,6 +61,8 @@ def weights_document(
         them of the fit's own left-out families.
     caches : CountedCaches, optional
         For which the kernels were counted.
+    noise : float, optional
+        Standard deviation of the logarithm of times by which intervals are to be wider.
     """
     function = fit.design.function
     unknowns = np.exp(fit.fitted.logs)
@@ -105,7 +109,7 @@ def weights_document(
             if np.any(values)
         },
         covariance_s2=tuple(tuple(row) for row in covariance.tolist()),
-        quality=_quality(fit, expected),
+        quality=_quality(fit, expected, noise),
         source=MeasurementSource(
             cases=len(observations),
             unstable_cases=sum(not case.stable for case in observations),
@@ -138,7 +142,7 @@ def _smallest(values: np.ndarray) -> float:
     return float(exercised.min()) if exercised.size else 0.0
 
 
-def _quality(fit: TransferFit, expected: ExpectedErrors | None) -> FitQuality:
+def _quality(fit: TransferFit, expected: ExpectedErrors | None, noise: float) -> FitQuality:
     """Return errors, and what intervals are made of."""
     predicted = fit.predicted_s.tolist()
     measured = fit.design.times_s.tolist()
@@ -150,22 +154,21 @@ def _quality(fit: TransferFit, expected: ExpectedErrors | None) -> FitQuality:
         held_out_error=error,
         in_sample_scatter=log_scatter(predicted, measured),
         held_out_scatter=log_scatter([case.predicted_s or 0.0 for case in held_out], measured),
-        calibration=own if expected is None else _calibration(own, expected, error),
+        calibration=_calibration(own, expected, error, noise),
         coverage=coverage_without_own_family(held_out),
         model_error=fit.error,
     )
 
 
 def _calibration(
-    own: Calibration | None, expected: ExpectedErrors, error: float
+    own: Calibration | None, expected: ExpectedErrors | None, error: float, noise: float
 ) -> Calibration | None:
     """Take intervals from other devices; wider ones if this device is predicted worse than they."""
     if own is None:
         return None
-    factor = widening(error, expected)
-    return own.model_copy(
-        update={
-            "log_errors_90": expected.log_error_90 * factor,
-            "log_errors_95": expected.log_error_95 * factor,
-        }
-    )
+    found = {0.9: own.log_errors_90, 0.95: own.log_errors_95}
+    if expected is not None:
+        factor = widening(error, expected)
+        found = {0.9: expected.log_error_90 * factor, 0.95: expected.log_error_95 * factor}
+    wider = {at: float(np.hypot(each, NORMAL_QUANTILES[at] * noise)) for at, each in found.items()}
+    return own.model_copy(update={"log_errors_90": wider[0.9], "log_errors_95": wider[0.95]})

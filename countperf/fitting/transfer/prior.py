@@ -49,7 +49,7 @@ BETWEEN_PLATFORMS = 0.8
 _DEGREES = 4.0
 """The common spread counts for so many devices where a feature's own is found."""
 
-_LEAST_SPREAD, _LARGEST_SPREAD = 0.2, 2.0
+_LEAST_SPREAD, LARGEST_SPREAD = 0.2, 2.0
 
 _ENOUGH_ALIKE = 2
 """Number of known devices of a platform from which on they alone are the prior."""
@@ -200,6 +200,10 @@ class KnownModel(Part):
             return self
         return self.without(lambda other: not is_alike(other, device))
 
+    def itself(self, device: DeviceIdentity) -> KnownDevice | None:
+        """Return what is known of a device itself; None if it is none of the known ones."""
+        return next((each for each in self.devices if each.device.matches(device)), None)
+
     def carried(self, device: DeviceIdentity) -> dict[str, float]:
         """Return the residuals that are expected of a fit to a new device, by kernel.
 
@@ -313,7 +317,7 @@ def prior_for(
         if not found:
             value = guess(column)
             mean[number] = -30.0 if value is None else value
-            variance[number] = _LARGEST_SPREAD**2
+            variance[number] = LARGEST_SPREAD**2
             continue
         mean[number], variance[number] = _of_new_device(*map(np.array, zip(*found, strict=True)))
     is_kin = any(each.device.device_type == device.device_type for each in known)
@@ -370,4 +374,4 @@ def _spread(values: Vector, variances: Vector, alike: Vector) -> float:
         mean = np.average(values[members], weights=trust)
         squares += float(np.sum(trust * (values[members] - mean) ** 2))
         freedom += np.count_nonzero(members) - 1
-    return float(np.clip(np.sqrt(squares / freedom), _LEAST_SPREAD, _LARGEST_SPREAD))
+    return float(np.clip(np.sqrt(squares / freedom), _LEAST_SPREAD, LARGEST_SPREAD))

@@ -14,6 +14,7 @@ from countperf.fitting.transfer.calibrated import TransferFit
 from countperf.fitting.transfer.prior import ExpectedErrors
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.function import column_keys
+from countperf.models.library import short_name
 
 _HARDLY_LEARNT = 0.2
 """Share of the prior's variance below which a weight counts as not learnt."""
@@ -31,9 +32,17 @@ class CalibratedModel(ShortRepr):
         The fit.
     path : Path
         Where its weights are.
+    old : str
+        Name of the fit of the same device with which the new weights were compared; empty if there
+        was none.
+    old_factor, new_factor : float
+        Factors by which the measured kernels are off with the old weights, and with the new ones
+        where families of kernels are left out; the old one is infinite if there is none.
+    is_kept : bool
+        Whether the old weights were kept, since they are no worse.
     expected, later : ExpectedErrors or None
         Errors of other devices after as many kernels, and after those of five more minutes; None
-        where no known device is of the platform.
+        where no known device is of the platform, or old weights were kept.
     unlearnt : tuple of (str, float)
         Features whose weights stay about where other devices have them, and the factor by which
         each may be off, those that matter most first.
@@ -42,9 +51,18 @@ class CalibratedModel(ShortRepr):
     kind: str
     fit: TransferFit
     path: Path
+    old: str
+    old_factor: float
+    new_factor: float
+    is_kept: bool
     expected: ExpectedErrors | None
     later: ExpectedErrors | None
     unlearnt: tuple[tuple[str, float], ...]
+
+    @property
+    def model(self) -> str:
+        """Name by which `load_weights` finds the weights."""
+        return short_name(self.kind if self.is_kept else self.fit.definition.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,7 +82,9 @@ class CalibrationResult(Table):
     store : Path
         The measurements.
     kernels, cases, unsettled : int
-        What was measured in all, and cases whose times did not repeat.
+        What was fitted to, and cases whose times did not repeat.
+    busy : bool
+        Whether these were used as well.
     spent_s : float
         Time that this call took, s.
     models : tuple of CalibratedModel
@@ -83,6 +103,7 @@ class CalibrationResult(Table):
     kernels: int
     cases: int
     unsettled: int
+    busy: bool
     spent_s: float
     models: tuple[CalibratedModel, ...]
     without_code: str
@@ -90,36 +111,6 @@ class CalibrationResult(Table):
 
     def __repr__(self) -> str:
         return shortened(front_door.function("calibration_text")(self))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Refreshed(Table):
-    """Weights that were scaled to what a machine is now.
-
-    Attributes
-    ----------
-    name, old : str
-        Of the new fit, and of the one that it was made from.
-    factors : Mapping from str to Mapping from str to float
-        By model, the factor by which groups of weights changed.
-    errors : Mapping from str to (float, float)
-        By model, the geometric mean of relative errors of the kernels that were run, before and
-        after.
-    kernels : int
-        How many kernels were run.
-    spent_s : float
-        Time that it took, s.
-    """
-
-    name: str
-    old: str
-    factors: Mapping[str, Mapping[str, float]]
-    errors: Mapping[str, tuple[float, float]]
-    kernels: int
-    spent_s: float
-
-    def __repr__(self) -> str:
-        return shortened(front_door.function("refreshed_text")(self))
 
 
 def unlearnt_features(
