@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from countperf.display import Drawable, Table
 from countperf.documents import Document, Interval, Part
@@ -167,7 +167,7 @@ class EvaluatedCase(Part):
     """
 
     kernel: str
-    parameters: dict[str, NonNegativeInt]
+    parameters: dict[str, int]
     measured_s: float = Field(gt=0)
     predicted_s: float
     complete: bool = True

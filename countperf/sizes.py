@@ -188,7 +188,7 @@ def size_arrays(sizes: Sizes) -> dict[str, int | NDArray[np.int64]]:
 
 
 def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
-    """Return the sizes that a mapping and keywords give, and where both give one, the keyword.
+    """Return the sizes that a mapping and keywords give together.
 
     Parameters
     ----------
@@ -200,18 +200,24 @@ def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
     Raises
     ------
     ParameterError
-        `sizes` is no mapping.
+        `sizes` is no mapping, or both give one.
 
     Examples
     --------
-    >>> given_sizes({"n": 16, "m": 4}, {"n": 32})
-    {'n': 32, 'm': 4}
+    >>> given_sizes({"n": 16}, {"m": 4})
+    {'n': 16, 'm': 4}
     """
     if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         raise ParameterError(
             f"sizes are given by name, and {sizes!r} has none; pass n=1024, or a mapping such as"
             ' {"n": 1024}',
             parameter="parameters",
+        )
+    for name in (sizes or {}).keys() & more.keys():
+        raise ParameterError(
+            f"{name} is given twice: {(sizes or {})[name]} in the mapping and {more[name]} as a"
+            " keyword; give it once",
+            parameter=name,
         )
     return {**(sizes or {}), **more}
 

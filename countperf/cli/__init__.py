@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 from countperf.cli.common import in_options, only_documents
 from countperf.cli.progress import shown_steps
@@ -74,9 +75,49 @@ class _PrintCompletion(argparse.Action):
         parser.exit()
 
 
+class _Once(argparse.Action):
+    """Stores a value, and refuses an option that is given twice."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        given: set[str] = vars(namespace).setdefault("_given", set())
+        if option_string is not None and self.dest in given:
+            parser.error(f"argument {option_string} is given twice; give it once")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
+class _EachOnce(argparse.Action):
+    """Collects the values of an option, and refuses one that is given twice."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before: list[Any] = list(getattr(namespace, self.dest) or ())
+        if values in before:
+            parser.error(f"argument {option_string}: {values} is given twice; give it once")
+        setattr(namespace, self.dest, [*before, values])
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for name, action in ((None, _Once), ("store", _Once), ("append", _EachOnce)):
+            self.register("action", name, action)
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    root = argparse.ArgumentParser(
+    root = _Parser(
         prog="countperf",
         description="Predict the run time of Loopy kernels from exact symbolic counts and weights "
         "fitted to a device.",

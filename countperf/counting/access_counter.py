@@ -115,7 +115,8 @@ class AccessCounter(RefusingMapper):
         if self._type_reader is None:
             self._type_reader = TypeReader(self.kernel, self.callables)
         try:
-            return self._type_reader(expr).numpy_dtype
+            found = self._type_reader(expr)
+            return getattr(found, "numpy_dtype", found)  # of pow, Loopy keeps NumPy's
         except Exception as error:  # type inference fails in many ways
             raise self._refusal(
                 f"{text_of(expr)}, whose type Loopy does not infer ({type(error).__name__})",

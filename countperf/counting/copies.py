@@ -17,6 +17,7 @@ from typing import Any
 import loopy as lp
 import loopy.preprocess
 import loopy.schedule
+from loopy.diagnostic import LoopyError
 from loopy.kernel.data import IlpBaseTag, VectorizeTag
 from loopy.kernel.function_interface import CallableKernel
 
@@ -30,9 +31,19 @@ _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
 def generated(t_unit: Any) -> Any:
-    """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
+    """Return the code that Loopy generates for a translation unit, without asking at a terminal.
+
+    Raises
+    ------
+    loopy.LoopyError
+        It generates none; whatever stops it, such as types that it keeps as NumPy's, for ``pow``.
+    """
     with unattended():
-        return lp.generate_code_v2(with_half(in_fixed_order(without_empty_code(t_unit))))
+        try:
+            return lp.generate_code_v2(with_half(in_fixed_order(without_empty_code(t_unit))))
+        except (AttributeError, AssertionError, KeyError, NotImplementedError, TypeError) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise LoopyError(f"Loopy generates no code for this kernel: {said}") from error
 
 
 def without_empty_code(t_unit: Any) -> Any:

@@ -27,6 +27,18 @@ LIMITS = {
 }
 """Constants of C that Loopy writes, such as for the initial value of a minimum."""
 
+
+def signature_of(callable_: Any) -> dict[int | str, Any]:
+    """Return NumPy's types of a function's arguments by position, at -1 that of its result.
+
+    Loopy keeps some as its own types, some (of ``pow``) as NumPy's, and None where it knows none.
+    """
+    return {
+        key: getattr(dtype, "numpy_dtype", dtype)
+        for key, dtype in (callable_.arg_id_to_dtype or {}).items()
+    }
+
+
 CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 
 

@@ -30,7 +30,7 @@ from loopy.symbolic import ResolvedFunction, SubstitutionMapper, get_dependencie
 from pymbolic.mapper.substitutor import make_subst_func
 
 from countperf.counting.access_counter import Tally
-from countperf.counting.expression_types import DType, UnrolledVariable, context_of
+from countperf.counting.expression_types import DType, UnrolledVariable, context_of, signature_of
 from countperf.counting.keys import Case
 from countperf.counting.operations import InstructionCounter
 from countperf.symbolic.affine import NotAffineError
@@ -99,8 +99,8 @@ class TupleCounter(InstructionCounter):
 
     def _arguments(self, expr: Any, callable_: Any) -> list[DType]:
         """Tally the arguments of a call; return the types that the function takes."""
-        types = callable_.arg_id_to_dtype
-        wanted = [types[position].numpy_dtype for position in range(len(expr.parameters))]
+        types = signature_of(callable_)
+        wanted = [types[position] for position in range(len(expr.parameters))]
         for parameter, dtype in zip(expr.parameters, wanted, strict=True):
             self._in_context(context_of(dtype), parameter, dtype)
         return wanted

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from loopy.symbolic import WalkMapper
+from loopy.symbolic import WalkMapper, simplify_via_aff
 from numpy.typing import NDArray
 from pymbolic import evaluate
 from pymbolic.mapper import Mapper
@@ -39,6 +39,7 @@ class IndexLimits:
     low: int
     high: int
     bounds_loops: bool  # whether elements bound loops: they should not fall, then
+    rows: str = ""  # loop from an element to the one behind it, as over rows of CSR; else empty
 
 
 def index_limits(
@@ -53,7 +54,14 @@ def index_limits(
     found = _Limits(kernel, sizes, all_shapes, dict(known), known=frozenset(known))
     found.lower()
     return {
-        name: IndexLimits(low=low, high=high, bounds_loops=name in found.loop_arrays)
+        name: IndexLimits(
+            low=low,
+            high=high,
+            bounds_loops=name in found.loop_arrays,
+            rows=next(
+                (i for i in sorted(kernel.all_inames()) if found.array_of_rows(i) == name), ""
+            ),
+        )
         for name, (low, high) in found.limits.items()
         if name not in known
     }
@@ -204,6 +212,23 @@ class _Limits:
             if name not in self.sizes:
                 found |= self.sources(Variable(name), seen)
         return frozenset(found)
+
+    def array_of_rows(self, iname: str) -> str:
+        """Return the array of whose elements a loop goes from one to the next; else nothing."""
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = sets.project_onto(domain, [iname])
+        names = {*isl_sets.names_of(domain, parameters=True)} - {*self.sizes}
+        if len(names) != 2 or not names <= {*self.kernel.temporary_variables}:
+            return ""
+        bounds = [(name, writer) for name in sorted(names) for writer in self._writers(name)]
+        if len(bounds) != 2 or not all(isinstance(each, Subscript) for _, each in bounds):
+            return ""
+        for (first, start), (last, stop) in (bounds, bounds[::-1]):
+            at = {**self.sizes, first: 3, last: 10}
+            places = extremes(at_values(domain, at)[0], [QuasiPolynomial.name(iname)])
+            if _follows(start, stop) and places == ((3, 9),):
+                return start.aggregate.name
+        return ""
 
     def _writers(self, name: str) -> list[Any]:
         found: list[Any] = []
@@ -419,3 +444,11 @@ class _Intervals(Mapper[_Interval, []]):
 def _span(values: Iterable[int]) -> _Interval:
     some = list(values)
     return min(some), max(some)
+
+
+def _follows(element: Subscript, other: Subscript) -> bool:
+    """Return whether another element is the next one of the same array of one axis."""
+    if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
+        return False
+    (place,), (next_place,) = element.index_tuple, other.index_tuple
+    return simplify_via_aff(next_place - place) == 1

@@ -34,6 +34,7 @@ from countperf.counting.expression_types import (
     is_literal,
     joined_type,
     leading_constants,
+    signature_of,
 )
 from countperf.counting.keys import Case
 from countperf.counting.texts import text_of
@@ -243,15 +244,15 @@ class InstructionCounter(AccessCounter):
             raise self._refusal(f"the call {expr}", "inline the callee first")
         if str(name).startswith(_IDENTITIES):
             return self.rec(expr.parameters[0])
-        types = callable_.arg_id_to_dtype or {}
+        types = signature_of(callable_)
         if not isinstance(callable_.name, str) or callable_.name in _LOOPYS_FUNCTIONS:
             raise self._refusal(f"the call of {text_of(expr)}", "assign its result whole")
         name = callable_.name
-        if any(t is not None and t.numpy_dtype.kind == "c" for t in types.values()):
+        if any(dtype is not None and dtype.kind == "c" for dtype in types.values()):
             raise self._refusal(f"the complex function {name}", "write it in real operations")
-        result = types[-1].numpy_dtype if types.get(-1) is not None else None
+        result = types.get(-1)
         for position, parameter in enumerate(expr.parameters):
-            wanted = types[position].numpy_dtype if types.get(position) is not None else None
+            wanted = types.get(position)
             self._in_context(context_of(wanted), parameter, wanted)
         if name in _MINMAX_FUNCTIONS:
             self._operation("minmax", result)

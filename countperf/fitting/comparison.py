@@ -202,6 +202,9 @@ def _result(
         except (ParameterError, DeviceParameterError) as error:
             refusals[case.measurement.kernel] = str(error)
             continue
+        if not math.isfinite(time_s):
+            refusals[case.measurement.kernel] = f"the model gives {time_s} s, which is no time"
+            continue
         evaluated.append(
             EvaluatedCase(
                 kernel=case.measurement.kernel,

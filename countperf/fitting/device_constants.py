@@ -137,11 +137,12 @@ def with_constants(device: DeviceParameters, values: Mapping[str, float]) -> Dev
 def times_of(
     model: MechanisticModel, kernels: Iterable[ProfiledKernel], *, incomplete_ok: bool = False
 ) -> NDArray[np.float64]:
-    """Return the predicted times of kernels, s; NaN for those that the model does not cover."""
+    """Return the predicted times of kernels, s; NaN where the model gives no finite one."""
     times: list[float] = []
     for kernel in kernels:
         try:
-            times.append(float(model.predict(kernel).time_s))
+            time_s = float(model.predict(kernel).time_s)
+            times.append(time_s if math.isfinite(time_s) else math.nan)
         except DeviceParameterError:
             if not incomplete_ok:
                 raise

@@ -38,7 +38,7 @@ from countperf.measurements import (
     Protocol,
     Resumption,
 )
-from countperf.measurements.lines import case_fields
+from countperf.measurements.lines import BUSY, case_fields
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class _Campaign:
             levels = f"bimodal: two levels, a factor of {summary.level_ratio:.2f} apart"
         busy = ""
         if number := sum(turn.disturbed for turn in state.rounds):
-            busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
+            busy = f"{BUSY} in {number} of {len(state.rounds)} rounds"
         load = load_average()
         measurement = Measurement.from_samples(
             state.case,

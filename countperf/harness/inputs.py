@@ -7,6 +7,7 @@ whose elements are subscripts, or bound loops, hold what keeps every access insi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ def default_inputs(
     rng: np.random.Generator,
     parameters: Mapping[str, Any],
     given: Mapping[str, Any] | None = None,
+    statistics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Make inputs for a kernel, from the types and shapes that it declares.
 
@@ -43,6 +45,8 @@ def default_inputs(
     given : mapping from str to ndarray or number, optional
         Inputs that are there already; they are in what is returned, but for scalars that
         `parameters` has.
+    statistics : mapping from str to number or str, optional
+        What is stated of the data: rows of index arrays get the mean length that is stated.
 
     Returns
     -------
@@ -56,10 +60,61 @@ def default_inputs(
     Raises
     ------
     KernelBuildError
-        A size is missing, or no elements of an index array are known to keep the kernel inside of
-        its arrays: then pass `make_arguments`.
+        A size is missing; no elements of an index array are known to keep the kernel inside of its
+        arrays, or what is made up would not be as `statistics` say: then pass `make_arguments`.
     """
-    known = {name: value for name, value in (given or {}).items() if name not in parameters}
+    known, scalars, shapes, indices = _found(kernel, rng, parameters, given or {}, statistics or {})
+    inputs: dict[str, Any] = {**scalars, **known}
+    for array in kernel.arrays:
+        if not array.is_read or array.name in known:
+            continue
+        shape = shapes[array.name]
+        if array.name in indices:
+            values = indices[array.name].values(rng, shape)
+            inputs[array.name] = np.asarray(values).astype(array.dtype)
+        else:
+            inputs[array.name] = _numbers(rng, array.dtype, shape)
+    return inputs
+
+
+def made_up_indices(
+    kernel: Kernel,
+    parameters: Mapping[str, Any],
+    given: Mapping[str, Any],
+    statistics: Mapping[str, Any],
+) -> str:
+    """Say which index arrays `default_inputs` makes up, and how; nothing if there are none.
+
+    Parameters and errors are those of `default_inputs`.
+    """
+    *_, indices = _found(kernel, np.random.default_rng(0), parameters, given, statistics)
+    return "; ".join(f"{name}: {each.text}" for name, each in indices.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Index:
+    """Elements of an index array: random from `low` to `high`, or rising evenly."""
+
+    low: int
+    high: int
+    rises: bool
+    text: str
+
+    def values(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        if self.rises:
+            return np.linspace(self.low, self.high, int(np.prod(shape))).reshape(shape)
+        return rng.integers(self.low, self.high + 1, shape)
+
+
+def _found(
+    kernel: Kernel,
+    rng: np.random.Generator,
+    parameters: Mapping[str, Any],
+    given: Mapping[str, Any],
+    statistics: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, _Index]]:
+    """Return inputs that are known, scalars, shapes of arrays, and what index arrays get."""
+    known = {name: value for name, value in given.items() if name not in parameters}
     scalars = {
         name: _numbers(rng, dtype, ())[()]
         for name, dtype in kernel.scalars.items()
@@ -67,22 +122,44 @@ def default_inputs(
     }
     bindings = resolve_arguments(kernel, {**parameters, **scalars}, known)
     limits = _limits(kernel, bindings.scalars, bindings.shapes, known)
-    inputs: dict[str, Any] = {**scalars, **known}
+    waiting = {str(name): value for name, value in statistics.items() if value != "indirect"}
+    indices: dict[str, _Index] = {}
     for array in kernel.arrays:
-        if not array.is_read or array.name in known:
-            continue
-        shape = bindings.shapes[array.name]
-        if array.name not in limits:
-            inputs[array.name] = _numbers(rng, array.dtype, shape)
+        if not array.is_read or array.name in known or array.name not in limits:
             continue
         found = limits[array.name]
         high = min(found.high, int(np.iinfo(array.dtype).max))
-        if found.bounds_loops:
-            values = np.linspace(found.low, high, int(np.prod(shape))).reshape(shape)
-        else:
-            values = rng.integers(found.low, high + 1, shape)
-        inputs[array.name] = np.asarray(values).astype(array.dtype)
-    return inputs
+        text = f"random, {found.low} to {high}"
+        rows = int(np.prod(bindings.shapes[array.name])) - 1
+        if found.rows and rows > 0:
+            stated = waiting.pop(found.rows, (high - found.low) / rows)
+            high = _high_of(found, high, rows, float(stated), parameters)
+            text = f"rows of {(high - found.low) / rows:.4g} on average, all alike ({found.rows})"
+        elif found.bounds_loops:
+            text = f"rising evenly from {found.low} to {high}"
+        indices[array.name] = _Index(low=found.low, high=high, rises=found.bounds_loops, text=text)
+    is_made_up = [a.name for a in kernel.arrays if a.is_read and a.name not in known]
+    if waiting and is_made_up:
+        name, value = next(iter(waiting.items()))
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: {name}={value} is stated of the data, and made-up inputs"
+            f" ({', '.join(is_made_up)}) would not be so: pass yours (--arguments"
+            " FILE.py:FUNCTION, make_arguments=)"
+        )
+    return known, scalars, bindings.shapes, indices
+
+
+def _high_of(found: Any, high: int, rows: int, mean: float, parameters: Mapping[str, Any]) -> int:
+    """Return the last element of an array of rows, so that these have a mean length."""
+    wanted = found.low + round(mean * rows)
+    if wanted > high:
+        sizes = ", ".join(f"{name}={value}" for name, value in parameters.items())
+        raise KernelBuildError(
+            f"{rows} rows of {mean:g} elements ({found.rows}) need {wanted}, and the arrays hold"
+            f" {high} at {sizes}: make sizes and statistics agree, or pass your data (--arguments"
+            " FILE.py:FUNCTION, make_arguments=)"
+        )
+    return wanted
 
 
 def _sizes(kernel: Kernel) -> frozenset[str]:

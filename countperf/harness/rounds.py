@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Literal, Self
 
-from pydantic import AwareDatetime, Field, NonNegativeFloat, NonNegativeInt, model_validator
+from pydantic import AwareDatetime, Field, NonNegativeFloat, model_validator
 
 from countperf.documents import (
     Document,
@@ -78,7 +78,7 @@ class RoundLine(Part):
     """
 
     case: str
-    parameters: dict[str, NonNegativeInt]
+    parameters: dict[str, int]
     recorded_at: AwareDatetime
     samples_s: tuple[NonNegativeFloat, ...] = Field(min_length=1)
     host_s: tuple[NonNegativeFloat, ...] = Field(min_length=1)

@@ -221,7 +221,9 @@ class KernelRunner:
         rng = np.random.default_rng(seed)
         with self._failing_as(KernelBuildError, case, "gets no inputs"):
             if case.make_arguments is None:
-                return default_inputs(kernel, rng, parameters, case.bound_arguments)
+                return default_inputs(
+                    kernel, rng, parameters, case.bound_arguments, case.statistics
+                )
             return {**case.bound_arguments, **case.make_arguments(rng, parameters)}
 
     def _inputs_at_full_size(self, case: KernelCase, kernel: Kernel) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class RecordedKernel(Part):
     """
 
     kernel: str
-    parameters: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    parameters: dict[str, int] = Field(default_factory=dict)
     launches: PositiveInt
     device: str = ""
     flops: NonNegativeFloat | None = None

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
 
+BUSY = "other programs kept cores busy"
+"""First words of the remark on times that others' work may have lengthened."""
+
+
 class _Line(Part):
     case: str
     kernel: str
@@ -36,7 +40,7 @@ class _Line(Part):
     element_type: str
     group_shape: tuple[NonNegativeInt, NonNegativeInt]
     purpose: Purpose
-    parameters: dict[str, NonNegativeInt]
+    parameters: dict[str, int]
     recorded_at: str
 
 
@@ -99,6 +103,11 @@ class Measurement(_Line):
     device_state: dict[str, float] = Field(default_factory=dict)
     code: dict[str, NonNegativeInt] | None = None
     transactions: dict[str, NonNegativeInt] | None = None
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs kept cores busy while it was measured."""
+        return any(remark.startswith(BUSY) for remark in self.remarks)
 
     @property
     def known_at_sizes(self) -> dict[str, int]:

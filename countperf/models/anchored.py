@@ -216,6 +216,13 @@ def anchor(
         )
     if not runs:
         raise ParameterError("anchoring needs a measured run", parameter="runs")
+    sizes = [dict(at) for at, _ in map(_run, runs)]
+    if doubled := [at for place, at in enumerate(sizes) if at in sizes[:place]]:
+        listed = ", ".join(f"{name}={value}" for name, value in doubled[0].items())
+        raise ParameterError(
+            f"two runs have the same sizes, {listed or 'none'}: give one, the faster",
+            parameter="runs",
+        )
     logs = [_log_ratio(weights, vector, *_run(run)) for run in runs]
     between, within = _variances(calibration)
     shared = between / (between + within / len(logs))

@@ -103,16 +103,20 @@ def ranking_figure(ranking: Ranking) -> Figure:
             label=f"{100 * best[0].interval_level:.0f} % interval",
             gid="intervals",
         )
-    panel.plot(
-        [point.time_s / scale for point in best],
-        range(len(best)),
-        "o",
-        color=BLUE,
-        markersize=5,
-        label="predicted",
-        gid="predicted",
-    )
-    panel.plot([best[0].time_s / scale], [0], "*", color=RED, markersize=13, label="fastest")
+    models = dict.fromkeys(point.model for point in best)
+    for marker, color, model in zip("os", (BLUE, RED), models, strict=False):
+        shown = [place for place, point in enumerate(best) if point.model == model]
+        panel.plot(
+            [best[place].time_s / scale for place in shown],
+            shown,
+            marker,
+            color=color,
+            markersize=5,
+            label=f"predicted, model {model}" if model else "predicted",
+            gid=f"predicted-{model}" if model else "predicted",
+        )
+    first = "first choice" if len(models) > 1 else "fastest"
+    panel.plot([best[0].time_s / scale], [0], "*", color=RED, markersize=13, label=first)
     panel.set_yticks(
         range(len(best)),
         labels,
@@ -121,7 +125,7 @@ def ranking_figure(ranking: Ranking) -> Figure:
     panel.invert_yaxis()
     panel.set_xscale("log")
     panel.set_xlabel(f"predicted time, {unit}s")
-    panel.set_ylabel("variant, fastest first")
+    panel.set_ylabel("variant, fastest first" if first == "fastest" else "variant, in order")
     plain_ticks(panel.xaxis)
     figure.legend(fontsize=9, loc="outside lower center", ncols=3)
     sizes = ", ".join(f"{name} = {value}" for name, value in ranking.sizes.items())

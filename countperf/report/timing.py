@@ -32,6 +32,7 @@ def timing_text(timing: TimingDocument, *, most_rows: int | None = None) -> str:
     return "\n".join(
         [
             _cut(_sentence(timing)),
+            *([_cut(_made_up(timing))] if timing.made_up else []),
             _cut(_how(timing)),
             *(f"  {line}" for line in lines),
             *map(_cut, _notes(timing)),
@@ -49,6 +50,7 @@ def timing_html(timing: TimingDocument) -> str:
     return "\n".join(
         [
             f"<p>{escape(_sentence(timing))}<br>{escape(_how(timing))}</p>",
+            *([f"<p>{escape(_made_up(timing))}</p>"] if timing.made_up else []),
             f"<table><thead>{row(header, 'th')}</thead>",
             f"<tbody>{''.join(row(cells, 'td') for cells in rows)}</tbody></table>",
             *(f"<p>{escape(note)}</p>" for note in _notes(timing)),
@@ -60,12 +62,12 @@ def timing_object(timing: TimingDocument) -> dict[str, Any]:
     """Return the times as a JSON-able object; nothing is rounded.
 
     The shape is ``{"kernel", "device", "cold", "protocol", "weights", "model", "interval_level",
-    "sizes": [{"parameters", "measured_s", "spread", "noise", "stable", "predicted_s": seconds |
-    null, "interval_s": [low, high] | null, "verdict", "reason", "remarks"}], "failures":
-    [{"parameters", "stage", "reason"}]}``.
+    "made_up", "sizes": [{"parameters", "measured_s", "spread", "noise", "stable", "predicted_s":
+    seconds | null, "interval_s": [low, high] | null, "verdict", "reason", "remarks"}],
+    "failures": [{"parameters", "stage", "reason"}]}``.
     """
     return {
-        **picked(timing, "kernel", "cold", "weights", "model", "interval_level"),
+        **picked(timing, "kernel", "cold", "weights", "model", "interval_level", "made_up"),
         "device": timing.device.slug,
         "protocol": timing.protocol.name,
         "sizes": [
@@ -165,6 +167,14 @@ def _sentence(timing: TimingDocument) -> str:
     times = "time" if total == 1 else "times"
     return f"{where}: of {total} {times}, {', '.join(parts)}; off by a factor of {factor:.2f}" + (
         " on average" if len(known) > 1 else ""
+    )
+
+
+def _made_up(timing: TimingDocument) -> str:
+    at = f" at {point_text(timing.sizes[0].measurement.parameters)}" if timing.sizes[1:] else ""
+    return (
+        f"index arrays are made up{at}, real ones take other times: {timing.made_up} (yours:"
+        " --arguments FILE.py:FUNCTION, make_arguments=)"
     )
 
 

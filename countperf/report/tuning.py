@@ -42,6 +42,7 @@ def point_object(point: Point) -> dict[str, Any]:
         "predicted_s": time_s,
         **_interval_object(point),
         **({"missing": missing} if missing else {}),
+        **({"model": model} if (model := getattr(point, "model", "")) else {}),
     }
 
 
@@ -66,17 +67,20 @@ def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
     if ranking.best:
         names = list(ranking.best[0].choice)
         has_intervals = any(point.interval_s for point in ranking.best)
+        has_models = any(point.model for point in ranking.best)
         rows = [
             [
                 format_quantity(point.time_s, "s") + ("*" if point.missing else ""),
                 *(_ends(point) if has_intervals else []),
+                *([point.model] if has_models else []),
                 *map(_value, point.choice.values()),
             ]
             for point in ranking.best
         ]
         level = format_percent(ranking.best[0].interval_level)
         titles = ["predicted", *(["from", f"to ({level})"] if has_intervals else [])]
-        table = format_table(rows, header=[*titles, *names], right=range(len(titles)))
+        header = [*titles, *(["model"] if has_models else []), *names]
+        table = format_table(rows, header=header, right=range(len(titles)))
     else:
         table = "no variant has a prediction"
     some = "" if ranking.complete else ", not all of the space"

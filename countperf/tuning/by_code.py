@@ -9,6 +9,7 @@ from countperf.counting.producers import translation_unit
 from countperf.errors import CountperfError, PredictionError
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.device import Device
+from countperf.models.compiled import COMPILED
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.tuning.points import Predicted, interval_of
@@ -99,4 +100,5 @@ def _by_code(
         interval_s=interval_of(prediction),
         interval_level=prediction.interval_level,
         missing=prediction.missing,
+        model=COMPILED,
     )

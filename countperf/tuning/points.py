@@ -102,6 +102,8 @@ class Predicted(ShortRepr):
         Instructions that the code generator writes, copies included; 1 if not known.
     parts : Mapping from str to float
         Shares of the time, by what is charged for; none below a hundredth.
+    model : str
+        Which model predicts it, in rankings by two models; else empty.
     """
 
     choice: dict[str, Value]
@@ -112,6 +114,7 @@ class Predicted(ShortRepr):
     missing: tuple[str, ...] = ()
     written: int = 1
     parts: Mapping[str, float] = field(default_factory=dict)
+    model: str = ""
 
 
 Point: TypeAlias = Predicted | Refused

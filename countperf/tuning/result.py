@@ -44,7 +44,7 @@ class Budget:
         if self.seconds is None and self.measurements is None:
             raise ParameterError("no budget; pass seconds or measurements", parameter="seconds")
         for name, value in (("seconds", self.seconds), ("measurements", self.measurements)):
-            if value is not None and not value > 0:
+            if value is not None and not 0 < value < math.inf:
                 raise ParameterError(f"a budget of {value} {name} is none", parameter=name)
 
     def exceeds(self, spent: Budget) -> bool:

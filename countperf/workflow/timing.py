@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from loopy import ValueArg
+from loopy import LoopyError, PyOpenCLTarget, ValueArg
 
 from countperf.errors import (
+    CountperfError,
     KernelBuildError,
     MeasurementError,
     ParameterError,
@@ -18,7 +20,9 @@ from countperf.errors import (
 )
 from countperf.harness.campaign import measure
 from countperf.harness.cold import ColdRunner
+from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
+from countperf.harness.inputs import made_up_indices
 from countperf.harness.progress import Progress, silent
 from countperf.harness.protocols import TIMING
 from countperf.measurements import (
@@ -250,6 +254,7 @@ def _timed(
     """Predict the times of a kernel, measure them, and put them side by side."""
     found, choice, predicted = predict_by_choice(work, target, progress)
     counts = count_digests(work)
+    made_up = _made_up(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
         measured = measure(
             work.cases(),
@@ -287,6 +292,7 @@ def _timed(
         model="" if isinstance(found, str) else found.model,
         model_choice=choice,
         interval_level=target.level,
+        made_up=made_up,
         sizes=tuple(rows),
         failures=tuple(measured.failures),
     )
@@ -352,6 +358,19 @@ def _work(
         instruction_counts=instruction_counts,
         bound_arguments=bound,
     )
+
+
+def _made_up(work: KernelAtPoints) -> str:
+    """Say which index arrays are made up at the first size; a failure is the measurement's."""
+    types = (getattr(each.dtype, "numpy_dtype", None) for each in work.unit.default_entrypoint.args)
+    if work.make_arguments is not None or all(
+        each is None or each.kind not in "iu" for each in types
+    ):
+        return ""
+    with suppress(CountperfError, LoopyError):
+        kernel = describe_kernel(work.unit.copy(target=PyOpenCLTarget()), lambda _: [])
+        return made_up_indices(kernel, work.points[0], work.bound_arguments, work.statistics[0])
+    return ""
 
 
 def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:

@@ -131,7 +131,11 @@ def rank(
     elif first and found is not None:
         by_name = load_weights(weights.device.slug, model=COMPILED)
         ranking = ranked_by_code(ranking, asked, by_name, found, first=first)
-    return replace(ranking, best=ranking.best[:keep])
+    best = ranking.best[:keep]
+    if any(point.model for point in best) and isinstance(weights, WeightSet):
+        usual = short_name(weights.model)
+        best = tuple(replace(point, model=point.model or usual) for point in best)
+    return replace(ranking, best=best)
 
 
 _FIRST_BY_CODE = 16

@@ -9,6 +9,7 @@ import pytest
 from countperf.errors import DeviceError, ParameterError, PredictionError
 from countperf.harness.device import Device
 from countperf.models.library import load_weights
+from countperf.report.tuning import ranking_object, ranking_text
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.ranking import Ranking
 from countperf.workflow import tuning
@@ -67,6 +68,7 @@ def test_the_first_are_compiled_where_the_device_of_the_weights_is(
     found = ranked(by_code=None)
     assert asked == [16]
     assert found.best[2:] == plain.best[:1:-1]  # of 8 in reverse order, 6 are kept
+    assert "model " not in ranking_text(found)
     assert found.model_choice.startswith("model structural for all variants, then model compiled")
 
     def unreadable(*_: object, **__: object) -> Ranking:
@@ -78,6 +80,28 @@ def test_the_first_are_compiled_where_the_device_of_the_weights_is(
     assert found.model_choice == (
         "model structural: the one that reads compiled code fails: no objdump found"
     )
+
+
+def test_a_list_of_two_models_has_a_column_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_by_code(ranking: Ranking, *_: object, **__: object) -> Ranking:
+        first = replace(ranking.best[0], time_s=1.0, model="compiled")
+        return replace(ranking, best=(first, *ranking.best[1:]))
+
+    reading = load_weights(SLUG, model="compiled")
+    monkeypatch.setattr(tuning, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(tuning, "find_device", lambda name: make_device(name, "a processor"))
+    monkeypatch.setattr(tuning, "ranked_by_code", first_by_code)
+
+    found = ranked(by_code=None)
+
+    models = ["compiled"] + ["structural"] * (len(found.best) - 1)
+    assert [point.model for point in found.best] == models
+    assert list(found.to_frame()["model"]) == models
+    head, first, second, *_ = ranking_text(found).splitlines()
+    place = head.split().index("model") - len(head.split())
+    assert first.split()[place] == "compiled"
+    assert second.split()[place] == "structural"
+    assert [each.get("model") for each in ranking_object(found)["best"]] == models
 
 
 def test_a_ranking_says_why_no_code_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

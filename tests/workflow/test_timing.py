@@ -150,9 +150,11 @@ def test_predictions_are_those_of_the_weights() -> None:
     assert timing.interval_level == 0.9
 
 
-def _size(time_s: float, noise: float, interval: tuple[float, float] | None) -> TimedSize:
+def _size(
+    time_s: float, noise: float, interval: tuple[float, float] | None, **more: Any
+) -> TimedSize:
     measurement = Measurement.from_samples(make_case(), [[time_s]], dropped=0)
-    noisy = measurement.model_copy(update={"noise": noise})
+    noisy = measurement.model_copy(update={"noise": noise, "settling": "settled", **more})
     return TimedSize(measurement=noisy, predicted_s=2.0, interval_s=interval)
 
 
@@ -174,6 +176,20 @@ def test_one_word_says_what_a_time_says(
     time_s: float, noise: float, interval: tuple[float, float] | None, verdict: str
 ) -> None:
     assert _size(time_s, noise, interval).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        {"remarks": ("other programs kept cores busy in 2 of 3 rounds",)},
+        {"settling": "unsettled"},
+    ],
+)
+def test_a_busy_machine_only_makes_times_longer(busy: dict[str, Any]) -> None:
+    assert _size(9.0, 0.01, (1.0, 4.0), **busy).verdict == "noise"
+    assert _size(9.0, 0.01, None, **busy).verdict == "noise"
+    assert _size(0.5, 0.01, (1.0, 4.0), **busy).verdict == "outside"  # less still when quiet
+    assert _size(3.0, 0.01, (1.0, 4.0), **busy).verdict == "inside"
 
 
 def test_without_weights_times_are_measured_and_the_reason_is_told() -> None:
@@ -334,7 +350,7 @@ def test_the_model_is_chosen_as_for_a_prediction(
     older = {} if reads else {"counting_rules": 1}
     reading = make_weights(values, device=IDENTITY, model="compiled", **older)
     monkeypatch.setattr("countperf.workflow.target.default_weights", lambda *_, **__: linear())
-    monkeypatch.setattr("countperf.workflow.timing_predictions.reading_weights", lambda *_: reading)
+    monkeypatch.setattr("countperf.workflow.target.reading_weights", lambda *_: reading)
     timing = timed({1000: 3.3e-6}, weights=None)
 
     predicted_s = timing.sizes[0].predicted_s
@@ -355,7 +371,7 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
     def fails(*_: object) -> WeightSet:
         raise AssertionError("asked for weights that read code")
 
-    monkeypatch.setattr("countperf.workflow.timing_predictions.reading_weights", fails)
+    monkeypatch.setattr("countperf.workflow.target.reading_weights", fails)
     monkeypatch.setattr("countperf.workflow.target.default_weights", lambda *_, **__: linear())
     assert timed({1000: 3.3e-6}).model_choice == ""
     assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_device
+from countperf.cli.common import add_device, positive
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -23,5 +23,5 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--quick", action="store_true", help="less effort, larger spreads")
     command.add_argument(
-        "--max-seconds", type=float, metavar="S", help="begin no experiment after so long"
+        "--max-seconds", type=positive, metavar="S", help="begin no experiment after so long"
     )

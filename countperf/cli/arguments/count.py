@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_instruction_counts, add_kernel
+from countperf.cli.common import add_instruction_counts, add_kernel, natural
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     ):
         command.add_argument(
             f"--{name}",
-            type=int,
+            type=natural,
             default=default,
             metavar="NUMBER",
             help=f"for --analysis: {text} (default: %(default)s)",

@@ -13,6 +13,7 @@ from countperf.cli.common import (
     add_kernel,
     add_level,
     add_weights,
+    positive,
     size,
 )
 
@@ -25,8 +26,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model",
         metavar="NAME[,NAME...]",
-        help="model whose weights predict, such as linear (the paper's); by default the model"
-        " chosen for the device; uncorrected: that model without its correction by similar kernels."
+        help="model whose weights predict, such as linear (the paper's); by default the one that"
+        " reads compiled code wherever device and compiler are here, else the structural one;"
+        " uncorrected: that without its correction by similar kernels."
         " Or mechanistic models, such as volkov,roofline,mwp-cwp; all: all mechanistic models",
     )
     add_device(command, "without it, the prediction is for the device of the weights")
@@ -110,8 +112,8 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
         return Path(text)
     sizes, sign, seconds = text.rpartition(":")
     try:
-        time_s = float(seconds)
-    except ValueError as error:
+        time_s = positive(seconds)
+    except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {seconds!r} is no time in s") from error
     if not sign:
         raise argparse.ArgumentTypeError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.arguments.rank import add_space
+from countperf.cli.common import natural, positive
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -20,12 +21,12 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--budget",
-        type=float,
+        type=positive,
         metavar="SECONDS",
         help="time to spend, predictions included (default: 60, unless --measurements is given)",
     )
     command.add_argument(
-        "--measurements", type=int, metavar="N", help="variants to build and run at most"
+        "--measurements", type=natural, metavar="N", help="variants to build and run at most"
     )
     command.add_argument(
         "--store",
