@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING
 
 from countperf.cli.common import in_options, print_json
 from countperf.documents import check_writable, read_content
-from countperf.errors import OutputError, ParameterError
+from countperf.errors import FitError, OutputError, ParameterError
 from countperf.harness.environment import available_cores
 from countperf.measurements import MeasurementSet
-from countperf.models.library import checked_own_name, store_own_fit, user_fits_folder
+from countperf.models.library import (
+    checked_own_name,
+    short_name,
+    store_own_fit,
+    user_fits_folder,
+)
 from countperf.report import fit_object, fit_text
+from countperf.report.numbers import format_percent
 from countperf.report.weights_table import compared_fits_text
 from countperf.workflow.devices import known_device
 from countperf.workflow.fitting import fit
@@ -23,6 +29,7 @@ from countperf.workflow.own_fits import compared_with_shipped
 from countperf.workflow.tables import measurements_of_table
 
 if TYPE_CHECKING:
+    from countperf.fitting.result import FitResult
     from countperf.measurements import MeasurementSet
 
 _CAMPAIGN = (".jsonl", ".jsonl.gz")
@@ -39,24 +46,8 @@ def run(options: argparse.Namespace) -> None:
             raise ParameterError(message, parameter="name")
     check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
     measurements = _measurements(options)
-    if options.model in _CHOOSING and options.expression is None:
-        print(
-            f"countperf: choosing a model for {len(measurements)} cases: each candidate is fitted"
-            " with each family of kernels left out; nothing is kept if you interrupt it",
-            file=sys.stderr,
-        )
-    result = fit(
-        measurements,
-        model=options.model,
-        expression=options.expression,
-        policy=options.policy,
-        nonnegative=options.nonnegative,
-        residual=options.residual,
-        loss=options.loss,
-        loss_scale=options.loss_scale,
-        weigh_noise=not options.ignore_noise,
-        workers=options.workers or available_cores(),
-    )
+    results = _fitted(options, measurements)
+    result = results[0]
     name: str | None = options.output
     output: Path | str | None = options.output
     failed: OutputError | None = None
@@ -66,7 +57,9 @@ def run(options: argparse.Namespace) -> None:
         else:
             usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
             name, output = store_own_fit(
-                result.weights, name=options.name or usual, replace=options.replace
+                *(each.weights for each in results),
+                name=options.name or usual,
+                replace=options.replace,
             )
     except OutputError as error:  # the fit is printed all the same
         name = output = error.rescued
@@ -77,17 +70,61 @@ def run(options: argparse.Namespace) -> None:
         written = {
             "written": None if output is None else str(output),
             "name": name,
+            "models": [short_name(each.weights.model) for each in results],
             "compared": shipped,
         }
         print_json({**fit_object(result), **written})
     else:
         known = known_device(result.weights.device.slug, options.measurements)
         print(in_options(fit_text(result, known), options))
+        for each in results[1:]:
+            model, quality = short_name(each.weights.model), each.weights.quality
+            error = None if quality is None else quality.held_out_error
+            said = "" if error is None else f", families left out {format_percent(error)}"
+            print(f"also fitted: {model}{said}; to use it: --model {model}")
         if output is not None:
             print(f"written to {output}; to use it: --weights {name}")
         print(compared_fits_text(result.weights, compared))
     if failed is not None:
         raise failed
+
+
+def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[FitResult]:
+    """Fit the model that is named, else those that a campaign suffices for, the default first."""
+    models = [options.model or "linear"]
+    asked = ("model", "expression", "output", "device", "residual", "loss", "loss_scale")
+    if not any(getattr(options, name) for name in (*asked, "nonnegative", "ignore_noise")):
+        has_code = any(each.code for each in measurements)
+        models = ["structural", *(["compiled"] if has_code else []), "linear"]
+    found: list[FitResult] = []
+    for model in models:
+        if model in _CHOOSING and options.expression is None:
+            print(
+                f"countperf: choosing a model ({model}) for {len(measurements)} cases: each"
+                " candidate is fitted with each family of kernels left out; nothing is kept if you"
+                " interrupt it",
+                file=sys.stderr,
+            )
+        try:
+            result = fit(
+                measurements,
+                model=model,
+                expression=options.expression,
+                policy=options.policy,
+                nonnegative=options.nonnegative,
+                residual=options.residual,
+                loss=options.loss,
+                loss_scale=options.loss_scale,
+                weigh_noise=not options.ignore_noise,
+                workers=options.workers or available_cores(),
+            )
+        except FitError as error:
+            if model == models[-1] and not found:
+                raise
+            print(f"countperf: no {model} model: {error}", file=sys.stderr)
+            continue
+        found.append(result)
+    return found
 
 
 def _measurements(options: argparse.Namespace) -> MeasurementSet:

@@ -450,5 +450,6 @@ def _follows(element: Subscript, other: Subscript) -> bool:
     """Return whether another element is the next one of the same array of one axis."""
     if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
         return False
-    (place,), (next_place,) = element.index_tuple, other.index_tuple
+    place: Any = element.index_tuple[0]
+    next_place: Any = other.index_tuple[0]
     return simplify_via_aff(next_place - place) == 1

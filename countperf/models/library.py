@@ -232,7 +232,7 @@ def fits_for(device: DeviceIdentity) -> tuple[NamedFit, ...]:
 
 def store_own_fit(
     weights: WeightSet,
-    *,
+    *others: WeightSet,
     name: str,
     replace: bool | Callable[[Path], bool] = False,
     own: Path | None = None,
@@ -241,11 +241,11 @@ def store_own_fit(
 
     Parameters
     ----------
-    weights : WeightSet
-        The weights.
+    weights, *others : WeightSet
+        The weights, and those of other models that have the same name.
     name : str
-        Of the fit, without or with ``mine/``. If a fit of that name has the model already, or is of
-        another device, a number is added.
+        Of the fit, without or with ``mine/``. If a fit of that name has one of the models already,
+        or is of another device, a number is added.
     replace : bool or callable, optional
         Overwrite the weights of the same model and device that have the name; or what says so of
         their file.
@@ -255,7 +255,7 @@ def store_own_fit(
     Returns
     -------
     (str, Path)
-        The name under which they are found, and the file.
+        The name under which they are found, and the file of the first ones.
 
     Raises
     ------
@@ -266,19 +266,21 @@ def store_own_fit(
     """
     plain = checked_own_name(name)
     place = user_fits_folder() if own is None else own
-    model = short_name(weights.model)
+    every = {short_name(each.model): each for each in (weights, *others)}
     with locked(place, wait=True):
         for number in range(1, _MOST_FITS):
             folder = place / (plain if number == 1 else f"{plain}-{number}")
             fit = NamedFit(name=f"{OWN}{folder.name}", folder=folder, is_own=True)
-            path = fit.models.get(model, folder / f"{model}.json")
-            if path.exists() and not (replace(path) if callable(replace) else replace):
+            paths = {model: fit.models.get(model, folder / f"{model}.json") for model in every}
+            there = [path for path in paths.values() if path.exists()]
+            if not all(replace(path) if callable(replace) else replace for path in there):
                 continue
             if fit.default is not None and not _is_of(fit, weights.device):
                 continue
-            weights.write_file(path, rescue=True)
+            for model, path in paths.items():
+                every[model].write_file(path, rescue=True)
             weights.device.write_file(folder / "identity.json")
-            return fit.name, path
+            return fit.name, paths[short_name(weights.model)]
     raise ParameterError(f"there are too many fits named {OWN}{plain}", parameter="name")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter
@@ -68,6 +67,7 @@ from countperf.models.library import (
     checked_own_name,
     find_fit,
     fits_for,
+    short_name,
     store_own_fit,
     user_fits_folder,
 )
@@ -87,6 +87,10 @@ _FIRST_CASES = 12
 """Number of cases from which on a busy machine is noticed before the time is over."""
 
 _FEWEST_KERNELS = 8
+
+_LEAST_GAIN = 0.05
+"""Part by which new weights have to be better than those that there are (logarithm of the factor
+over measured kernels): on a machine that has not changed, new ones gain at most .01."""
 
 _FIT_S = 5.0
 _LATER_S = 300.0
@@ -111,8 +115,8 @@ def calibrate(
     What other devices' fits say is the prior: weights that the measured kernels do not determine
     stay there, with the uncertainty that other devices show. Weights are stored among the user's
     own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next kernels.
-    Weights of a fit of the same device that there is already are kept, model by model, where they
-    predict the measured kernels better than new ones predict families of kernels left out.
+    Weights of a fit of the same device that there is already are kept, model by model, unless new
+    ones predict families of measured kernels that are left out notably better than they do.
 
     Parameters
     ----------
@@ -185,7 +189,7 @@ def calibrate(
     task.store.parent.mkdir(parents=True, exist_ok=True)
     cases = cases_of(task, kernels, progress)
     if not busy:
-        _forget_unsettled(task.store)
+        forget_unsettled(task.store)
     measured = _measure(task, cases, devices, progress, busy=busy)
     unsettled = sum(each.settling != "settled" for each in measured)
     _require_settled(measured, task.store, busy=busy)
@@ -296,7 +300,7 @@ def _is_settled(measurement: Measurement) -> bool:
     return measurement.settling == "settled"
 
 
-def _forget_unsettled(store: Path) -> None:
+def forget_unsettled(store: Path) -> None:
     """Drop times that did not settle from earlier measurements, so that they are taken again."""
     if store.exists():
         with Rewriting(store) as file:
@@ -363,7 +367,7 @@ def _fit_all(
         expected = model.errors_after(kernels) if is_kin else None
         weights = _document(task, measured, fit, observations, expected, busy=busy)
         old, factors = _compared(fit, kind, observations, others, task.caches)
-        is_kept = old is not None and factors[0] <= factors[1]
+        is_kept = old is not None and math.log(factors[0] / factors[1]) < _LEAST_GAIN
         calibrated = CalibratedModel(
             kind=kind,
             fit=fit,
@@ -381,11 +385,15 @@ def _fit_all(
             else unlearnt_features(fit, dict(zip(model.columns, model.shares, strict=False))),
         )
         made.append((calibrated, old if is_kept and old is not None else weights))
-    stored = [(each, store_own_fit(weights, name=name, replace=True)[1]) for each, weights in made]
+    stored, _ = store_own_fit(*(weights for _, weights in made), name=name, replace=True)
+    fit = find_fit(stored)
+    assert fit is not None
+    paths = [fit.models[short_name(weights.model)] for _, weights in made]
     for path in before:  # what an earlier calibration had and this one has not
-        if path not in [each for _, each in stored]:
+        if path not in paths:
             path.unlink()
-    return tuple(replace(each, path=path) for each, path in stored)
+    models = [each for each, _ in made]
+    return tuple(replace(each, path=path) for each, path in zip(models, paths, strict=True))
 
 
 def _compared(
@@ -446,7 +454,8 @@ def _own_name(name: str, device: DeviceIdentity) -> tuple[str, tuple[Path, ...]]
 
     Those have weights that a calibration fitted, or kept from another fit of the device.
     """
-    for number in itertools.count(1):
+    number = 1
+    while True:
         plain = name if number == 1 else f"{name}-{number}"
         fit = find_fit(f"{OWN}{plain}")
         there = () if fit is None else tuple(fit.models.values())
@@ -458,7 +467,7 @@ def _own_name(name: str, device: DeviceIdentity) -> tuple[str, tuple[Path, ...]]
         ]
         if all(_is_calibrated(WeightSet.read_file(path), device, known) for path in there):
             return plain, there
-    raise AssertionError
+        number += 1
 
 
 def _is_calibrated(found: WeightSet, device: DeviceIdentity, known: Sequence[WeightSet]) -> bool:

@@ -194,21 +194,23 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     monkeypatch.setattr(calibrating, "_why_no_code", lambda _: "not read in this test")
     monkeypatch.setattr(calibrating, "_FIRST_CASES", 3)
     store = tmp_path / "c.jsonl"
-    given = {"device": device, "minutes": 10.0, "name": "b", "store": store, "choice": _small()}
+    calibrated = partial(
+        calibrate, device=device, minutes=10.0, name="b", store=store, choice=_small()
+    )
     strict = CALIBRATION.changed(
         spread_limit=1e-9, noise_limit=1e-9, extra_rounds=0, separation_s=0.0
     )
     monkeypatch.setattr(calibrating, "CALIBRATION", strict)  # no time settles
 
     with pytest.raises(UnstableMeasurementError, match=r"calibrate again.*add --busy"):
-        calibrate(**given)
+        calibrated()
 
     bad = len(MeasurementSet.read_file(store))
     assert 3 <= bad < 10
     assert not own.exists() or not list(own.glob("*/*.json"))
-    calibrating._forget_unsettled(store)
+    calibrating.forget_unsettled(store)
     assert len(MeasurementSet.read_file(store)) == 0
-    found = calibrate(**given, busy=True)
+    found = calibrated(busy=True)
     assert found.unsettled == found.cases == 10
     assert "10 times did not settle and were used: intervals are wider" in repr(found)
     assert _stored(found, own)

@@ -36,12 +36,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     which = command.add_mutually_exclusive_group()
     which.add_argument(
         "--model",
-        default="linear",
         metavar="NAME|FILE",
         help="name of a model (linear, bounded, bounded-log, overlap, overlap3), a model document"
         " (.toml); or auto: choose by leaving out families of kernels, structural: among execution"
         " policies alone, compiled: among those that read compiled code, which countperf compiled"
-        " --store has noted (default: linear)",
+        " --store has noted (default: of a"
+        " campaign's file structural, linear, and compiled if code is noted, all under one name; of"
+        " a table, and for --output, linear)",
     )
     which.add_argument(
         "--expression",
