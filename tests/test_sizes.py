@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import loopy as lp
@@ -14,7 +16,9 @@ from countperf.harness.campaign import measure
 from countperf.harness.description import describe_kernel
 from countperf.harness.scalars import as_scalar
 from countperf.measurements import MeasurementSet
+from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
+from countperf.tuning.result import Budget
 from countperf.workflow import prediction
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
@@ -114,3 +118,49 @@ def test_a_case_that_is_measured_twice_is_refused(tmp_path: Path) -> None:
     assert store.read_bytes() == before
     store.write_text("".join(lines))
     assert len(MeasurementSet.read_file(store)) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("predict k n=4 --weights a --weights b", "--weights is given twice"),
+        ("measure --store a --family x --family x", "x is given twice"),
+        ("rank matmul --longest inf", "inf is no number above 0"),
+        ("rank matmul --longest nan", "nan is no number above 0"),
+        ("tune matmul --budget inf", "inf is no number above 0"),
+        ("tune matmul --measurements 0", "0 is less than 1"),
+        ("characterize --store a --max-seconds nan", "nan is no number above 0"),
+        ("predict k n=4 --anchor n=4,n=5:0.1", "n is given twice"),
+        ("predict k n=4 --anchor n=4:inf", "'inf' is no time"),
+    ],
+)
+def test_options_are_given_once_and_are_finite(
+    capsys: pytest.CaptureFixture[str], command: str, said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command.split())
+
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda: prediction.predict(KERNEL, {"n": 512}, n=1024, weights="pocl-epyc-zen5"),
+        lambda: PROTOCOL.changed(rounds=0),
+        lambda: Budget(seconds=math.inf),
+        lambda: load_weights("pocl-epyc-zen5").anchored({"launches": 1}, ({}, 1.0), ({}, 2.0)),
+    ],
+)
+def test_values_are_given_once_and_are_finite(refused: Callable[[], object]) -> None:
+    with pytest.raises(ParameterError, match=r"twice|no protocol has|is none|same sizes"):
+        refused()
+
+
+def test_a_negative_integer_scalar_is_timed(tmp_path: Path) -> None:
+    case = make_case(parameters={"n": 16, "shift": -2})
+
+    (found,) = measure([case], store=tmp_path / "m.jsonl", runner=FakeRunner(), protocol=PROTOCOL)
+
+    assert found.parameters == {"n": 16, "shift": -2}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, ValidationError, model_validator
 
 from countperf.documents import Document, Part
+from countperf.errors import ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.summary import Summary
 
@@ -90,8 +91,15 @@ class Protocol(Part):
         return self
 
     def changed(self, **changes: Any) -> Self:
-        """Return a validated copy with other values of some fields."""
-        return type(self).model_validate({**self.model_dump(), **changes})
+        """Return a validated copy with other values of some fields; refuse such as none has."""
+        try:
+            return type(self).model_validate({**self.model_dump(), **changes})
+        except ValidationError as error:
+            name = str((*error.errors()[0]["loc"], *changes)[0])
+            raise ParameterError(
+                f"no protocol has {name}={changes.get(name)!r}: pass a positive number",
+                parameter=name,
+            ) from error
 
     def is_stable(self, summary: Summary) -> bool:
         """Tell whether spread and noise floor are within the limits, and there is but one level."""

@@ -61,6 +61,7 @@ def _arithmetic(t_unit: Any, **options: Any) -> dict[str, Any]:
         ("x[i]**8", {"flop.mul.f32": 4}),
         ("x[i]**1", {}),
         ("x[i]**0.5", {"flop.pow.f32": 1}),
+        ("pow(x[i], y[i])", {"flop.pow.f32": 1}),  # whose types Loopy keeps as NumPy's
         ("rsqrt(x[i])", {"flop.special.f32.rsqrt": 1}),
         (
             "exp(x[i]) * sin(y[i])",

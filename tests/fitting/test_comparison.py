@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from countperf.measurements import (
     TimedSize,
     TimingDocument,
 )
+from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
@@ -149,6 +152,22 @@ def test_means_are_those_of_the_cases() -> None:
     assert overall is not None
     assert overall.value == pytest.approx(((0.1 * 0.4) ** 0.5 * 0.4) ** 0.5)
     assert found.mape() == pytest.approx(100 * (0.1 + 0.4 + 0.4) / 3)
+
+
+class _Infinite(ByteRooflineModel):
+    def predict(self, kernel: ProfiledKernel) -> MechanisticPrediction:
+        return replace(super().predict(kernel), time_s=math.inf)
+
+
+def test_a_model_that_gives_infinite_times_is_said_and_not_averaged() -> None:
+    def infinite(_: Iterable[str]) -> Mapping[str, ModelMaker]:
+        return {"roofline-bytes": lambda device: _Infinite(device=device)}
+
+    found = compare_models(infinite, pocl(), tuple(some_measurements()), bytes_only)
+
+    assert all(not each.cases and each.in_sample is None for each in found.models)
+    assert "gives inf s, which is no time" in comparison_text(found)
+    json.dumps(comparison_object([found]), allow_nan=False)
 
 
 def test_no_profile_at_all_is_refused() -> None:

@@ -15,7 +15,7 @@ from countperf.errors import KernelBuildError
 from countperf.harness.binding import bind_arguments
 from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
-from countperf.harness.inputs import default_inputs
+from countperf.harness.inputs import default_inputs, made_up_indices
 from countperf.harness.launch import build_kernel
 from tests.harness.test_layouts import GuardedSession
 
@@ -172,6 +172,38 @@ def test_rows_of_a_sparse_matrix_have_elements(device: Device) -> None:
 
     assert np.all(np.diff(start) >= 0)
     assert (start[0], start[-1]) == (0, SIZES["m"])
+
+
+@pytest.mark.parametrize("mean", [None, 0.5, 1.0])
+def test_rows_have_the_stated_mean_length(mean: float | None) -> None:
+    kernel = describe_kernel(rows(), lambda _: [])
+    stated = {} if mean is None else {"j": mean}
+
+    given = default_inputs(kernel, np.random.default_rng(3), SIZES, statistics=stated)
+    said = made_up_indices(kernel, SIZES, {}, stated)
+
+    found = np.diff(given["start"]).mean()
+    wanted = SIZES["m"] / SIZES["n"] if mean is None else mean
+    assert found == pytest.approx(wanted, abs=0.5 / SIZES["n"])
+    assert f"start: rows of {found:.4g} on average, all alike (j)" in said
+    assert f"column: random, 0 to {SIZES['q'] - 1}" in said
+
+
+@pytest.mark.parametrize(
+    ("build", "statistics", "said"),
+    [
+        (rows, {"j": 1e6}, "rows of 1e[+]06 elements .* make sizes and statistics agree"),
+        (rows, {"j": 1.0, "x": "stride1"}, "x=stride1 is stated of the data.*--arguments FILE"),
+        (gather, {"x": "stride1"}, "x=stride1 is stated of the data"),
+        (starts_and_counts, {"j": 2.0}, "j=2.0 is stated of the data"),
+    ],
+)
+def test_data_that_would_not_be_as_stated_are_not_made_up(
+    build: Callable[[], Any], statistics: dict[str, Any], said: str
+) -> None:
+    kernel = describe_kernel(build(), lambda _: [])
+    with pytest.raises(KernelBuildError, match=said):
+        default_inputs(kernel, np.random.default_rng(3), SIZES, statistics=statistics)
 
 
 @pytest.mark.device
