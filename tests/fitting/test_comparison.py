@@ -26,6 +26,7 @@ from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
+from countperf.predictions import ParameterValue
 from countperf.report.accuracy_figures import comparisons_figure
 from countperf.report.comparison import comparison_object, comparison_text
 from countperf.workflow.comparing import compare, measured_devices
@@ -155,8 +156,10 @@ def test_means_are_those_of_the_cases() -> None:
 
 
 class _Infinite(ByteRooflineModel):
-    def predict(self, kernel: ProfiledKernel) -> MechanisticPrediction:
-        return replace(super().predict(kernel), time_s=math.inf)
+    def predict(
+        self, kernel: object, parameters: Mapping[str, ParameterValue] | None = None, /
+    ) -> MechanisticPrediction:
+        return replace(super().predict(kernel, parameters), time_s=math.inf)
 
 
 def test_a_model_that_gives_infinite_times_is_said_and_not_averaged() -> None:
