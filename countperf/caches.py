@@ -32,13 +32,6 @@ _CACHES = {
 }
 """What is kept: its folder among those of caches, and the variable that names another one."""
 
-_KERNELS_OF_LOOPY = 32
-"""How many results each of Loopy's caches keeps in memory, with the kernels that they are of: 50 to
-100 kB each, and 256 of them by default."""
-
-_PAGES_KB = 2000
-"""How much of each database SQLite keeps in memory; pytools asks for 64 MB."""
-
 _DICTS = "pytools.persistent_dict"
 _told: set[tuple[str, ...]] = set()
 
@@ -142,11 +135,9 @@ def _guarded(module: Any) -> Any:
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             self._is_open = False
-            options.setdefault("in_mem_cache_size", _KERNELS_OF_LOOPY)
             with suppress(KeyError):
                 self._try(super().__init__, *arguments, **options)
                 self._is_open = hasattr(self, "_fetch")
-                self.conn.execute(f"PRAGMA cache_size = -{_PAGES_KB}")
 
         def __del__(self) -> None:
             if hasattr(self, "mutex"):

@@ -19,12 +19,13 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import loopy.symbolic
+import loopy.tools
 import loopy.version
 import pymbolic.version
 from loopy.tools import LoopyKeyBuilder
@@ -42,9 +43,10 @@ from countperf.version import __version__
 _FILE = "counts.sqlite3"
 _MAXIMUM_ENTRIES = 20_000
 _MAXIMUM_IN_MEMORY = 1024
-_COUNTED_BETWEEN = 256
-"""After so many counts what counting keeps in the process is forgotten. With the vectors above, of
-14 kB and more, 2,000 kernels that are counted and predicted keep less than 64 MB."""
+_COUNTED_BETWEEN = 64
+"""After so many counts what Loopy keeps in memory is forgotten: with the kernels, 160 kB for each.
+With that of counting, which is forgotten less often, and the vectors above, of 14 kB, 2,000 kernels
+that are counted and predicted keep less than 64 MB."""
 
 _READ_PATIENCE_S = 0.1
 _WRITE_PATIENCE_S = 1.0
@@ -85,12 +87,22 @@ def remembered(
 
 def _counted_anew(count: Callable[[], PropertyVector]) -> PropertyVector:
     found = count()
-    if next(_counted) % _COUNTED_BETWEEN == 0:
+    number = next(_counted)
+    if number % _COUNTED_BETWEEN == 0:
+        _forget_kernels_of_loopy()
+    if number % (8 * _COUNTED_BETWEEN) == 0:
         forget_counts()
-        # a memory of Loopy's that has no bound; it is made by the first call
-        memoized = getattr(loopy.symbolic, "_get_dependencies_and_reduction_inames", None)
-        getattr(getattr(memoized, "__wrapped__", None), "_memoize_dic", {}).clear()
     return found
+
+
+def _forget_kernels_of_loopy() -> None:
+    """Clear Loopy's caches in memory, of 256 kernels and 64 MB of pages each or without a bound."""
+    loopy.tools.clear_in_mem_caches()
+    for each in loopy.tools.caches:
+        with suppress(AttributeError, sqlite3.Error):  # closed, or in use
+            cast("Any", each).conn.execute("PRAGMA shrink_memory")
+    memoized = getattr(loopy.symbolic, "_get_dependencies_and_reduction_inames", None)
+    getattr(getattr(memoized, "__wrapped__", None), "_memoize_dic", {}).clear()
 
 
 def directory(cache: bool | str | os.PathLike[str]) -> Path | None:
