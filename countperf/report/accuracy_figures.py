@@ -46,11 +46,6 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
     """Draw predicted over measured times against measured ones: a panel for each evaluation.
 
     Kernels are marked by their purpose. Lines stand at a factor of 1 and of 1.6 up and down.
-
-    Raises
-    ------
-    ParameterError
-        Nothing is predicted.
     """
     shown = [each for each in evaluations if any(case.predicted_s > 0 for case in each.cases)]
     if not shown:
@@ -119,11 +114,6 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     """Draw the overall errors: a panel for each device, a row for each model, a mark per level.
 
     All panels have the same axis. Where a model predicts nothing, its row says why.
-
-    Raises
-    ------
-    ParameterError
-        No model predicts anything.
     """
     shown = [c for c in comparisons if any(m.cases for m in c.models)]
     if not shown:

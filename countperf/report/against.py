@@ -34,21 +34,7 @@ def comparison_text(
     second: Prediction,
     explained: tuple[Explanation, Explanation] | None = None,
 ) -> str:
-    """Write two predictions side by side: two kernels, sizes or devices, the cause at the end.
-
-    Parameters
-    ----------
-    first, second : Prediction
-        Each at one size.
-    explained : pair of Explanation, optional
-        The same with counts and costs, so that the cause tells more work from dearer work.
-
-    Returns
-    -------
-    str
-        The last column is what each part adds to the difference of the times. The parts include the
-        correction of each prediction.
-    """
+    """Write two predictions side by side: two kernels, sizes or devices, the cause at the end."""
     names = names_apart(first, second)
     whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
     ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"

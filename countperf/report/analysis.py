@@ -28,21 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryGeometry:
-    """Properties of a device that decide transactions and bank conflicts.
+    """Properties of a device that decide transactions and bank conflicts."""
 
-    Attributes
-    ----------
-    sub_group_size : int
-        Work items that access together.
-    line_bytes : int
-        Bytes of a line or sector of global memory.
-    banks, bank_width_bytes : int
-        Banks of local memory, and bytes of their words.
-    """
-
-    sub_group_size: int = 32
-    line_bytes: int = 32
-    banks: int = 32
+    sub_group_size: int = 32  # work items that access together
+    line_bytes: int = 32  # bytes of a line or sector of global memory
+    banks: int = 32  # banks of local memory, and bytes of their words
     bank_width_bytes: int = 4
 
 
@@ -52,13 +42,7 @@ def analysis_object(
     *,
     memory: MemoryGeometry | None = None,
 ) -> dict[str, Any]:
-    """Return the analysis of a kernel as JSON-able objects.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is missing, unknown, no integer, or outside the assumptions.
-    """
+    """Return the analysis of a kernel as JSON-able objects."""
     values = None if parameters is None else analysis.sizes.checked(parameters)
     writer = _Writer(values, memory)
     return {

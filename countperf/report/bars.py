@@ -142,11 +142,6 @@ def rates_figure(weights: WeightSet, device: DeviceParameters | None = None) -> 
 
     A panel shows arithmetic, one memory, one all else. Weights that are not told from zero are no
     rates. Of many, those with the smallest relative errors are drawn.
-
-    Raises
-    ------
-    ParameterError
-        No weight is a rate.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

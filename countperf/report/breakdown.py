@@ -44,25 +44,12 @@ _LINE_BYTES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakdownRow:
-    """A row of a breakdown.
+    """A row of a breakdown."""
 
-    Attributes
-    ----------
-    group : str
-        Group that the row belongs to.
-    text : str
-        What takes the time.
-    time_s : float
-        Its part, s; with the correction.
-    percent : int or None
-        Its share of all that costs time; the shares of all rows sum to 100. None for what negative
-        weights take off.
-    """
-
-    group: str
-    text: str
-    time_s: float
-    percent: int | None
+    group: str  # group that the row belongs to
+    text: str  # what takes the time
+    time_s: float  # its part, s
+    percent: int | None  # its share of all that costs time
 
     @property
     def share(self) -> str:
@@ -157,13 +144,7 @@ def _rows(parts: Mapping[str, float], order: Sequence[str], number: int) -> list
 
 
 def whole_percents(shares: Sequence[float]) -> list[int]:
-    """Round shares to whole percents that sum to 100, by largest remainders.
-
-    Examples
-    --------
-    >>> whole_percents([1 / 3, 1 / 3, 1 / 3])
-    [34, 33, 33]
-    """
+    """Round shares to whole percents that sum to 100, by largest remainders."""
     floors = [math.floor(100 * share) for share in shares]
     missing = 100 - sum(floors)
     remainders = [100 * share - low for share, low in zip(shares, floors, strict=True)]

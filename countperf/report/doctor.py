@@ -12,19 +12,7 @@ if TYPE_CHECKING:
 
 
 class DeviceFinding(Protocol):
-    """Finding about a device after trying it.
-
-    Attributes
-    ----------
-    label, name : str
-        How to ask for it (``pocl:0``), and what its driver calls it.
-    works : bool
-        Whether a kernel was built and run on it, and gave the right numbers.
-    reason, advice : str
-        If not: why, and what to do.
-    copy_bandwidth_byte_per_s : float or None
-        Measured copy bandwidth, where it was measured.
-    """
+    """Finding about a device after trying it."""
 
     @property
     def label(self) -> str: ...  # noqa: D102
@@ -41,17 +29,7 @@ class DeviceFinding(Protocol):
 
 
 def doctor_text(findings: Sequence[DeviceFinding], *, default: str = "", advice: str = "") -> str:
-    """Write which devices work, and for those that do not, why and what to do.
-
-    Parameters
-    ----------
-    findings : sequence of DeviceFinding
-        Every device that was found.
-    default : str, optional
-        Label of the device that is used unless another is named.
-    advice : str, optional
-        What to do if no device works.
-    """
+    """Write which devices work, and for those that do not, why and what to do."""
     lines: list[str] = []
     for finding in findings:
         bandwidth = finding.copy_bandwidth_byte_per_s

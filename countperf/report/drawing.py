@@ -26,15 +26,7 @@ BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, GRAY = (
 
 
 def check_figure_path(path: Path | str) -> None:
-    """Refuse a file name that no figure can be written to.
-
-    Raises
-    ------
-    ParameterError
-        The ending is of no format that matplotlib writes.
-    MissingExtraError
-        Matplotlib is not installed.
-    """
+    """Refuse a file name that no figure can be written to."""
     supported = new_figure((1, 1)).canvas.get_supported_filetypes()
     ending = Path(path).suffix.lstrip(".").lower()
     if ending not in supported:
@@ -46,13 +38,7 @@ def check_figure_path(path: Path | str) -> None:
 
 
 def save_figure(figure: Figure, path: Path | str) -> None:
-    """Write a figure; the ending of the file's name chooses the format.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
-    """
+    """Write a figure; the ending of the file's name chooses the format."""
     content = BytesIO()
     figure.savefig(content, format=Path(path).suffix.lstrip(".").lower())
     write_atomically(path, content.getvalue())
@@ -70,13 +56,7 @@ def svg_text(figure: Figure) -> str:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """Return an empty figure that needs no screen, of a size in inches.
-
-    Raises
-    ------
-    MissingExtraError
-        Matplotlib is not installed.
-    """
+    """Return an empty figure that needs no screen, of a size in inches."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -133,13 +113,7 @@ def plain_both(panel: Axes) -> None:
 
 
 def _plain(value: float, _: int | None = None) -> str:
-    """Write a number without an exponent.
-
-    Examples
-    --------
-    >>> _plain(0.6), _plain(1e6), _plain(1e-5)
-    ('0.6', '1000000', '0.00001')
-    """
+    """Write a number without an exponent."""
     rounded = float(f"{value:.4g}")
     return np.format_float_positional(rounded, trim="-")
 

@@ -73,26 +73,7 @@ _LINE = 32  # characters of a label
 
 
 def figure_of(result: object, path: Path | str | None = None, **options: Any) -> Figure:
-    """Draw a result, and write the picture if a path is given.
-
-    Parameters
-    ----------
-    result : Prediction, PredictionPair, Explanation, WeightSet, FitResult, Evaluation, \
-Comparison, Ranking, TuningResult, ReplayResult
-        What to draw.
-    path : Path or str, optional
-        Where to write it; the ending chooses the format (.svg, .png, .pdf).
-    **options
-        Those of the function that draws results of this class.
-
-    Raises
-    ------
-    MissingExtraError
-        Matplotlib is not installed.
-    ParameterError
-        There is no picture of such a result, nothing to draw, or the ending is of no format that
-        matplotlib writes.
-    """
+    """Draw a result, and write the picture if a path is given."""
     if path is not None:
         check_figure_path(path)
     for kind, draw in _DRAWERS.items():
@@ -113,15 +94,7 @@ Comparison, Ranking, TuningResult, ReplayResult
 def prediction_figure(
     prediction: Prediction, measured: Sequence[tuple[Mapping[str, int], float]] = ()
 ) -> Figure:
-    """Draw where a time goes; at several sizes, the times with their interval over the size.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        What to draw.
-    measured : sequence of (Mapping from str to int, float), optional
-        Measured runs to draw beside it: sizes, and time, s.
-    """
+    """Draw where a time goes; at several sizes, the times with their interval over the size."""
     if isinstance(prediction.time_s, np.ndarray):
         return _times_figure(prediction, measured)
     rows = breakdown_rows(prediction)
@@ -213,20 +186,7 @@ def _times_figure(
 
 
 def roofline_figure(explanation: Explanation, device: DeviceParameters | None = None) -> Figure:
-    """Draw a kernel below the ceilings of a device: arithmetic rate over operational intensity.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        Of the kernel, at one size.
-    device : DeviceParameters, optional
-        Peaks of the device; without them the point stands alone.
-
-    Raises
-    ------
-    ParameterError
-        The kernel computes nothing, or asks nothing of global memory.
-    """
+    """Draw a kernel below the ceilings of a device: arithmetic rate over operational intensity."""
     whole = float(explanation.prediction.time_s)
     if not (explanation.flops > 0 and explanation.global_bytes > 0 and whole > 0):
         message = (
@@ -270,17 +230,7 @@ def _explanation_figure(
     kind: Literal["parts", "roofline"] = "parts",
     device: DeviceParameters | None = None,
 ) -> Figure:
-    """Draw where a time goes, or the kernel below the ceilings of its device.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        Of the kernel, at one size.
-    kind : {"parts", "roofline"}, optional
-        What to draw.
-    device : DeviceParameters, optional
-        For the roofline; by default the catalogue's, if it has the device.
-    """
+    """Draw where a time goes, or the kernel below the ceilings of its device."""
     if kind == "parts":
         return prediction_figure(explanation.prediction)
     slug = explanation.prediction.device
@@ -292,15 +242,7 @@ def _explanation_figure(
 def tuning_figure(
     result: TuningResult, *, show: Literal["times", "parameters"] = "times"
 ) -> Figure:
-    """Draw measured against predicted times and the best time over the search, or the parameters.
-
-    Parameters
-    ----------
-    result : TuningResult
-        What was found.
-    show : {"times", "parameters"}, optional
-        The times, or how much each parameter matters (`countperf.report.parameters`).
-    """
+    """Draw measured against predicted times and the best over the search, or the parameters."""
     if show == "parameters":
         return parameters_figure(result)
     if show != "times":
@@ -311,19 +253,7 @@ def tuning_figure(
 def variants_figure(
     tried: Sequence[Trial], title: str, ranking_s: float | None = None, *, is_stacked: bool = False
 ) -> Figure:
-    """Draw measured against predicted times of variants, and the best time over the search.
-
-    Parameters
-    ----------
-    tried : sequence of Trial
-        Variants that ran, in order; at least one.
-    title : str
-        Title of the figure.
-    ranking_s : float, optional
-        How long the first predictions took, s.
-    is_stacked : bool, optional
-        Whether the panels stand above each other, as for narrow pages.
-    """
+    """Draw measured against predicted times of variants, and the best time over the search."""
     figure = new_figure((5.2, 7.5) if is_stacked else (9, 4.2))
     compared, progress = figure.subplots(2, 1) if is_stacked else figure.subplots(1, 2)
     times = [each.time_s for each in tried]

@@ -48,13 +48,7 @@ def in_notebook() -> bool:
 
 
 class LiveSearch:
-    """Shows a search under way: on a terminal or in a notebook one line that is updated.
-
-    Parameters
-    ----------
-    now : callable
-        A clock, s.
-    """
+    """Shows a search under way: on a terminal or in a notebook one line that is updated."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

@@ -29,29 +29,15 @@ _WIDTH = 100  # characters of a line of names
 
 @dataclass(frozen=True, slots=True)
 class PlainName:
-    """A part of a time for people.
+    """A part of a time for people."""
 
-    Attributes
-    ----------
-    text : str
-        What takes the time, a few words.
-    group : str
-        One of `GROUPS`.
-    """
-
-    text: str
-    group: str
+    text: str  # what takes the time, a few words
+    group: str  # one of `GROUPS`
 
 
 @lru_cache(maxsize=4096)
 def plain_name(part: str) -> PlainName:
-    """Return the plain name of a part of a breakdown; the part itself where no rule covers it.
-
-    Examples
-    --------
-    >>> plain_name("issue.scalar.gmem.load.l2_reuse")
-    PlainName(text='scalar loads that miss L1', group='memory: L2')
-    """
+    """Return the plain name of a part of a breakdown; the part itself where no rule covers it."""
     for rule in _RULES:
         found = rule.pattern.fullmatch(part)
         if found is not None:
@@ -68,13 +54,7 @@ _FEW = 3
 
 
 def uncharged_text(names: Sequence[str]) -> str:
-    """Write which properties a model leaves out: few by name, of more how many of each group.
-
-    Examples
-    --------
-    >>> uncharged_text(["iop.add.i32"])
-    'not charged by this model: i32 additions'
-    """
+    """Write which properties a model leaves out: few by name, of more how many of each group."""
     if len(names) <= _FEW:
         return f"not charged by this model: {', '.join(plain_name(name).text for name in names)}"
     of_groups = ", ".join(f"{group} {len(held)}" for group, held in _by_group(names).items())

@@ -41,40 +41,12 @@ _WIDE = Context(prec=800, rounding=ROUND_HALF_EVEN)
 
 
 def si_prefix(exponent: int) -> str:
-    """Return the SI prefix of a power of ten.
-
-    Parameters
-    ----------
-    exponent : int
-        A multiple of 3 from -30 to 30.
-
-    Examples
-    --------
-    >>> si_prefix(-6), si_prefix(12)
-    ('µ', 'T')
-    """
+    """Return the SI prefix of a power of ten."""
     return _PREFIXES[exponent]
 
 
 def format_quantity(value: float, unit: str, *, digits: int = 3) -> str:
-    """Write a number with an SI prefix, rounded to significant digits.
-
-    Parameters
-    ----------
-    value : float
-        In the unit, without prefix.
-    unit : str
-        Name of the unit.
-    digits : int, optional
-        Significant digits, at least 3.
-
-    Examples
-    --------
-    >>> format_quantity(0.0012345, "s")
-    '1.23 ms'
-    >>> format_quantity(999.9e9, "byte/s")
-    '1.00 Tbyte/s'
-    """
+    """Write a number with an SI prefix, rounded to significant digits."""
     number = Decimal(value)
     if not number.is_finite() or number == 0:
         return f"{value:g} {unit}"
@@ -86,23 +58,9 @@ def format_quantity(value: float, unit: str, *, digits: int = 3) -> str:
 def format_with_uncertainty(value: float, uncertainty: float, unit: str) -> str:
     """Write a number rounded to its standard uncertainty, under one SI prefix.
 
-    Parameters
-    ----------
-    value, uncertainty : float
-        In the unit, without prefix; the uncertainty is positive.
-    unit : str
-        Name of the unit.
-
-    Notes
-    -----
     The uncertainty keeps two significant digits if its first three are below 355, else one; 950 and
     above become 1000. Source: Particle Data Group, Review of Particle Physics, Introduction,
     section 5.3 (Rounding).
-
-    Examples
-    --------
-    >>> format_with_uncertainty(1.23456e-12, 3.21e-14, "s")
-    '(1.235 ± 0.032) ps'
     """
     error = Decimal(uncertainty)
     if not (error.is_finite() and error > 0):
@@ -119,13 +77,7 @@ def format_with_uncertainty(value: float, uncertainty: float, unit: str) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """Write a fraction in percent: two significant digits below 100 %, whole percents above.
-
-    Examples
-    --------
-    >>> format_percent(0.0937), format_percent(2.571), format_percent(0.3)
-    ('9.4 %', '257 %', '30 %')
-    """
+    """Write a fraction in percent: two significant digits below 100 %, whole percents above."""
     percent = Decimal(fraction) * 100
     if not percent.is_finite() or percent == 0:
         return f"{fraction:g} %"
@@ -138,13 +90,7 @@ def format_percent(fraction: float) -> str:
 
 
 def format_share(fraction: float) -> str:
-    """Write a part of a whole in percent; what is less than a thousandth as just that.
-
-    Examples
-    --------
-    >>> format_share(0.0937), format_share(2e-7), format_share(0.0)
-    ('9.4 %', '< 0.1 %', '0 %')
-    """
+    """Write a part of a whole in percent; what is less than a thousandth as just that."""
     return "< 0.1 %" if 0 < abs(fraction) < _LEAST_SHARE else format_percent(fraction)
 
 
@@ -158,17 +104,7 @@ def round_to_digits(number: Decimal, digits: int) -> Decimal:
 def format_table(
     rows: Sequence[Sequence[str]], *, header: Sequence[str] = (), right: Sequence[int] = ()
 ) -> str:
-    """Align the columns of a table.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of str
-        Cells; every row has as many.
-    header : sequence of str, optional
-        Column titles.
-    right : sequence of int, optional
-        Columns to align at the right.
-    """
+    """Align the columns of a table."""
     lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

@@ -23,13 +23,6 @@ def count_object(vector: PropertyVector, values: Mapping[str, Any] | None = None
     """Return ``{"kernel", "view"?, "properties": {name: {"symbolic", "exact", "value"?}}}``.
 
     The view is there if it is not the source's.
-
-    Parameters
-    ----------
-    vector : PropertyVector
-        The counts of a kernel.
-    values : Mapping from str to int, Fraction or ndarray, optional
-        The same at parameters, from ``vector.evaluate``.
     """
     return {
         "kernel": vector.kernel,

@@ -17,62 +17,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTable:
-    """A table of a page.
+    """A table of a page."""
 
-    Attributes
-    ----------
-    header : tuple of str
-        Titles of the columns.
-    rows : tuple of tuple of str
-        Cells; every row has as many.
-    right : tuple of int
-        Columns of numbers.
-    """
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    right: tuple[int, ...] = ()
+    header: tuple[str, ...]  # titles of the columns
+    rows: tuple[tuple[str, ...], ...]  # cells
+    right: tuple[int, ...] = ()  # columns of numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A part of a section.
+    """A part of a section."""
 
-    Attributes
-    ----------
-    title : str
-        A heading; empty for none.
-    lines : tuple of str
-        Paragraphs.
-    facts : tuple of (str, str)
-        Names and values.
-    figures : tuple of (str, Figure)
-        Descriptions and pictures.
-    table : PageTable or None
-        A table.
-    """
-
-    title: str = ""
-    lines: tuple[str, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
-    figures: tuple[tuple[str, Figure], ...] = ()
-    table: PageTable | None = None
+    title: str = ""  # a heading
+    lines: tuple[str, ...] = ()  # paragraphs
+    facts: tuple[tuple[str, str], ...] = ()  # names and values
+    figures: tuple[tuple[str, Figure], ...] = ()  # descriptions and pictures
+    table: PageTable | None = None  # a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of a page.
+    """A section of a page."""
 
-    Attributes
-    ----------
-    title : str
-        Its heading.
-    blocks : tuple of Block
-        What is in it.
-    """
-
-    title: str
-    blocks: tuple[Block, ...]
+    title: str  # its heading
+    blocks: tuple[Block, ...]  # what is in it
 
     @property
     def anchor(self) -> str:
@@ -82,30 +50,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page.
+    """A page."""
 
-    Attributes
-    ----------
-    title : str
-        Its title.
-    lead : tuple of str
-        The most important lines.
-    sections : tuple of Section
-        The rest; sections without blocks are left out.
-    """
-
-    title: str
-    lead: tuple[str, ...] = ()
-    sections: tuple[Section, ...] = ()
+    title: str  # its title
+    lead: tuple[str, ...] = ()  # the most important lines
+    sections: tuple[Section, ...] = ()  # the rest
 
     def to_html(self) -> str:
-        """Return the page as an HTML document that needs no other file.
-
-        Raises
-        ------
-        MissingExtraError
-            Jinja2 is not installed.
-        """
+        """Return the page as an HTML document that needs no other file."""
         try:
             from jinja2 import Environment, PackageLoader
         except ImportError as error:

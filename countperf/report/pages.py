@@ -48,18 +48,10 @@ _FIGURE_INCHES = 5.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedKernel:
-    """A kernel of a page.
+    """A kernel of a page."""
 
-    Attributes
-    ----------
-    explanation : Explanation
-        Where its time goes, at one size.
-    measured_s : float or None
-        Measured time, s, if it is known.
-    """
-
-    explanation: Explanation
-    measured_s: float | None = None
+    explanation: Explanation  # where its time goes, at one size
+    measured_s: float | None = None  # measured time, s, if it is known
 
 
 def fit_page(
@@ -127,13 +119,7 @@ def search_page(
     ranking: Ranking | None = None,
     contrast: Contrast | None = None,
 ) -> Page:
-    """Show a search: the winner, what ran, how the best time fell, what else was predicted.
-
-    Raises
-    ------
-    ParameterError
-        No variant ran.
-    """
+    """Show a search: the winner, what ran, how the best time fell, what else was predicted."""
     if not tried:
         message = f"no variant of {space} has run: there is nothing to report yet"
         raise ParameterError(message, parameter="search")

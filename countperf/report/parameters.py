@@ -18,13 +18,7 @@ _MOST_LINES = 300  # configurations that are drawn, the fastest of all
 
 
 def parameters_figure(result: TuningResult) -> Figure:
-    """Draw how much each parameter matters, and the variants that ran as lines over parameters.
-
-    Raises
-    ------
-    ParameterError
-        Fewer ran.
-    """
+    """Draw how much each parameter matters, and the variants that ran as lines over parameters."""
     ran = [each.choice for each in result.tried]
     times = [each.time_s for each in result.tried]
     shares = parameter_importance(ran, times)

@@ -106,11 +106,6 @@ def sweep_figure(found: Sweep) -> Figure:
     """Draw the throughput of all models over the axis, with the roofs of the subsystems.
 
     Over operational intensity, both axes are logarithmic and the throughput is in flop/s.
-
-    Raises
-    ------
-    ParameterError
-        No model has a prediction.
     """
     over_intensity = found.over == "intensity"
     figure = new_figure((8, 5))
@@ -193,14 +188,7 @@ def _ordinate(found: Sweep, point: SweepPoint, wpc: float | None) -> float | Non
 
 
 def model_roofline_figure(answers: ModelAnswers) -> Figure:
-    """Draw the roofline of a device, and a kernel on it as each model predicts it.
-
-    Raises
-    ------
-    ParameterError
-        The device states no peaks, the kernel has no floating-point operations or moves nothing, or
-        no model predicts it.
-    """
+    """Draw the roofline of a device, and a kernel on it as each model predicts it."""
     device = answers.described
     peak, bandwidth = device.peak_flops, device.bandwidth_byte_per_s
     if peak is None or bandwidth is None:

@@ -56,13 +56,7 @@ Rows = list[dict[str, Any]]
 
 
 def rows_of(result: object) -> Rows:
-    """Return the rows of a result that is a table, with full values in s.
-
-    Raises
-    ------
-    ParameterError
-        It is no table.
-    """
+    """Return the rows of a result that is a table, with full values in s."""
     return _writer(result)[0](result)
 
 

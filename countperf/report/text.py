@@ -52,17 +52,7 @@ def count_text(
     values: Mapping[str, Any] | None = None,
     points: Sequence[Mapping[str, int]] = (),
 ) -> str:
-    """Write a kernel's counts: name, values where parameters were given, and symbolic count.
-
-    Parameters
-    ----------
-    vector : PropertyVector
-        The counts of a kernel.
-    values : Mapping from str to int, Fraction or ndarray, optional
-        The same at parameters, from ``vector.evaluate``.
-    points : sequence of Mapping from str to int, optional
-        The parameters, where they are several points; the columns of values are named after them.
-    """
+    """Write a kernel's counts: name, values where parameters were given, and symbolic count."""
     several = points if len(points) > 1 else ()
     columns = 0 if values is None else max(1, len(several))
     rows = [
@@ -82,26 +72,12 @@ def count_text(
 
 
 def point_text(point: Mapping[str, Any]) -> str:
-    """Write values of parameters: ``n = 256, m = 16``.
-
-    Examples
-    --------
-    >>> point_text({"n": 256, "m": 16})
-    'n = 256, m = 16'
-    """
+    """Write values of parameters: ``n = 256, m = 16``."""
     return ", ".join(f"{name} = {value}" for name, value in point.items())
 
 
 def prediction_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> str:
-    """Write a prediction: the time, what bounds it, where it goes in at most eight rows, caveats.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        At one size, or at several: then a table of times.
-    accesses : iterable of AccessAnalysis, optional
-        As for `countperf.report.breakdown.bound_text`.
-    """
+    """Write a prediction: time, bound, at most eight rows of where it goes, caveats."""
     if isinstance(prediction.time_s, np.ndarray):
         where = f"{prediction.kernel} on {prediction.device}"
         mark = _incomplete(prediction)
@@ -166,15 +142,7 @@ def _incomplete(prediction: Prediction) -> str:
 
 
 def weights_text(weights: WeightSet, device: DeviceParameters | None = None) -> str:
-    """Write weights rounded to their uncertainty, and the rates that they imply.
-
-    Parameters
-    ----------
-    weights : WeightSet
-        The weights.
-    device : DeviceParameters, optional
-        Peaks of the device, to tell whether the rates can be.
-    """
+    """Write weights rounded to their uncertainty, and the rates that they imply."""
     model = weights.definition
     shared = not_told_apart(weights)
     rows = [
@@ -250,15 +218,7 @@ def candidates_text(candidates: Sequence[Candidate]) -> str:
 
 
 def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:
-    """Write a fit: how well it describes and predicts, its weights, its verdicts.
-
-    Parameters
-    ----------
-    fit : FitResult
-        The fit.
-    device : DeviceParameters, optional
-        Peaks of the device, to tell whether implied rates can be.
-    """
+    """Write a fit: how well it describes and predicts, its weights, its verdicts."""
     quality = fit.weights.quality
     errors = [] if quality is None else [f"in-sample {format_percent(quality.in_sample_error)}"]
     if quality is not None and quality.held_out_error is not None:

@@ -43,11 +43,6 @@ def timeline_figure(
 
     Every instruction is a bar in the row of its subsystem, whose label states the share of all
     cycles for which it is occupied, and one in the row of its sub-group, in the same color.
-
-    Raises
-    ------
-    ParameterError
-        The simulation did not record its starts, or nothing starts before the cycle.
     """
     if not simulation.issues:
         message = "the simulation did not record its starts; simulate with record=True"

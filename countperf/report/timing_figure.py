@@ -20,25 +20,7 @@ _LOGARITHMIC_FROM = 8
 
 
 def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Any:
-    """Draw time over size.
-
-    Parameters
-    ----------
-    timing : TimingDocument
-        The times.
-    path : Path or str, optional
-        Where to write the figure too; the ending chooses the format (.svg, .png, .pdf).
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Times of several sizes are on a logarithmic axis, as are sizes of more than a factor of 8.
-
-    Raises
-    ------
-    MissingExtraError, ParameterError, OutputError
-        As of `countperf.report.drawing.save_figure`.
-    """
+    """Draw time over size."""
     if path is not None:
         check_figure_path(path)
     figure = new_figure((6.4, 4.2))
