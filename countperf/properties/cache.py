@@ -42,11 +42,10 @@ from countperf.version import __version__
 
 _FILE = "counts.sqlite3"
 _MAXIMUM_ENTRIES = 20_000
-_MAXIMUM_IN_MEMORY = 1024
+_MAXIMUM_IN_MEMORY = 512
 _COUNTED_BETWEEN = 64
-"""After so many counts what Loopy keeps in memory is forgotten: with the kernels, 160 kB for each.
-With that of counting, which is forgotten less often, and the vectors above, of 14 kB, 2,000 kernels
-that are counted and predicted keep less than 64 MB."""
+"""After so many counts is forgotten what counting keeps in the process, and what Loopy keeps in
+memory, with its kernels 160 kB for each of them."""
 
 _READ_PATIENCE_S = 0.1
 _WRITE_PATIENCE_S = 1.0
@@ -87,10 +86,8 @@ def remembered(
 
 def _counted_anew(count: Callable[[], PropertyVector]) -> PropertyVector:
     found = count()
-    number = next(_counted)
-    if number % _COUNTED_BETWEEN == 0:
+    if next(_counted) % _COUNTED_BETWEEN == 0:
         _forget_kernels_of_loopy()
-    if number % (8 * _COUNTED_BETWEEN) == 0:
         forget_counts()
     return found
 
