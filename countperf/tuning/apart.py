@@ -62,30 +62,7 @@ class _Opening:
 
 
 class ApartRunner:
-    """Runs cases in a process of its own; a context manager, which ends the process.
-
-    Parameters
-    ----------
-    device : Device
-        What runs them.
-    clock : Clock, optional
-        By default the device's event timer.
-    cold : bool, optional
-        Whether caches are flushed before each run.
-    longest_s : float, optional
-        What building and checking a kernel may take, or a round of its runs, s; the process is
-        ended then. Times for which it waits for a processor count half.
-
-    Attributes
-    ----------
-    device, identity, limits, clock
-        As given, and as of `countperf.harness.runner.CaseRunner`.
-
-    Raises
-    ------
-    ParameterError
-        `longest_s` is not positive and finite.
-    """
+    """Runs cases in a process of its own; a context manager, which ends the process."""
 
     def __init__(
         self,
@@ -128,23 +105,11 @@ class ApartRunner:
         """Do nothing: the process builds a kernel when it checks it."""
 
     def check(self, case: KernelCase) -> None:
-        """Build a case's kernel and compare its numbers, once per kernel and process.
-
-        Raises
-        ------
-        MeasurementError
-            As of `KernelRunner.check`; or the process came to an end.
-        """
+        """Build a case's kernel and compare its numbers, once per kernel and process."""
         self._call(_check, "built and checked", case)
 
     def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
-        """Run a case as often as a protocol says.
-
-        Raises
-        ------
-        MeasurementError
-            As of `KernelRunner.loaded`; or the process came to an end.
-        """
+        """Run a case as often as a protocol says."""
         return self._call(_round, "run", case, protocol)
 
     @contextmanager
@@ -203,13 +168,7 @@ class ApartRunner:
 
 
 def called_apart(longest_s: float, what: str, function: Callable[..., Any], *given: Any) -> Any:
-    """Return what a function returns that launches code of the user's, in a process of its own.
-
-    Raises
-    ------
-    MeasurementError
-        The process came to an end, or took longer than `longest_s`, s; `what` begins the message.
-    """
+    """Return what a function returns that launches code of the user's, in a process of its own."""
     with process_pool(1) as pool:
         try:
             return pool.submit_within(longest_s, function, *given).result()
@@ -332,55 +291,6 @@ def measure(
     and the others go on. Kernels of all families take turns, so that a machine that others slow
     down for a while slows down some of each. A campaign that goes on runs some of the cases in the
     file once more, and says if they take another time than they took (`Resumption.again`).
-
-    Parameters
-    ----------
-    cases : sequence of KernelCase
-        What to measure; names are unique.
-    store : Path or str
-        The file; made if it is not there.
-    device : str or Device, optional
-        As for `find_device`; by default the working device with the highest copy bandwidth.
-    protocol : Protocol, optional
-        How often each case runs, and how far its samples may spread.
-    count : callable, optional
-        From a translation unit to its property vector, which is stored with the measurement;
-        called once per kernel, and with ``statistics=`` where a case has them, once for each.
-    progress : callable, optional
-        Is told of everything that happens.
-    clock : Clock, optional
-        What times the runs; by default the device's event timer.
-    runner : CaseRunner, optional
-        What runs the cases; by default one on `device` with `clock`, in a process of its own.
-    retry_failed : bool, optional
-        Whether to run cases again that the file records as failed.
-    expected_run_s : Mapping from str to float, optional
-        Time of one run by name of the case, for the estimate of the time left, s.
-    begin_no_more : callable, optional
-        Is asked before each round; once it says True, cases that have begun get their rounds, and
-        no other one begins. With it cases begin in the order in which they are given, and none is
-        run once more when a campaign goes on.
-    longest_s : float, optional
-        What building and checking a kernel may take in that process, or a round of its runs, s;
-        the kernel is ended then, and its case fails, as one does that ends the process.
-
-    Returns
-    -------
-    MeasurementSet
-        All that is in the file, earlier sessions included.
-
-    Raises
-    ------
-    DeviceError
-        No such device, or it does not work.
-    IncompatibleMeasurementsError
-        The file holds measurements of another device, protocol or counting rules.
-    DocumentError
-        The file is damaged, or something else.
-    MeasurementError
-        Another process is writing to the file, or two cases have the same name.
-    OutputError
-        The file cannot be written.
     """
     with running(runner, device, clock, longest_s=longest_s) as found:
         return campaign.measure(

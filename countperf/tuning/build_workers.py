@@ -43,42 +43,17 @@ _FIRST_S = 10.0  # that the first variants may take at least, for which drivers 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Task of the building processes.
+    """Task of the building processes."""
 
-    Attributes
-    ----------
-    asked : Packed
-        The question, of which they take space and sizes.
-    label : str
-        Of the device, as for `countperf.harness.devices.select_device`.
-    plan : Plan
-        How many runs.
-    most_s : float
-        After so long a variant gets no further runs, s.
-    longest_s : float
-        What building a variant, or timing it, may take, s; a process that takes longer is replaced.
-    """
-
-    asked: Packed
-    label: str
-    plan: Plan
-    most_s: float
-    longest_s: float = LONGEST_S
+    asked: Packed  # the question, of which they take space and sizes
+    label: str  # of the device, as for `countperf.harness.devices.select_device`
+    plan: Plan  # how many runs
+    most_s: float  # after so long a variant gets no further runs, s
+    longest_s: float = LONGEST_S  # what building a variant, or timing it, may take, s
 
 
 class Builders(AbstractContextManager[Any]):
-    """Context manager that builds variants, several at a time, and times them.
-
-    Parameters
-    ----------
-    processes : int
-        How many build at a time.
-
-    Attributes
-    ----------
-    processes : int
-        As given.
-    """
+    """Context manager that builds variants, several at a time, and times them."""
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
@@ -144,22 +119,7 @@ class Builders(AbstractContextManager[Any]):
 
 
 class BuildWorkers(Builders):
-    """Processes that build and time variants; a context manager.
-
-    Parameters
-    ----------
-    task : Task
-        What they are to do.
-    processes : int
-        How many.
-    left_s : callable, optional
-        Returns what may be waited for at most, s; by default there is no end to it.
-
-    Attributes
-    ----------
-    processes : int
-        How many there are.
-    """
+    """Processes that build and time variants; a context manager."""
 
     def __init__(
         self, task: Task, processes: int, left_s: Callable[[], float] = lambda: float("inf")
@@ -216,13 +176,7 @@ class BuildWorkers(Builders):
         return self._lanes[place].submit_within(limit_s, _build, self._task, dict(choice))
 
     def wait(self, seconds: float) -> None:
-        """Wait until another variant is built, but no longer than so long, s.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            Ctrl-C was pressed before.
-        """
+        """Wait until another variant is built, but no longer than so long, s."""
         end_if_interrupted()
         building = [self._builds[key] for key in self.building]
         wait(building, timeout=seconds, return_when=FIRST_COMPLETED)
@@ -247,24 +201,7 @@ class BuildWorkers(Builders):
     def time(
         self, choice: Choice, best_s: float | None, left_s: float
     ) -> tuple[tuple[float, ...], bool]:
-        """Time a variant that is built, as `countperf.tuning.measuring.Bench.time`.
-
-        Parameters
-        ----------
-        choice : Mapping from str to value
-            The variant.
-        best_s : float or None
-            Best time so far, s.
-        left_s : float
-            What is left of the budget, s.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or run, its numbers are wrong, or the process came to an end.
-        DeviceError
-            The processes do not find the device.
-        """
+        """Time a variant that is built, as `countperf.tuning.measuring.Bench.time`."""
         self.begin([choice])
         key = as_key(choice)
         place = self._places[key]

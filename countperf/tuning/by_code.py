@@ -23,26 +23,6 @@ def ranked_by_code(
     """Compile the first variants of a ranking, and predict them by what their code executes.
 
     Nothing is timed. A variant whose code cannot be followed keeps the time that it had.
-
-    Parameters
-    ----------
-    ranking : Ranking
-        By weights that read no code.
-    space : SearchSpace
-        What its points are of.
-    weights : WeightSet
-        Those of a model that reads compiled code.
-    device : Device
-        A processor that PoCL or Intel's runtime runs kernels on.
-    first : int
-        How many; those behind stay behind them.
-
-    Raises
-    ------
-    PredictionError
-        The weights read no code.
-    DeviceError
-        The code of this device cannot be read.
     """
     if not weights.definition.reads_code:
         raise PredictionError(

@@ -37,24 +37,7 @@ _PATIENCE = 0.05  # share of what is left of the budget against which times are 
 
 
 class Candidates:
-    """The variants that are predicted to be fastest, and what was measured of them.
-
-    Parameters
-    ----------
-    space : SearchSpace
-        What they are of.
-    plan : Plan
-        Confidence and tolerance of the search.
-
-    Attributes
-    ----------
-    points : tuple of Predicted
-        The candidates, the fastest by prediction first.
-    tried : dict from key to Trial
-        Those that ran.
-    refused : dict from key to Refused
-        Those that failed on the device.
-    """
+    """The variants that are predicted to be fastest, and what was measured of them."""
 
     def __init__(self, space: SearchSpace, plan: Plan) -> None:
         self._space = space
@@ -238,15 +221,6 @@ class Candidates:
         eight medians: long code is slow to build, and where its loops are unrolled, it is what
         predictions know least of. Before anything is measured, an improvement is one over the
         median of the predictions.
-
-        Parameters
-        ----------
-        left_s : float
-            What is left of the budget, s; infinite if it is none of seconds.
-        begun : collection of key
-            Which ones are built, or being built.
-        most : int
-            How many to choose at most.
         """
         gain = self._gains(left_s, begun)
         gain[self._found_at(begun)] = -1.0
@@ -259,13 +233,6 @@ class Candidates:
         """Choose the variant to try now, of those that are built; None to build others first.
 
         The most promising one, unless one that is not built promises far more.
-
-        Parameters
-        ----------
-        left_s : float
-            What is left of the budget, s; infinite if it is none of seconds.
-        built, building : collection of key
-            Which ones are built, and which ones are being built.
         """
         gain = self._gains(left_s, [*built, *building])
         ready = self._found_at(built)
@@ -314,13 +281,6 @@ class Candidates:
 
         It is slower than the best by no more than another thread on the same core costs, and to run
         it again, once the device is warm, takes little against building another one.
-
-        Parameters
-        ----------
-        settled : collection of key
-            Which ones were run often enough to know.
-        left_s : float
-            What is left of the budget, s.
         """
         best_s = self.best_s
         most_s = min(_CHEAP * float(self._builds.expected_s(np.ones(1))[0]), left_s)

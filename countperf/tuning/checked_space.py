@@ -19,22 +19,7 @@ _PROBE_S = 10.0  # for each of them
 
 
 def checked_space(space: SearchSpace | str, sizes: Mapping[str, int]) -> SearchSpace:
-    """Find a space, and see to it before any work that it can be asked for these sizes.
-
-    Parameters
-    ----------
-    space : SearchSpace or str
-        The space, or a text for `user_space`.
-    sizes : Mapping from str to int
-        In place of the space's.
-
-    Raises
-    ------
-    ParameterError
-        A size is not positive, or neither the space nor its kernels have one of the name.
-    SearchSpaceError
-        There is no such space.
-    """
+    """Find a space, and see to it before any work that it can be asked for these sizes."""
     found = user_space(space) if isinstance(space, str) else space
     for name, value in sizes.items():
         if value < 0 or (not value and name not in _known_sizes(found)[1]):

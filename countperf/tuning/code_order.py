@@ -34,35 +34,18 @@ _APART = 1e-7  # of times that the other model predicts alike
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeReader:
-    """Weights of a model that reads compiled code, and the device that compiles.
+    """Weights of a model that reads compiled code, and the device that compiles."""
 
-    Attributes
-    ----------
-    weights : WeightSet
-        The weights.
-    label : str
-        Of the device, as for `countperf.harness.devices.select_device`.
-    """
-
-    weights: WeightSet
-    label: str
+    weights: WeightSet  # the weights
+    label: str  # of the device, as for `countperf.harness.devices.select_device`
 
 
 @dataclass(slots=True)
 class CodeOrder:
-    """Order of variants by their code, as times that put a ranking into it.
-
-    Attributes
-    ----------
-    times_s : dict
-        Times by variant: those that the ranking's own model predicts for the variants that were
-        read, the shortest for the one that is fastest by its code. So the others stay comparable.
-    seconds : float
-        Time that reading took, s.
-    """
+    """Order of variants by their code, as times that put a ranking into it."""
 
     times_s: dict[Key, float] = field(default_factory=dict[Key, float])
-    seconds: float = 0.0
+    seconds: float = 0.0  # time that reading took, s
 
     def applied(self, ranking: Ranking) -> Ranking:
         """Return a ranking in this order."""
@@ -84,24 +67,7 @@ def read_order(
     seconds: float,
     now: Callable[[], float] = time.monotonic,
 ) -> CodeOrder:
-    """Have processes compile the first variants of a ranking, and put them in order by their code.
-
-    Parameters
-    ----------
-    ranking : Ranking
-        By weights that read no code.
-    asked : Packed or PredictionTask
-        Space and sizes.
-    reader : CodeReader
-        What predicts by code.
-    pool : Executor
-        Whose processes compile; nothing is read if it is not a pool of ours, or if there is time
-        for fewer than four variants.
-    seconds : float
-        What reading may take, s; processes that take longer are ended.
-    now : callable, optional
-        A clock, s.
-    """
+    """Have processes compile the first variants of a ranking; order them by their code."""
     workers = capacity(pool) if isinstance(pool, Pool) else 0
     number = min(MOST, len(ranking.best), int(min(seconds, _LONGEST_S) * workers / _READ_S))
     if not isinstance(pool, Pool) or number < _FEWEST:

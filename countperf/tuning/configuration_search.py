@@ -63,26 +63,13 @@ class _Scales:
 
 @dataclass(slots=True, kw_only=True)
 class _Factors:
-    """Factors of the covariances under some scales, to which measurements are appended.
-
-    Attributes
-    ----------
-    places : list of int
-        Positions of n measured configurations.
-    lower : ndarray, shape (n, n)
-        Cholesky factor of their covariance.
-    rows : ndarray, shape (m, N)
-        Covariances with all N configurations, solved by that factor, in the first n rows; the
-        others are room for more.
-    explained : ndarray, shape (N,)
-        Sum of the squares of those n rows.
-    """
+    """Factors of the covariances under some scales, to which measurements are appended."""
 
     scales: _Scales
-    places: list[int]
-    lower: Array
-    rows: Array
-    explained: Array
+    places: list[int]  # positions of n measured configurations
+    lower: Array  # cholesky factor of their covariance
+    rows: Array  # covariances with all N configurations, solved by that factor, in the first n rows
+    explained: Array  # sum of the squares of those n rows
 
     @property
     def white(self) -> Array:
@@ -101,37 +88,7 @@ class _Factors:
 
 
 class ConfigurationSearch:
-    """Search that is asked which configuration to measure next, and told what that took.
-
-    Parameters
-    ----------
-    configurations : sequence of Mapping from str to value
-        All configurations, each with a value for each parameter.
-    predicted_s : array_like, shape (n,), optional
-        Times of a model for all configurations, s, of which the order matters more than the scale;
-        nan where the model has none.
-    first : int, optional
-        How many configurations are spread over the space in the beginning; with `predicted_s` a
-        quarter of them, and the one that is predicted to be the fastest.
-    seed : int, optional
-        Of what is drawn.
-
-    Raises
-    ------
-    ParameterError
-        There is no configuration, or predictions do not fit.
-
-    Examples
-    --------
-    >>> configurations = [{"tile": tile, "unroll": k} for tile in (8, 16, 32, 64) for k in range(5)]
-    >>> search = ConfigurationSearch(configurations, first=3)
-    >>> for _ in range(8):
-    ...     place = search.ask()
-    ...     choice = configurations[place]
-    ...     search.tell(place, 1e-3 * (1 + abs(choice["tile"] - 16) + choice["unroll"]))
-    >>> configurations[search.best]
-    {'tile': 16, 'unroll': 0}
-    """
+    """Search that is asked which configuration to measure next, and told what that took."""
 
     def __init__(
         self,
@@ -172,22 +129,7 @@ class ConfigurationSearch:
         return min(ran, key=ran.__getitem__) if ran else None
 
     def tell(self, position: int, time_s: float | None, *, cost_s: float | None = None) -> None:
-        """Learn what a configuration took.
-
-        Parameters
-        ----------
-        position : int
-            Which one.
-        time_s : float or None
-            Its run time, s; None if it failed.
-        cost_s : float, optional
-            What building and measuring it took, s.
-
-        Raises
-        ------
-        ParameterError
-            There is no such configuration, or the time is not positive and finite.
-        """
+        """Learn what a configuration took."""
         if not 0 <= position < len(self._inputs):
             raise ParameterError(
                 f"there is no configuration {position}: there are {len(self._inputs)}",
@@ -395,21 +337,11 @@ def prior_logs(count: int) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evidence:
-    """Negative logarithm of the posterior density of length scales and noise.
+    """Negative logarithm of the posterior density of length scales and noise."""
 
-    Attributes
-    ----------
-    apart : ndarray, shape (n, n, p)
-        Distances of n measured configurations in each of p inputs.
-    values : ndarray, shape (n,)
-        Standardised logarithms of their times.
-    base : ndarray, shape (n, n)
-        Covariance that does not depend on the length scales.
-    """
-
-    apart: Array
-    values: Array
-    base: Array
+    apart: Array  # distances of n measured configurations in each of p inputs
+    values: Array  # standardised logarithms of their times
+    base: Array  # covariance that does not depend on the length scales
 
     def __call__(self, logs: Array) -> tuple[float, Array]:
         """Return the value but for a constant, and its gradient, at p + 1 logarithms."""

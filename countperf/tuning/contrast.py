@@ -27,30 +27,15 @@ class Contrast(ShortRepr):
 
     The default is the variant whose values come first in the lists of the space's parameters, of
     those that have a prediction.
-
-    Attributes
-    ----------
-    winner, default : Predicted
-        Both as predicted.
-    winner_s : float
-        Measured time of the winner, s.
-    default_s : float or None
-        Measured time of the default, s; None if it was not run.
-    model : str
-        Name of the model that predicted.
-    device : str
-        Slug of its device.
-    sizes : Mapping from str to int
-        Sizes of the kernel.
     """
 
-    winner: Predicted
+    winner: Predicted  # both as predicted
     default: Predicted
-    winner_s: float
-    default_s: float | None
-    model: str
-    device: str
-    sizes: Mapping[str, int]
+    winner_s: float  # measured time of the winner, s
+    default_s: float | None  # measured time of the default, s
+    model: str  # name of the model that predicted
+    device: str  # slug of its device
+    sizes: Mapping[str, int]  # sizes of the kernel
 
     @property
     def pair(self) -> PredictionPair:
@@ -89,15 +74,7 @@ class Contrast(ShortRepr):
 
 
 def first_listed(points: Sequence[Predicted], space: SearchSpace) -> Predicted | None:
-    """Return the point whose values come first in the lists of the parameters; None if none is.
-
-    Examples
-    --------
-    >>> space = SearchSpace(name="s", parameters={"tile": [16, 8], "pad": [0, 1]}, build=dict)
-    >>> points = [Predicted(choice={"tile": t, "pad": 1}, time_s=1.0) for t in (8, 16)]
-    >>> first_listed(points, space).choice
-    {'tile': 16, 'pad': 1}
-    """
+    """Return the point whose values come first in the lists of the parameters; None if none is."""
     return min(points, key=lambda point: space.index(point.choice), default=None)
 
 
@@ -111,19 +88,7 @@ def contrast_of(
     device: str,
     sizes: Mapping[str, int],
 ) -> Contrast | None:
-    """Hold a winner against a default variant; None if they are the same, or one is not predicted.
-
-    Parameters
-    ----------
-    points : sequence of Predicted
-        What was predicted.
-    winner, default : Mapping from str to value
-        Both variants.
-    time_of : callable
-        From a variant to its measured time, s; None if it was not run.
-    model, device, sizes
-        As for `Contrast`.
-    """
+    """Hold a winner against a default variant; None if equal, or if one is not predicted."""
     found = [next((p for p in points if p.choice == each), None) for each in (winner, default)]
     fastest, first = found
     winner_s = time_of(winner)

@@ -20,50 +20,26 @@ from countperf.tuning.search import Progress, tune_space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSearch:
-    """Search on one device.
+    """Search on one device."""
 
-    Attributes
-    ----------
-    label : str
-        The device, as ``pocl:0``.
-    question : PredictionTask
-        Space, weights, sizes, limits of the device.
-    open_runner : callable
-        Opens the device, in the thread that uses it.
-    """
-
-    label: str
-    question: PredictionTask
-    open_runner: Callable[[], CaseRunner]
+    label: str  # the device, as ``pocl:0``
+    question: PredictionTask  # space, weights, sizes, limits of the device
+    open_runner: Callable[[], CaseRunner]  # opens the device, in the thread that uses it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceResults(Table):
-    """Results of a search on each of several devices.
+    """Results of a search on each of several devices."""
 
-    Attributes
-    ----------
-    found : dict from str to TuningResult
-        By the device's label.
-    failed : dict from str to CountperfError
-        Devices without a result, and why.
-    """
-
-    found: dict[str, TuningResult]
-    failed: dict[str, CountperfError]
+    found: dict[str, TuningResult]  # by the device's label
+    failed: dict[str, CountperfError]  # devices without a result, and why
 
     def __repr__(self) -> str:
         return shortened(front_door.function("device_results_text")(self))
 
 
 class DevicesInterrupt(KeyboardInterrupt):
-    """Ctrl-C in searches on several devices; what was found by then comes with it.
-
-    Attributes
-    ----------
-    results : DeviceResults
-        Complete as far as they go.
-    """
+    """Ctrl-C in searches on several devices; what was found by then comes with it."""
 
     def __init__(self, results: DeviceResults, said: Sequence[str]) -> None:
         super().__init__("; ".join(said))
@@ -85,31 +61,6 @@ def tune_devices(
 
     Devices that are made of this machine's processors take turns: a run on one of them excludes
     whatever else the searches do.
-
-    Parameters
-    ----------
-    searches : sequence of DeviceSearch
-        The devices, each once.
-    budget : Budget
-        Of each of them.
-    store : Path or str, optional
-        A file for each device, beside the one that is named: ``search.jsonl`` becomes
-        ``search-pocl-0.jsonl``.
-    plan, executor, workers, progress, longest_s
-        As for `countperf.tuning.search.tune_space`; one executor counts for all.
-
-    Returns
-    -------
-    DeviceResults
-
-    Raises
-    ------
-    TuningError
-        No device has a result; the reasons are those of the devices.
-    DevicesInterrupt
-        Ctrl-C; with what was found by then.
-    ParameterError
-        A device is named twice.
     """
     labels = [search.label for search in searches]
     if len({*labels}) < len(labels) or not labels:
@@ -176,12 +127,6 @@ def _interrupted(tasks: Mapping[str, Future[TuningResult]]) -> DevicesInterrupt:
 
 
 def device_store(store: Path | str, label: str) -> Path:
-    """Return the file of a device's search.
-
-    Examples
-    --------
-    >>> device_store("runs/search.jsonl", "pocl:0").name
-    'search-pocl-0.jsonl'
-    """
+    """Return the file of a device's search."""
     path = Path(store)
     return path.with_name(f"{path.stem}-{label.replace(':', '-')}{path.suffix}")

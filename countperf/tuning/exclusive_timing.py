@@ -69,13 +69,7 @@ class TimingLock:
 
     @contextmanager
     def working(self) -> Generator[None]:
-        """Do what uses the processors; waits while there is a timing on them.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            Ctrl-C was pressed since the last step of work.
-        """
+        """Do what uses the processors; waits while there is a timing on them."""
         end_if_interrupted()
         with self._changed:
             self._wait()

@@ -26,20 +26,7 @@ _INVALIDITY = {"compile": "compile", "results": "correctness", "run": "runtime"}
 
 
 def kernel_tuner_cache(result: TuningResult, space: SearchSpace) -> dict[str, Any]:
-    """Return the content of a Kernel Tuner cache file, without indentation valid for its reader.
-
-    Parameters
-    ----------
-    result : TuningResult
-        What was found.
-    space : SearchSpace
-        The space that it is of.
-
-    Returns
-    -------
-    dict
-        Times in ms.
-    """
+    """Return the content of a Kernel Tuner cache file, without indentation valid for its reader."""
     cache: dict[str, Any] = {}
     for tried in result.tried:
         cache[_key(space, tried.choice)] = {
@@ -108,21 +95,7 @@ def _t4_failed(refused: Refused) -> dict[str, Any]:
 
 
 def builder_script(result: TuningResult, specification: str) -> str:
-    """Return a Python script that builds the fastest variant, and prints its code when it is run.
-
-    Parameters
-    ----------
-    result : TuningResult
-        What was found.
-    specification : str
-        The space by name: a family of the library, ``path/file.py:name`` or
-        ``package.module:name``.
-
-    Returns
-    -------
-    str
-        The script; it defines ``kernel``, a ``loopy.TranslationUnit``.
-    """
+    """Return a Python script that builds the fastest variant and prints its code."""
     sizes = ", ".join(f"{name}={value}" for name, value in result.sizes.items())
     values = "".join(f"    {name}={value!r},\n" for name, value in result.winner.choice.items())
     return (

@@ -19,17 +19,6 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Sequence[Any]]:
 
     Values are those of a ``Literal`` annotation, both truth values of ``bool``, or a default that
     is a list, a tuple or a range. Arguments with any other default are left to the function.
-
-    Raises
-    ------
-    SearchSpaceError
-        An argument has neither values nor a default, or there is no argument with values.
-
-    Examples
-    --------
-    >>> def build(tile: Literal[8, 16], prefetch: bool, unroll=range(1, 3), flags=""): ...
-    >>> parameters_of(build)
-    {'tile': (8, 16), 'prefetch': (False, True), 'unroll': range(1, 3)}
     """
     name = getattr(function, "__name__", repr(function))
     try:

@@ -25,32 +25,7 @@ from countperf.tuning.space import Choice
 def parameter_importance(
     configurations: Sequence[Choice], times_s: Sequence[float]
 ) -> dict[str, float]:
-    """Return the importance of each parameter that varies, the largest first.
-
-    Parameters
-    ----------
-    configurations : sequence of Mapping from str to value
-        Those that ran, n of them.
-    times_s : sequence of float
-        Their times, s, n of them.
-
-    Returns
-    -------
-    dict from str to float
-        Shares of the variance of the logarithm of times, from 0 to 1.
-
-    Raises
-    ------
-    ParameterError
-        Fewer than three configurations ran.
-
-    Examples
-    --------
-    >>> ran = [{"tile": tile, "pad": pad} for tile in (1, 2, 4) for pad in (0, 1)]
-    >>> shares = parameter_importance(ran, [each["tile"] for each in ran])
-    >>> {name: round(share, 2) for name, share in shares.items()}
-    {'tile': 1.0, 'pad': 0.0}
-    """
+    """Return the importance of each parameter that varies, the largest first."""
     if len(times_s) < 3:
         raise ParameterError(
             f"{len(times_s)} configurations ran: too few to tell which parameters matter; measure"

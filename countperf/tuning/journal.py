@@ -31,15 +31,7 @@ VERSION = 1
 
 
 class Journal:
-    """A search's file, open for appending; a context manager.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    entries : list of dict
-        What was in it when it was opened, without the header.
-    """
+    """A search's file, open for appending; a context manager."""
 
     def __init__(self, path: Path, file: IO[bytes], entries: list[dict[str, Any]]) -> None:
         self.path = path
@@ -51,24 +43,6 @@ class Journal:
         """Open a file to go on with its search, or begin a new one.
 
         A last line that was cut short when an earlier session died is dropped.
-
-        Parameters
-        ----------
-        path : Path or str
-            The file; missing folders are made.
-        header : Mapping from str to JSON value
-            What the search is of; has to be the same when it resumes.
-
-        Raises
-        ------
-        IncompatibleMeasurementsError
-            The file is of another search.
-        DocumentError
-            It is damaged, or something else.
-        MeasurementError
-            Another process writes to it.
-        OutputError
-            It cannot be written.
         """
         target = Path(path)
         file = open_locked(target, "the search")
@@ -135,13 +109,7 @@ def _difference(name: str, there: Any, now: Any) -> str:
 
 
 def read_journal(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Read a file without going on with it: its header, and the entries.
-
-    Raises
-    ------
-    DocumentError
-        There is no such file, or it is damaged, or something else.
-    """
+    """Read a file without going on with it: its header, and the entries."""
     header, entries = _parsed(path, split_lines(read_content(path), path=path).lines)
     if header.get("content") != "record":
         check_header(header, path, is_record=False)

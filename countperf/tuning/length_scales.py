@@ -32,18 +32,11 @@ _MIDDLE = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draw:
-    """Draw of the length scales.
+    """Draw of the length scales."""
 
-    Attributes
-    ----------
-    matters : ndarray, shape (p,)
-        Of each parameter: 0 if variants that differ in it alone are off alike, 1 if it decides.
-    own : float
-        Share of the variance that no other variant tells of.
-    """
-
+    # of each parameter: 0 if variants that differ in it alone are off alike, 1 if it decides
     matters: Array
-    own: float
+    own: float  # share of the variance that no other variant tells of
 
 
 def draws(
@@ -55,21 +48,7 @@ def draws(
     prior_freedom: float,
     seed: int = 0,
 ) -> tuple[Draw, ...]:
-    """Draw what matters how much, given measurements; the same ones from the same.
-
-    Parameters
-    ----------
-    similar : ndarray, shape (n, n, p)
-        How alike n measured variants are in each of p parameters.
-    base : ndarray, shape (n, n)
-        The rest of their covariance, in units of the scale squared.
-    ratios : ndarray, shape (n,)
-        Logarithms of measured over predicted times.
-    prior_square, prior_freedom : float
-        Sum of squares that the prior of the scale is worth, and its degrees of freedom.
-    seed : int
-        Of the draws.
-    """
+    """Draw what matters how much, given measurements; the same ones from the same."""
     random = np.random.default_rng(seed)
     sampler = _Sampler(similar, base, ratios, prior_square, prior_freedom, random)
     found = [Draw(matters=np.full(similar.shape[2], _MIDDLE), own=_MIDDLE)]

@@ -173,24 +173,12 @@ class _RecordLine(Part):
 
 
 def check_header(header: Mapping[str, Any], path: Path, *, is_record: bool) -> None:
-    """Validate the first line of a record or of a search.
-
-    Raises
-    ------
-    DocumentError
-        A field is missing, unknown or bad.
-    """
+    """Validate the first line of a record or of a search."""
     validate(_RecordHeader if is_record else _SearchHeader, header, path=path, root="line 1: $")
 
 
 def check_line(entry: Mapping[str, Any], number: int, *, is_record: bool, path: Path) -> None:
-    """Validate a line below the first one, of a search or of a record.
-
-    Raises
-    ------
-    DocumentError
-        A field is missing, unknown or bad.
-    """
+    """Validate a line below the first one, of a search or of a record."""
     root = f"line {number}: $"
     if is_record:
         validate(_RecordLine, entry, path=path, root=root)

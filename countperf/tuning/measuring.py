@@ -31,30 +31,7 @@ LUKEWARM = 1.5
 
 
 class Bench:
-    """Measures variants on a device, one at a time; a context manager.
-
-    Parameters
-    ----------
-    space : SearchSpace
-        What they are of.
-    sizes : Mapping from str to int
-        In place of the space's.
-    runner : CaseRunner
-        What builds, checks and times.
-    plan : Plan
-        How many runs.
-    gate : TimingLock, optional
-        Keeps timings apart from other work, if there is any.
-    most_s : float, optional
-        After so long a variant gets no further runs, s; by default what the plan says.
-    left_s : callable, optional
-        Returns what is left of the budget, s; by default there is no end to it.
-
-    Attributes
-    ----------
-    warm_up_s : float
-        Time of the runs that were not kept when a variant was last timed, s.
-    """
+    """Measures variants on a device, one at a time; a context manager."""
 
     def __init__(
         self,
@@ -83,24 +60,12 @@ class Bench:
         self.warm_up_s = 0.0
 
     def build(self, choice: Choice) -> None:
-        """Build a variant and check its numbers, ahead of timing it.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or its numbers are wrong.
-        """
+        """Build a variant and check its numbers, ahead of timing it."""
         with self._gate.working(), silence():
             self._check(self._case(choice))
 
     def load(self, choice: Choice) -> None:
-        """Build and check a variant and put its arguments into memory, ahead of timing it.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, its numbers are wrong, or it does not fit into memory.
-        """
+        """Build and check a variant and put its arguments into memory, ahead of timing it."""
         case = self._case(choice)
         with self._gate.working(), silence():
             self._check(case)
@@ -112,27 +77,6 @@ class Bench:
         """Check a variant's numbers and run it.
 
         Runs that are over before the device is warm are not kept, see `Plan.warm_up_s`.
-
-        Parameters
-        ----------
-        choice : Mapping from str to value
-            The variant.
-        best_s : float or None
-            Best time so far, s.
-        following : Mapping from str to value, optional
-            What is likely to be measured next: it is built by another thread while this one is
-            built and checked, and finished before it is timed.
-
-        Returns
-        -------
-        tuple of float, bool
-            Time of each run, s, and whether the first ones left no hope: then those are there that
-            were over before the device was warm.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build, or run, or its numbers are wrong.
         """
         case = self._case(choice)
         with self._gate.working(), silence():

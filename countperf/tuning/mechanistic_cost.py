@@ -19,26 +19,11 @@ _RESOURCES = ("work_items_per_group", "registers_per_work_item", "local_bytes_pe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanisticCost(ShortRepr):
-    """Predicts variants by a mechanistic model, in the place of fitted weights.
+    """Predicts variants by a mechanistic model, in the place of fitted weights."""
 
-    Attributes
-    ----------
-    model : str
-        Name of the model, see `countperf.mechanistic.predict_all.model_names`.
-    device : DeviceParameters
-        The device.
-    options : Mapping from str to value
-        Options of `countperf.profile_kernel`, such as ``registers_per_work_item``; without it nvcc
-        is asked for the registers of each variant, where it is installed.
-
-    Raises
-    ------
-    ParameterError
-        There is no such model, or several are meant.
-    """
-
-    model: str
-    device: DeviceParameters
+    model: str  # name of the model, see `countperf.mechanistic.predict_all.model_names`
+    device: DeviceParameters  # the device
+    # options of `countperf.profile_kernel`, such as ``registers_per_work_item``
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
@@ -61,15 +46,7 @@ class MechanisticCost(ShortRepr):
         }
 
     def predict_unit(self, unit: Any, sizes: Mapping[str, int]) -> MechanisticPrediction:
-        """Predict a variant.
-
-        Raises
-        ------
-        CountingError
-            It cannot be counted.
-        ParameterError, DeviceParameterError
-            The model does not apply, a size is not right, or an input is missing.
-        """
+        """Predict a variant."""
         profiler = profile_kernel(unit, self.device, **self.options)
         (answer,) = predict_all(profiler, self.device, dict(sizes), models=self.model).values()
         if isinstance(answer, MechanisticPrediction):

@@ -46,13 +46,7 @@ class Guard:
         self._lock = threading.Lock()
 
     def add(self, group: int) -> None:
-        """Have a group end with this process.
-
-        Parameters
-        ----------
-        group : int
-            Its number, which is that of the process that leads it.
-        """
+        """Have a group end with this process."""
         with self._lock:
             if self._owner != os.getpid():  # a fork has children of its own
                 self._groups, self._shell, self._owner = set(), None, os.getpid()

@@ -24,13 +24,7 @@ def outcome(
     stopped: Stop,
     spent_s: float,
 ) -> TuningResult:
-    """Return the result of a search.
-
-    Raises
-    ------
-    TuningError
-        No variant ran.
-    """
+    """Return the result of a search."""
     failed = tuple(known.refused.values())
     if not known.tried:
         reasons = [refused.reason for refused in failed]

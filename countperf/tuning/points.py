@@ -44,77 +44,37 @@ sizes that it does not take, the model; on the device: compiling, wrong numbers,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a work group on the device.
+    """Limits of a work group on the device."""
 
-    Attributes
-    ----------
-    max_group_size : int
-        Work items.
-    max_group_shape : tuple of int
-        Work items along each axis.
-    local_memory_bytes : int
-        Local memory of a group, byte.
-    """
-
-    max_group_size: int
-    max_group_shape: tuple[int, ...]
-    local_memory_bytes: int
+    max_group_size: int  # work items
+    max_group_shape: tuple[int, ...]  # work items along each axis
+    local_memory_bytes: int  # local memory of a group, byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused(ShortRepr):
-    """A variant that there is not.
+    """A variant that there is not."""
 
-    Attributes
-    ----------
-    choice : dict from str to value
-        Which one.
-    stage : str
-        Where it fell out.
-    reason : str
-        Why.
-    """
-
-    choice: dict[str, Value]
-    stage: Stage
-    reason: str
+    choice: dict[str, Value]  # which one
+    stage: Stage  # where it fell out
+    reason: str  # why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted(ShortRepr):
-    """A variant and its predicted time.
+    """A variant and its predicted time."""
 
-    Attributes
-    ----------
-    choice : dict from str to value
-        Which one.
-    time_s : float
-        Predicted time of a launch, s.
-    interval_s : (float, float) or None
-        Low and high end of where the time is expected, s; None where the model cannot tell.
-    interval_level : float
-        The share of cases whose time the interval is to hold.
-    group_shape : tuple of int or None
-        Work items per group.
-    missing : tuple of str
-        Properties without a weight, left out of the time.
-    written : int
-        Instructions that the code generator writes, copies included; 1 if not known.
-    parts : Mapping from str to float
-        Shares of the time, by what is charged for; none below a hundredth.
-    model : str
-        Which model predicts it, in rankings by two models; else empty.
-    """
-
-    choice: dict[str, Value]
-    time_s: float
+    choice: dict[str, Value]  # which one
+    time_s: float  # predicted time of a launch, s
+    # low and high end of where the time is expected, s
     interval_s: tuple[float, float] | None = None
-    interval_level: float = 0.95
-    group_shape: tuple[int | None, ...] = ()
-    missing: tuple[str, ...] = ()
-    written: int = 1
+    interval_level: float = 0.95  # the share of cases whose time the interval is to hold
+    group_shape: tuple[int | None, ...] = ()  # work items per group
+    missing: tuple[str, ...] = ()  # properties without a weight, left out of the time
+    written: int = 1  # instructions that the code generator writes, copies included
+    # shares of the time, by what is charged for
     parts: Mapping[str, float] = field(default_factory=dict)
-    model: str = ""
+    model: str = ""  # which model predicts it, in rankings by two models
 
 
 Point: TypeAlias = Predicted | Refused
@@ -122,27 +82,13 @@ Point: TypeAlias = Predicted | Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionTask:
-    """Task of predicting points: everything that a predicting process needs.
+    """Task of predicting points: everything that a predicting process needs."""
 
-    Attributes
-    ----------
-    space : SearchSpace or str
-        The space, or a text for `user_space`, which names it in any process.
-    weights : WeightSet or MechanisticCost
-        What predicts.
-    sizes : Mapping from str to int
-        Sizes of the kernel.
-    limits : Limits or None
-        Of the device; None if it is not known.
-    incomplete_ok : bool
-        Whether to leave out properties without a weight.
-    """
-
-    space: SearchSpace | str
-    weights: WeightSet | MechanisticCost
-    sizes: Mapping[str, int]
-    limits: Limits | None = None
-    incomplete_ok: bool = False
+    space: SearchSpace | str  # the space, or a text for `user_space`, which names it in any process
+    weights: WeightSet | MechanisticCost  # what predicts
+    sizes: Mapping[str, int]  # sizes of the kernel
+    limits: Limits | None = None  # of the device
+    incomplete_ok: bool = False  # whether to leave out properties without a weight
 
     def found_space(self) -> SearchSpace:
         """Return the space, found by its name if that is what is given."""
@@ -157,21 +103,7 @@ def predict_points(question: PredictionTask, choices: Sequence[Choice]) -> list[
 
 
 def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) -> Point:
-    """Build, count and predict a variant.
-
-    Parameters
-    ----------
-    question : PredictionTask
-        What is asked.
-    space : SearchSpace
-        The space itself.
-    choice : Mapping from str to value
-        The variant.
-
-    Returns
-    -------
-    Predicted or Refused
-    """
+    """Build, count and predict a variant."""
     kept = dict(choice)
 
     def refused(stage: Stage, error: CountperfError | str) -> Refused:
@@ -258,15 +190,7 @@ def built(space: SearchSpace, choice: Choice) -> Any:
 
 
 def exceeded(limits: Limits, resources: Any) -> str:
-    """Say which limit a launch exceeds; empty if none.
-
-    Parameters
-    ----------
-    limits : Limits
-        Of the device.
-    resources : LaunchResources
-        What the launch asks for.
-    """
+    """Say which limit a launch exceeds; empty if none."""
     items = resources.group_items
     if items is not None and items > limits.max_group_size:
         return f"groups of {items} work items; the device takes up to {limits.max_group_size}"
@@ -289,19 +213,7 @@ def one_line(text: str, limit: int = 400) -> str:
 
 @lru_cache(maxsize=32)
 def user_space(specification: str) -> SearchSpace:
-    """Find the search space of a user's code that a text names.
-
-    Parameters
-    ----------
-    specification : str
-        ``path/file.py:name`` or ``package.module:name``, where the name is a `SearchSpace` or a
-        function without arguments that returns one.
-
-    Raises
-    ------
-    SearchSpaceError
-        The text names nothing of the kind.
-    """
+    """Find the search space of a user's code that a text names."""
     found = find_in_user_code(
         specification,
         SearchSpace,

@@ -27,13 +27,6 @@ def process_pool(workers: int | None = None, *, initial: Call | None = None) -> 
     """Return a pool of fresh processes, one for each processor unless told otherwise.
 
     Fresh, since those forked from one that has drivers loaded, or threads, may hang.
-
-    Parameters
-    ----------
-    workers : int, optional
-        How many.
-    initial : (callable, tuple), optional
-        What each process does first, see `countperf.tuning.workers.Pool`.
     """
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")

@@ -56,19 +56,11 @@ _LEVEL = 0.5  # of the logarithm of predicted times, which is as far apart as tw
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogTimes:
-    """Mixtures of Student distributions of the logarithm of times, one for each variant.
+    """Mixtures of Student distributions of the logarithm of times, one for each variant."""
 
-    Attributes
-    ----------
-    mean, scale : ndarray, shape (m, n)
-        Center and scale of ``ln(time_s)`` of n variants, in m components of equal weight.
-    freedom : float
-        Degrees of freedom.
-    """
-
-    mean: Array
+    mean: Array  # center and scale of ``ln(time_s)`` of n variants, in m components of equal weight
     scale: Array
-    freedom: float
+    freedom: float  # degrees of freedom
 
     @property
     def center_s(self) -> Array:
@@ -96,26 +88,7 @@ class LogTimes:
 
 
 class Posterior:
-    """Corrected times of the variants of a space, given those that were measured.
-
-    Parameters
-    ----------
-    space : SearchSpace
-        Which parameters there are.
-    choices : sequence of Mapping
-        The variants.
-    predicted_s : array_like, shape (n,)
-        Their predicted times, s; positive.
-    parts : sequence of Mapping from str to float, optional
-        Shares of what the predicted time of each variant is made of; by default it is one part.
-    groups : sequence of str, optional
-        A property of each variant that may matter beside its parameters, such as which costs its
-        prediction leaves out.
-    prior_scatter : float
-        How far ``ln(measured / predicted)`` is held to scatter before anything is measured.
-    drawn : dict, optional
-        Where draws are kept, by what was measured: of those of the same variants before.
-    """
+    """Corrected times of the variants of a space, given those that were measured."""
 
     def __init__(
         self,

@@ -16,23 +16,7 @@ _SAMPLE = 8  # points that are predicted before the first measurement, from all 
 
 
 class Predictions:
-    """Has a ranking go on as long as a search's seconds allow.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        The ranking under way.
-    gate : TimingLock
-        Keeps timings apart from it.
-    plan : Plan
-        Shares of the seconds.
-    seconds : float or None
-        Of the search's budget; None if only measurements are limited: then all is predicted first.
-    now, spent_s : callable
-        The search's clock, and what is spent of the budget, s.
-    note : callable
-        Is told of rankings that are to be written down.
-    """
+    """Has a ranking go on as long as a search's seconds allow."""
 
     def __init__(
         self,

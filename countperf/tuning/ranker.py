@@ -55,44 +55,7 @@ def rank_points(
     now: Callable[[], float] = time.monotonic,
     longest_s: float = LONGEST_S,
 ) -> Ranking:
-    """Predict the points of a space.
-
-    Parameters
-    ----------
-    question : PredictionTask
-        Space, weights, sizes, limits.
-    executor : concurrent.futures.Executor, optional
-        What builds, counts and predicts; by default a pool of as many processes as there are
-        processors. Any other will do: threads, those of Dask (``Client.get_executor()``) and MPI
-        (``mpi4py.futures.MPIPoolExecutor``).
-    keep : int
-        How many of the best to keep.
-    points : int, optional
-        Stop after so many; they are scattered over the space.
-    deadline_s : float, optional
-        Stop when `now` has come so far, s; what is under way may be finished.
-    resume : Ranking, optional
-        Where an earlier call stopped.
-    on_point : callable, optional
-        Is told of every point, refused ones included, as it comes.
-    now : callable
-        A clock, s.
-    longest_s : float
-        What a point may take, s, if the executor is a pool of ours: a process that takes longer, or
-        ends, is replaced, and its point refused.
-
-    Returns
-    -------
-    Ranking
-        In the same order whatever the executor.
-
-    Raises
-    ------
-    SearchSpaceError
-        A constraint cannot be evaluated.
-    ParameterError
-        A size or `longest_s` is not positive, or a size is none of the space.
-    """
+    """Predict the points of a space."""
     report("looking at variants", 0)
     space = checked_space(question.space, question.sizes)
     with (
@@ -127,23 +90,6 @@ class Ranker:
     answers come from all over the space. A window is sorted before it is cut into chunks, so that
     the points of a chunk share steps of their builder and counts. Where not all may be predicted,
     the first windows are followed by such that prefer points of promise.
-
-    Parameters
-    ----------
-    question : PredictionTask
-        Space, weights, sizes, limits.
-    executor : concurrent.futures.Executor
-        What builds, counts and predicts.
-    keep, points, resume, on_point, now, longest_s
-        As for `rank_points`.
-    by_promise : bool
-        Whether most of a window are the points, among the next ones of the space, that should have
-        the shortest predicted times.
-
-    Attributes
-    ----------
-    answered : int
-        Points that came back, those of earlier sessions not included.
     """
 
     def __init__(
@@ -204,17 +150,7 @@ class Ranker:
     def work(
         self, until_s: float | None, *, most: int | None = None, wait_s: float | None = None
     ) -> None:
-        """Keep the executor busy, and wait until there is an answer.
-
-        Parameters
-        ----------
-        until_s : float or None
-            After which time by the clock nothing is begun or waited for, s.
-        most : int, optional
-            How many chunks may be under way.
-        wait_s : float, optional
-            How long to wait where `until_s` is None, s; by default until there is an answer.
-        """
+        """Keep the executor busy, and wait until there is an answer."""
         began_s = self._now()
         self._submit(until_s, self._most_in_flight() if most is None else most)
         self._collect(wait_s if until_s is None else max(0.0, until_s - self._now()))
@@ -389,11 +325,6 @@ class Ranker:
 
         What cannot be is refused before a pool gets it, which may never end; other executors, which
         may find ways of their own to send things, are left to it.
-
-        Raises
-        ------
-        SearchSpaceError
-            It cannot be sent to the processes of a pool.
         """
         if shares_memory(self._executor):
             return self._question

@@ -19,34 +19,18 @@ _NAMED = 3  # of them in a sentence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason(ShortRepr):
-    """Reason why points were refused at a stage, with a count and an example.
+    """Reason why points were refused at a stage, with a count and an example."""
 
-    Attributes
-    ----------
-    count : int
-        How many, for a reason that differs in nothing but numbers.
-    example : Refused
-        The first of them.
-    """
-
-    count: int
-    example: Refused
+    count: int  # how many, for a reason that differs in nothing but numbers
+    example: Refused  # the first of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalCount(ShortRepr):
-    """Number of points that were refused at a stage, and the reasons.
+    """Number of points that were refused at a stage, and the reasons."""
 
-    Attributes
-    ----------
-    count : int
-        How many.
-    reasons : tuple of Reason
-        Why, the most frequent one first; of very many kinds of reasons not all are there.
-    """
-
-    count: int
-    reasons: tuple[Reason, ...]
+    count: int  # how many
+    reasons: tuple[Reason, ...]  # why, the most frequent one first
 
     @property
     def examples(self) -> tuple[Refused, ...]:
@@ -96,45 +80,19 @@ def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking(Table, Drawable):
-    """Points of a space by predicted time.
+    """Points of a space by predicted time."""
 
-    Attributes
-    ----------
-    space : str
-        Its name.
-    sizes : Mapping from str to int
-        Sizes for which it holds.
-    device : str
-        Slug of the device of the weights.
-    best : tuple of Predicted
-        Fastest first; at most as many as were to be kept.
-    predicted : int
-        How many points were predicted.
-    refusals : Mapping from str to RefusalCount
-        Those that have no prediction, by stage.
-    position : int
-        How far the space was gone through, in numbers of `SearchSpace.visit`.
-    ahead : tuple of int
-        Numbers beyond that whose points are done as well.
-    complete : bool
-        Whether that is all of it.
-    seconds : float
-        Time that it took, s.
-    model_choice : str
-        Which model put the best in order and why, where none was asked for; else empty.
-    """
-
-    space: str
-    sizes: Mapping[str, int]
-    device: str
-    best: tuple[Predicted, ...]
-    predicted: int
-    refusals: Mapping[str, RefusalCount]
-    position: int
-    ahead: tuple[int, ...] = ()
-    complete: bool
-    seconds: float
-    model_choice: str = ""
+    space: str  # its name
+    sizes: Mapping[str, int]  # sizes for which it holds
+    device: str  # slug of the device of the weights
+    best: tuple[Predicted, ...]  # fastest first
+    predicted: int  # how many points were predicted
+    refusals: Mapping[str, RefusalCount]  # those that have no prediction, by stage
+    position: int  # how far the space was gone through, in numbers of `SearchSpace.visit`
+    ahead: tuple[int, ...] = ()  # numbers beyond that whose points are done as well
+    complete: bool  # whether that is all of it
+    seconds: float  # time that it took, s
+    model_choice: str = ""  # which model put the best in order and why, where none was asked for
 
     def __repr__(self) -> str:
         return shortened(front_door.function("ranking_text")(self))
@@ -145,13 +103,7 @@ class Ranking(Table, Drawable):
         return sum(each.count for each in self.refusals.values())
 
     def check_predicted(self) -> None:
-        """Raise an error with the most frequent reasons if no variant has a prediction.
-
-        Raises
-        ------
-        TuningError
-            There is none.
-        """
+        """Raise an error with the most frequent reasons if no variant has a prediction."""
         if self.predicted:
             return
         reasons = [(r, stage) for stage, each in self.refusals.items() for r in each.reasons]
@@ -168,17 +120,7 @@ class Ranking(Table, Drawable):
 
 
 class Tally:
-    """Summary of the points of a ranking, independent of their order.
-
-    Parameters
-    ----------
-    keep : int
-        How many of the best.
-    space : SearchSpace
-        What they are of.
-    resume : Ranking, optional
-        What came by before.
-    """
+    """Summary of the points of a ranking, independent of their order."""
 
     def __init__(self, keep: int, space: SearchSpace, resume: Ranking | None = None) -> None:
         self._keep = keep

@@ -21,36 +21,17 @@ from countperf.tuning.space import Choice, Value
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecordedSpace(ShortRepr):
-    """Configurations of a kernel with the times that somebody measured.
+    """Configurations of a kernel with the times that somebody measured."""
 
-    Attributes
-    ----------
-    name, device : str
-        Kernel and device, as the file names them.
-    configurations : tuple of Mapping from str to value
-        Each with a value for each parameter.
-    times_s : ndarray, shape (n,)
-        Run time of each configuration, s; nan where it failed.
-    costs_s : ndarray, shape (n,)
-        What measuring each took, s; nan where the file does not say.
-    """
-
-    name: str
+    name: str  # kernel and device, as the file names them
     device: str
-    configurations: tuple[Choice, ...]
-    times_s: NDArray[np.float64]
-    costs_s: NDArray[np.float64]
+    configurations: tuple[Choice, ...]  # each with a value for each parameter
+    times_s: NDArray[np.float64]  # run time of each configuration, s
+    costs_s: NDArray[np.float64]  # what measuring each took, s
 
     @classmethod
     def read_file(cls, path: Path | str) -> RecordedSpace:
-        """Read the file of a tuner (`countperf.measurements.recorded`).
-
-        Raises
-        ------
-        DocumentError
-            The file cannot be read, is of no such format, or has a value that is none of its
-            format; the message names the entry.
-        """
+        """Read the file of a tuner (`countperf.measurements.recorded`)."""
         found = read_records(path)
         return cls(
             name=found.name,
@@ -74,13 +55,7 @@ class RecordedSpace(ShortRepr):
         return float(np.nanmin(self.times_s))
 
     def where(self, /, **values: Value) -> RecordedSpace:
-        """Return the configurations that have these values.
-
-        Raises
-        ------
-        DocumentError
-            None of them ran.
-        """
+        """Return the configurations that have these values."""
         kept = [
             place
             for place, each in enumerate(self.configurations)
@@ -100,13 +75,7 @@ class RecordedSpace(ShortRepr):
         )
 
     def times_of(self, configurations: Sequence[Choice]) -> NDArray[np.float64]:
-        """Return the times of configurations of another file, s; nan where this one has none.
-
-        Raises
-        ------
-        DocumentError
-            It has none of them.
-        """
+        """Return the times of configurations of another file, s; nan where this one has none."""
         names = tuple(self.configurations[0])
         known = dict(zip(map(_key(names), self.configurations), self.times_s, strict=True))
         times = np.array([known.get(_key(names)(each), np.nan) for each in configurations])
@@ -125,18 +94,7 @@ def _key(names: Iterable[str]) -> Callable[[Choice], tuple[Value | None, ...]]:
 
 
 def read_value(text: str) -> tuple[str, Value]:
-    """Read ``name=value``: a number, ``true`` or ``false``, else a text.
-
-    Raises
-    ------
-    ParameterError
-        There is no name or no value.
-
-    Examples
-    --------
-    >>> read_value("block_size_x=32"), read_value("layout=soa")
-    (('block_size_x', 32), ('layout', 'soa'))
-    """
+    """Read ``name=value``: a number, ``true`` or ``false``, else a text."""
     name, _, written = text.partition("=")
     if not name or not written:
         raise ParameterError(

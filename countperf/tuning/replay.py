@@ -18,44 +18,22 @@ from countperf.tuning.space import Choice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedTrial:
-    """Configuration that a replayed search looked up.
+    """Configuration that a replayed search looked up."""
 
-    Attributes
-    ----------
-    configuration : Mapping from str to value
-        Which one.
-    time_s : float or None
-        Its recorded time, s; None if it failed.
-    spent_s : float
-        What the search would have spent by then, s, by recorded costs; nan if there are none.
-    """
-
-    configuration: Choice
-    time_s: float | None
-    spent_s: float
+    configuration: Choice  # which one
+    time_s: float | None  # its recorded time, s
+    spent_s: float  # what the search would have spent by then, s, by recorded costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult(Table, Drawable, ShortRepr):
-    """Trials of a replayed search, and how the best of them compares with the optimum.
+    """Trials of a replayed search, and how the best of them compares with the optimum."""
 
-    Attributes
-    ----------
-    space, device : str
-        Kernel and device of the recorded times.
-    trials : tuple of ReplayedTrial
-        In order; at least one of them ran.
-    optimum_s : float
-        Shortest recorded time, s.
-    configurations : int
-        How many the space has.
-    """
-
-    space: str
+    space: str  # kernel and device of the recorded times
     device: str
-    trials: tuple[ReplayedTrial, ...]
-    optimum_s: float
-    configurations: int
+    trials: tuple[ReplayedTrial, ...]  # in order
+    optimum_s: float  # shortest recorded time, s
+    configurations: int  # how many the space has
 
     @property
     def best(self) -> ReplayedTrial:
@@ -87,27 +65,7 @@ def replay(
     predicted_s: Sequence[float] | NDArray[np.float64] | None = None,
     seed: int = 0,
 ) -> ReplayResult:
-    """Search a recorded space: each measurement is a look at the recorded time.
-
-    Parameters
-    ----------
-    recorded : RecordedSpace
-        The space and its times.
-    measurements : int, optional
-        How many configurations to look at; by default a hundredth of them, but 24 at least.
-    seconds : float, optional
-        What may be spent, s, by recorded costs.
-    predicted_s : array_like, shape (n,), optional
-        Times of a model, s, that rank the configurations; nan where it has none.
-    seed : int, optional
-        Of what the search draws.
-
-    Raises
-    ------
-    ParameterError
-        A limit is not positive, seconds are limited and the record has no costs, predictions do not
-        fit, or no configuration ran within the limits.
-    """
+    """Search a recorded space: each measurement is a look at the recorded time."""
     count = len(recorded.configurations)
     if measurements is None and seconds is None:
         measurements = max(24, count // 100)

@@ -27,18 +27,10 @@ Key: TypeAlias = tuple[tuple[str, Value], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Budget of a search: at least one of the two limits.
+    """Budget of a search: at least one of the two limits."""
 
-    Attributes
-    ----------
-    seconds : float or None
-        Time, ranking and building included, s; over all sessions of a search that resumes.
-    measurements : int or None
-        Variants that are built and run.
-    """
-
-    seconds: float | None = None
-    measurements: int | None = None
+    seconds: float | None = None  # time, ranking and building included, s
+    measurements: int | None = None  # variants that are built and run
 
     def __post_init__(self) -> None:
         if self.seconds is None and self.measurements is None:
@@ -48,17 +40,7 @@ class Budget:
                 raise ParameterError(f"a budget of {value} {name} is none", parameter=name)
 
     def exceeds(self, spent: Budget) -> bool:
-        """Tell whether it allows for more than another one did.
-
-        Examples
-        --------
-        >>> Budget(seconds=2.0).exceeds(Budget(seconds=1.0)), Budget(seconds=1.0).exceeds(
-        ...     Budget(seconds=1.0, measurements=5)
-        ... )
-        (True, True)
-        >>> Budget(seconds=1.0, measurements=5).exceeds(Budget(seconds=2.0))
-        False
-        """
+        """Tell whether it allows for more than another one did."""
         limits = ((self.seconds, spent.seconds), (self.measurements, spent.measurements))
         return any(
             was is not None and (allowed is None or allowed > was) for allowed, was in limits
@@ -71,43 +53,17 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Plan of a search: confidence, tolerance, rounds.
+    """Plan of a search: confidence, tolerance, rounds."""
 
-    Attributes
-    ----------
-    confidence : float
-        At which it stops, and at which the regret is bounded.
-    tolerance : float
-        Fraction of the best time that is not worth looking for.
-    runs : int
-        Of a variant that may be the best.
-    max_case_s : float
-        After so long a variant gets no further runs, once it has two, s; a fiftieth of the seconds
-        of the budget if that is less.
-    warm_up_s : float
-        Runs of a variant that are over before so long are not kept, s: a processor whose threads
-        slept while the variant was built may take more than twice as long at first.
-    first_share : float
-        Fraction of the seconds after which the first variant is measured, even if not all are
-        predicted by then; the executor goes on meanwhile.
-    ranking_share : float
-        Fraction of the seconds after which no more variants are predicted, as long as any that is
-        is worth measuring.
-    rounds : int
-        At the end the fastest is run again, each time in fresh memory, until it has been in so many
-        rounds, or another one is the fastest by then.
-    prior_scatter : float
-        How far ``ln(measured / predicted)`` is held to scatter before anything is measured.
-    """
-
-    confidence: float = 0.95
-    tolerance: float = 0.02
-    runs: int = 10
-    max_case_s: float = 1.0
+    confidence: float = 0.95  # at which it stops, and at which the regret is bounded
+    tolerance: float = 0.02  # fraction of the best time that is not worth looking for
+    runs: int = 10  # of a variant that may be the best
+    max_case_s: float = 1.0  # after so long a variant gets no further runs, once it has two, s
     warm_up_s: float = 0.05
     first_share: float = 0.15
     ranking_share: float = 0.5
     rounds: int = 5
+    # how far ``ln(measured / predicted)`` is held to scatter before anything is measured
     prior_scatter: float = 0.5
 
     def __post_init__(self) -> None:
@@ -132,36 +88,18 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial(ShortRepr):
-    """A variant that was built, checked and run.
+    """A variant that was built, checked and run."""
 
-    Attributes
-    ----------
-    choice : dict from str to value
-        Which one.
-    predicted_s : float
-        What was predicted, before any correction, s.
-    interval_s : (float, float) or None
-        Low and high end of the prediction's interval, s; None where the model cannot tell.
-    interval_level : float
-        The share of cases whose time the interval is to hold.
-    samples_s : tuple of float
-        Time of each run, s.
-    rounds : tuple of int
-        How many of the runs, one after the other, were in the same memory; () if all were.
-    cut_short : bool
-        Whether its first runs left no hope, so that it was not run further.
-    at_s : float
-        How much of the budget was spent when it was done, s.
-    """
-
-    choice: dict[str, Value]
-    predicted_s: float
-    samples_s: tuple[float, ...]
+    choice: dict[str, Value]  # which one
+    predicted_s: float  # what was predicted, before any correction, s
+    samples_s: tuple[float, ...]  # time of each run, s
+    # how many of the runs, one after the other, were in the same memory
     rounds: tuple[int, ...] = ()
+    # low and high end of the prediction's interval, s
     interval_s: tuple[float, float] | None = None
-    interval_level: float = 0.95
-    cut_short: bool = False
-    at_s: float = 0.0
+    interval_level: float = 0.95  # the share of cases whose time the interval is to hold
+    cut_short: bool = False  # whether its first runs left no hope, so that it was not run further
+    at_s: float = 0.0  # how much of the budget was spent when it was done, s
 
     @property
     def time_s(self) -> float:
@@ -196,70 +134,30 @@ class Trial(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResult(Table, Drawable):
-    """The fastest variant found, and how sure that is.
+    """The fastest variant found, and how sure that is."""
 
-    Attributes
-    ----------
-    space, device : str
-        Name of the space, slug of the device.
-    sizes : Mapping from str to int
-        Sizes of the kernel.
-    winner : Trial
-        The fastest.
-    within_noise : tuple of Trial
-        Others that may be as fast, as far as the noise of both tells.
-    tried : tuple of Trial
-        All that ran, in order.
-    failed : tuple of Refused
-        Those that failed on the device.
-    refusals : Mapping from str to RefusalCount
-        Variants that there are not, by stage, those that failed on the device included.
-    predicted : int
-        Variants with a prediction.
-    ranking_complete : bool
-        Whether all of the space was looked at.
-    stopped : {"confident", "budget", "exhausted", "interrupted"}
-        Why it ended.
-    confidence : float
-        Of the bound.
-    regret_bound : float or None
-        The fastest of the `bounded` variants takes less than a median run of the winner by at most
-        this fraction of that, at the confidence; None where the winner is all that is known of the
-        space.
-    bounded : int
-        Variants with a prediction, but for those that failed on the device.
-    unbounded : int
-        Others that there may be, of which nothing is known: not looked at, or without a prediction;
-        an estimate where the space is large.
-    spent_s : float
-        Time spent over all sessions, s.
-    ranking_s : float
-        How much of it went into predicting, s.
-    numbers_checked : bool
-        Whether each variant's numbers were compared with the space's reference.
-    contrast : Contrast or None
-        The winner beside the default variant, part by part of the predicted time; None where the
-        winner is the default one, or one of them has no prediction.
-    """
-
-    space: str
+    space: str  # name of the space, slug of the device
     device: str
-    sizes: Mapping[str, int]
-    winner: Trial
-    within_noise: tuple[Trial, ...]
-    tried: tuple[Trial, ...]
-    failed: tuple[Refused, ...] = ()
+    sizes: Mapping[str, int]  # sizes of the kernel
+    winner: Trial  # the fastest
+    within_noise: tuple[Trial, ...]  # others that may be as fast, as far as the noise of both tells
+    tried: tuple[Trial, ...]  # all that ran, in order
+    failed: tuple[Refused, ...] = ()  # those that failed on the device
+    # variants that there are not, by stage, those that failed on the device included
     refusals: Mapping[str, RefusalCount] = field(default_factory=dict)
-    predicted: int
-    ranking_complete: bool
-    stopped: Stop
-    confidence: float
+    predicted: int  # variants with a prediction
+    ranking_complete: bool  # whether all of the space was looked at
+    stopped: Stop  # why it ended
+    confidence: float  # of the bound
     regret_bound: float | None
-    bounded: int
+    bounded: int  # variants with a prediction, but for those that failed on the device
+    # others that there may be, of which nothing is known: not looked at, or without a prediction
     unbounded: int
-    spent_s: float
-    ranking_s: float
+    spent_s: float  # time spent over all sessions, s
+    ranking_s: float  # how much of it went into predicting, s
+    # whether each variant's numbers were compared with the space's reference
     numbers_checked: bool = True
+    # the winner beside the default variant, part by part of the predicted time
     contrast: Contrast | None = None
 
     def __repr__(self) -> str:
@@ -267,16 +165,7 @@ class TuningResult(Table, Drawable):
 
 
 class SearchInterrupt(KeyboardInterrupt):
-    """Ctrl-C in a search; what was found by then comes with it.
-
-    Attributes
-    ----------
-    result : TuningResult or None
-        Complete as far as it goes; None where no variant had run.
-    store : str or None
-        The file from which the same call goes on; None where there is none, and all but the result
-        is lost.
-    """
+    """Ctrl-C in a search; what was found by then comes with it."""
 
     def __init__(self, result: TuningResult | None, store: str | None, counted: str) -> None:
         kept = f"kept in {store}: the same call goes on from there"

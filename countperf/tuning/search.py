@@ -65,57 +65,7 @@ def tune_space(
     watch: Watch | None = None,
     reader: CodeReader | None = None,
 ) -> TuningResult:
-    """Find the fastest variant of a space on a device within a budget.
-
-    Parameters
-    ----------
-    question : PredictionTask
-        Space, weights, sizes, limits of the device.
-    runner : CaseRunner
-        What builds, checks and times variants, one at a time.
-    budget : Budget
-        What may be spent, earlier sessions of the same store included.
-    store : Path or str, optional
-        A file that a search goes on from when it was interrupted, or was given a larger budget.
-    plan : Plan, optional
-        Confidence, tolerance, runs.
-    executor : concurrent.futures.Executor, optional
-        What predicts; by default a pool of processes.
-    keep : int
-        How many of the variants that are predicted to be fastest stay candidates.
-    progress : callable, optional
-        Is told what happens, a line at a time.
-    began_s : float, optional
-        When the session began by the runner's clock, if work was done before, s.
-    gate : TimingLock, optional
-        Of several searches in this process; what keeps their timings apart.
-    on_point : callable, optional
-        Is told of every point that is predicted in this session, refused ones included.
-    longest_s : float, optional
-        What predicting, building or timing a variant may take, s, where processes of a pool of ours
-        do it: a process that takes longer, or ends, is replaced, and its variant refused. By
-        default a quarter of the budget, but 3 s at least and a minute at most.
-    watch : callable, optional
-        Is told the state of the search when it changes, and about once a second.
-    reader : CodeReader, optional
-        What puts the first variants in order by their compiled code before any is timed, for a
-        fifth of the seconds at most.
-
-    Returns
-    -------
-    TuningResult
-
-    Raises
-    ------
-    TuningError
-        No variant could be predicted, or none ran.
-    SearchInterrupt
-        Ctrl-C, or another search of the same gate was interrupted; with what was found by then.
-    ParameterError, SearchSpaceError
-        A size is not positive or none of the space, or the space cannot be measured.
-    IncompatibleMeasurementsError, DocumentError, MeasurementError, OutputError
-        The store is of another search, is damaged, or cannot be written.
-    """
+    """Find the fastest variant of a space on a device within a budget."""
     plan = plan or Plan()
     space = checked_space(question.space, question.sizes)
     with ExitStack() as stack:

@@ -37,27 +37,14 @@ class Packed:
 
     Functions of the caller's main module, of notebooks and of functions go along by value, those of
     other modules by name.
-
-    Attributes
-    ----------
-    digest : str
-        Of the content, by which processes know it again.
-    content : bytes
-        The question, pickled and compressed.
     """
 
-    digest: str
-    content: bytes
+    digest: str  # of the content, by which processes know it again
+    content: bytes  # the question, pickled and compressed
 
     @classmethod
     def of(cls, question: PredictionTask) -> Packed:
-        """Pack a question.
-
-        Raises
-        ------
-        pickle.PicklingError, AttributeError, TypeError, ValueError
-            Something in it cannot be pickled.
-        """
+        """Pack a question."""
         pickled: bytes = cloudpickle.dumps(question, pickle.HIGHEST_PROTOCOL)
         content = zlib.compress(pickled, _LEVEL)
         return cls(hashlib.sha256(content).hexdigest(), content)

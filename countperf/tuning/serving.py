@@ -20,15 +20,7 @@ from countperf.tuning.orphans import end_with_parent
 
 
 def serve(connection: Connection[Any, Any], folder: str, path: list[str]) -> None:
-    """Do one task after the other until the connection ends.
-
-    Parameters
-    ----------
-    connection : multiprocessing.connection.Connection
-        Of the pool, which sends what is to be done first, and then task after task.
-    folder, path
-        Working directory of the caller, and its ``sys.path``.
-    """
+    """Do one task after the other until the connection ends."""
     _begin(folder, path)
     try:
         initial = pickle.loads(connection.recv_bytes())

@@ -30,23 +30,12 @@ REMEMBERED = 256
 
 @dataclass(slots=True, kw_only=True)
 class Scheduled:
-    """A variant, scheduled.
+    """A variant, scheduled."""
 
-    Attributes
-    ----------
-    unit : loopy.TranslationUnit
-        What is counted.
-    resources : LaunchResources
-        What a launch asks for.
-    vector : PropertyVector or None
-        Counts of the source view, if they are known.
-    footprints : dict
-        What is known of what groups access, for `countperf.execution.count.count_execution`.
-    """
-
-    unit: Any
-    resources: LaunchResources
-    vector: PropertyVector | None = None
+    unit: Any  # what is counted
+    resources: LaunchResources  # what a launch asks for
+    vector: PropertyVector | None = None  # counts of the source view, if they are known
+    # what is known of what groups access, for `countperf.execution.count.count_execution`
     footprints: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -55,20 +44,7 @@ _lock = threading.Lock()
 
 
 def scheduled_variant(unit: Any, view: View) -> Scheduled:
-    """Schedule a variant, or take the schedule of one that differs only in how loops are written.
-
-    Parameters
-    ----------
-    unit : loopy.TranslationUnit
-        As it was built.
-    view : {"source", "compiled", "structure"}
-        How it is to be counted.
-
-    Raises
-    ------
-    CountingError
-        Loopy does not schedule it.
-    """
+    """Schedule a variant, or take the schedule of one with the same loops."""
     key = _structure(unit, view)
     with _lock:
         found = None if key is None else _known.get(key)
@@ -93,24 +69,7 @@ def scheduled_variant(unit: Any, view: View) -> Scheduled:
 def counted_variant(
     variant: Scheduled, view: View, *, policy: bool, caches: CountedCaches = DEFAULT_CACHES
 ) -> PropertyVector:
-    """Count a scheduled variant.
-
-    Parameters
-    ----------
-    variant : Scheduled
-        The variant; remembers what others can use.
-    view : {"source", "compiled", "structure"}
-        As it was scheduled for.
-    policy : bool
-        Whether nothing but what an execution policy needs is of interest.
-    caches : CountedCaches, optional
-        For which it is counted in the structure view.
-
-    Raises
-    ------
-    CountingError
-        Something cannot be counted exactly.
-    """
+    """Count a scheduled variant."""
     if view == "structure" and policy:
         return count_executed(variant.unit, footprints=variant.footprints, caches=caches)
     if view != "source":

@@ -13,19 +13,7 @@ RESERVED = 0.1
 
 
 class Spending:
-    """Budget of a search, earlier sessions included.
-
-    Parameters
-    ----------
-    budget : Budget
-        What may be spent.
-    known : Candidates
-        What was tried so far.
-    now : callable
-        Returns the time, s.
-    before_s, began_s : float
-        What earlier sessions took, and when this one began, s.
-    """
+    """Budget of a search, earlier sessions included."""
 
     def __init__(
         self,

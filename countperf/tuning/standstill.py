@@ -63,13 +63,7 @@ STOPS = Stops()
 
 
 class Standstill:
-    """Stops processes in the midst of what they do, each with the processes that it began.
-
-    Parameters
-    ----------
-    processes : callable
-        Returns the numbers of those that are to stop, each of which has to lead a group of its own.
-    """
+    """Stops processes in the midst of what they do, each with the processes that it began."""
 
     def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
         self._processes = processes

@@ -25,26 +25,7 @@ _lock = threading.Lock()
 
 
 def step(function: Callable[P, R]) -> Callable[P, R]:
-    """Have a step of a builder remember its latest results; a decorator.
-
-    Parameters
-    ----------
-    function : callable
-        Without side effects, and with immutable results such as units of Loopy. Arguments that are
-        numbers, texts, or tuples, lists, sets and mappings of such are compared by value; all
-        others, units among them, by identity.
-
-    Examples
-    --------
-    >>> @step
-    ... def divided(unit, by):
-    ...     return (unit, by)
-    >>> unit = object()
-    >>> divided(unit, [2, 4]) is divided(unit, [2, 4])
-    True
-    >>> divided(unit, [2, 4]) is divided(object(), [2, 4])
-    False
-    """
+    """Have a step of a builder remember its latest results; a decorator."""
 
     @wraps(function)
     def remembering(*args: P.args, **kwargs: P.kwargs) -> R:

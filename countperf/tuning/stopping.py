@@ -26,27 +26,12 @@ def is_hopeless(samples_s: Sequence[float], best_s: float | None) -> bool:
 
     Source: Robson, Whitlock (1964), "Estimation of a truncation point", Biometrika 51,
     doi:10.1093/biomet/51.1-2.33, the limit of confidence for an end of a distribution.
-
-    Examples
-    --------
-    >>> is_hopeless([1.9], best_s=1.0), is_hopeless([2.1], best_s=1.0)
-    (False, True)
-    >>> is_hopeless([1.9, 1.6], best_s=1.0), is_hopeless([1.9], best_s=None)
-    (True, False)
-    >>> is_hopeless([1.5, 1.21, 1.2], best_s=1.0), is_hopeless([1.5, 1.3, 1.2], best_s=1.0)
-    (True, False)
     """
     return best_s is not None and bool(samples_s) and least_hope(samples_s) > best_s
 
 
 def least_hope(samples_s: Sequence[float]) -> float:
-    """Return the shortest time that later runs may come to, as `is_hopeless` has it, s.
-
-    Examples
-    --------
-    >>> least_hope([2.0]), round(least_hope([1.3, 1.21, 1.2]), 2)
-    (1.0, 1.16)
-    """
+    """Return the shortest time that later runs may come to, as `is_hopeless` has it, s."""
     shortest, *others = sorted(samples_s)
     least_s = shortest / (1 + _FIRST_ALLOWANCE / len(samples_s))
     if len(samples_s) < _ENOUGH:
@@ -61,13 +46,6 @@ def median_limit(samples_s: Sequence[float], confidence: float) -> float:
     more show heads. Of less than six runs, or so, none is long enough; the longest stands in.
 
     Source: David, Nagaraja (2003), "Order statistics", section 7.1.
-
-    Examples
-    --------
-    >>> median_limit([float(number) for number in range(1, 11)], 0.975)
-    9.0
-    >>> median_limit([1.0, 1.2], 0.975)
-    1.2
     """
     from scipy.special import bdtrc
 
@@ -80,18 +58,10 @@ def median_limit(samples_s: Sequence[float], confidence: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rest:
-    """Variants of equal standing that were not measured.
+    """Variants of equal standing that were not measured."""
 
-    Attributes
-    ----------
-    times : LogTimes
-        Their distributions.
-    count : int
-        How many variants each distribution stands for.
-    """
-
-    times: LogTimes
-    count: int = 1
+    times: LogTimes  # their distributions
+    count: int = 1  # how many variants each distribution stands for
 
     def expected_below(self, time_s: float) -> float:
         """Return how many of them are expected to take less than a time."""
@@ -99,35 +69,12 @@ class Rest:
 
 
 def chance_of_better(rest: Sequence[Rest], best_s: float, margin: float = 0.0) -> float:
-    """Bound the probability that some unmeasured variant beats the best by more than a margin.
-
-    Parameters
-    ----------
-    rest : sequence of Rest
-        All that was not measured.
-    best_s : float
-        Best time measured, s.
-    margin : float
-        Fraction of it that does not count.
-
-    Returns
-    -------
-    float
-        Sum of their probabilities (Boole's inequality, so that it holds however the variants hang
-        together), at most 1.
-    """
+    """Bound the probability that some unmeasured variant beats the best by more than a margin."""
     return min(1.0, sum(each.expected_below(best_s * (1 - margin)) for each in rest))
 
 
 def regret_bound(rest: Sequence[Rest], best_s: float, confidence: float) -> float:
-    """Bound by which fraction of a time the fastest of what was not measured may take less.
-
-    Returns
-    -------
-    float
-        The smallest margin at which `chance_of_better` is at most ``1 - confidence``; 0 where
-        nothing is left.
-    """
+    """Bound by which fraction of a time the fastest of what was not measured may take less."""
     allowed = 1 - confidence
     if chance_of_better(rest, best_s) <= allowed:
         return 0.0

@@ -25,13 +25,7 @@ _RIDGE = 0.02
 
 
 class Surrogate:
-    """Estimates predicted times of points from those of others.
-
-    Parameters
-    ----------
-    space : SearchSpace
-        What they are of.
-    """
+    """Estimates predicted times of points from those of others."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space

@@ -27,31 +27,7 @@ _WAIT_S = 0.05  # for a variant to be built, before others are looked after
 
 
 class Trials:
-    """Variants of a search that are built and timed.
-
-    Parameters
-    ----------
-    task : PredictionTask
-        Space, weights, sizes.
-    space : SearchSpace
-        The space, checked.
-    runner : CaseRunner
-        What builds, checks and times variants, one at a time.
-    plan : Plan
-        Runs and rounds.
-    known : Candidates
-        What is known of the variants, and learns what they take.
-    spending : Spending
-        The budget.
-    predictions : Predictions
-        Predictions that are under way meanwhile.
-    gate : TimingLock
-        Keeps timings of several searches apart.
-    rounds : Counter
-        In how many rounds each variant was run, in earlier sessions as well.
-    say, write : callable
-        Are told what happens: a line of text, an entry of the journal.
-    """
+    """Variants of a search that are built and timed."""
 
     def __init__(
         self,
@@ -117,13 +93,7 @@ class Trials:
             yield
 
     def go_on(self, *, counting: bool) -> bool:
-        """Try a variant, or have others built; tell whether there was time.
-
-        Parameters
-        ----------
-        counting : bool
-            Whether predictions are under way, for which a process is left.
-        """
+        """Try a variant, or have others built; tell whether there was time."""
         if self._workers is None:
             return self._build_and_try()
         return self._try_or_build(self._workers, counting=counting)

@@ -11,40 +11,20 @@ from countperf.tuning.space import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchState:
-    """State of a search under way.
+    """State of a search under way."""
 
-    Attributes
-    ----------
-    space, device : str
-        Name of the space, slug of the device.
-    best_s : float or None
-        Time of the fastest variant so far, s; None before one ran.
-    best : Mapping from str to value
-        Which one.
-    tried, failed, predicted : int
-        Variants that ran, that failed on the device, that have a prediction.
-    expected_gain : float or None
-        Fraction of the best time by which the most promising variant left is expected to be faster
-        (the expected improvement); None before one ran.
-    chance : float or None
-        Bound of the probability that any variant left is faster by more than the tolerance.
-    spent_s : float
-        Time spent over all sessions, s.
-    seconds, measurements : float or None, int or None
-        The budget.
-    """
-
-    space: str
+    space: str  # name of the space, slug of the device
     device: str
-    best_s: float | None
-    best: Mapping[str, Value]
-    tried: int
+    best_s: float | None  # time of the fastest variant so far, s
+    best: Mapping[str, Value]  # which one
+    tried: int  # variants that ran, that failed on the device, that have a prediction
     failed: int
     predicted: int
     expected_gain: float | None
+    # bound of the probability that any variant left is faster by more than the tolerance
     chance: float | None
-    spent_s: float
-    seconds: float | None
+    spent_s: float  # time spent over all sessions, s
+    seconds: float | None  # the budget
     measurements: int | None
 
     @property

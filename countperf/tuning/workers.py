@@ -53,19 +53,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class WorkerLostError(BrokenExecutor):
-    """The process of a task has ended, or was ended.
-
-    Attributes
-    ----------
-    reason : str
-        Why, as the end of a sentence: "it ended with status 1".
-    parts : list
-        What a task that yields parts had yielded by then.
-    is_late : bool
-        Whether it was ended since the task took too long.
-    is_dropped : bool
-        Whether its pool was told to end it, which says nothing of the task.
-    """
+    """The process of a task has ended, or was ended."""
 
     def __init__(
         self,
@@ -122,23 +110,7 @@ class _Worker:
 
 
 class Pool(Executor):
-    """A pool of processes that can stand still, be lost, and be ended.
-
-    Parameters
-    ----------
-    processes : int
-        How many at most; they start when there are tasks for them.
-    context : multiprocessing.context.BaseContext
-        How they are started.
-    initial : (callable, tuple), optional
-        What each is to call, with which arguments, before its first task; what that raises is
-        ignored.
-
-    Attributes
-    ----------
-    standstill : Standstill or None
-        What has them stand still; None where systems cannot.
-    """
+    """A pool of processes that can stand still, be lost, and be ended."""
 
     def __init__(self, processes: int, context: BaseContext, initial: Call | None = None) -> None:
         self._max_workers = processes  # as of the pools of the standard library
@@ -161,22 +133,7 @@ class Pool(Executor):
         return self._enqueue(_Task(Future(), (fn, args, kwargs), None))
 
     def submit_within(self, limit_s: float, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Have a process do something, and end the process where that takes too long.
-
-        Parameters
-        ----------
-        limit_s : float
-            What it may take, s, times not included for which the processes stand still or, on
-            Linux, wait for a processor; twice as long in any case. Of a function that is a
-            generator, this is what each part may take that it yields.
-        fn : callable
-            What is to be done. The result of a generator is the list of what it yields.
-
-        Returns
-        -------
-        concurrent.futures.Future
-            Raises `WorkerLostError` where the process ends.
-        """
+        """Have a process do something, and end the process where that takes too long."""
         return self._enqueue(_Task(Future(), (fn, args, {}), limit_s))
 
     def drop(self, futures: Iterable[Future[Any]]) -> None:
