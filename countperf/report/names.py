@@ -7,7 +7,7 @@ loads that miss L1 by set conflicts", in the group "memory: L2". A table maps th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from textwrap import wrap
@@ -90,7 +90,15 @@ def _by_group(names: Sequence[str]) -> dict[str, list[str]]:
 class _Rule:
     pattern: re.Pattern[str]
     group: str
-    write: Callable[[re.Match[str]], str]
+    text: str
+
+    def write(self, found: re.Match[str]) -> str:
+        """Put the words for what a pattern found into the text."""
+        words = {
+            name: (_STEPS if name == "step" else _WORDS).get(part or "", part or "")
+            for name, part in found.groupdict().items()
+        }
+        return " ".join(self.text.format(**words).split())
 
 
 _PLURAL = {"load": "loads", "store": "stores", "min": "loads or stores, the fewer ones"}
@@ -139,230 +147,155 @@ _STEPS = {
 }
 
 
-def _rule(pattern: str, group: str, text: str) -> _Rule:
-    """Make a rule whose text names groups of the pattern: ``{kind}`` is a word of the tables."""
+_WORD = r"\w+"
+_PARTS = {
+    "unit": "vector|scalar",
+    "type": r"[fiu]\d+",
+    "direction": "load|store",
+    "access": "load|store|min",
+    "step": "same|next|offset|shifted|masked|near|walk|l1_reuse|data|strided",
+    "level": r"beyond_l\w+",
+    "bits": r"\d+",
+    "number": r"\d+",
+    "used": r"\d",
+    "of": r"\d",
+}
 
-    def write(found: re.Match[str]) -> str:
-        words = {
-            name: _STEPS.get(part, part) if name == "step" else _WORDS.get(part or "", part or "")
-            for name, part in found.groupdict().items()
-        }
-        return " ".join(text.format(**words).split())
 
-    return _Rule(re.compile(pattern), group, write)
+def _rules(table: str) -> list[_Rule]:
+    """Read rules: groups in brackets, then patterns and texts, two blanks between them.
+
+    In a pattern, ``{kind}`` is what `_PARTS` has for it, or else a word; ``{kind:a|b}`` is a or b.
+    """
+    rules: list[_Rule] = []
+    group = OTHER
+    for line in table.strip().splitlines():
+        if line.startswith("["):
+            group = line.strip("[]")
+            continue
+        template, text = line.split("  ")
+        pattern = re.sub(
+            r"\{(\w+):?([^}]*)\}",
+            lambda part: f"(?P<{part[1]}>{part[2] or _PARTS.get(part[1], _WORD)})",
+            template.replace(".", r"\."),
+        )
+        rules.append(_Rule(re.compile(pattern), group, text))
+    return rules
 
 
-_UNIT = r"(?P<unit>vector|scalar)"
-_TYPE = r"(?P<type>[fiu]\d+)"
-_DIRECTION = r"(?P<direction>load|store)"
-_NEAR = r"(?P<step>same|next|offset|shifted|masked|near|walk|l1_reuse|data|strided)"
-_RULES = (
-    _rule(r"launches|launch", LAUNCH, "launching"),
-    _rule(r"groups", OVERHEAD, "starting work groups"),
-    _rule(r"items", OVERHEAD, "starting work items"),
-    _rule(r"rows", OVERHEAD, "starting rows of work items"),
-    _rule(r"barrier\.local", OVERHEAD, "local barriers"),
-    _rule(r"barrier\.global", LAUNCH, "global barriers"),
-    _rule(
-        rf"issue\.{_UNIT}\.passes\.(?P<where>\w+)",
-        OVERHEAD,
-        "{unit} loops over the items of groups {where}",
-    ),
-    _rule(
-        rf"issue\.{_UNIT}\.rows\.(?P<where>\w+)",
-        OVERHEAD,
-        "{unit} loops over rows of items {where}",
-    ),
-    _rule(rf"issue\.{_UNIT}\.carried", OVERHEAD, "loop-carried {unit} values kept in memory"),
-    _rule(rf"issue\.{_UNIT}\.live_across_barrier", OVERHEAD, "{unit} values live across barriers"),
-    _rule(
-        rf"issue\.{_UNIT}\.pmem\.(?P<direction>load|store|gather|scatter)",
-        OVERHEAD,
-        "{unit} {direction} accesses to private arrays",
-    ),
-    # compute, as a device issues it
-    _rule(rf"issue\.{_UNIT}\.arithmetic\.{_TYPE}", COMPUTE, "{unit} {type} add, multiply, fma"),
-    _rule(rf"issue\.{_UNIT}\.minor", COMPUTE, "{unit} comparisons, selections, conversions"),
-    _rule(rf"issue\.{_UNIT}\.divide", COMPUTE, "{unit} integer divisions"),
-    _rule(rf"issue\.{_UNIT}\.iterations", COMPUTE, "{unit} loop iterations"),
-    _rule(rf"issue\.{_UNIT}\.entries", COMPUTE, "{unit} entries of loops"),
-    _rule(rf"issue\.{_UNIT}\.idle", COMPUTE, "{unit} slots without work"),
-    _rule(rf"issue\.{_UNIT}\.(?P<kind>div|pow)\.{_TYPE}", COMPUTE, "{unit} {type} {kind}"),
-    _rule(rf"issue\.{_UNIT}\.special\.{_TYPE}\.(?P<name>\w+)", COMPUTE, "{unit} {type} {name}"),
-    _rule(
-        rf"issue\.{_UNIT}\.conditional\.{_TYPE}\.(?P<name>\w+)",
-        COMPUTE,
-        "{unit} {type} {name} under conditions",
-    ),
-    # memory, as a device issues it
-    _rule(
-        rf"issue\.{_UNIT}\.guarded\.gmem\.{_DIRECTION}", L1, "{unit} global {direction} with a mask"
-    ),
-    _rule(
-        rf"issue\.{_UNIT}\.guarded\.lmem\.{_DIRECTION}",
-        LOCAL,
-        "{unit} local {direction} with a mask",
-    ),
-    _rule(rf"issue\.{_UNIT}\.gmem\.{_DIRECTION}\.{_NEAR}", L1, "{unit} {direction} {step}"),
-    _rule(
-        rf"issue\.{_UNIT}\.gmem\.{_DIRECTION}\.(?P<step>l2_reuse|set_conflict)",
-        L2,
-        "{unit} {direction} {step}",
-    ),
-    _rule(
-        rf"issue\.{_UNIT}\.gmem\.{_DIRECTION}\.(?P<step>beyond_l2)",
-        FAR,
-        "{unit} {direction} {step}",
-    ),
-    _rule(
-        rf"issue\.{_UNIT}\.lmem\.{_DIRECTION}\.(?P<step>\w+)",
-        LOCAL,
-        "{unit} local {direction} {step}",
-    ),
-    _rule(rf"bytes\.group\.{_DIRECTION}\.(?P<how>\w+)", L1, "{how} bytes of groups' {direction}"),
-    _rule(rf"segments\.group\.{_DIRECTION}", L1, "contiguous segments of groups' {direction}"),
-    _rule(rf"{_DIRECTION}_(?P<level>beyond_l\w+)", FAR, "bytes of {direction} {level}"),
-    _rule(
-        rf"{_DIRECTION}_segments_(?P<level>beyond_l\w+)",
-        FAR,
-        "contiguous segments of {direction} {level}",
-    ),
-    _rule(
-        rf"{_DIRECTION}_beyond_streams(?P<number>\d+)",
-        FAR,
-        "bytes of {direction} in more than {number} streams per group",
-    ),
-    _rule(
-        rf"{_UNIT}_{_DIRECTION}_(?P<step>[a-z]\w*)_out_of_reach",
-        TRANSLATION,
-        "address translation of {unit} {direction} {step}",
-    ),
-    # sums of the model that reads compiled code
-    _rule("waiting_cycles", CHAINS, "stall cycles of dependent instructions"),
-    _rule(r"divisions_(?P<type>f\d+)", COMPUTE, "{type} divisions in machine code"),
-    _rule("square_roots", COMPUTE, "square roots in machine code"),
-    _rule(rf"{_DIRECTION}_lines_l2", L2, "cache lines of {direction} that miss L1"),
-    _rule(
-        rf"{_DIRECTION}_lines_conflict",
-        L2,
-        "cache lines of {direction} that miss L1 by set conflicts",
-    ),
-    _rule("cycles_loop_in_l2", COMPUTE, "cycles of innermost loops on data in L2"),
-    _rule("groups_in_l2", OVERHEAD, "starting work groups whose data is in L2"),
-    _rule(rf"{_DIRECTION}_bytes", L1, "bytes of groups' {direction}"),
-    _rule(rf"{_DIRECTION}_distinct", L1, "distinct bytes of {direction}"),
-    _rule(rf"{_DIRECTION}_beyond_streams", FAR, "bytes of {direction} in many streams"),
-    _rule(
-        rf"{_DIRECTION}_(?P<level>lines|memory_lines|data)_out_of_reach",
-        TRANSLATION,
-        "address translation of {level} of {direction}",
-    ),
-    _rule(
-        rf"miss\.conflict\.{_DIRECTION}",
-        L2,
-        "{direction} in machine code that miss L1 by set conflicts",
-    ),
-    _rule(rf"spill\.beyond_l1\.{_DIRECTION}", L2, "{direction} of private values that miss L1"),
-    # chains
-    _rule(
-        rf"issue\.{_UNIT}\.chain\.{_TYPE}\.(?P<kind>\w+)",
-        CHAINS,
-        "dependent {unit} {type} {kind}",
-    ),
-    # instructions of compiled code
-    _rule(r"code\.all", COMPUTE, "instructions of all kinds"),
-    _rule(r"code\.arithmetic_(?P<unit>\w+)", COMPUTE, "{unit} add, multiply, fma in machine code"),
-    _rule(r"code\.iop_(?P<unit>\w+)", COMPUTE, "{unit} integer instructions"),
-    _rule(
-        r"code\.(?P<kind>div|sqrt|special)_(?P<type>f\d+)_(?P<unit>\w+)",
-        COMPUTE,
-        "{unit} {type} {kind} in machine code",
-    ),
-    _rule(r"code\.branch", COMPUTE, "branches"),
-    _rule(r"code\.broadcast", COMPUTE, "broadcasts to lanes"),
-    _rule(r"code\.call", COMPUTE, "calls of functions"),
-    _rule(r"code\.convert", COMPUTE, "conversions"),
-    _rule(r"code\.cycles", COMPUTE, "cycles of machine code"),
-    _rule(r"code\.cycles_loop", COMPUTE, "cycles of innermost loops"),
-    _rule(r"code\.cycles_operations", COMPUTE, "micro-operations"),
-    _rule(r"code\.cycles_throughput", COMPUTE, "cycles of machine code without stalls"),
-    _rule(r"code\.extract", COMPUTE, "extractions from vectors"),
-    _rule(r"code\.insert", COMPUTE, "insertions into vectors"),
-    _rule(r"code\.mask", COMPUTE, "instructions on masks"),
-    _rule(r"code\.move", COMPUTE, "register moves"),
-    _rule(r"code\.other", COMPUTE, "other instructions"),
-    _rule(r"code\.shuffle_lane", COMPUTE, "shuffles within 128-bit parts"),
-    _rule(r"code\.shuffle_cross", COMPUTE, "shuffles across 128-bit parts"),
-    _rule(r"code\.gather", L1, "gather instructions"),
-    _rule(r"code\.gather_lanes", L1, "lanes that gathers load"),
-    _rule(r"code\.scatter", L1, "scatter instructions"),
-    _rule(r"code\.scatter_lanes", L1, "lanes that scatters store"),
-    _rule(r"code\.load_constant", L1, "loads of constants"),
-    _rule(
-        r"code\.(?P<direction>load|store)_(?P<unit>\w+)", L1, "{unit} {direction} in machine code"
-    ),
-    _rule(
-        r"code\.spill_(?P<direction>load|store)_(?P<unit>\w+)", L1, "{unit} {direction} of spills"
-    ),
-    # the source view
-    _rule(rf"flop\.(?P<kind>\w+)\.{_TYPE}(?:\.(?P<name>\w+))?", COMPUTE, "{type} {kind} {name}"),
-    _rule(rf"iop\.(?P<kind>\w+)\.{_TYPE}(?:\.(?P<name>\w+))?", COMPUTE, "{type} {kind} {name}"),
-    _rule(
-        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.uniform",
-        GLOBAL,
-        "{bits}-bit {direction} of one address",
-    ),
-    _rule(
-        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.stride1",
-        GLOBAL,
-        "unit-stride {bits}-bit {direction}",
-    ),
-    _rule(
-        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.indirect",
-        GLOBAL,
-        "{bits}-bit {direction} at addresses read from data",
-    ),
-    _rule(
-        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.(?P<used>\d)of(?P<stride>\d)",
-        GLOBAL,
-        "{bits}-bit {direction} with a stride of {stride}, {used} of {stride} used",
-    ),
-    _rule(
-        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.(?P<used>\d)ofn",
-        GLOBAL,
-        "{bits}-bit {direction} with a stride above 4, {used} quarters used",
-    ),
-    _rule(r"lmem\.(?P<direction>load|store)\.(?P<bits>\d+)", LOCAL, "{bits}-bit local {direction}"),
-    _rule(
-        r"transactions\.(?P<size>\d+x\d+)(?:\.(?P<direction>load|store))?",
-        GLOBAL,
-        "transactions of {size} items x bytes {direction}",
-    ),
-    _rule(r"subgroups\.\d+\.arithmetic", COMPUTE, "arithmetic instructions of sub-groups"),
-    _rule(
-        r"subgroups\.\d+\.(?:local|passes)", LOCAL, "instructions of sub-groups, or passes of banks"
-    ),
-    _rule(r"subgroups\.\d+\.(?P<direction>load|store)", GLOBAL, "{direction} of sub-groups"),
-    _rule(r"subgroups\.\d+\.launched", OVERHEAD, "sub-groups"),
-    _rule(r"subgroups\.\d+\.barrier", OVERHEAD, "barriers of sub-groups"),
-    # parameters of the model of GPUs (docs/gpu-fits.md)
-    _rule("w_group", OVERHEAD, "starting work groups on a GPU"),
-    _rule("w_sub_group", OVERHEAD, "starting sub-groups"),
-    _rule("w_barrier", OVERHEAD, "barriers of sub-groups"),
-    _rule("w_barrier_alone", OVERHEAD, "barriers while few groups are resident"),
-    _rule("w_arithmetic", COMPUTE, "arithmetic instructions of sub-groups"),
-    _rule("w_arithmetic_in_a_row", CHAINS, "arithmetic of one sub-group in all waves"),
-    _rule("w_barrier_in_a_row", CHAINS, "barriers of one sub-group in all waves"),
-    _rule("w_load", GLOBAL, "load instructions of sub-groups"),
-    _rule("w_line_load", GLOBAL, "lines of 128 bytes, loaded"),
-    _rule("w_sector_load", GLOBAL, "sectors of 32 bytes, loaded"),
-    _rule("w_sector_store", GLOBAL, "sectors of 32 bytes, stored"),
-    _rule("w_distinct_load", GLOBAL, "distinct bytes, loaded"),
-    _rule("w_distinct_store", GLOBAL, "distinct bytes, stored"),
-    _rule("w_pass", LOCAL, "passes over the banks of local memory"),
-    # mechanistic models
-    _rule(r"compute|issue|busy", COMPUTE, "arithmetic and issue"),
-    _rule(r"memory", GLOBAL, "traffic to global memory"),
-    _rule(r"latency", CHAINS, "exposed latency"),
-    _rule(r"transfer\.(?P<direction>\w+)", LAUNCH, "transfer {direction}"),
-)
+_RULES = _rules(r"""
+[compute]
+issue.{unit}.arithmetic.{type}  {unit} {type} add, multiply, fma
+issue.{unit}.minor  {unit} comparisons, selections, conversions
+issue.{unit}.divide  {unit} integer divisions
+issue.{unit}.iterations  {unit} loop iterations
+issue.{unit}.entries  {unit} entries of loops
+issue.{unit}.idle  {unit} slots without work
+issue.{unit}.{kind:div|pow}.{type}  {unit} {type} {kind}
+issue.{unit}.special.{type}.{name}  {unit} {type} {name}
+issue.{unit}.conditional.{type}.{name}  {unit} {type} {name} under conditions
+divisions_{type}  {type} divisions in machine code
+square_roots  square roots in machine code
+cycles_loop_in_l2  cycles of innermost loops on data in L2
+code.all  instructions of all kinds
+code.arithmetic_{lanes}  {lanes} add, multiply, fma in machine code
+code.iop_{lanes}  {lanes} integer instructions
+code.{kind:div|sqrt|special}_{type}_{lanes}  {lanes} {type} {kind} in machine code
+code.branch  branches
+code.broadcast  broadcasts to lanes
+code.call  calls of functions
+code.convert  conversions
+code.cycles  cycles of machine code
+code.cycles_loop  cycles of innermost loops
+code.cycles_operations  micro-operations
+code.cycles_throughput  cycles of machine code without stalls
+code.extract  extractions from vectors
+code.insert  insertions into vectors
+code.mask  instructions on masks
+code.move  register moves
+code.other  other instructions
+code.shuffle_lane  shuffles within 128-bit parts
+code.shuffle_cross  shuffles across 128-bit parts
+flop.{kind}.{type}(?:.{name})?  {type} {kind} {name}
+iop.{kind}.{type}(?:.{name})?  {type} {kind} {name}
+subgroups.\d+.arithmetic  arithmetic instructions of sub-groups
+w_arithmetic  arithmetic instructions of sub-groups
+compute|issue|busy  arithmetic and issue
+[memory: L1]
+issue.{unit}.guarded.gmem.{direction}  {unit} global {direction} with a mask
+issue.{unit}.gmem.{direction}.{step}  {unit} {direction} {step}
+bytes.group.{direction}.{how}  {how} bytes of groups' {direction}
+segments.group.{direction}  contiguous segments of groups' {direction}
+{direction}_bytes  bytes of groups' {direction}
+{direction}_distinct  distinct bytes of {direction}
+code.gather  gather instructions
+code.gather_lanes  lanes that gathers load
+code.scatter  scatter instructions
+code.scatter_lanes  lanes that scatters store
+code.load_constant  loads of constants
+code.{direction}_{lanes}  {lanes} {direction} in machine code
+code.spill_{direction}_{lanes}  {lanes} {direction} of spills
+[memory: L2]
+issue.{unit}.gmem.{direction}.{step:l2_reuse|set_conflict}  {unit} {direction} {step}
+{direction}_lines_l2  cache lines of {direction} that miss L1
+{direction}_lines_conflict  cache lines of {direction} that miss L1 by set conflicts
+miss.conflict.{direction}  {direction} in machine code that miss L1 by set conflicts
+spill.beyond_l1.{direction}  {direction} of private values that miss L1
+[memory: beyond L2]
+issue.{unit}.gmem.{direction}.{step:beyond_l2}  {unit} {direction} {step}
+{direction}_{level}  bytes of {direction} {level}
+{direction}_segments_{level}  contiguous segments of {direction} {level}
+{direction}_beyond_streams{number}  bytes of {direction} in more than {number} streams per group
+{direction}_beyond_streams  bytes of {direction} in many streams
+[memory: pages]
+{unit}_{direction}_{step:[a-z]\w*}_out_of_reach  address translation of {unit} {direction} {step}
+{direction}_{at:lines|memory_lines|data}_out_of_reach  address translation of {at} of {direction}
+[memory: global]
+gmem.{access}.{bits}.uniform  {bits}-bit {access} of one address
+gmem.{access}.{bits}.stride1  unit-stride {bits}-bit {access}
+gmem.{access}.{bits}.indirect  {bits}-bit {access} at addresses read from data
+gmem.{access}.{bits}.{used}of{of}  {bits}-bit {access} with a stride of {of}, {used} of {of} used
+gmem.{access}.{bits}.{used}ofn  {bits}-bit {access} with a stride above 4, {used} quarters used
+transactions.{size:\d+x\d+}(?:.{direction})?  transactions of {size} items x bytes {direction}
+subgroups.\d+.{direction}  {direction} of sub-groups
+w_load  load instructions of sub-groups
+w_line_load  lines of 128 bytes, loaded
+w_sector_load  sectors of 32 bytes, loaded
+w_sector_store  sectors of 32 bytes, stored
+w_distinct_load  distinct bytes, loaded
+w_distinct_store  distinct bytes, stored
+memory  traffic to global memory
+[memory: local]
+issue.{unit}.guarded.lmem.{direction}  {unit} local {direction} with a mask
+issue.{unit}.lmem.{direction}.{step:\w+}  {unit} local {direction} {step}
+lmem.{direction}.{bits}  {bits}-bit local {direction}
+subgroups.\d+.(?:local|passes)  instructions of sub-groups, or passes of banks
+w_pass  passes over the banks of local memory
+[latency chains]
+waiting_cycles  stall cycles of dependent instructions
+issue.{unit}.chain.{type}.{kind}  dependent {unit} {type} {kind}
+w_arithmetic_in_a_row  arithmetic of one sub-group in all waves
+w_barrier_in_a_row  barriers of one sub-group in all waves
+latency  exposed latency
+[overhead]
+groups  starting work groups
+items  starting work items
+rows  starting rows of work items
+barrier.local  local barriers
+issue.{unit}.passes.{where}  {unit} loops over the items of groups {where}
+issue.{unit}.rows.{where}  {unit} loops over rows of items {where}
+issue.{unit}.carried  loop-carried {unit} values kept in memory
+issue.{unit}.live_across_barrier  {unit} values live across barriers
+issue.{unit}.pmem.{kind:load|store|gather|scatter}  {unit} {kind} accesses to private arrays
+groups_in_l2  starting work groups whose data is in L2
+subgroups.\d+.launched  sub-groups
+subgroups.\d+.barrier  barriers of sub-groups
+w_group  starting work groups on a GPU
+w_sub_group  starting sub-groups
+w_barrier  barriers of sub-groups
+w_barrier_alone  barriers while few groups are resident
+[launch]
+launches|launch  launching
+barrier.global  global barriers
+transfer.{way}  transfer {way}
+""")
