@@ -15,10 +15,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from packaging.requirements import Requirement
 
 os.environ["COUNTPERF_CACHE_DIR"] = ""
+hypothesis.settings.register_profile("patient", deadline=None)  # machines may be busy
+hypothesis.settings.load_profile("patient")
 _NEEDED = {"countperf/integrations/optuna.py": "optuna", "countperf/cli/completion.py": "shtab"}
 collect_ignore = [path for path, package in _NEEDED.items() if find_spec(package) is None]
 """Modules whose package is not installed cannot be imported by the collection of doctests."""
