@@ -44,6 +44,7 @@ from countperf.workflow.timing import Timing, time_kernel
 from tests.harness import fakes
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
 from tests.models.builders import make_device, make_weights
+from tests.patience import LONGEST_S
 
 
 def axpy() -> Any:
@@ -749,6 +750,41 @@ def test_a_crash_costs_one_case_alone(device: str) -> None:
         assert len(runner.time_round(other, FAST).timings) == FAST.runs
         with runner.loaded(other) as run:
             assert run().time_s > 0
+
+
+ENDLESS = """
+import os, time
+import loopy as lp, numpy as np
+
+def kernel():
+    return lp.make_kernel(
+        "{ [i]: 0 <= i < n }", "z[i] = 2*x[i]",
+        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        lang_version=(2018, 2), name="endless")
+
+def endless(rng, sizes):
+    with open("number", "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.device
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes")
+def test_an_interrupt_ends_the_process_that_launches(device: str, tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text(ENDLESS)
+    command = ["time", "my.py:kernel", "n=64", "--arguments", "my.py:endless", "--device", device]
+    number = tmp_path / "number"
+    with subprocess.Popen(
+        [sys.executable, "-m", "countperf", *command], cwd=tmp_path, start_new_session=True
+    ) as timing:
+        until_s = time.monotonic() + LONGEST_S
+        while not (number.exists() and number.read_text()) and time.monotonic() < until_s:
+            time.sleep(0.1)
+        os.killpg(timing.pid, signal.SIGINT)  # as a terminal does
+        assert timing.wait(LONGEST_S) == 1
+    assert not Path("/proc", number.read_text()).exists()
 
 
 def test_limits_that_are_no_times_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
