@@ -167,13 +167,10 @@ def compile_sources(
     DeviceError
         There is no nvcc.
     """
-    nvcc = find_nvcc()
-    if nvcc is None:
-        raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
     names = list(sources)
     texts = [_apart(sources[name], name, number) for number, name in enumerate(names)]
     found: dict[str, dict[str, KernelResources]] = {name: {} for name in names}
-    said, _ = _compiled(nvcc, "\n".join(texts), capability)
+    said, _ = run_nvcc("\n".join(texts), capability, "-cubin", "-Xptxas", "-v")
     for entry, resources in parse_resources(said).items():
         number, _, kernel = entry[1:].partition("_")
         found[names[int(number)]][kernel] = resources
@@ -209,28 +206,27 @@ def compile_cubin(source: str, capability: str = "9.0") -> bytes:
     DeviceError
         There is no nvcc.
     """
+    return run_nvcc(source, capability, "-cubin")[1]
+
+
+def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
+    """Return what nvcc says of a source, and what it makes; errors as of `compile_cubin`."""
     nvcc = find_nvcc()
     if nvcc is None:
         raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
-    return _compiled(nvcc, source, capability)[1]
-
-
-def _compiled(nvcc: Path, source: str, capability: str) -> tuple[str, bytes]:
-    """Return what nvcc says of a source, and the machine code."""
     architecture = f"sm_{capability.replace('.', '')}"
     with tempfile.TemporaryDirectory(prefix="countperf-nvcc-") as folder:
         path = Path(folder) / "kernels.cu"
         path.write_text(source, encoding="utf-8")
-        command = [str(nvcc), f"-arch={architecture}", "-cubin", "-Xptxas", "-v", str(path)]
-        target = path.with_suffix(".cubin")
+        target = path.with_suffix(".out")
         result = subprocess.run(
-            [*command, "-o", str(target)],
+            [str(nvcc), f"-arch={architecture}", *flags, str(path), "-o", str(target)],
             capture_output=True,
             text=True,
             check=False,
             errors="replace",
         )
-        said = result.stdout + result.stderr
+        said = (result.stdout + result.stderr).replace(f"{folder}/", "")
         if result.returncode:
             lines = [line for line in said.splitlines() if "error" in line or "fatal" in line]
             message = "; ".join(lines) or said.strip() or f"status {result.returncode}"

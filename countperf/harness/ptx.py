@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from countperf.errors import DeviceError, KernelBuildError
-from countperf.harness.nvcc import INSTALL_ADVICE, find_nvcc
+from countperf.harness.nvcc import run_nvcc
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.ptx import PtxLaunch, PtxProgram
 
 _FOR = re.compile(r"^(\s*)for \(\w+ (\w+) =", re.MULTILINE)
-_MESSAGE_LIMIT = 800
 
 
 def compile_ptx(source: str, capability: str = "9.0") -> str:
@@ -35,26 +30,7 @@ def compile_ptx(source: str, capability: str = "9.0") -> str:
     DeviceError
         There is no nvcc.
     """
-    nvcc = find_nvcc()
-    if nvcc is None:
-        raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
-    kept = with_loops_kept(source)
-    with tempfile.TemporaryDirectory(prefix="countperf-ptx-") as folder:
-        path = Path(folder) / "kernel.cu"
-        path.write_text(kept, encoding="utf-8")
-        target = path.with_suffix(".ptx")
-        architecture = f"sm_{capability.replace('.', '')}"
-        result = subprocess.run(
-            [str(nvcc), f"-arch={architecture}", "-ptx", str(path), "-o", str(target)],
-            capture_output=True,
-            text=True,
-            check=False,
-            errors="replace",
-        )
-        if result.returncode:
-            said = (result.stdout + result.stderr).strip()
-            raise KernelBuildError(f"nvcc for {architecture}: {said[:_MESSAGE_LIMIT]}")
-        return target.read_text(encoding="utf-8")
+    return run_nvcc(with_loops_kept(source), capability, "-ptx")[1].decode()
 
 
 def with_loops_kept(source: str) -> str:
