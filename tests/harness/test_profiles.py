@@ -115,7 +115,9 @@ def test_extremes_compile(name: str) -> None:
     size = 4 if name == "maximum" else 8
 
     # each item reads elements that lie in sectors of their own
-    assert answers["roofline"].time_s == pytest.approx((8 * 32 + size) * 2**20 / 3.352e12, rel=1e-2)
+    assert answers.predictions["roofline"].time_s == pytest.approx(
+        (8 * 32 + size) * 2**20 / 3.352e12, rel=1e-2
+    )
     assert isinstance(answers["volkov"], MechanisticPrediction)
     (code,) = compile_with_nvcc(_odd(name)).values()
     assert code.totals()[f"flop.minmax.f{8 * size}.1"] >= 1
