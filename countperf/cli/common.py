@@ -146,6 +146,7 @@ def instruction_counts(text: str) -> dict[str, dict[str, float]]:
 _OPTIONS = {
     "active_groups": "active_groups",
     "analysis": "analysis",
+    "busy": "busy",
     "by_code": "by_code",
     "device": "device",
     "document": "device_document",
@@ -156,6 +157,7 @@ _OPTIONS = {
     "kernel": "kernel",
     "kernels": "kernels",
     "longest_s": "longest",
+    "make_arguments": "arguments",
     "measurements": "measurements",
     "minutes": "minutes",
     "model": "model",

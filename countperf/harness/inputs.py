@@ -143,8 +143,8 @@ def _found(
         name, value = next(iter(waiting.items()))
         raise KernelBuildError(
             f"kernel {kernel.name!r}: {name}={value} is stated of the data, and made-up inputs"
-            f" ({', '.join(is_made_up)}) would not be so: pass yours (--arguments"
-            " FILE.py:FUNCTION, make_arguments=)"
+            f" ({', '.join(is_made_up)}) would not be so: pass yours by a"
+            " function, make_arguments="
         )
     return known, scalars, bindings.shapes, indices
 
@@ -156,8 +156,8 @@ def _high_of(found: Any, high: int, rows: int, mean: float, parameters: Mapping[
         sizes = ", ".join(f"{name}={value}" for name, value in parameters.items())
         raise KernelBuildError(
             f"{rows} rows of {mean:g} elements ({found.rows}) need {wanted}, and the arrays hold"
-            f" {high} at {sizes}: make sizes and statistics agree, or pass your data (--arguments"
-            " FILE.py:FUNCTION, make_arguments=)"
+            f" {high} at {sizes}: make sizes and statistics agree, or pass your data by a"
+            " function, make_arguments="
         )
     return wanted
 

@@ -316,8 +316,8 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
         raise UnstableMeasurementError(
             f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
             f" nothing is stored but the {len(measured) - unsettled} that settled ({store}). End"
-            " those programs and calibrate again, which goes on from there; or add --busy"
-            " (busy=True), which uses the others as well and makes intervals wider"
+            " those programs and calibrate again, which goes on from there; or pass"
+            " busy=True, which uses the others as well and makes intervals wider"
         )
     kernels = {each.kernel for each in measured if busy or _is_settled(each)}
     if len(kernels) < _FEWEST_KERNELS:

@@ -193,7 +193,7 @@ def test_rows_have_the_stated_mean_length(mean: float | None) -> None:
     ("build", "statistics", "said"),
     [
         (rows, {"j": 1e6}, "rows of 1e[+]06 elements .* make sizes and statistics agree"),
-        (rows, {"j": 1.0, "x": "stride1"}, "x=stride1 is stated of the data.*--arguments FILE"),
+        (rows, {"j": 1.0, "x": "stride1"}, "x=stride1 is stated of the data.*make_arguments="),
         (gather, {"x": "stride1"}, "x=stride1 is stated of the data"),
         (starts_and_counts, {"j": 2.0}, "j=2.0 is stated of the data"),
     ],

@@ -202,7 +202,7 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     )
     monkeypatch.setattr(calibrating, "CALIBRATION", strict)  # no time settles
 
-    with pytest.raises(UnstableMeasurementError, match=r"calibrate again.*add --busy"):
+    with pytest.raises(UnstableMeasurementError, match=r"calibrate again.*pass busy=True"):
         calibrated()
 
     bad = len(MeasurementSet.read_file(store))
