@@ -52,6 +52,17 @@ class UncheckedAccess:
     reason: str = ""  # why it cannot be followed; empty if it has too many points
 
 
+def deciding_arrays(kernel: Any, accesses: Sequence[ArrayAccess]) -> frozenset[str]:
+    """Return the arrays that decide the subscripts of accesses, or whether they are executed."""
+    points = Points(kernel, {}, {}, {})
+    return frozenset(
+        name
+        for access in accesses
+        for index in access.index
+        for name in points.arrays_behind(access, index)
+    )
+
+
 def find_outside(
     kernel: Any,
     scalars: Mapping[str, Any],

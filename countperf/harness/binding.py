@@ -13,7 +13,12 @@ from loopy import AddressSpace
 from pymbolic import evaluate
 
 from countperf.counting.index_arrays import shapes_of_temporaries
-from countperf.counting.index_values import OutsideAccess, UncheckedAccess, find_outside
+from countperf.counting.index_values import (
+    OutsideAccess,
+    UncheckedAccess,
+    deciding_arrays,
+    find_outside,
+)
 from countperf.errors import KernelBuildError
 from countperf.harness.arrays import KernelArray, Placement
 from countperf.harness.description import Kernel
@@ -223,12 +228,13 @@ def check_accesses(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]
     accesses = kernel.addressed.unproved(shapes, sizes)
     if not accesses:
         return
+    deciding = deciding_arrays(source, accesses)
     contents = {
         array.name: np.asarray(inputs[array.name])
         if array.name in inputs
         else np.broadcast_to(np.zeros((), array.dtype), bindings.shapes[array.name])
         for array in kernel.arrays
-        if array.dtype.names is None
+        if array.name in deciding
     }
     key = (
         tuple(bindings.scalars.items()),
