@@ -33,8 +33,8 @@ from countperf.models.library import fits_folders, load_weights
 from countperf.models.shipped import fitted_model
 from countperf.properties.vector import PropertyVector
 from countperf.report.launches import (
-    launches_html,
     launches_page,
+    launches_printed,
     launches_records,
     launches_text,
 )
@@ -286,7 +286,7 @@ def _launches() -> LaunchesDocument:
 def _use_launches(path: Path) -> object:
     found = LaunchesDocument.read_file(path)
     page = launches_page(found)
-    return launches_text(found), launches_html(found), launches_records(found), page
+    return launches_text(found), launches_printed(found).html(), launches_records(found), page
 
 
 def _use_timing(path: Path) -> object:

@@ -6,7 +6,7 @@ import argparse
 
 from countperf.cli.common import as_dict, in_options, points, print_json
 from countperf.report.coverage import coverage_object, coverage_text
-from countperf.report.text import point_text
+from countperf.report.numbers import point_text
 from countperf.workflow.analyzing import coverage
 from countperf.workflow.target import Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.common import print_json
-from countperf.report.weights_table import checks_text, weights_table_text
+from countperf.report.weights_table import checks_text, weights_table
 from countperf.workflow.available_fits import available_weights
 from countperf.workflow.probing import check_here
 
@@ -23,4 +23,4 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(found.to_objects())
     else:
-        print(weights_table_text(found))
+        print(weights_table(found).text())

@@ -16,7 +16,7 @@ from countperf.report.breakdown import (
     correction_factor,
 )
 from countperf.report.names import plain_name
-from countperf.report.numbers import format_quantity, format_table
+from countperf.report.numbers import format_quantity, format_table, indented
 from countperf.report.text import verdicts_text
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def comparison_text(
             for name, each in zip(names, (first, second), strict=True)
             if (bound := bound_text(each))
         ),
-        _indented(_table(first, second)),
+        indented(_table(first, second)),
     ]
     if factors != [1.0, 1.0]:
         lines.append(f"the parts include corrections of × {factors[0]:.3g} and × {factors[1]:.3g}")
@@ -185,7 +185,3 @@ def names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
 
 def _caveats(prediction: Prediction) -> list[str]:
     return [verdicts_text(prediction.caveats)] if prediction.caveats else []
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())

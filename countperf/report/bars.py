@@ -24,6 +24,7 @@ from countperf.report.drawing import (
     scale_of,
 )
 from countperf.report.names import plain_name
+from countperf.report.numbers import choice_text, point_text
 from countperf.report.plausibility import rate_of
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def ranking_figure(ranking: Ranking) -> Figure:
     if not best:
         raise ParameterError("no variant has a prediction: nothing to draw", parameter="ranking")
     scale, unit = scale_of([point.time_s for point in best])
-    labels = [" ".join(f"{n}={_value(v)}" for n, v in point.choice.items()) for point in best]
+    labels = [choice_text(point.choice) for point in best]
     wider = _LETTER * max(0, max(map(len, labels)) - _LINE)
     figure = new_figure((_WIDTH + wider, 1.8 + 0.31 * len(best)))
     panel = figure.subplots()
@@ -128,13 +129,9 @@ def ranking_figure(ranking: Ranking) -> Figure:
     panel.set_ylabel("variant, fastest first" if first == "fastest" else "variant, in order")
     plain_ticks(panel.xaxis)
     figure.legend(fontsize=9, loc="outside lower center", ncols=3)
-    sizes = ", ".join(f"{name} = {value}" for name, value in ranking.sizes.items())
+    sizes = point_text(ranking.sizes)
     figure.suptitle(f"{ranking.space} on {ranking.device}{', ' if sizes else ''}{sizes}")
     return figure
-
-
-def _value(value: object) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def rates_figure(weights: WeightSet, device: DeviceParameters | None = None) -> Figure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countperf.report.against import cause_text, side_by_side
-from countperf.report.numbers import format_quantity, format_table
+from countperf.report.numbers import choice_text, format_quantity, format_table
 
 if TYPE_CHECKING:
     from countperf.tuning.contrast import Contrast
@@ -20,7 +20,7 @@ def contrast_text(contrast: Contrast) -> str:
 
 def contrast_lines(contrast: Contrast) -> list[str]:
     """Return the sentences of it: what is compared, as predicted and measured, and the cause."""
-    default = " ".join(f"{name}={_value(value)}" for name, value in contrast.default.choice.items())
+    default = choice_text(contrast.default.choice)
     said = [f"predicted {_ratio(contrast.default.time_s, contrast.winner.time_s)}"]
     if contrast.default_s is None:
         said.append("not measured, for the default was not run")
@@ -29,10 +29,6 @@ def contrast_lines(contrast: Contrast) -> list[str]:
     lines = [f"against the default variant ({default}): {', '.join(said)}"]
     cause = cause_text(contrast.pair.first, contrast.pair.second).removeprefix("cause: ")
     return [*lines, f"why, as predicted: {cause}"]
-
-
-def _value(value: object) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _ratio(default_s: float, winner_s: float) -> str:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
 from countperf.report.names import uncharged_lines
-from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
+from countperf.report.numbers import (
+    format_percent,
+    format_quantity,
+    format_share,
+    format_table,
+    point_text,
+)
 from countperf.report.objects import plain
 from countperf.report.text import NAMED_OTHERS
 
@@ -27,7 +33,7 @@ def coverage_text(coverage: Coverage) -> str:
     many kernels of which families, and the share of their time that the fit attributes to it on
     average and at most. Remarks are below it.
     """
-    given = ", ".join(f"{name} = {value}" for name, value in coverage.parameters.items())
+    given = point_text(coverage.parameters)
     lines = [
         f"{coverage.grade}: {coverage.verdict.message}",
         *([f"  mend: {coverage.verdict.remedy}"] if coverage.verdict.remedy else []),

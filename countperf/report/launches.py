@@ -3,49 +3,41 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from countperf.report.numbers import format_percent, format_quantity, format_table
-from countperf.report.page import Block, Page, PageTable, Section
-from countperf.report.text import point_text
+from countperf.report.numbers import format_quantity, point_text
+from countperf.report.page import Block, Page, Section
+from countperf.report.rows import Printed, Table, ends, table_of
 
 if TYPE_CHECKING:
-    from countperf.measurements import LaunchesDocument, RecordedKernel
+    from countperf.measurements import LaunchesDocument
 
 _WIDEST = 160
 _MOST_REASONS = 5
-_HEADER = ("kernel", "sizes", "launches", "one launch", "interval", "all", "share", "flop", "bytes")
-_RIGHT = tuple(range(2, len(_HEADER)))
+_COLUMNS = {
+    "kernel": "kernel",
+    "parameters": "sizes",
+    "launches": "launches",
+    "predicted_s": "one launch",
+    "low_s": "from",
+    "high_s": "to",
+    "all": "all",
+    "share": "share",
+    "flop": "flop",
+    "bytes": "bytes",
+}
+
+
+def launches_printed(log: LaunchesDocument) -> Printed:
+    """Write what was launched: a sentence, a row for each kernel and sizes, and what to know."""
+    if not log.kernels:
+        return Printed(head=["no kernel was launched"], notes=log.problems)
+    return Printed(head=[_sentence(log)], table=_table(log), notes=_notes(log))
 
 
 def launches_text(log: LaunchesDocument, *, most_rows: int | None = None) -> str:
-    """Write what was launched: a sentence, a row for each kernel and sizes, and what to know."""
-    if not log.kernels:
-        return "\n".join(["no kernel was launched", *log.problems])
-    shown = log.kernels[:most_rows]
-    rows = [_cells(each, log.total_s) for each in shown]
-    lines = [f"  {line}" for line in format_table(rows, header=_HEADER, right=_RIGHT).splitlines()]
-    left_out = len(log.kernels) - len(shown)
-    if left_out:
-        lines.append(f"  ... {left_out} more: .to_frame() has all")
-    return "\n".join([_sentence(log), *lines, *map(_cut, _notes(log))])
-
-
-def launches_html(log: LaunchesDocument) -> str:
-    """Write what was launched as an HTML table, for notebooks."""
-
-    def row(cells: tuple[str, ...], tag: str) -> str:
-        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
-    body = "".join(row(_cells(each, log.total_s), "td") for each in log.kernels[:25])
-    return "\n".join(
-        [
-            f"<p>{escape(_sentence(log))}</p>",
-            f"<table><thead>{row(_HEADER, 'th')}</thead><tbody>{body}</tbody></table>",
-            *(f"<p>{escape(note)}</p>" for note in _notes(log)),
-        ]
-    )
+    """Write what was launched as text; long lines are cut."""
+    return launches_printed(log).text(most_rows, widest=_WIDEST)
 
 
 def launches_records(log: LaunchesDocument) -> list[dict[str, Any]]:
@@ -57,15 +49,14 @@ def launches_records(log: LaunchesDocument) -> list[dict[str, Any]]:
     return [
         {
             "kernel": each.kernel,
-            "parameters": point_text(each.parameters) if each.parameters else "",
+            "parameters": point_text(each.parameters),
             "launches": each.launches,
             "device": each.device,
             "flops": number(each.flops),
             "global_bytes": number(each.global_bytes),
             "exact": each.exact,
             "predicted_s": number(each.predicted_s),
-            "low_s": number(each.interval_s and each.interval_s[0]),
-            "high_s": number(each.interval_s and each.interval_s[1]),
+            **{name: number(end) for name, end in ends(each.interval_s).items()},
             "total_s": number(each.total_s),
             "model": each.model,
             "reason": each.reason,
@@ -76,8 +67,11 @@ def launches_records(log: LaunchesDocument) -> list[dict[str, Any]]:
 
 def launches_page(log: LaunchesDocument) -> Page:
     """Show what a program launched, and why kernels have no counts or prediction."""
-    rows = tuple(_cells(each, log.total_s) for each in log.kernels)
-    reasons = tuple((f"{e.kernel} {_sizes(e)}".strip(), e.reason) for e in log.kernels if e.reason)
+    reasons = tuple(
+        (f"{e.kernel} {point_text(e.parameters)}".strip(), e.reason)
+        for e in log.kernels
+        if e.reason
+    )
     devices = ", ".join(sorted({each.device or "no OpenCL device" for each in log.kernels}))
     return Page(
         title="Kernels that a program launched",
@@ -85,7 +79,7 @@ def launches_page(log: LaunchesDocument) -> Page:
         sections=(
             Section(
                 title="Kernels",
-                blocks=(Block(table=PageTable(header=_HEADER, rows=rows, right=_RIGHT)),),
+                blocks=(Block(table=_table(log)),),
             ),
             Section(
                 title="Without a prediction, or not complete",
@@ -99,23 +93,20 @@ def launches_page(log: LaunchesDocument) -> Page:
     )
 
 
-def _cells(each: RecordedKernel, all_s: float) -> tuple[str, ...]:
-    total_s, interval = each.total_s, each.interval_s
-    return (
-        each.kernel,
-        _sizes(each),
-        str(each.launches),
-        "" if each.predicted_s is None else format_quantity(each.predicted_s, "s"),
-        "" if interval is None else " to ".join(format_quantity(end, "s") for end in interval),
-        "no prediction" if total_s is None else format_quantity(total_s, "s"),
-        "" if total_s is None else format_percent(total_s / all_s),
-        "no count" if each.flops is None else format_quantity(each.flops, "flop"),
-        "" if each.global_bytes is None else format_quantity(each.global_bytes, "byte"),
-    )
-
-
-def _sizes(each: RecordedKernel) -> str:
-    return point_text(each.parameters) if each.parameters else ""
+def _table(log: LaunchesDocument) -> Table:
+    rows = [
+        row
+        | {
+            "all": "no prediction" if each.total_s is None else format_quantity(each.total_s, "s"),
+            "share": None if each.total_s is None else each.total_s / log.total_s,
+            "flop": "no count" if each.flops is None else format_quantity(each.flops, "flop"),
+            "bytes": None
+            if each.global_bytes is None
+            else format_quantity(each.global_bytes, "byte"),
+        }
+        for row, each in zip(launches_records(log), log.kernels, strict=True)
+    ]
+    return table_of(rows, _COLUMNS)
 
 
 def _sentence(log: LaunchesDocument) -> str:
@@ -143,7 +134,3 @@ def _notes(log: LaunchesDocument) -> list[str]:
     if log.left_out:
         notes.append(f"{log.left_out} launches were too many different ones to be kept apart")
     return [*notes, *log.problems]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."

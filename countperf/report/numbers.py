@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from typing import Any
 
 # SI Brochure (9th edition, 2019, with the prefixes of 2022), Table 7
 _PREFIXES = {
@@ -130,3 +131,28 @@ def _exponent_of(number: Decimal) -> int:
 def width_text(factor: float) -> str:
     """Write the factor between the middle and the ends of an interval: ``×2.1``."""
     return f"×{factor:.1f}" if factor < _WHOLE else f"×{factor:.0f}"
+
+
+def point_text(point: Mapping[str, Any]) -> str:
+    """Write values of parameters: ``n = 256, m = 16``."""
+    return ", ".join(f"{name} = {value_text(value)}" for name, value in point.items())
+
+
+def choice_text(choice: Mapping[str, Any]) -> str:
+    """Write the parameters of a variant: ``tile=16 unroll=yes``."""
+    return " ".join(f"{name}={value_text(value)}" for name, value in choice.items())
+
+
+def value_text(value: Any) -> str:
+    """Write the value of a parameter; a switch as yes or no."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def interval_text(interval_s: Sequence[float]) -> str:
+    """Write both ends of an interval of times."""
+    return " to ".join(format_quantity(float(end), "s") for end in interval_s)
+
+
+def indented(text: str) -> str:
+    """Indent all lines of a text."""
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING
 
 from countperf.errors import MissingExtraError
 from countperf.report.drawing import svg_text
+from countperf.report.rows import Table
 from countperf.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageTable:
-    """A table of a page."""
-
-    header: tuple[str, ...]  # titles of the columns
-    rows: tuple[tuple[str, ...], ...]  # cells
-    right: tuple[int, ...] = ()  # columns of numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +24,7 @@ class Block:
     lines: tuple[str, ...] = ()  # paragraphs
     facts: tuple[tuple[str, str], ...] = ()  # names and values
     figures: tuple[tuple[str, Figure], ...] = ()  # descriptions and pictures
-    table: PageTable | None = None  # a table
+    table: Table | None = None  # a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,17 @@ from countperf.report.contrast import contrast_lines
 from countperf.report.explanation import explanation_text
 from countperf.report.figures import prediction_figure, roofline_figure, variants_figure
 from countperf.report.names import GROUPS, plain_name
-from countperf.report.numbers import PURPOSES, format_percent, format_quantity
-from countperf.report.page import Block, Page, PageTable, Section
+from countperf.report.numbers import (
+    PURPOSES,
+    format_percent,
+    format_quantity,
+    interval_text,
+    point_text,
+    value_text,
+)
+from countperf.report.page import Block, Page, Section
 from countperf.report.plausibility import implied_rate
+from countperf.report.rows import Table
 from countperf.report.text import (
     NO_RATES,
     not_told_apart,
@@ -93,7 +101,7 @@ def kernel_page(
 ) -> Page:
     """Show a kernel: time, what bounds it, breakdown, roofline, all parts, device."""
     prediction = kernel.explanation.prediction
-    sizes = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+    sizes = point_text(prediction.parameters)
     every = explanation_text(kernel.explanation, weights, device).splitlines()
     closing = [line for line in every if line.startswith(("the kernel then", "correction:", "!!"))]
     return Page(
@@ -124,7 +132,7 @@ def search_page(
         message = f"no variant of {space} has run: there is nothing to report yet"
         raise ParameterError(message, parameter="search")
     winner = min(tried, key=lambda each: each.time_s)
-    given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    given = point_text(sizes)
     figure = variants_figure(
         tried, f"{space} on {device.slug}", ranking and ranking.seconds, is_stacked=True
     )
@@ -133,7 +141,7 @@ def search_page(
     return Page(
         title=f"Search for the fastest {space}, {given}",
         lead=(
-            f"{format_quantity(winner.time_s, 's')}: {_choice(winner.choice)}",
+            f"{format_quantity(winner.time_s, 's')}: {point_text(winner.choice)}",
             "; ".join([f"{len(tried)} variants ran on {device.slug}", *predicted]),
         ),
         sections=(
@@ -152,7 +160,7 @@ def search_page(
 
 def _contrast_section(contrast: Contrast) -> Section:
     header, rows = side_by_side(contrast.pair.first, contrast.pair.second)
-    table = PageTable(
+    table = Table(
         header=("part", *header[1:]), rows=tuple(tuple(row) for row in rows), right=(1, 2, 3)
     )
     return Section(
@@ -161,29 +169,21 @@ def _contrast_section(contrast: Contrast) -> Section:
     )
 
 
-def _variants_table(tried: Sequence[Trial]) -> PageTable:
+def _variants_table(tried: Sequence[Trial]) -> Table:
     names = tuple(tried[0].choice)
-    return PageTable(
+    return Table(
         header=("measured", "predicted", *names, ""),
         rows=tuple(
             (
                 format_quantity(each.time_s, "s"),
                 format_quantity(each.predicted_s, "s"),
-                *(_value(value) for value in each.choice.values()),
+                *map(value_text, each.choice.values()),
                 "stopped early" if each.cut_short else "",
             )
             for each in tried
         ),
         right=(0, 1),
     )
-
-
-def _choice(choice: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} = {_value(value)}" for name, value in choice.items())
-
-
-def _value(value: object) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _device_section(identity: DeviceIdentity, device: DeviceParameters | None) -> Section:
@@ -237,7 +237,7 @@ def _accuracy_section(weights: WeightSet, evaluation: Evaluation | None) -> Sect
             Block(lines=tuple(lines), figures=(("predicted over measured times", _narrow(figure)),))
         )
         if rows:
-            table = PageTable(header=("kernel", "error", "worst factor"), rows=rows, right=(1, 2))
+            table = Table(header=("kernel", "error", "worst factor"), rows=rows, right=(1, 2))
             blocks.append(Block(table=table))
     return Section(title="Accuracy", blocks=tuple(blocks))
 
@@ -261,7 +261,7 @@ def _weights_section(weights: WeightSet, device: DeviceParameters | None) -> Sec
     said = "1 weight is zero: its cost" if zero == 1 else f"{zero} weights are zero: their cost"
     lines = (f"{said} is in others",) if zero else ()
     header = ("group", "what", "weight", "implied rate", "against the device's limits")
-    table = PageTable(header=header, rows=rows, right=(2, 3))
+    table = Table(header=header, rows=rows, right=(2, 3))
     return Section(title="Weights as rates", blocks=(Block(lines=lines, table=table),))
 
 
@@ -271,7 +271,7 @@ def _ranking_section(ranking: RankingEvaluation | None) -> Section:
     rows = tuple(
         (
             each.family,
-            ", ".join(f"{name} = {value}" for name, value in each.parameters.items()),
+            point_text(each.parameters),
             str(len(each.variants)),
             format_quantity(each.fastest_s, "s"),
             format_quantity(each.slowest_s, "s"),
@@ -286,7 +286,7 @@ def _ranking_section(ranking: RankingEvaluation | None) -> Section:
         "tau: Kendall's rank correlation of predicted with measured times; best of k: time of the"
         " best of the k variants predicted to be fastest, over the fastest",
     )
-    table = PageTable(header=header, rows=rows, right=tuple(range(2, 8)))
+    table = Table(header=header, rows=rows, right=tuple(range(2, 8)))
     return Section(title="Variants", blocks=(Block(lines=lines, table=table),))
 
 
@@ -302,11 +302,11 @@ def _number(value: float | None) -> str:
 
 def _kernel_blocks(kernel: ExplainedKernel, device: DeviceParameters | None) -> Iterable[Block]:
     prediction = kernel.explanation.prediction
-    sizes = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+    sizes = point_text(prediction.parameters)
     facts = [("predicted", format_quantity(float(prediction.time_s), "s"))]
     if prediction.interval_s is not None:
-        ends = " to ".join(format_quantity(float(end), "s") for end in prediction.interval_s)
-        facts.append((f"{100 * prediction.interval_level:.0f} % interval", ends))
+        level = f"{100 * prediction.interval_level:.0f} % interval"
+        facts.append((level, interval_text(prediction.interval_s)))
     if kernel.measured_s is not None:
         facts.append(("measured", format_quantity(kernel.measured_s, "s")))
     figures = []
@@ -342,5 +342,5 @@ def _parts_block(
     header = ("part", "what", "time", "count", "implied rate", "against the device's limits")
     return Block(
         lines=(f"time_s = {explanation.expression}",),
-        table=PageTable(header=header, rows=rows, right=(2, 3, 4)),
+        table=Table(header=header, rows=rows, right=(2, 3, 4)),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.report.drawing import BLUE, GRAY, GREEN, RED, new_figure, plain_ticks, scale_of
-from countperf.report.numbers import format_quantity
+from countperf.report.numbers import format_quantity, point_text
 from countperf.tuning.replay import ReplayResult
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def replay_head(result: ReplayResult) -> list[str]:
     """Return what was searched, and how the best compares with the optimum."""
     failed = sum(each.time_s is None for each in result.trials)
     best = result.best
-    choice = ", ".join(f"{name} = {value}" for name, value in best.configuration.items())
+    choice = point_text(best.configuration)
     spent_s = result.trials[-1].spent_s
     cost = "" if np.isnan(spent_s) else f" in {format_quantity(spent_s, 's')} of recorded costs"
     return [

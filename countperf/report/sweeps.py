@@ -22,7 +22,7 @@ from countperf.report.drawing import (
     new_figure,
     plain_both,
 )
-from countperf.report.numbers import format_quantity, format_table
+from countperf.report.numbers import format_quantity, format_table, point_text
 from countperf.report.objects import picked
 
 if TYPE_CHECKING:
@@ -221,6 +221,6 @@ def model_roofline_figure(answers: ModelAnswers) -> Figure:
     panel.set(xscale="log", yscale="log", xlabel=_LABELS["intensity"], ylabel="Gflop/s")
     plain_both(panel)
     figure.legend(loc="outside right upper", fontsize=9)
-    sizes = ", ".join(f"{name} = {value}" for name, value in answers.parameters.items())
+    sizes = point_text(answers.parameters)
     panel.set_title(f"{answers.kernel} on {answers.device}, {sizes}", fontsize=10)
     return figure

@@ -34,7 +34,7 @@ from countperf.report.breakdown import breakdown_rows
 from countperf.report.calibration import calibration_rows
 from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
-from countperf.report.numbers import format_percent, format_quantity
+from countperf.report.numbers import format_percent, format_quantity, point_text
 from countperf.report.objects import picked
 from countperf.report.ranking import ranking_evaluation_rows
 from countperf.report.replay import replay_head, replay_rows
@@ -306,7 +306,7 @@ def _explanation_head(explanation: Explanation) -> list[str]:
 
 
 def _tuning_head(result: TuningResult) -> list[str]:
-    choice = ", ".join(f"{name} = {value}" for name, value in result.winner.choice.items())
+    choice = point_text(result.winner.choice)
     return [
         f"{result.space} on {result.device}: {choice} takes"
         f" {format_quantity(result.winner.time_s, 's')}; {len(result.tried)} variants ran",

@@ -18,6 +18,9 @@ from countperf.report.numbers import (
     format_quantity,
     format_table,
     format_with_uncertainty,
+    indented,
+    interval_text,
+    point_text,
     width_text,
 )
 from countperf.report.plausibility import doubt, implied_rate, plausibility
@@ -68,12 +71,7 @@ def count_text(
     title = f"kernel {vector.kernel}, per launch{view}"
     header = ["", *map(point_text, several), "", ""] if several else ()
     table = format_table(rows, header=header, right=range(1, columns + 1))
-    return f"{title}\n{_indented(table)}"
-
-
-def point_text(point: Mapping[str, Any]) -> str:
-    """Write values of parameters: ``n = 256, m = 16``."""
-    return ", ".join(f"{name} = {value}" for name, value in point.items())
+    return f"{title}\n{indented(table)}"
 
 
 def prediction_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> str:
@@ -84,10 +82,10 @@ def prediction_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] =
         parts = [
             f"{where}; {short_name(prediction.model)} model, warm caches"
             f"{mark and f'; at least these times{mark}'}",
-            _indented(_times_table(prediction)),
+            indented(_times_table(prediction)),
         ]
     else:
-        parts = [*prediction_head(prediction, accesses), _indented(_breakdown_table(prediction))]
+        parts = [*prediction_head(prediction, accesses), indented(_breakdown_table(prediction))]
     if prediction.ignored:
         parts.append(uncharged_text(prediction.ignored))
     parts += correction_lines(prediction)
@@ -118,11 +116,9 @@ def prediction_head(prediction: Prediction, accesses: Iterable[AccessAnalysis] =
     interval = (
         ""
         if low_high is None
-        else f" ({100 * prediction.interval_level:.0f} % interval: "
-        + " to ".join(format_quantity(float(end), "s") for end in low_high)
-        + ")"
+        else f" ({100 * prediction.interval_level:.0f} % interval: {interval_text(low_high)})"
     )
-    given = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+    given = point_text(prediction.parameters)
     mark = _incomplete(prediction)
     model, comma, more = prediction.model.partition(", ")
     return [
@@ -235,11 +231,11 @@ def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:
                 else []
             ),
             *(
-                [_indented(candidates_text(fit.weights.candidates))]
+                [indented(candidates_text(fit.weights.candidates))]
                 if fit.weights.candidates
                 else []
             ),
-            _indented(weights_text(fit.weights, device)),
+            indented(weights_text(fit.weights, device)),
             *([] if device is not None else [NO_RATES]),
             verdicts_text(fit.verdicts),
         ]
@@ -274,7 +270,7 @@ def _purpose_text(purpose: str, evaluation: Evaluation) -> str:
     cases = [
         [
             case.kernel,
-            ", ".join(f"{name} = {value}" for name, value in case.parameters.items()),
+            point_text(case.parameters),
             format_quantity(case.measured_s, "s"),
             format_quantity(case.predicted_s, "s"),
             format_percent(case.relative_error),
@@ -299,12 +295,12 @@ def _purpose_text(purpose: str, evaluation: Evaluation) -> str:
             f"{_PURPOSE_TITLES.get(purpose, purpose)}: error {format_percent(overall.value)}"
             f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros})",
             *held,
-            _indented(
+            indented(
                 format_table(cases, header=titles, right=(2, 3, 4, 5) if noisy else (2, 3, 4))
             ),
             "  per kernel: geometric mean of relative errors, and the worst factor between"
             " predicted and measured times",
-            _indented(format_table(means, header=("kernel", "error", "worst"), right=(1, 2))),
+            indented(format_table(means, header=("kernel", "error", "worst"), right=(1, 2))),
         ]
     )
 
@@ -372,7 +368,3 @@ def _count_values(value: Any, columns: int) -> list[str]:
         return [str(value)]
     entries = [str(entry) for entry in array.ravel()[:4]]
     return [", ".join(entries) + (", ..." if array.size > len(entries) else "")]
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -3,59 +3,42 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
-from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.numbers import point_text
 from countperf.report.objects import picked
-from countperf.report.text import point_text
+from countperf.report.rows import Printed, ends, table_of
 
 if TYPE_CHECKING:
-    from countperf.measurements import TimedSize, TimingDocument
+    from countperf.measurements import TimingDocument
 
 _WIDEST = 200
 """Longest line of a text; reasons and remarks are cut there."""
 
 
+def timing_printed(timing: TimingDocument) -> Printed:
+    """Write measured and predicted times: sentences, a row for each size, and what to know."""
+    sizes = timing.sizes[0].measurement.parameters
+    columns = {
+        **{name: name for name in sizes},
+        "measured_s": "measured",
+        "noise": "noise",
+        "predicted_s": "predicted",
+        "low_s": "from",
+        "high_s": f"to ({100 * timing.interval_level:.0f} %)",
+        "verdict": "",
+    }
+    return Printed(
+        head=[_sentence(timing), *([_made_up(timing)] if timing.made_up else []), _how(timing)],
+        table=table_of(timing_records(timing), columns),
+        notes=_notes(timing),
+    )
+
+
 def timing_text(timing: TimingDocument, *, most_rows: int | None = None) -> str:
-    """Write measured and predicted times: a sentence, a row for each size, and what to know."""
-    header, rows = _table(timing)
-    left_out = 0
-    if most_rows is not None and len(rows) > most_rows:
-        left_out = len(rows) - most_rows
-        half = most_rows // 2
-        rows = [*rows[:half], *rows[half + left_out :]]
-    lines = format_table(rows, header=header, right=range(len(header) - 1)).splitlines()
-    if left_out:
-        lines.insert(1 + len(rows) // 2, f"... {left_out} more sizes")
-    return "\n".join(
-        [
-            _cut(_sentence(timing)),
-            *([_cut(_made_up(timing))] if timing.made_up else []),
-            _cut(_how(timing)),
-            *(f"  {line}" for line in lines),
-            *map(_cut, _notes(timing)),
-        ]
-    )
-
-
-def timing_html(timing: TimingDocument) -> str:
-    """Write measured and predicted times as an HTML table, for notebooks."""
-    header, rows = _table(timing)
-
-    def row(cells: list[str], tag: str) -> str:
-        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
-    return "\n".join(
-        [
-            f"<p>{escape(_sentence(timing))}<br>{escape(_how(timing))}</p>",
-            *([f"<p>{escape(_made_up(timing))}</p>"] if timing.made_up else []),
-            f"<table><thead>{row(header, 'th')}</thead>",
-            f"<tbody>{''.join(row(cells, 'td') for cells in rows)}</tbody></table>",
-            *(f"<p>{escape(note)}</p>" for note in _notes(timing)),
-        ]
-    )
+    """Write measured and predicted times as text; long lines are cut."""
+    return timing_printed(timing).text(most_rows, widest=_WIDEST)
 
 
 def timing_object(timing: TimingDocument) -> dict[str, Any]:
@@ -88,58 +71,20 @@ def timing_records(timing: TimingDocument) -> list[dict[str, Any]]:
         {
             **each.measurement.parameters,
             "measured_s": each.measurement.time_s,
-            "spread": each.measurement.spread,
-            "noise": each.measurement.noise,
-            "predicted_s": math.nan if each.predicted_s is None else each.predicted_s,
-            "low_s": math.nan if each.interval_s is None else each.interval_s[0],
-            "high_s": math.nan if each.interval_s is None else each.interval_s[1],
+            **picked(each.measurement, "spread", "noise"),
+            "predicted_s": each.predicted_s,
+            **ends(each.interval_s),
             "verdict": each.verdict,
-            "remark": _remark(each),
+            "remark": "; ".join(filter(None, (each.reason, *each.measurement.remarks))),
         }
         for each in timing.sizes
     ]
-    names = ("measured_s", "spread", "noise", "predicted_s", "low_s", "high_s")
     rows += [
-        {
-            **each.parameters,
-            **dict.fromkeys(names, math.nan),
-            "verdict": "failed",
-            "remark": each.reason,
-        }
-        for each in timing.failures
+        {**each.parameters, "verdict": "failed", "remark": each.reason} for each in timing.failures
     ]
-    return rows
-
-
-def _table(timing: TimingDocument) -> tuple[list[str], list[list[str]]]:
-    """Return column titles and rows; the last column is aligned at the left."""
-    predicts = any(each.predicted_s is not None for each in timing.sizes)
-    names = list(timing.sizes[0].measurement.parameters)
-    columns = ["predicted", f"{100 * timing.interval_level:.0f} % interval"] if predicts else []
-    rows: list[list[str]] = []
-    for each in timing.sizes:
-        measured = each.measurement
-        rows.append(
-            [
-                *(str(measured.parameters[name]) for name in names),
-                format_quantity(measured.time_s, "s"),
-                format_percent(measured.noise),
-                *(_predicted_cells(each) if predicts else []),
-                each.verdict,
-            ]
-        )
-    for failed in timing.failures:
-        cells = [str(failed.parameters[name]) for name in names]
-        rows.append([*cells, "failed", "", *(["", ""] if predicts else []), ""])
-    return [*names, "measured", "noise", *columns, ""], rows
-
-
-def _predicted_cells(each: TimedSize) -> list[str]:
-    if each.predicted_s is None:
-        return ["", ""]
-    interval = each.interval_s
-    ends = [] if interval is None else [format_quantity(end, "s") for end in interval]
-    return [format_quantity(each.predicted_s, "s"), " to ".join(ends)]
+    names = ("measured_s", "spread", "noise", "predicted_s", "low_s", "high_s")
+    missing = dict.fromkeys(names, math.nan)
+    return [row | {n: m for n, m in missing.items() if row.get(n) is None} for row in rows]
 
 
 def _sentence(timing: TimingDocument) -> str:
@@ -218,11 +163,3 @@ def _notes(timing: TimingDocument) -> list[str]:
 
 
 _MOST_NOTES = 5
-
-
-def _remark(each: TimedSize) -> str:
-    return "; ".join(part for part in (each.reason, *each.measurement.remarks) if part)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."

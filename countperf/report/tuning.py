@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from countperf.report.contrast import contrast_object, contrast_text
-from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.numbers import (
+    choice_text,
+    format_percent,
+    format_quantity,
+    format_table,
+    point_text,
+    value_text,
+)
 from countperf.report.objects import picked
 
 if TYPE_CHECKING:
@@ -73,7 +80,7 @@ def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
                 format_quantity(point.time_s, "s") + ("*" if point.missing else ""),
                 *(_ends(point) if has_intervals else []),
                 *([point.model] if has_models else []),
-                *map(_value, point.choice.values()),
+                *map(value_text, point.choice.values()),
             ]
             for point in ranking.best
         ]
@@ -86,7 +93,7 @@ def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
     some = "" if ranking.complete else ", not all of the space"
     parts = [
         table,
-        f"{ranking.space} on {ranking.device}, {_sizes(ranking.sizes)}: {ranking.predicted} "
+        f"{ranking.space} on {ranking.device}, {point_text(ranking.sizes)}: {ranking.predicted} "
         f"variants predicted{some} in {format_quantity(ranking.seconds, 's')}",
     ]
     missing = sorted({name for point in ranking.best for name in point.missing})
@@ -140,13 +147,12 @@ def tuning_text(result: TuningResult) -> str:
     parts = [
         f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)}, predicted "
         f"{format_quantity(winner.predicted_s, 's')}{_interval(winner)})",
-        f"{result.space} on {result.device}, {_sizes(result.sizes)}; {_checked(result)}",
-        f"  {_choice(winner)}",
+        f"{result.space} on {result.device}, {point_text(result.sizes)}; {_checked(result)}",
+        f"  {choice_text(winner.choice)}",
     ]
     for tried in result.within_noise[:5]:
-        parts.append(
-            f"  as fast within noise: {format_quantity(tried.time_s, 's')}, {_choice(tried)}"
-        )
+        time = format_quantity(tried.time_s, "s")
+        parts.append(f"  as fast within noise: {time}, {choice_text(tried.choice)}")
     if len(result.within_noise) > 5:
         parts.append(f"  and {len(result.within_noise) - 5} more")
     parts += [
@@ -234,16 +240,4 @@ def _interval(tried: Trial) -> str:
 
 
 def _example(reason: Reason) -> str:
-    return f"{_choice(reason.example)}: {reason.example.reason}"
-
-
-def _choice(point: Any) -> str:
-    return " ".join(f"{name}={_value(value)}" for name, value in point.choice.items())
-
-
-def _value(value: Any) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    return f"{choice_text(reason.example.choice)}: {reason.example.reason}"

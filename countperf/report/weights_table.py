@@ -5,42 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from countperf.report.numbers import format_percent, format_table
+from countperf.report.numbers import format_percent
+from countperf.report.objects import picked
+from countperf.report.rows import Printed, table_of
 
 if TYPE_CHECKING:
     from countperf.models.fit_summaries import AvailableFit, ShippedComparison, WeightsCheck
     from countperf.models.weights import WeightSet
 
 
-_HEADER = ("name", "device", "models", "measured", "held-out error", "this machine")
+_COLUMNS = {
+    "name": "name",
+    "device": "device",
+    "models": "models",
+    "date": "measured",
+    "held_out_error": "held-out error",
+    "here": "this machine",
+}
 
 
-def weights_table_text(fits: Sequence[AvailableFit]) -> str:
+def weights_table(fits: Sequence[AvailableFit]) -> Printed:
     """Write a row for each fit: name, device, models, date, held-out error, this machine."""
     if not fits:
-        return "no fitted weights: measure a device and fit it first"
-    return format_table(_rows(fits), header=_HEADER, right=(4,))
-
-
-def weights_table_html(fits: Sequence[AvailableFit]) -> str:
-    """Write the same as an HTML table, for notebooks."""
-    return pd.DataFrame(_rows(fits), columns=pd.Index(_HEADER)).to_html(index=False, border=0)
-
-
-def _rows(fits: Sequence[AvailableFit]) -> list[list[str]]:
-    return [
-        [
-            fit.name,
-            fit.device,
-            ", ".join(fit.models),
-            fit.date[:10],
-            "" if fit.held_out_error is None else format_percent(fit.held_out_error),
-            fit.problem or ("yes" if fit.is_here else "no"),
-        ]
+        return Printed(head=["no fitted weights: measure a device and fit it first"])
+    rows = [
+        {
+            **picked(fit, "name", "device", "models", "held_out_error"),
+            "date": fit.date[:10],
+            "here": fit.problem or fit.is_here,
+        }
         for fit in fits
     ]
+    return Printed(head=[], table=table_of(rows, _COLUMNS))
 
 
 def checks_text(checks: Sequence[WeightsCheck]) -> str:

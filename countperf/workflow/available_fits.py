@@ -15,7 +15,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import discover
 from countperf.models.fit_summaries import AvailableFit
 from countperf.models.library import NamedFit, named_fits
-from countperf.report.weights_table import weights_table_html, weights_table_text
+from countperf.report.weights_table import weights_table
 
 
 class AvailableWeights(Sequence[AvailableFit]):
@@ -45,10 +45,10 @@ class AvailableWeights(Sequence[AvailableFit]):
         return iter(self._fits)
 
     def __repr__(self) -> str:
-        return shortened(weights_table_text(self))
+        return shortened(weights_table(self).text())
 
     def _repr_html_(self) -> str:
-        return weights_table_html(self)
+        return weights_table(self).html()
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a pandas data frame, a row for each fit, a column per attribute."""

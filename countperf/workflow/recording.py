@@ -17,7 +17,7 @@ from countperf.measurements import LaunchesDocument, RecordedKernel
 from countperf.models.library import fits_for, load_weights, short_name
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_kernel
-from countperf.report.launches import launches_html, launches_records, launches_text
+from countperf.report.launches import launches_printed, launches_records, launches_text
 from countperf.workflow.kernels import counted
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class LaunchLog:
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        return launches_html(self.document)
+        return launches_printed(self.document).html()
 
     # --- rows
 

@@ -33,7 +33,7 @@ from countperf.measurements import (
     TimedSize,
     TimingDocument,
 )
-from countperf.report.timing import timing_html, timing_records, timing_text
+from countperf.report.timing import timing_printed, timing_records, timing_text
 from countperf.report.timing_figure import timing_figure
 from countperf.sizes import Sizes, combine_sizes, given_sizes
 from countperf.tuning.apart import LONGEST_S, running
@@ -86,7 +86,7 @@ class Timing(TimingDocument):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        return timing_html(self)
+        return timing_printed(self).html(most_rows=1000)
 
     def plot(self, path: Path | str | None = None) -> Any:
         """Draw time over size: measured points, the predicted line, and its interval as a band.
