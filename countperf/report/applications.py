@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countperf.report.drawing import BLUE, GREEN, ORANGE, new_figure, plain_ticks, scale_of
-from countperf.report.numbers import format_quantity, format_table
+from countperf.report.numbers import format_quantity
 from countperf.report.objects import picked
+from countperf.report.rows import table_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,18 +44,9 @@ def schedule_rows(found: Schedule) -> list[dict[str, Any]]:
 
 def schedule_text(found: Schedule) -> str:
     """Write a row per step."""
-    rows = [
-        [
-            row["step"],
-            str(row["device"]),
-            row["stream"],
-            format_quantity(row["start_s"], "s") if row["start_s"] else "0 s",
-            format_quantity(row["duration_s"], "s") if row["duration_s"] else "0 s",
-        ]
-        for row in schedule_rows(found)
-    ]
-    table = format_table(rows, header=("step", "device", "stream", "start", "takes"), right=(3, 4))
-    return f"{schedule_head(found)}\n{table}"
+    columns = {"step": "step", "device": "device", "stream": "stream"}
+    table = table_of(schedule_rows(found), columns | {"start_s": "start", "duration_s": "takes"})
+    return "\n".join([schedule_head(found), *table.lines()])
 
 
 def schedule_object(found: Schedule) -> dict[str, Any]:

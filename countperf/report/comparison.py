@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from countperf.report.numbers import format_percent, format_table
+from countperf.report.rows import table_of
 
 if TYPE_CHECKING:
     from countperf.fitting.comparison import Comparison, ModelResult
@@ -16,34 +16,32 @@ def comparison_text(comparison: Comparison) -> str:
 
     Errors are geometric means of relative errors over the sizes of each test kernel; MAPE is the
     arithmetic mean; MAPE_shape that of the shape of throughput over occupancy, a mean over the
-    families of measurement kernels that were measured at three or more occupancies. A dash: the
-    model does not predict the kernel.
+    families of measurement kernels that were measured at three or more occupancies. An
+    empty cell: the model does not predict the kernel.
     """
-    kernels = list(dict.fromkeys(c.kernel for m in comparison.models for c in m.cases))
-    heads = ["model", "constants", "overall", "MAPE", "in sample", "MAPE_shape"]
-    rows = [[*heads, *map(_short, kernels)]]
-    for result in comparison.models:
-        overall = result.overall()
-        mape = result.mape()
-        by_kernel = result.by_kernel()
-        shapes = list(result.shape_errors.values())
-        if overall is None:
-            continue
-        rows.append(
-            [
-                result.model,
-                result.level,
-                format_percent(overall.value),
-                "-" if mape is None else format_percent(mape / 100),
-                "-" if result.in_sample is None else format_percent(result.in_sample),
-                format_percent(sum(shapes) / len(shapes) / 100) if shapes else "-",
-                *(format_percent(by_kernel[k].value) if k in by_kernel else "-" for k in kernels),
-            ]
-        )
+    rows = [
+        {
+            "model": result.model,
+            "constants": result.level,
+            "overall:error": overall.value,
+            "MAPE:error": None if (mape := result.mape()) is None else mape / 100,
+            "in_sample": result.in_sample,
+            "shape_error": sum(shapes) / len(shapes) / 100
+            if (shapes := list(result.shape_errors.values()))
+            else None,
+            **{f"{_short(k)}:error": mean.value for k, mean in result.by_kernel().items()},
+        }
+        for result in comparison.models
+        if (overall := result.overall()) is not None
+    ]
+    titles = {"in_sample": "in sample", "shape_error": "MAPE_shape"}
+    table = table_of(
+        rows, {name: titles.get(name, name.removesuffix(":error")) for row in rows for name in row}
+    )
     parts = [
         f"{comparison.device}: {comparison.test_cases} cases of test kernels, calibrated on "
         f"{comparison.measurement_cases} cases of measurement kernels",
-        format_table(rows, right=tuple(range(2, len(rows[0])))),
+        *(table.lines() if rows else []),
     ]
     parts += _gaps(comparison)
     return "\n".join(parts)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.mechanistic.answers import ModelAnswers, lacking_input
 from countperf.mechanistic.model import MechanisticPrediction
-from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.numbers import format_percent, format_quantity, point_text
 from countperf.report.objects import picked
+from countperf.report.rows import table_of
 
 if TYPE_CHECKING:
     from countperf.mechanistic.occupancy_advice import KernelOccupancy, ProgramOccupancy
@@ -32,17 +33,9 @@ _LIMITS = {
 
 def answers_text(answers: ModelAnswers) -> str:
     """Write a row per model: time, bound, what it ignores, what it lacks; then how to mend that."""
-    rows = [
-        [
-            row["model"],
-            "" if row["time_s"] is None else format_quantity(row["time_s"], "s"),
-            row["bound"] or "",
-            row["ignores"],
-            row["lacks"],
-        ]
-        for row in answers_rows(answers)
-    ]
-    table = format_table(rows, header=("model", "time", "bound", "ignores", "lacks"), right=(1,))
+    names = ("model", "time_s", "bound", "ignores", "lacks")
+    columns = {name: name.removesuffix("_s") for name in names}
+    table = table_of(answers_rows(answers), columns)
     reasons = dict.fromkeys(
         _sentence(answer)
         for answer in answers.values()
@@ -50,7 +43,9 @@ def answers_text(answers: ModelAnswers) -> str:
     )
     measured = [f"measured: {name} ({where})" for name, where in answers.measured.items()]
     notes = [answers.note] if answers.note else []
-    return "\n".join([answers_head(answers), table, *notes, *measured, *_below(answers), *reasons])
+    return "\n".join(
+        [answers_head(answers), *table.lines(), *notes, *measured, *_below(answers), *reasons]
+    )
 
 
 def _below(answers: ModelAnswers) -> list[str]:
@@ -78,35 +73,32 @@ def _sentence(error: Exception) -> str:
 
 def answers_head(answers: ModelAnswers | KernelOccupancy) -> str:
     """Return kernel, device and sizes in a line."""
-    sizes = "".join(f", {name} = {value}" for name, value in answers.parameters.items())
+    sizes = ", ".join(["", point_text(answers.parameters)]) if answers.parameters else ""
     return f"{answers.kernel} on {answers.device}{sizes}"
 
 
 def answers_rows(answers: ModelAnswers) -> list[dict[str, Any]]:
     """Return a row per model: name, time, bound, what it ignores and lacks, and its parts, s."""
-    rows: list[dict[str, Any]] = []
-    for name, answer in answers.items():
-        if isinstance(answer, MechanisticPrediction):
-            row: dict[str, Any] = {
-                "model": name,
-                "time_s": float(answer.time_s),
-                "bound": answer.bound,
-                "ignores": ", ".join(answer.ignored),
-                "lacks": "",
-                "reason": "",
-                **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
-            }
-        else:
-            row = {
-                "model": name,
-                "time_s": None,
-                "bound": None,
-                "ignores": "",
-                "lacks": lacking_input(answer),
-                "reason": str(answer),
-            }
-        rows.append(row)
-    return rows
+    return [
+        {
+            "model": name,
+            "time_s": float(answer.time_s),
+            "bound": answer.bound,
+            "ignores": ", ".join(answer.ignored),
+            "lacks": "",
+            "reason": "",
+            **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
+        }
+        if isinstance(answer, MechanisticPrediction)
+        else {
+            "model": name,
+            **dict.fromkeys(("time_s", "bound")),
+            "ignores": "",
+            "lacks": lacking_input(answer),
+            "reason": str(answer),
+        }
+        for name, answer in answers.items()
+    ]
 
 
 def answers_object(answers: ModelAnswers) -> dict[str, Any]:
@@ -153,11 +145,14 @@ def _program_lines(program: ProgramOccupancy) -> list[str]:
         f" limited by: {_LIMITS[residency.limiter]}",
     ]
     rows = [
-        [_LIMITS[name], str(groups), "limits" if groups == residency.active_groups else ""]
+        {
+            "resource": _LIMITS[name],
+            "groups that it allows": groups,
+            "": "limits" if groups == residency.active_groups else None,
+        }
         for name, groups in residency.limits.items()
     ]
-    table = format_table(rows, header=("resource", "groups that it allows", ""), right=(1,))
-    lines += ["  " + line for line in table.splitlines()]
+    lines += table_of(rows).lines()
     if not program.registers_are_known:
         lines.append(
             f"  the registers of a work item are not known: up to {program.most_registers} keep"
@@ -178,13 +173,22 @@ def _program_lines(program: ProgramOccupancy) -> list[str]:
 
 def occupancy_rows(found: KernelOccupancy) -> list[dict[str, Any]]:
     """Return rows for the present state of each program and for each change that helps."""
-    rows: list[dict[str, Any]] = []
-    for program in found.programs:
-        rows.append(_occupancy_row(program.program, "", program.uses, program.residency))
-        for change in program.changes:
-            uses = {**program.uses, change.resource: change.value}
-            rows.append(_occupancy_row(program.program, change.resource, uses, change.residency))
-    return rows
+    return [row for program in found.programs for row in _states(program)]
+
+
+def _states(program: ProgramOccupancy) -> list[dict[str, Any]]:
+    return [
+        _occupancy_row(program.program, "", program.uses, program.residency),
+        *(
+            _occupancy_row(
+                program.program,
+                change.resource,
+                {**program.uses, change.resource: change.value},
+                change.residency,
+            )
+            for change in program.changes
+        ),
+    ]
 
 
 def _occupancy_row(
@@ -209,17 +213,10 @@ def occupancy_object(found: KernelOccupancy) -> dict[str, Any]:
         "programs": [
             {
                 **picked(program, "program", "registers_are_known", "most_registers"),
-                "now": _occupancy_row(program.program, "", program.uses, program.residency),
-                "changes": [
-                    _occupancy_row(
-                        program.program,
-                        change.resource,
-                        {**program.uses, change.resource: change.value},
-                        change.residency,
-                    )
-                    for change in program.changes
-                ],
+                "now": now,
+                "changes": changes,
             }
             for program in found.programs
+            for now, *changes in [_states(program)]
         ],
     }

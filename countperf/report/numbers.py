@@ -148,7 +148,7 @@ def value_text(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def interval_text(interval_s: Sequence[float]) -> str:
+def interval_text(interval_s: Sequence[Any]) -> str:
     """Write both ends of an interval of times."""
     return " to ".join(format_quantity(float(end), "s") for end in interval_s)
 

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.fitting.ranking import TOP
 from countperf.models.library import short_name
-from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.numbers import format_percent
 from countperf.report.objects import picked
+from countperf.report.rows import table_of
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankedSet, RankingEvaluation
+
+_COLUMNS = {
+    **{"family": "set", "parameters": "parameters", "variants": "variants", "refused": "refused"},
+    **{"fastest_s": "fastest", "slowest_s": "slowest", "ties": "ties", "kendall_tau": "tau"},
+    **{"pairwise_accuracy": "pairs right", **{f"regret_top_{top}": f"top {top}" for top in TOP}},
+}
 
 
 def ranking_evaluation_object(evaluation: RankingEvaluation) -> dict[str, Any]:
@@ -41,12 +48,15 @@ def ranking_evaluation_object(evaluation: RankingEvaluation) -> dict[str, Any]:
 
 def ranking_evaluation_rows(evaluation: RankingEvaluation) -> list[dict[str, Any]]:
     """Return a row for each set of variants: its sizes and figures, with times in s."""
-    found: list[dict[str, Any]] = []
-    for each in ranking_evaluation_object(evaluation)["sets"]:
-        sizes, regrets = each.pop("parameters"), each.pop("regret")
-        named = {f"regret_top_{top}": value for top, value in regrets.items()}
-        found.append({"family": each.pop("family"), **sizes, **each, **named})
-    return found
+    return [
+        {"family": each.pop("family"), **each.pop("parameters"), **_named(each)}
+        for each in ranking_evaluation_object(evaluation)["sets"]
+    ]
+
+
+def _named(figures: dict[str, Any]) -> dict[str, Any]:
+    regrets = figures.pop("regret")
+    return {**figures, **{f"regret_top_{top}": value for top, value in regrets.items()}}
 
 
 def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
@@ -59,31 +69,20 @@ def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
 
 def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
     """Write a line for each set, and one for all."""
-    rows = [
-        [
-            each.family,
-            ", ".join(f"{name} = {value}" for name, value in each.parameters.items()),
-            str(len(each.variants)),
-            str(each.refused),
-            format_quantity(each.fastest_s, "s"),
-            format_quantity(each.slowest_s, "s"),
-            format_percent(each.tied_pairs / max(1, each.pairs + each.tied_pairs)),
-            *ranking_cells(each, TOP),
-        ]
-        for each in evaluation.sets
-    ]
+    rows = ranking_evaluation_rows(evaluation)
+    for row, each in zip(rows, evaluation.sets, strict=True):
+        row |= {
+            "parameters": each.parameters,
+            "ties": each.tied_pairs / max(1, each.pairs + each.tied_pairs),
+        }
     if len(rows) > 1:
-        totals = (len(s.variants) for s in evaluation.sets), (s.refused for s in evaluation.sets)
-        means = ranking_cells(evaluation, TOP)
-        rows.append(["all", "", *(str(sum(t)) for t in totals), "", "", "", *means])
-    titles = ("set", "parameters", "variants", "refused", "fastest", "slowest", "ties")
-    header = (*titles, "tau", "pairs right", *(f"top {top}" for top in TOP))
-    table = format_table(rows, header=header, right=range(2, len(header)))
+        totals = {name: sum(row[name] for row in rows) for name in ("variants", "refused")}
+        rows.append({"family": "all", **totals, **_named(_figures(evaluation))})
     incomplete = sum(each.incomplete for each in evaluation.sets)
     return "\n".join(
         [
             f"ranking of variants: {short_name(evaluation.model)} model on {evaluation.device}",
-            *("  " + line for line in table.splitlines()),
+            *table_of(rows, _COLUMNS).lines(),
             "  tau: Kendall's, with noise as ties; top k: time of the best of the k predicted to be"
             " fastest over the fastest; refused ones rank last; of all sets: means, of times"
             " geometric",

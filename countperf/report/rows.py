@@ -44,6 +44,8 @@ def cell(name: str, value: Any) -> str:
         return format_share(float(value))
     if name.rpartition(":")[2] in _PERCENTS:
         return format_percent(float(value))
+    if name.startswith(("kendall_tau", "regret_top_")):
+        return f"{float(value):.2f}"
     return str(value) if isinstance(value, int | np.integer) else f"{float(value):.4g}"
 
 
@@ -55,14 +57,14 @@ class Table:
     rows: tuple[tuple[str, ...], ...]  # cells
     right: tuple[int, ...] = ()  # columns of numbers
 
-    def lines(self, most: int | None = None, more: str = "") -> list[str]:
+    def lines(self, most: int | None = None, *, more: str = "", indent: str = "  ") -> list[str]:
         """Return aligned lines; of many rows the first and last, or where all are."""
         lines = format_table(self.rows, header=self.header, right=self.right).splitlines()
         left_out = 0 if most is None else len(self.rows) - most
         if most is not None and left_out > 0:
             half = 1 + (most + 1) // 2
             lines[half : half + left_out] = [f"... {left_out} more{more}"]
-        return lines
+        return [indent + line for line in lines]
 
     def html(self, most: int = 25) -> str:
         """Return an HTML table; of many rows the first and the last."""
@@ -116,10 +118,10 @@ class Printed:
 
     def text(self, most_rows: int | None = None, *, widest: int | None = None) -> str:
         """Return it as text; long tables and lines are cut where it is asked for."""
-        table = [] if self.table is None else self.table.lines(most_rows, ": .to_frame() has all")
+        more, indent = ": .to_frame() has all", "  " if self.head else ""
+        table = [] if self.table is None else self.table.lines(most_rows, more=more, indent=indent)
         said = [[_cut(line, widest) for line in part] for part in (self.head, self.notes)]
-        indent = "  " if self.head else ""
-        return "\n".join([*said[0], *(indent + line for line in table), *said[1]])
+        return "\n".join([*said[0], *table, *said[1]])
 
     def html(self, most_rows: int = 25) -> str:
         """Return it as HTML, for notebooks; of a longer table the first and the last rows."""

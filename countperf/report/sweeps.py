@@ -22,8 +22,9 @@ from countperf.report.drawing import (
     new_figure,
     plain_both,
 )
-from countperf.report.numbers import format_quantity, format_table, point_text
+from countperf.report.numbers import format_quantity, point_text
 from countperf.report.objects import picked
+from countperf.report.rows import table_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,31 +71,28 @@ def sweep_rows(found: Sweep) -> list[dict[str, Any]]:
 
 
 def sweep_text(found: Sweep) -> str:
-    """Write a table: a row per value, a column per model, with the time; a dash: no prediction."""
-    header = [found.over, "sub-groups", "flop/byte", *found.models]
+    """Write a row per value and a column per model, with the time where it predicts one."""
     rows = [
-        [
-            str(point.value),
-            "-" if point.occupancy is None else f"{point.occupancy:g}",
-            "-" if point.intensity is None else f"{point.intensity:.3g}",
-            *(_time(point.answers[name]) for name in found.models),
-        ]
+        {
+            found.over: point.value,
+            "sub-groups": point.occupancy,
+            "flop/byte": point.intensity,
+            **{f"{name}_s": _time_s(point.answers[name]) for name in found.models},
+        }
         for point in found.points
     ]
-    table = format_table(rows, header=header, right=range(len(header)))
+    table = table_of(rows)
     lacking = {
         f"{name} lacks {lacking_input(answer)}": None
         for point in found.points
         for name, answer in point.answers.items()
         if not isinstance(answer, MechanisticPrediction)
     }
-    return "\n".join([sweep_head(found), table, *lacking])
+    return "\n".join([sweep_head(found), *table.lines(), *lacking])
 
 
-def _time(answer: object) -> str:
-    if not isinstance(answer, MechanisticPrediction):
-        return "-"
-    return format_quantity(float(answer.time_s), "s")
+def _time_s(answer: object) -> float | None:
+    return float(answer.time_s) if isinstance(answer, MechanisticPrediction) else None
 
 
 def sweep_object(found: Sweep) -> dict[str, Any]:
