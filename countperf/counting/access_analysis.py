@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import loopy as lp
 from loopy.kernel.data import IlpBaseTag, UnrollTag
 
-from countperf.counting.accesses import Address, Layout, address_of, layout_of
+from countperf.counting.accesses import Address, address_of
 from countperf.counting.automatic import offset_of
-from countperf.counting.domains import Domains
 from countperf.counting.grid import Grid
-from countperf.counting.keys import Case, MemoryAccess, Operation
+from countperf.counting.instructions import Instruction, Part, Tallied, computing, tally
+from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.places import Place
+from countperf.counting.preparation import PreparedKernel
 from countperf.counting.regions import RegionOutline
 from countperf.counting.schedule import DeviceProgram
 from countperf.counting.sizes import SizeParameters
 from countperf.counting.strides import AxisKind, AxisStride, strides_of
+from countperf.counting.supplied import supplied_operations
 from countperf.display import ShortRepr
-from countperf.symbolic.affine import ALWAYS, NotAffineError, ToQuasiPolynomial
+from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 PROBABILITY = "the probability of a condition"
 """How a probability that the caller states is called."""
@@ -78,67 +80,69 @@ class AccessAnalysis(ShortRepr):
 class AccessAnalyzer:
     """State that the analyses of all instructions of a kernel have in common."""
 
-    def __init__(self, kernel: Any, domains: Domains, tallies: InstructionCounter) -> None:
-        self.kernel = kernel
-        self.domains = domains
+    def __init__(self, prepared: PreparedKernel, tallies: InstructionCounter) -> None:
+        self.kernel = kernel = prepared.kernel
+        self.domains = domains = prepared.domains
+        self.supplied = prepared.supplied
         self.tallies = tallies
         self.sizes = SizeParameters.of(kernel, domains.sizes, domains.defaults)
-        self.layouts: dict[tuple[str, int], Layout] = {}
         self.memo: dict[Any, Any] = {}
+        self._read: dict[str, Instruction] = {}
         self.copied = _copied_inames(kernel)
         self.changing = _private_scalars(kernel)
         self.to_opaque = ToQuasiPolynomial(
             lambda name: name in domains.inames or name in domains.sizes or name in self.changing
         )
 
-    def accesses(
-        self, program: DeviceProgram, outline: RegionOutline, grid: Grid
-    ) -> list[AccessAnalysis]:
-        """Analyze the accesses of one region."""
-        result: list[AccessAnalysis] = []
-        for instruction_id in outline.instruction_ids:
-            instruction = self.kernel.id_to_insn[instruction_id]
-            if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-                continue
-            predicates, probability = self.domains.predicate_conditions(instruction)
-            tested = self.tallies.tally_predicates(instruction) if instruction.predicates else {}
-            kinds = self.kinds(program, outline, instruction_id)
-            for tally, share in (
-                (tested, Fraction(1)),
-                (self.tallies.tally(instruction), probability),
-            ):
-                for (key, cases), number in tally.items():
-                    if isinstance(key, Operation):
-                        continue
-                    conditions = predicates + tuple(
-                        case  # the source's view has no first iterations
-                        for case in cases
-                        if isinstance(case, Case) and case.alternatives != ALWAYS
-                    )
-                    place = self.place(outline, instruction, conditions, grid, kinds)
-                    result.append(
-                        self.access(outline, instruction, key, place, kinds, number, share)
-                    )
-        return [found for found in result if found.executions]
-
-    def place(
+    def read(
         self,
+        program: DeviceProgram,
         outline: RegionOutline,
-        instruction: Any,
-        conditions: tuple[Case, ...],
+        instruction_id: str,
         grid: Grid,
-        kinds: Mapping[str, AxisKind],
-    ) -> Place:
-        """Return where an instruction, or a part of it, is executed."""
-        return Place(
+        *,
+        can_supply: bool = True,
+    ) -> Instruction:
+        """Return an instruction in its place, tallied when it is asked for first."""
+        found = self._read.get(instruction_id)
+        if found is not None:
+            return found
+        instruction = self.kernel.id_to_insn[instruction_id]
+        supplied: Mapping[str, Fraction] = {}
+        if instruction_id in self.supplied:
+            predicates, probability = self.domains.predicate_conditions(instruction)
+            supplied = self.supplied.of(instruction_id)
+            operations = supplied_operations(supplied).items()
+            parts = tuple(Part(key, predicates, number, probability) for key, number in operations)
+            tallied = Tallied(predicates=predicates, probability=probability, parts=parts)
+        else:
+            tallied = tally(self.domains, self.tallies, instruction, can_supply=can_supply)
+        kinds = self.kinds(program, outline, instruction_id)
+        place = Place(
             domains=self.domains,
             within=self.tallies.loops_around(instruction),
-            cases=conditions,
+            cases=tallied.predicates,
             grid=grid,
-            loops=(*outline.around, *outline.loops[instruction.id]),
+            loops=(*outline.around, *outline.loops[instruction_id]),
             own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
             memo=self.memo,
         )
+        self._read[instruction_id] = found = Instruction(
+            loopy=instruction, tallied=tallied, kinds=kinds, place=place, supplied=supplied
+        )
+        return found
+
+    def accesses(
+        self, program: DeviceProgram, outline: RegionOutline, grid: Grid
+    ) -> Iterator[AccessAnalysis]:
+        """Analyze the accesses of one region."""
+        for instruction_id in computing(self.kernel, outline.instruction_ids):
+            found = self.read(program, outline, instruction_id, grid, can_supply=False)
+            for part in found.tallied.parts:
+                if isinstance(part.key, MemoryAccess):
+                    access = self.access(outline, found, part.key, part)
+                    if access.executions:
+                        yield access
 
     def kinds(
         self, program: DeviceProgram, outline: RegionOutline, instruction_id: str
@@ -154,68 +158,39 @@ class AccessAnalyzer:
         return kinds
 
     def access(
-        self,
-        outline: RegionOutline,
-        instruction: Any,
-        access: MemoryAccess,
-        place: Place,
-        kinds: dict[str, AxisKind],
-        number: Any,
-        share: Number,
+        self, outline: RegionOutline, found: Instruction, access: MemoryAccess, part: Part
     ) -> AccessAnalysis:
         """Analyze one access."""
         domains = self.domains
-        address = address_of(
-            access, self.layout(access.array, access.component_of), domains.to_address
-        )
+        # the source's view has no first iterations
+        cases = tuple(case for case in part.conditions if isinstance(case, Case))
+        place = replace(found.place, cases=cases)
+        address = domains.address(access)
         counted, _ = domains.trip_statistics(place.within)
         estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
-        if share != 1 or isinstance(number, Fraction):
+        if part.share != 1 or isinstance(part.number, Fraction):
             estimates.append(PROBABILITY)
         offset = None if address is None else self.offset(access.array)
+        opaque = address or address_of(access, domains.layout_of(access), self.to_opaque)
         return AccessAnalysis(
             program=outline.program,
             region=outline.index,
-            instruction=instruction.id,
+            instruction=found.loopy.id,
             access=access,
-            repeats=int(number) or 1,
-            executions=domains.executions(place.within, place.cases, place.grid).scale(
-                number * share
-            ),
+            repeats=int(part.number) or 1,
+            executions=domains.executions(place.within, place.cases, place.grid).scale(part.times),
             address=None if address is None or offset is None else address.flat + offset,
             index=address,
-            strides=strides_of(
-                place,
-                address
-                or address_of(
-                    access, self.layout(access.array, access.component_of), self.to_opaque
-                ),
-                kinds,
-                self.changing,
-            ),
+            strides=strides_of(place, opaque, found.kinds, self.changing),
             is_estimate=" and ".join(estimates),
             place=place,
             sizes=self.sizes,
         )
 
-    def variable(self, array: str) -> Any:
-        """Return the argument or temporary of a name."""
-        found = self.kernel.arg_dict.get(array)
-        return self.kernel.temporary_variables[array] if found is None else found
-
-    def layout(self, array: str, component_of: int = 0) -> Layout:
-        """Return the layout of an array, or of the components of its vectors."""
-        key = array, component_of
-        if key not in self.layouts:
-            self.layouts[key] = layout_of(
-                self.kernel, self.variable(array), self.domains.to_polynomial, component_of
-            )
-        return self.layouts[key]
-
     def offset(self, array: str) -> QuasiPolynomial | None:
         """Return where an array begins in its memory, elements; None if that is not known."""
         try:
-            return self.domains.to_polynomial(offset_of(self.variable(array)))
+            return self.domains.to_polynomial(offset_of(self.domains.variable(array)))
         except NotAffineError:
             return None
 

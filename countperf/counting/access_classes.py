@@ -17,11 +17,10 @@ Where what data reads leaves a strided access without a class, it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from typing import Any, NamedTuple
 
 from loopy.symbolic import LinearSubscript
@@ -30,9 +29,7 @@ from countperf.counting.accesses import (
     Address,
     Layout,
     UtilizationClass,
-    address_of,
     class_without_neighbors,
-    layout_of,
     step_along,
     utilization_classes,
 )
@@ -120,8 +117,8 @@ def access_counts(
         if not executions:
             continue
         why = reasons.get((access, within), frozenset()) if reasons else frozenset[str]()
-        layout = footprints.layout(access)
-        address = footprints.address(access)
+        layout = domains.layout_of(access)
+        address = domains.address(access)
         if access.address_space != "global":
             result.append(AccessCount(access, None, (), executions, why))
             continue
@@ -197,35 +194,15 @@ class Footprints:
         domains: Domains,
         cases: Mapping[tuple[MemoryAccess, frozenset[str]], set[Cases]],
         opaque: Mapping[tuple[str, str], str],
-        to_index: Callable[[Any], QuasiPolynomial],
     ) -> None:
         self.kernel = kernel
         self.domains = domains
         self.cases = cases
         self.opaque = opaque
-        self.to_index = to_index
-        self.to_address = cache(domains.to_address.rec)
-        self._layouts: dict[tuple[str, int], Layout] = {}
         self._cells: dict[tuple[str, str], tuple[Any, Layout, bool]] = {}
         self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
 
     # --- addresses
-
-    def layout(self, access: MemoryAccess) -> Layout:
-        """Return how the array of an access lies in memory."""
-        element = (access.array, access.component_of)
-        if element not in self._layouts:
-            array = self.kernel.arg_dict.get(access.array)
-            if array is None:
-                array = self.kernel.temporary_variables[access.array]
-            self._layouts[element] = layout_of(
-                self.kernel, array, self.to_index, access.component_of
-            )
-        return self._layouts[element]
-
-    def address(self, access: MemoryAccess) -> Address | None:
-        """Return the address of an access; None if data decides, or if it has no formula."""
-        return address_of(access, self.layout(access), self.to_address)
 
     def refusal(self, access: MemoryAccess, what: str) -> UnsupportedExpressionError:
         """Return why an access has no class of its own, with the way out."""
@@ -261,7 +238,7 @@ class Footprints:
         strides = _sorted_out(steps, counted | domains.sizes)
         if not strides:
             raise self.refusal(access, f"does not change evenly along local axis 0 ('{lane}')")
-        layout = self.layout(access)
+        layout = self.domains.layout_of(access)
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
     # --- classes
@@ -306,7 +283,7 @@ class Footprints:
     ) -> tuple[UtilizationClass, ...]:
         cells, layout, is_flattened = self._accessed_cells(access)
         digits = stride.digits
-        if layout is not self.layout(access):
+        if layout is not self.domains.layout_of(access):
             digits = digits_of(stride.flat, layout)
         found = footprint_and_widened(
             cells,
@@ -340,7 +317,7 @@ class Footprints:
             else:
                 cells = accessed_cells(places, self.domains, lambda address: address.index)
                 is_flattened = any(address.is_flattened for address, _, _ in places)
-                found = cells, self.layout(access), is_flattened
+                found = cells, self.domains.layout_of(access), is_flattened
             self._cells[key] = found
         return found
 
@@ -382,7 +359,7 @@ class Footprints:
                 raise self._without_footprint(
                     access, "its vectors are accessed whole and by components"
                 )
-            address = self.address(other)
+            address = self.domains.address(other)
             address = address and address.simplified()
             if (address is None and reads_data(other, self.domains)) or (
                 address is not None and self._is_ragged(address)

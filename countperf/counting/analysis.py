@@ -6,23 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import loopy as lp
-
 from countperf.counting.access_analysis import AccessAnalysis, AccessAnalyzer
-from countperf.counting.domains import Domains
 from countperf.counting.footprints import Footprint, footprints_of
-from countperf.counting.needs import check_statistics, stating_all_needs
-from countperf.counting.regions import region_outlines
-from countperf.counting.schedule import prepared, schedule_of
+from countperf.counting.preparation import PreparedKernel
 from countperf.counting.selection import instruction_counter
 from countperf.counting.sizes import SizeParameters, require_sizes
-from countperf.counting.statistics import Statistics
 from countperf.counting.storage import ArrayStorage, storage_of
 from countperf.counting.structure import ProgramAnalysis, analyzed_program
-from countperf.counting.supplied import require_rule
 from countperf.counting.transactions import transactions
 from countperf.display import ShortRepr
-from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 __all__ = ["AccessAnalysis", "KernelAnalysis", "analyze_kernel"]
@@ -116,14 +108,32 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     CountingError
         The kernel cannot be counted.
     """
-    kernel, callables = prepared(t_unit)
-    given = Statistics(kernel, statistics or {})
-    domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
-    with stating_all_needs(domains):
-        analysis = _analyzed(domains, given)
-    check_statistics(domains)
-    require_sizes(kernel.name, domains.sizes, dict(_totals(analysis)))
+    return analyzed(PreparedKernel(t_unit, statistics=statistics))
+
+
+def analyzed(prepared: PreparedKernel) -> KernelAnalysis:
+    """Analyze the structure of a prepared kernel."""
+    with prepared.counting():
+        analysis = _analyzed(prepared)
+    require_sizes(prepared.kernel.name, prepared.domains.sizes, dict(_totals(analysis)))
     return analysis
+
+
+def analyzed_accesses(prepared: PreparedKernel) -> list[AccessAnalysis]:
+    """Analyze the accesses of a prepared kernel alone."""
+    analyzer = _analyzer(prepared)
+    return [
+        access
+        for launch in prepared.launches()
+        for outline in launch.regions
+        for access in analyzer.accesses(launch.program, outline, launch.grid)
+    ]
+
+
+def _analyzer(prepared: PreparedKernel) -> AccessAnalyzer:
+    domains = prepared.domains
+    tallies = instruction_counter(domains, statistics=prepared.statistics, powers="emitted")
+    return AccessAnalyzer(prepared, tallies)
 
 
 def _totals(analysis: KernelAnalysis) -> Iterator[tuple[str, PiecewiseQuasiPolynomial]]:
@@ -139,28 +149,21 @@ def _totals(analysis: KernelAnalysis) -> Iterator[tuple[str, PiecewiseQuasiPolyn
         yield access.label, access.executions
 
 
-def _analyzed(domains: Domains, given: Statistics) -> KernelAnalysis:
-    kernel = domains.kernel
-    tallies = instruction_counter(domains, statistics=given, powers="emitted")
-    analyzer = AccessAnalyzer(kernel, domains, tallies)
-    outlines = region_outlines(kernel)
+def _analyzed(prepared: PreparedKernel) -> KernelAnalysis:
+    kernel, domains = prepared.kernel, prepared.domains
+    analyzer = _analyzer(prepared)
     accesses: list[AccessAnalysis] = []
     programs: list[ProgramAnalysis] = []
-    for number, program in enumerate(schedule_of(kernel).programs):
-        for instruction in (kernel.id_to_insn[i] for i in program.instruction_ids):
-            if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-                require_rule(kernel, instruction, can_supply=False)
-        grid = domains.grid(program.instruction_ids)
-        regions = tuple(outline for outline in outlines if outline.program == number)
-        for outline in regions:
-            accesses += analyzer.accesses(program, outline, grid)
-        programs.append(analyzed_program(analyzer, program, regions, grid))
+    for launch in prepared.launches():
+        for outline in launch.regions:
+            accesses += analyzer.accesses(launch.program, outline, launch.grid)
+        programs.append(analyzed_program(analyzer, launch))
     return KernelAnalysis(
         kernel=kernel.name,
-        is_estimate=", ".join(sorted(given)),
+        is_estimate=", ".join(sorted(prepared.statistics)),
         sizes=analyzer.sizes,
         programs=tuple(programs),
         accesses=tuple(accesses),
-        footprints=footprints_of(accesses, analyzer.layouts, domains),
+        footprints=footprints_of(accesses, domains),
         storage=storage_of(kernel, domains),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loopy.kernel.data import VectorizeTag
 
 from countperf.counting.domains import Domains
-from countperf.counting.grid import Grid
+from countperf.counting.grid import NOWHERE, Grid
 from countperf.counting.schedule import LocalBarrier
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
@@ -32,7 +32,7 @@ def barrier_passes(
     dependent = _group_inames_that_decide(domains, loops) | _idle_group_inames(
         domains, barrier.neighbors, grid
     )
-    points = domains.executions(loops | dependent, (), Grid(groups={}, items={}))
+    points = domains.executions(loops | dependent, (), NOWHERE)
     used = {domains.group_axes[name] for name in dependent}
     if len(used) < len(dependent):
         raise UnsupportedExpressionError(
@@ -58,7 +58,7 @@ def _idle_group_inames(
     if len(axes) < len(used) or not used:
         return frozenset()
     everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
-    working = domains.executions(used, (), Grid(groups={}, items={}))
+    working = domains.executions(used, (), NOWHERE)
     is_known = working == everything and not working.approximations
     return frozenset() if is_known else used
 

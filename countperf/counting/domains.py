@@ -10,6 +10,7 @@ from loopy import ValueArg
 from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag
 
+from countperf.counting.accesses import Address, Layout, address_of, layout_of
 from countperf.counting.automatic import default_values
 from countperf.counting.data_loops import (
     DataLoop,
@@ -20,7 +21,7 @@ from countperf.counting.data_loops import (
 )
 from countperf.counting.definitions import definitions_in
 from countperf.counting.grid import Grid
-from countperf.counting.keys import Case, FirstIteration
+from countperf.counting.keys import Case, FirstIteration, MemoryAccess
 from countperf.counting.statistics import Statistics
 from countperf.errors import (
     CountingError,
@@ -63,9 +64,37 @@ class Domains:
         self._quotients: dict[Any, list[tuple[int, isl_sets.IntegerSet]] | None] = {}
         self._determined: dict[frozenset[str], dict[str, QuasiPolynomial]] = {}
         self._value_bounds: dict[str, tuple[int | None, int | None]] = {}
+        self.layouts: dict[tuple[str, int], Layout] = {}
+        self._addresses: dict[MemoryAccess, Address | None] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial, lambda n: n not in self.data_loops)
         self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
+
+    # --- arrays
+
+    def variable(self, name: str) -> Any:
+        """Return the argument or temporary of a name."""
+        found = self.kernel.arg_dict.get(name)
+        return self.kernel.temporary_variables[name] if found is None else found
+
+    def layout(self, array: str, component_of: int = 0) -> Layout:
+        """Return the layout of an array, or of the components of its vectors."""
+        key = array, component_of
+        if key not in self.layouts:
+            self.layouts[key] = layout_of(
+                self.kernel, self.variable(array), self.to_polynomial, component_of
+            )
+        return self.layouts[key]
+
+    def layout_of(self, access: MemoryAccess) -> Layout:
+        """Return how the array of an access lies in memory."""
+        return self.layout(access.array, access.component_of)
+
+    def address(self, access: MemoryAccess) -> Address | None:
+        """Return the address of an access; None if data decides, or if it has no formula."""
+        if access not in self._addresses:
+            self._addresses[access] = address_of(access, self.layout_of(access), self.to_address)
+        return self._addresses[access]
 
     # --- names
 

@@ -68,11 +68,7 @@ def _direct(access: AccessAnalysis) -> QuasiPolynomial:
     return access.address
 
 
-def footprints_of(
-    accesses: Sequence[AccessAnalysis],
-    layouts: Mapping[tuple[str, int], Layout],
-    domains: Domains,
-) -> tuple[Footprint, ...]:
+def footprints_of(accesses: Sequence[AccessAnalysis], domains: Domains) -> tuple[Footprint, ...]:
     """Find the footprints of all arrays, by array and direction."""
     result: list[Footprint] = []
     for array in dict.fromkeys(access.access.array for access in accesses):
@@ -90,7 +86,7 @@ def footprints_of(
                     direction=direction,
                     element_bytes=members[0].access.bits // 8,
                     accesses=total,
-                    cells=_cells(members, layouts[array, members[0].access.component_of], domains),
+                    cells=_cells(members, domains.layout_of(members[0].access), domains),
                     members=members,
                 )
             )

@@ -25,3 +25,7 @@ class Grid(ShortRepr):
     def group_size(self) -> int:
         """Work items of a group."""
         return prod(self.items.values())
+
+
+NOWHERE = Grid(groups={}, items={})
+"""Of what no work item executes by itself, such as launches."""

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter as Multiset
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import loopy as lp
-
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
-from countperf.counting.barrier_passes import barrier_passes
 from countperf.counting.compiled_types import compiled_counter
-from countperf.counting.domains import Domains
-from countperf.counting.grid import Grid
-from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
-from countperf.counting.needs import check_statistics, stating_all_needs
+from countperf.counting.grid import NOWHERE, Grid
+from countperf.counting.instructions import Conditions, computing, tally
+from countperf.counting.keys import Granularity, MemoryAccess, Operation
 from countperf.counting.operations import InstructionCounter
-from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
+from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.selection import instruction_counter, matching_ids
-from countperf.counting.statistics import Statistics
-from countperf.counting.supplied import SuppliedCounts, reason_of, require_rule, touched_arrays
+from countperf.counting.supplied import reason_of, touched_arrays
 from countperf.errors import CountingError
-from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -61,9 +54,7 @@ class _Totals:
     accesses: dict[tuple[MemoryAccess, frozenset[str]], list[Occurrence]] = field(
         default_factory=dict
     )
-    cases: dict[tuple[MemoryAccess, frozenset[str]], set[tuple[Case | FirstIteration, ...]]] = (
-        field(default_factory=dict)
-    )
+    cases: dict[tuple[MemoryAccess, frozenset[str]], set[Conditions]] = field(default_factory=dict)
     local_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
     global_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
     work_groups: PiecewiseQuasiPolynomial = ZERO_COUNT
@@ -78,78 +69,45 @@ class _Totals:
             self.reasons[key] = self.reasons.get(key, frozenset()) | reasons
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rules:
-    """Counting rule of each instruction: by its expressions, by supplied counts, or left out."""
-
-    tallies: InstructionCounter
-    statistics: Statistics
-    supplied: SuppliedCounts
-    counted: frozenset[str]
-
-
 def count_loopy_kernel(
-    t_unit: Any,
+    kernel: Any,
     *,
-    statistics: Mapping[str, Any] | None = None,
     powers: Literal["emitted", "written"] = "emitted",
-    approximate: bool = False,
     view: Literal["source", "compiled"] = "source",
-    instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     within: str | None = None,
+    **options: Any,
 ) -> Counts:
-    """Count a Loopy kernel exactly."""
-    kernel, callables = prepared(t_unit)
-    counter = Counter(kernel.assumptions, approximate=approximate)
-    given = Statistics(kernel, statistics or {})
-    domains = Domains(kernel, callables, counter, given)
-    rules = _Rules(
-        tallies=compiled_counter(domains, statistics=given, powers=powers)
-        if view == "compiled"
-        else instruction_counter(domains, statistics=given, powers=powers),
-        statistics=given,
-        supplied=SuppliedCounts(kernel, instruction_counts or {}),
-        counted=matching_ids(kernel, within),
-    )
-    supplied = frozenset(instruction_counts or ())
-    with stating_all_needs(domains, counted=rules.counted, supplied=supplied):
-        counts = _counted(domains, rules, is_whole=within is None)
-    check_statistics(domains, supplied=supplied)
-    return counts
+    """Count a translation unit, or a kernel that is prepared already, exactly.
+
+    With `options` a unit is prepared; all are those of `countperf.count_kernel`.
+    """
+    prepared = PreparedKernel.of(kernel, **options)
+    rules = compiled_counter if view == "compiled" else instruction_counter
+    tallies = rules(prepared.domains, statistics=prepared.statistics, powers=powers)
+    counted = matching_ids(prepared.kernel, within)
+    with prepared.counting(counted):
+        return _counted(prepared, tallies, counted, is_whole=within is None)
 
 
-def _counted(domains: Domains, rules: _Rules, *, is_whole: bool) -> Counts:
+def _counted(
+    prepared: PreparedKernel,
+    tallies: InstructionCounter,
+    counted: frozenset[str],
+    *,
+    is_whole: bool,
+) -> Counts:
     """Count all device programs; of a part of the kernel, operations and accesses alone."""
-    kernel, given = domains.kernel, rules.statistics
+    kernel, domains, given = prepared.kernel, prepared.domains, prepared.statistics
     totals = _Totals()
-    schedule = schedule_of(kernel)
-    for program in schedule.programs:
-        grid = domains.grid(program.instruction_ids)
-        _count_program(program, grid, domains, rules, totals)
-        if not is_whole:
-            continue
-        given.used.clear()
-        totals.note("launches", given.reasons(program.launch_loops))
-        spread = program.launch_loops | domains.data_group_loops(program.instruction_ids)
-        totals.note("groups", given.reasons(spread))
-        for barrier, times in Multiset(program.barriers).items():
-            passes = barrier_passes(domains, barrier, program.launch_loops, grid)
-            totals.local_barriers += passes.scale(times)
-            totals.note("barrier.local", given.reasons(barrier.within | spread))
-        launches = domains.executions(program.launch_loops, (), Grid(groups={}, items={}))
-        totals.launches += launches
-        totals.work_groups += grid.work_groups * launches
-        if schedule.global_barriers and program is schedule.programs[-1]:
-            items = grid.work_groups * one_count().scale(grid.group_size)
-            for within_loops in schedule.global_barriers:
-                passes = domains.executions(within_loops, (), Grid(groups={}, items={}))
-                totals.global_barriers += passes * items
-                totals.note("barrier.global", given.reasons(within_loops | spread))
-    footprints = Footprints(kernel, domains, totals.cases, totals.opaque, rules.tallies.to_index)
+    for launch in prepared.launches():
+        _count_program(launch, prepared, tallies, counted, totals)
+        if is_whole:
+            _count_launches(launch, prepared, totals)
+    footprints = Footprints(kernel, domains, totals.cases, totals.opaque)
     accesses = access_counts(domains, given, totals.accesses, totals.reasons, footprints)
     return Counts(
         kernel=kernel.name,
-        parameters=tuple(sorted(domains.sizes)),
+        parameters=prepared.parameters,
         assumptions=kernel.assumptions,
         operations={
             key: PiecewiseQuasiPolynomial.sum(parts) for key, parts in totals.operations.items()
@@ -166,37 +124,62 @@ def _counted(domains: Domains, rules: _Rules, *, is_whole: bool) -> Counts:
     )
 
 
+def _count_launches(launch: Launch, prepared: PreparedKernel, totals: _Totals) -> None:
+    """Count launches, work groups and barriers of a device program."""
+    program, given, domains = launch.program, prepared.statistics, prepared.domains
+    given.used.clear()
+    totals.note("launches", given.reasons(program.launch_loops))
+    spread = program.launch_loops | domains.data_group_loops(program.instruction_ids)
+    totals.note("groups", given.reasons(spread))
+    totals.local_barriers += launch.barriers
+    for barrier in program.barriers:
+        totals.note("barrier.local", given.reasons(barrier.within | spread))
+    totals.launches += launch.number
+    totals.work_groups += launch.groups
+    if program is prepared.schedule.programs[-1]:
+        items = launch.grid.work_groups * one_count().scale(launch.grid.group_size)
+        for within_loops in prepared.schedule.global_barriers:
+            passes = domains.executions(within_loops, (), NOWHERE)
+            totals.global_barriers += passes * items
+            totals.note("barrier.global", given.reasons(within_loops | spread))
+
+
 def _count_program(
-    program: DeviceProgram, grid: Grid, domains: Domains, rules: _Rules, totals: _Totals
+    launch: Launch,
+    prepared: PreparedKernel,
+    tallies: InstructionCounter,
+    counted: frozenset[str],
+    totals: _Totals,
 ) -> None:
+    domains, given, grid = prepared.domains, prepared.statistics, launch.grid
     # what instructions have in common is multiplied with its executions once
-    numbers: dict[tuple[frozenset[str], tuple[Case | FirstIteration, ...]], dict[Any, Any]] = {}
-    for instruction_id in program.instruction_ids:
-        instruction = domains.kernel.id_to_insn[instruction_id]
-        if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-            continue
-        is_counted = instruction_id in rules.counted
-        rules.statistics.used.clear()
-        if instruction_id in rules.supplied:
+    numbers: dict[tuple[frozenset[str], Conditions], dict[Any, Any]] = {}
+    for instruction_id in computing(prepared.kernel, launch.program.instruction_ids):
+        instruction = prepared.kernel.id_to_insn[instruction_id]
+        is_counted = instruction_id in counted
+        given.used.clear()
+        if instruction_id in prepared.supplied:
             totals.opaque.update(dict.fromkeys(touched_arrays(instruction), instruction_id))
             if is_counted:
-                _count_supplied(instruction, grid, domains, rules, totals)
+                _count_supplied(instruction, grid, prepared, totals)
             continue
         try:
-            within, parts = _tallied(instruction, domains, rules)
+            tallied = tally(domains, tallies, instruction)
         except CountingError:
             if is_counted:
                 raise
             totals.opaque.update(dict.fromkeys(touched_arrays(instruction), instruction_id))
             continue
-        reasons = rules.statistics.reasons(within)
-        for key, cases, number in parts:
+        within = tallies.loops_around(instruction)
+        reasons = given.reasons(within)
+        for part in tallied.parts:
+            key = part.key
             if is_counted:
-                here = numbers.setdefault((within, cases), {})
-                here[key] = here.get(key, 0) + number
+                here = numbers.setdefault((within, part.conditions), {})
+                here[key] = here.get(key, 0) + part.times
                 totals.note(key if isinstance(key, Operation) else (key, within), reasons)
             elif isinstance(key, MemoryAccess):
-                totals.cases.setdefault((key, within), set()).add(cases)
+                totals.cases.setdefault((key, within), set()).add(part.conditions)
     for (within, cases), occurring in numbers.items():
         executions = domains.executions(within, cases, grid)
         for key, number in occurring.items():
@@ -209,36 +192,14 @@ def _count_program(
                 totals.cases.setdefault(place, set()).add(cases)
 
 
-def _is_always(case: Case | FirstIteration) -> bool:
-    return isinstance(case, Case) and case.alternatives == ALWAYS and case.holds
-
-
-def _tallied(
-    instruction: Any, domains: Domains, rules: _Rules
-) -> tuple[
-    frozenset[str], list[tuple[Operation | MemoryAccess, tuple[Case | FirstIteration, ...], Any]]
-]:
-    """Return the loops of an instruction, and what one execution of it takes under which cases."""
-    require_rule(domains.kernel, instruction)
-    tallies = rules.tallies
-    predicates, probability = domains.predicate_conditions(instruction)
-    tested = tallies.tally_predicates(instruction) if instruction.predicates else {}
-    parts: list[tuple[Operation | MemoryAccess, tuple[Case | FirstIteration, ...], Any]] = []
-    for tally, share in ((tested, 1), (tallies.tally(instruction), probability)):
-        for (key, cases), number in tally.items():
-            all_cases = predicates + tuple(c for c in cases if not _is_always(c))
-            parts.append((key, all_cases, number * share))
-    return tallies.loops_around(instruction), parts
-
-
 def _count_supplied(
-    instruction: Any, grid: Grid, domains: Domains, rules: _Rules, totals: _Totals
+    instruction: Any, grid: Grid, prepared: PreparedKernel, totals: _Totals
 ) -> None:
     """Multiply the caller's counts of an instruction with its executions."""
     within = instruction.within_inames
-    predicates, probability = domains.predicate_conditions(instruction)
-    executions = domains.executions(within, predicates, grid).scale(probability)
-    reasons = rules.statistics.reasons(within) | {reason_of(instruction.id)}
-    for name, number in rules.supplied.of(instruction.id).items():
+    predicates, probability = prepared.domains.predicate_conditions(instruction)
+    executions = prepared.domains.executions(within, predicates, grid).scale(probability)
+    reasons = prepared.statistics.reasons(within) | {reason_of(instruction.id)}
+    for name, number in prepared.supplied.of(instruction.id).items():
         totals.supplied[name] = totals.supplied.get(name, ZERO_COUNT) + executions.scale(number)
         totals.note(name, reasons)

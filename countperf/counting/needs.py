@@ -11,7 +11,7 @@ import loopy as lp
 import pymbolic.primitives as p
 from loopy.symbolic import get_dependencies
 
-from countperf.counting.accesses import address_of, layout_of
+from countperf.counting.accesses import address_of
 from countperf.counting.domains import Domains
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.operations import InstructionCounter
@@ -144,11 +144,7 @@ def _note_arrays(
 
 def _takes_pattern(access: MemoryAccess, within: frozenset[str], domains: Domains) -> bool:
     """Return whether an address, or the lines that strided accesses share, depend on data."""
-    array = domains.kernel.arg_dict.get(access.array)
-    if array is None:
-        array = domains.kernel.temporary_variables[access.array]
-    layout = layout_of(domains.kernel, array, domains.to_polynomial, access.component_of)
-    address = address_of(access, layout, domains.to_polynomial)
+    address = address_of(access, domains.layout_of(access), domains.to_polynomial)
     if address is None:
         return True
     flat = address.flat

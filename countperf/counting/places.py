@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from countperf.counting.domains import Domains
-from countperf.counting.grid import Grid
+from countperf.counting.grid import NOWHERE, Grid
 from countperf.counting.keys import Case
 from countperf.symbolic import sets
 
@@ -36,13 +36,12 @@ def always_full(place: Place) -> bool:
 
     There are as many executions as passes times items exactly if no pass lacks an item.
     """
-    nowhere = Grid(groups={}, items={})
     items = 1
     for name in place.lanes:
         low, high = sets.constant_bounds(place.domains.domain(frozenset([name])))[name]
         if low is None or high is None:
             return False
         items *= high - low + 1
-    executed = place.domains.executions(place.within, place.cases, nowhere)
-    passes = place.domains.executions(place.within.difference(place.lanes), (), nowhere)
+    executed = place.domains.executions(place.within, place.cases, NOWHERE)
+    passes = place.domains.executions(place.within.difference(place.lanes), (), NOWHERE)
     return executed == passes.scale(items)

@@ -13,22 +13,18 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from countperf.counting.access_analysis import AccessAnalysis
-from countperf.counting.accesses import Layout, address_of, layout_of
-from countperf.counting.analysis import analyze_kernel
-from countperf.counting.barrier_passes import barrier_passes
+from countperf.counting.accesses import address_of
+from countperf.counting.analysis import analyzed_accesses
 from countperf.counting.domains import Domains
-from countperf.counting.grid import Grid
+from countperf.counting.grid import NOWHERE, Grid
 from countperf.counting.keys import Case, MemoryAccess, Operation
-from countperf.counting.needs import stating_all_needs
+from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_tree import Item, program_tree, statements_of
-from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.statements import Statement, StatementReader
-from countperf.counting.statistics import Statistics
 from countperf.display import ShortRepr
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
-from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sub_groups import executed_by_sub_groups
@@ -54,7 +50,6 @@ class KernelProgram(ShortRepr):
         default_factory=dict[Any, PiecewiseQuasiPolynomial]
     )
     _sets: dict[Any, Any] = field(default_factory=dict[Any, Any])
-    _layouts: dict[str, Layout] = field(default_factory=dict[str, Layout])
 
     @property
     def kernel(self) -> Any:
@@ -85,9 +80,8 @@ class KernelProgram(ShortRepr):
         guards = [guard for case in cases for part in case.alternatives for guard in part]
         if any(lanes & guard.names() for guard in guards):
             return True
-        nothing = Grid(groups={}, items={})
-        each = self.domains.executions(within, cases, nothing)
-        without = self.domains.executions(within - lanes, cases, nothing)
+        each = self.domains.executions(within, cases, NOWHERE)
+        without = self.domains.executions(within - lanes, cases, NOWHERE)
         for name in lanes:
             without = without.scale(self.grid.items[self.domains.local_axes[name]])
         return each != without
@@ -145,12 +139,7 @@ class KernelProgram(ShortRepr):
 
     def address(self, access: MemoryAccess) -> QuasiPolynomial | None:
         """Return the flattened address of an access in elements, None if it is read from data."""
-        if access.array not in self._layouts:
-            array = self.kernel.arg_dict.get(access.array)
-            if array is None:
-                array = self.kernel.temporary_variables[access.array]
-            self._layouts[access.array] = layout_of(self.kernel, array, self.domains.to_polynomial)
-        found = address_of(access, self._layouts[access.array], self.domains.to_address)
+        found = address_of(access, self.domains.layout(access.array), self.domains.to_address)
         return None if found is None else found.flat
 
     def local_bytes(self, parameters: Mapping[str, int]) -> int:
@@ -185,45 +174,25 @@ def kernel_programs(
     t_unit: Any, *, statistics: Mapping[str, Any] | None = None, contract: bool = True
 ) -> tuple[KernelProgram, ...]:
     """Return the device programs of a kernel, in the order of their launches."""
-    kernel, callables = prepared(t_unit)
-    counter = Counter(kernel.assumptions)
-    given = Statistics(kernel, statistics or {})
-    domains = Domains(kernel, callables, counter, given)
-    reader = StatementReader(kernel, callables, domains, statistics=given, contract=contract)
-    programs = schedule_of(kernel).programs
-    with stating_all_needs(domains):
-        bodies = [program_tree(kernel, program.name, reader) for program in programs]
-    accesses = analyze_kernel(t_unit, statistics=statistics).accesses
-    return tuple(
-        _program(
-            program,
-            domains,
-            body,
-            tuple(access for access in accesses if access.program == number),
-        )
-        for number, (program, body) in enumerate(zip(programs, bodies, strict=True))
+    prepared = PreparedKernel.of(t_unit, statistics=statistics)
+    kernel, domains = prepared.kernel, prepared.domains
+    reader = StatementReader(
+        kernel, prepared.callables, domains, statistics=prepared.statistics, contract=contract
     )
-
-
-def _program(
-    program: DeviceProgram,
-    domains: Domains,
-    body: tuple[Item, ...],
-    accesses: tuple[AccessAnalysis, ...],
-) -> KernelProgram:
-    grid = domains.grid(program.instruction_ids)
-    nothing = Grid(groups={}, items={})
-    barriers = ZERO_COUNT
-    for barrier in program.barriers:
-        barriers += barrier_passes(domains, barrier, program.launch_loops, grid)
-    return KernelProgram(
-        name=program.name,
-        domains=domains,
-        grid=grid,
-        launches=domains.executions(program.launch_loops, (), nothing) or one_count(),
-        launch_loops=program.launch_loops,
-        body=body,
-        barriers=barriers,
-        accesses=accesses,
-        is_estimate=", ".join(sorted(domains.statistics)),
+    with prepared.counting():
+        bodies = [program_tree(kernel, each.name, reader) for each in prepared.schedule.programs]
+        accesses = analyzed_accesses(prepared)
+    return tuple(
+        KernelProgram(
+            name=launch.program.name,
+            domains=domains,
+            grid=launch.grid,
+            launches=launch.number or one_count(),
+            launch_loops=launch.program.launch_loops,
+            body=body,
+            barriers=launch.barriers,
+            accesses=tuple(access for access in accesses if access.program == number),
+            is_estimate=", ".join(sorted(prepared.statistics)),
+        )
+        for number, (launch, body) in enumerate(zip(prepared.launches(), bodies, strict=True))
     )

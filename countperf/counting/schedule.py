@@ -28,8 +28,13 @@ from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic.isl_sets import in_fixed_order
+from countperf.symbolic.memory import kept_by_hand
 
 _MOST_CALLEES = 1000
+_MOST_RECENT = 4
+
+_recent: dict[int, tuple[Any, tuple[Any, Any]]] = kept_by_hand({})
+"""Translation units by their identity, which no other has as long as they are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +68,19 @@ class Schedule:
 def prepared(t_unit: Any) -> tuple[Any, Any]:
     """Return the only entry point of a translation unit, scheduled, and the table of callables.
 
-    A kernel that the caller has scheduled already is taken as it is.
+    A kernel that the caller has scheduled already is taken as it is. What was prepared lately is
+    not prepared again.
     """
     t_unit = translation_unit(t_unit)
+    known = _recent.get(id(t_unit))
+    if known is None:
+        known = _recent[id(t_unit)] = t_unit, _prepared(t_unit)
+        for old in list(_recent)[:-_MOST_RECENT]:
+            _recent.pop(old, None)
+    return known[1]
+
+
+def _prepared(t_unit: Any) -> tuple[Any, Any]:
     if len(t_unit.entrypoints) != 1:
         names = ", ".join(sorted(t_unit.entrypoints)) or "none"
         raise CountingError(

@@ -13,9 +13,11 @@ from countperf.counting.barrier_passes import barrier_passes
 from countperf.counting.chains import Operations, Recurrence, Step, recurrences
 from countperf.counting.complex_arithmetic import real_part
 from countperf.counting.grid import Grid
+from countperf.counting.instructions import computing
 from countperf.counting.keys import type_name
 from countperf.counting.lanes import lane_patterns
 from countperf.counting.places import Place
+from countperf.counting.preparation import Launch
 from countperf.counting.regions import RegionOutline
 from countperf.counting.schedule import DeviceProgram, LocalBarrier
 from countperf.counting.slots import Refusable, slots_of, trips_of
@@ -149,18 +151,13 @@ class ProgramAnalysis(ShortRepr):
     regions: tuple[RegionAnalysis, ...]  # in order
 
 
-def analyzed_program(
-    analyzer: AccessAnalyzer,
-    program: DeviceProgram,
-    outlines: tuple[RegionOutline, ...],
-    grid: Grid,
-) -> ProgramAnalysis:
+def analyzed_program(analyzer: AccessAnalyzer, launch: Launch) -> ProgramAnalysis:
     """Analyze the structure of a device program."""
-    builder = _Builder(analyzer, program, outlines, grid)
-    nowhere = Grid(groups={}, items={})
+    grid, outlines = launch.grid, launch.regions
+    builder = _Builder(analyzer, launch.program, outlines, grid)
     return ProgramAnalysis(
-        name=program.name,
-        launches=analyzer.domains.executions(program.launch_loops, (), nowhere),
+        name=launch.program.name,
+        launches=launch.number,
         groups=tuple(grid.groups[axis] for axis in sorted(grid.groups)),
         shape=GroupShape(extents=tuple(grid.items[axis] for axis in sorted(grid.items))),
         regions=tuple(builder.region(outline) for outline in outlines),
@@ -187,14 +184,9 @@ class _Builder:
         self.nests: dict[str, tuple[str, ...]] = {}
         self._find_chains(outlines)
 
-    def instruction(self, instruction_id: str) -> Any:
-        """Return an instruction that computes something; None for barriers and the like."""
-        found = self.kernel.id_to_insn[instruction_id]
-        return None if isinstance(found, lp.BarrierInstruction | lp.NoOpInstruction) else found
-
     def region(self, outline: RegionOutline) -> RegionAnalysis:
         """Analyze a region."""
-        ids = [i for i in outline.instruction_ids if self.instruction(i) is not None]
+        ids = computing(self.kernel, outline.instruction_ids)
         return RegionAnalysis(
             index=outline.index,
             around=self._around(outline),
@@ -303,15 +295,13 @@ class _Builder:
         return Refusable(count=None, reason="its instructions run in different work items")
 
     def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
-        instruction = self.instruction(instruction_id)
-        predicates, probability = self.domains.predicate_conditions(instruction)
-        kinds = self.analyzer.kinds(self.program, outline, instruction_id)
-        place = self.analyzer.place(outline, instruction, predicates, self.grid, kinds)
+        found = self.analyzer.read(self.program, outline, instruction_id, self.grid)
+        place, probability = found.place, found.tallied.probability
         counted, _ = self.domains.trip_statistics(place.within)
         estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
         if probability != 1:
             estimates.append("the probability of its condition")
-        executions = self.domains.executions(place.within, predicates, self.grid)
+        executions = self.domains.executions(place.within, place.cases, self.grid)
         return InstructionAnalysis(
             id=instruction_id,
             loops=outline.loops[instruction_id],
@@ -337,10 +327,11 @@ class _Builder:
         for outline in outlines:
             for i in outline.instruction_ids:
                 self.nests[i] = (*outline.around, *outline.loops[i])
-                if isinstance(self.instruction(i), lp.MultiAssignmentBase):
+                instruction = self.kernel.id_to_insn[i]
+                if isinstance(instruction, lp.MultiAssignmentBase):
                     entries = (*outline.around_entries, *outline.entries[i])
                     steps.append(
-                        Step(instruction=self.instruction(i), loops=self.nests[i], entries=entries)
+                        Step(instruction=instruction, loops=self.nests[i], entries=entries)
                     )
         for found in recurrences(self.kernel, steps, types):
             self.chains.setdefault(found.instructions[-1], []).append(found)

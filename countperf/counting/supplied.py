@@ -8,6 +8,7 @@ from typing import Any
 
 import loopy as lp
 
+from countperf.counting.keys import Operation
 from countperf.counting.statistics import nonnegative
 from countperf.errors import CountingError, UnsupportedExpressionError
 
@@ -43,12 +44,29 @@ class SuppliedCounts:
                 values[name] = value
             self._counts[instruction_id] = values
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """Ids of the instructions."""
+        return frozenset(self._counts)
+
     def __contains__(self, instruction_id: str) -> bool:
         return instruction_id in self._counts
 
     def of(self, instruction_id: str) -> dict[str, Fraction]:
         """Return the numbers for one execution of an instruction, by property name."""
         return self._counts[instruction_id]
+
+
+def supplied_operations(numbers: Mapping[str, Fraction]) -> dict[Operation, Fraction]:
+    """Return the operations among supplied counts, by property name."""
+    found: dict[Operation, Fraction] = {}
+    for name, number in numbers.items():
+        root, *parts = name.split(".")
+        if root in ("flop", "iop"):
+            kind, type_name, *function = parts
+            key = Operation(kind=kind, type_name=type_name, function="".join(function))
+            found[key] = number
+    return found
 
 
 def reason_of(instruction_id: str) -> str:

@@ -50,37 +50,27 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 import loopy as lp
 import pymbolic.primitives as p
+from loopy.kernel.data import LoopedIlpTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
-from countperf.counting.barrier_passes import barrier_passes
+from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.compiled_types import compiled_counter
 from countperf.counting.divisions import divisions_that_shift
-from countperf.counting.domains import Domains
 from countperf.counting.grid import Grid
+from countperf.counting.instructions import Conditions, Instruction, computing
 from countperf.counting.keys import FirstIteration, MemoryAccess, Operation
-from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.places import Place
-from countperf.counting.regions import RegionOutline, region_outlines
-from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
+from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.slots import slots_of
-from countperf.counting.statistics import Statistics
 from countperf.counting.structure import analyzed_program
-from countperf.counting.supplied import SuppliedCounts
+from countperf.counting.supplied import reason_of
 from countperf.execution.footprints import Footprints
-from countperf.execution.instructions import (
-    Conditions,
-    Instruction,
-    InstructionReader,
-    left_loops,
-    neighbors,
-    tells_apart,
-)
 from countperf.execution.keys import (
     AccessKey,
     Direction,
@@ -95,13 +85,19 @@ from countperf.execution.keys import (
 )
 from countperf.execution.loops import LoopCounter
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.execution.placement import Placements, ProgramSites, program_sites
+from countperf.execution.placement import (
+    Placements,
+    ProgramSites,
+    left_loops,
+    neighbors,
+    program_sites,
+    tells_apart,
+)
 from countperf.execution.reuse import ReuseLimits
 from countperf.execution.steps import StepSorter
 from countperf.execution.supplied import access_parts, supplied_accesses
-from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import Number
 
 _CALLS = ("special", "pow")
 """Kinds of operations that are calls of functions."""
@@ -111,61 +107,51 @@ _CALLS = ("special", "pow")
 class ExecutionCounts:
     """Counts of executions; all symbolic in the parameters."""
 
-    kernel: str  # name of the kernel
-    parameters: tuple[str, ...]  # size parameters, sorted
-    defaults: Mapping[str, QuasiPolynomial]  # values of those that need not be given
-    counter: Counter  # counted under its assumptions on the parameters
+    prepared: PreparedKernel
     # by what is executed, and where: of all work items, or over all groups
-    counts: Mapping[ExecutionKey, PiecewiseQuasiPolynomial] = field(
-        default_factory=dict[ExecutionKey, PiecewiseQuasiPolynomial]
-    )
-    # groups of all launches, launches, and barriers times the items that wait
-    groups: PiecewiseQuasiPolynomial = ZERO_COUNT
-    launches: PiecewiseQuasiPolynomial = ZERO_COUNT
-    barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
-    reasons: frozenset[str] = frozenset()  # which of the caller's statistics enter
+    counts: Mapping[ExecutionKey, PiecewiseQuasiPolynomial]
+    reasons: frozenset[str]  # which of the caller's statistics enter
 
 
 def count_execution(
-    t_unit: Any,
+    kernel: Any,
     *,
-    statistics: Mapping[str, Any] | None = None,
-    instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     footprints: dict[Any, Any] | None = None,
     caches: CountedCaches = DEFAULT_CACHES,
+    **options: Any,
 ) -> ExecutionCounts:
-    """Count a kernel's operations and accesses by how they are executed."""
-    kernel, callables = prepared(t_unit)
-    given = Statistics(kernel, statistics or {})
-    domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
-    numbers = SuppliedCounts(kernel, instruction_counts or {})
-    supplied = frozenset(instruction_counts or ())
+    """Count operations and accesses of a unit, or a prepared kernel, by how they are executed.
+
+    With `options` a unit is prepared, as by `countperf.count_kernel`. `footprints` is what is known
+    of what groups access; what is found here is added, for kernels that differ only in how loops
+    are written (`countperf.counting.equivalence`).
+    """
+    prepared = PreparedKernel.of(kernel, **options)
     known = {} if footprints is None else footprints
-    with stating_all_needs(domains, supplied=supplied):
-        result = _Executions(domains, given, numbers, known, caches).counted()
-    check_statistics(domains, supplied=supplied)
-    return result
+    with prepared.counting():
+        return _Executions(prepared, known, caches).counted()
 
 
 class _Executions:
     """Goes through a kernel, region by region."""
 
     def __init__(
-        self,
-        domains: Domains,
-        statistics: Statistics,
-        supplied: SuppliedCounts,
-        footprints: dict[Any, Any],
-        caches: CountedCaches,
+        self, prepared: PreparedKernel, footprints: dict[Any, Any], caches: CountedCaches
     ) -> None:
-        self.domains = domains
-        self.kernel = domains.kernel
-        self.statistics = statistics
-        self.reader = InstructionReader(domains, statistics, supplied)
-        self.analyzer = self.reader.analyzer
+        self.prepared = prepared
+        self.domains = domains = prepared.domains
+        self.kernel = prepared.kernel
+        self.statistics = prepared.statistics
+        tallies = compiled_counter(domains, statistics=prepared.statistics)
+        self.analyzer = AccessAnalyzer(prepared, tallies)
         self.placements = Placements(domains)
-        self.steps = StepSorter(domains, self.analyzer, statistics, ReuseLimits.of(caches))
-        self.loops = LoopCounter(domains, self.placements, self.reader.looped_copies)
+        self.steps = StepSorter(domains, self.analyzer, self.statistics, ReuseLimits.of(caches))
+        self.looped_copies = frozenset(
+            name
+            for name, iname in self.kernel.inames.items()
+            if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
+        )
+        self.loops = LoopCounter(domains, self.placements, self.looped_copies)
         self.footprints = Footprints(domains, self.analyzer, self.steps, footprints)
         self.private_arrays = frozenset(
             name
@@ -177,47 +163,30 @@ class _Executions:
 
     def counted(self) -> ExecutionCounts:
         """Count all device programs."""
-        outlines = region_outlines(self.kernel)
-        groups, launches, barriers = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
-        nowhere = Grid(groups={}, items={})
-        for number, program in enumerate(schedule_of(self.kernel).programs):
-            grid = self.domains.grid(program.instruction_ids)
-            regions = tuple(outline for outline in outlines if outline.program == number)
-            launched = self.domains.executions(program.launch_loops, (), nowhere)
-            self._note(program.launch_loops)
-            launches += launched
-            groups += grid.work_groups * launched
-            for barrier in program.barriers:
-                barriers += barrier_passes(self.domains, barrier, program.launch_loops, grid)
-            self._program(program, regions, grid)
+        for launch in self.prepared.launches():
+            self._note(launch.program.launch_loops)
+            if launch.barriers:
+                self._note(frozenset())
+            self._program(launch)
         for key, part in self.footprints.counted().items():
             self.parts[key].append(part)
-        totals = {key: PiecewiseQuasiPolynomial.sum(some) for key, some in self.parts.items()}
         return ExecutionCounts(
-            kernel=self.kernel.name,
-            parameters=tuple(sorted(self.domains.sizes)),
-            defaults=self.domains.defaults,
-            counter=self.domains.counter,
-            counts=totals,
-            groups=groups,
-            launches=launches,
-            barriers=barriers,
+            prepared=self.prepared,
+            counts={key: PiecewiseQuasiPolynomial.sum(some) for key, some in self.parts.items()},
             reasons=frozenset(self.reasons | self.steps.assumed),
         )
 
-    def _program(
-        self, program: DeviceProgram, regions: Sequence[RegionOutline], grid: Grid
-    ) -> None:
+    def _program(self, launch: Launch) -> None:
+        program, grid = launch.program, launch.grid
         found = [
-            self.reader.read(program, outline, instruction, grid)
-            for outline in regions
-            for instruction in map(self.kernel.id_to_insn.get, outline.instruction_ids)
-            if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction)
+            self.analyzer.read(program, outline, instruction_id, grid)
+            for outline in launch.regions
+            for instruction_id in computing(self.kernel, outline.instruction_ids)
         ]
         sites = program_sites(program, grid)
         for each in found:
             self._instruction(each, sites, grid)
-        analysis = analyzed_program(self.analyzer, program, tuple(regions), grid)
+        analysis = analyzed_program(self.analyzer, launch)
         for key, quantity in self.loops.counted(analysis, sites, grid):
             self._add(key, quantity)
 
@@ -234,41 +203,40 @@ class _Executions:
         idle = self._idle(found, grid)
         beside = neighbors(place)
         is_cut = self.placements.cuts(place.within.difference(found.own), beside, grid)
-        for tally, share in ((found.tested, Fraction(1)), (found.tallied, found.probability)):
-            for (key, cases), number in tally.items():
-                conditions = found.conditions(cases)
-                left = left_loops(conditions)
-                loops = [name for name in found.own if name not in left]
-                copies = (name for name in found.copies if name not in left)
-                site = self.placements.site(sites, [*loops, *copies])
-                times = number * share
-                executions = self.domains.executions(place.within, conditions, grid).scale(times)
-                if isinstance(key, Operation):
-                    self._operation(key, found, conditions, site, executions)
-                elif executions:
-                    once = partial(self._once, place.within, conditions, grid, times)
-                    parts = self.steps.sorted(key, found, loops, executions, once)
-                    is_guarded = is_cut or tells_apart(conditions, beside)
-                    for step, in_loop, part in parts:
-                        between = _masked(step) if idle else step
-                        for each in _access_keys(key, site, between, in_loop, is_guarded):
-                            self._add(each, part)
-                    if key.address_space == "global":
-                        self.footprints.add(key, found, conditions, grid)
-        whole = self.placements.site(sites, [*found.own, *found.copies])
+        copied = sorted(self.looped_copies & place.within)
+        for key, conditions, number, share in found.tallied.parts:
+            times = number * share
+            left = left_loops(conditions)
+            loops = [name for name in found.own if name not in left]
+            copies = (name for name in copied if name not in left)
+            site = self.placements.site(sites, [*loops, *copies])
+            executions = self.domains.executions(place.within, conditions, grid).scale(times)
+            if isinstance(key, Operation):
+                self._operation(key, found, conditions, site, executions)
+            elif executions:
+                once = partial(self._once, place.within, conditions, grid, times)
+                parts = self.steps.sorted(key, found, loops, executions, once)
+                is_guarded = is_cut or tells_apart(conditions, beside)
+                for step, in_loop, part in parts:
+                    between = _masked(step) if idle else step
+                    for each in _access_keys(key, site, between, in_loop, is_guarded):
+                        self._add(each, part)
+                if key.address_space == "global":
+                    self.footprints.add(key, found, conditions, grid)
+        whole = self.placements.site(sites, [*found.own, *copied])
         if found.supplied:
             self._supplied(found, whole, grid, is_cut=is_cut)
-        for key, part in self._private(found, sites, grid):
+        for key, part in self._private(found, copied, whole, grid):
             self._add(key, part)
         self._note(place.within)
         self._add(EventKey(whole, "idle"), idle)
 
     def _supplied(self, found: Instruction, site: Site, grid: Grid, *, is_cut: bool) -> None:
         """Add the accesses of an instruction whose counts the caller supplies."""
-        self.reasons.add(found.reason)
-        executions = self.domains.executions(found.place.within, found.predicates, grid)
-        executions = executions.scale(found.probability)
-        is_guarded = is_cut or tells_apart(found.predicates, neighbors(found.place))
+        self.reasons.add(reason_of(found.loopy.id))
+        executions = self.domains.executions(found.place.within, found.place.cases, grid)
+        executions = executions.scale(found.tallied.probability)
+        is_guarded = is_cut or tells_apart(found.place.cases, neighbors(found.place))
         for access in supplied_accesses(found.supplied):
             parts = access_parts(
                 access,
@@ -284,12 +252,12 @@ class _Executions:
     def _idle(self, found: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""
         place = found.place
-        if not (found.predicates or found.own or self._is_guarded(place)):
+        if not (place.cases or found.own or self._is_guarded(place)):
             return ZERO_COUNT
         slots = slots_of(place)
         if slots.count is None:
             return ZERO_COUNT
-        executed = self.domains.executions(place.within, found.predicates, grid)
+        executed = self.domains.executions(place.within, place.cases, grid)
         return slots.count + executed.scale(-1)
 
     def _operation(
@@ -323,19 +291,18 @@ class _Executions:
         return self.domains.executions(within - {loop}, conditions, grid).scale(times)
 
     def _private(
-        self, found: Instruction, sites: ProgramSites, grid: Grid
+        self, found: Instruction, copied: Sequence[str], site: Site, grid: Grid
     ) -> Iterator[tuple[ExecutionKey, PiecewiseQuasiPolynomial]]:
         """Yield iterations of the loops over copies, and accesses to private arrays."""
-        loops = frozenset([*found.own, *found.copies])
+        loops = frozenset([*found.own, *copied])
         if not loops or not isinstance(found.loopy, lp.MultiAssignmentBase):
             return
         read = self._private_references((found.loopy.expression,), loops)
         written = self._private_references(found.loopy.assignees, loops)
-        if not (found.copies or read or written):
+        if not (copied or read or written):
             return
-        site = self.placements.site(sites, [*found.own, *found.copies])
-        executions = self.domains.executions(found.place.within, found.predicates, grid)
-        if found.copies:
+        executions = self.domains.executions(found.place.within, found.place.cases, grid)
+        if copied:
             yield EventKey(site, "iterations"), executions
         accessed: tuple[tuple[Direction, set[Any]], ...] = (("load", read), ("store", written))
         for direction, several in accessed:

@@ -14,10 +14,10 @@ from countperf.counting.accesses import Address, address_of
 from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.domains import Domains
 from countperf.counting.grid import Grid
+from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.places import Place
 from countperf.errors import CountingError, UncountableSetError
-from countperf.execution.instructions import Conditions, Instruction
 from countperf.execution.keys import (
     Direction,
     FootprintKey,
@@ -71,7 +71,7 @@ class Footprints:
 
     def add(self, access: MemoryAccess, found: Instruction, cases: Conditions, grid: Grid) -> None:
         """Add an access to global memory."""
-        layout = self._analyzer.layout(access.array, access.component_of)
+        layout = self._domains.layout_of(access)
         address = address_of(access, layout, self._domains.to_address)
         address = address and address.simplified()
         strides = self._steps.strides(access, found)
@@ -233,7 +233,7 @@ class Footprints:
         Along an axis with a thin stride, or its negative, they are next to each other.
         """
         access = members[0].access
-        strides = self._analyzer.layout(access.array, access.component_of).strides
+        strides = self._domains.layout_of(access).strides
         known = sorted((int(s.constant_term), a) for a, s in enumerate(strides) if s.is_constant)
         in_lines = [axis for stride, axis in known if stride * access.bits < 8 * LINE_BYTES]
         if thin is not None:

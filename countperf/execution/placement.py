@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag
 
 from countperf.counting.domains import Domains
 from countperf.counting.grid import Grid
+from countperf.counting.keys import Case, FirstIteration
+from countperf.counting.places import Place
 from countperf.counting.schedule import DeviceProgram
 from countperf.execution.keys import Context, Placement, Site
 from countperf.symbolic.quasipolynomial import Number
 
-__all__ = ["Placements", "ProgramSites", "program_sites"]
+NARROW_ROW = 8
+"""Items of a row up to which compilers may unroll it."""
 
 SHORT_LOOP = 32
 """Iterations of all loops around, known beforehand, up to which compilers unroll them."""
@@ -98,3 +101,21 @@ class Placements:
                 return False
             iterations *= trips
         return iterations <= SHORT_LOOP
+
+
+def left_loops(conditions: Iterable[Case | FirstIteration]) -> frozenset[str]:
+    """Return the loops that something has left, since it is executed once per entry of them."""
+    return frozenset[str]().union(
+        *(case.loops for case in conditions if isinstance(case, FirstIteration))
+    )
+
+
+def tells_apart(conditions: Iterable[Case | FirstIteration], items: Collection[str]) -> bool:
+    """Tell whether some conditions depend on work-item indices."""
+    return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
+
+
+def neighbors(place: Place) -> tuple[str, ...]:
+    """Return the work-item indices along the axes that vectors may take."""
+    axes = (0, 1) if place.grid.items.get(0, 1) <= NARROW_ROW else (0,)
+    return tuple(name for name, axis in place.lanes.items() if axis in axes)

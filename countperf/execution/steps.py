@@ -10,12 +10,13 @@ from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.access_classes import reads_data
 from countperf.counting.accesses import address_of
 from countperf.counting.domains import Domains
+from countperf.counting.instructions import Instruction
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.places import Place
 from countperf.counting.statistics import Statistics
 from countperf.counting.strides import AxisStride, strides_of
-from countperf.execution.instructions import NARROW_ROW, Instruction
 from countperf.execution.keys import Beside, ByData, Step, WorkItemStep
+from countperf.execution.placement import NARROW_ROW
 from countperf.execution.reuse import (
     ReuseLimits,
     reuse_path,
@@ -61,9 +62,9 @@ class StepSorter:
         key = (access, id(place))
         known = self._found.get(key)
         if known is None:
-            layout = self._analyzer.layout(access.array, access.component_of)
+            layout = self._domains.layout_of(access)
             self.assumed |= {layout.assumed} - {""}
-            address = address_of(access, layout, self._domains.to_address)
+            address = self._domains.address(access)
             if address is None and not reads_data(access, self._domains):
                 self.assumed.add(f"uneven steps of {access.text}, as if data led there")
             opaque = address or address_of(access, layout, self._analyzer.to_opaque)
@@ -158,7 +159,7 @@ class StepSorter:
     def extent(self, access: MemoryAccess) -> QuasiPolynomial | None:
         """Return the elements of the array of an access; None if they are not known."""
         elements = _ONE
-        for extent in self._analyzer.layout(access.array, access.component_of).shape:
+        for extent in self._domains.layout_of(access).shape:
             if extent is None:
                 return None
             elements *= extent
@@ -178,8 +179,7 @@ class StepSorter:
         """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
         if access.address_space != "local":
             return "next"
-        layout = self._analyzer.layout(access.array, access.component_of)
-        address = address_of(access, layout, self._domains.to_address)
+        address = self._domains.address(access)
         if address is None:
             return "next"
         lanes = {name for name, of in place.lanes.items() if of == axis}

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-from countperf.counting.keys import Operation
 from countperf.execution.keys import (
     AccessKey,
     ByData,
@@ -62,18 +61,6 @@ class SuppliedAccess:
                 return ToOtherLines("l1")
             case _:
                 return "near"
-
-
-def supplied_operations(numbers: Mapping[str, Fraction]) -> dict[Operation, Fraction]:
-    """Return the operations among supplied counts, by property name."""
-    found: dict[Operation, Fraction] = {}
-    for name, number in numbers.items():
-        root, *parts = name.split(".")
-        if root in ("flop", "iop"):
-            kind, type_name, *function = parts
-            key = Operation(kind=kind, type_name=type_name, function="".join(function))
-            found[key] = number
-    return found
 
 
 def supplied_accesses(numbers: Mapping[str, Fraction]) -> Iterator[SuppliedAccess]:

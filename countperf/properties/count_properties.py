@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
+from countperf.counting.preparation import PreparedKernel
 from countperf.counting.producers import translation_unit
 from countperf.counting.size_ranges import size_ranges
 from countperf.counting.sizes import require_sizes
@@ -19,7 +20,7 @@ from countperf.properties.counts import Count, granularity_of
 from countperf.properties.site_names import execution_name
 from countperf.properties.taxonomy import VIEWS, View, validate_name
 from countperf.properties.vector import PropertyVector
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 
 
 def count_kernel(
@@ -110,37 +111,27 @@ def count_kernel(
     for instruction_id, numbers in (instruction_counts or {}).items():
         for name in numbers:
             _check_supplied_name(instruction_id, name)
-    options: dict[str, Any] = {
+    preparing: dict[str, Any] = {
         "statistics": dict(statistics or {}),
-        "powers": powers,
         "approximate": approximate,
-        "view": view,
         "instruction_counts": {k: dict(v) for k, v in (instruction_counts or {}).items()},
+    }
+    options = preparing | {
+        "powers": powers,
+        "view": view,
         "within": within,
         "caches": caches.model_dump_json() if view == "structure" else None,
     }
 
     def count() -> PropertyVector:
-        if view == "structure":
-            executed = count_execution(
-                t_unit,
-                statistics=statistics,
-                instruction_counts=instruction_counts,
-                caches=caches,
-            )
-            emitted = count_loopy_kernel(
-                t_unit,
-                statistics=statistics,
-                powers=powers,
-                instruction_counts=instruction_counts,
-            )
-            found = with_structure(sorted_by_taxonomy(emitted), executed, caches)
-        else:
-            emitted = count_loopy_kernel(
-                t_unit, **{name: each for name, each in options.items() if name != "caches"}
-            )
-            found = sorted_by_taxonomy(emitted, view=view)
-        return _of_sizes_alone(found, emitted.parameters)
+        prepared = PreparedKernel(t_unit, **preparing)
+        executed = count_execution(prepared, caches=caches) if view == "structure" else None
+        tallied = "compiled" if view == "compiled" else "source"
+        emitted = count_loopy_kernel(prepared, powers=powers, view=tallied, within=within)
+        found = sorted_by_taxonomy(emitted, view=view)
+        if executed is not None:
+            found = with_structure(found, executed, caches)
+        return _of_sizes_alone(found, prepared.parameters)
 
     vector = remembered(t_unit, options, count, cache)
     ranges: dict[str, range] = {}
@@ -256,12 +247,7 @@ def with_structure(
     """Add to what Loopy emits how it is executed: a vector of the structure view."""
     reason = "; ".join(sorted(executed.reasons))
     counts = {
-        name: Count(
-            quantity=quantity,
-            granularity=granularity_of(name),
-            exact=not reason,
-            reason=reason,
-        )
+        name: _executed_count(name, quantity, reason)
         for key, quantity in executed.counts.items()
         for name in (execution_name(key),)
     }
@@ -284,28 +270,28 @@ def count_executed(
     caches: CountedCaches = DEFAULT_CACHES,
 ) -> PropertyVector:
     """Count what an execution policy needs: the structure view without what Loopy emits."""
-    executed = count_execution(t_unit, footprints=footprints, caches=caches)
+    prepared = PreparedKernel(t_unit)
+    executed = count_execution(prepared, footprints=footprints, caches=caches)
+    launches = list(prepared.launches())
     once = {
-        "barrier.local": executed.barriers,
-        "groups": executed.groups,
-        "launches": executed.launches,
+        "barrier.local": sum((each.barriers for each in launches), ZERO_COUNT),
+        "groups": sum((each.groups for each in launches), ZERO_COUNT),
+        "launches": sum((each.number for each in launches), ZERO_COUNT),
     }
     reason = "; ".join(sorted(executed.reasons))
     vector = PropertyVector(
-        {
-            name: Count(
-                quantity=quantity,
-                granularity=granularity_of(name),
-                exact=not reason,
-                reason=reason,
-            )
-            for name, quantity in once.items()
-        },
-        kernel=executed.kernel,
-        parameters=executed.parameters,
-        assumptions=executed.counter.context.text,
-        assumption_guards=executed.counter.assumption_guards(),
+        {name: _executed_count(name, quantity, reason) for name, quantity in once.items()},
+        kernel=prepared.kernel.name,
+        parameters=prepared.parameters,
+        assumptions=prepared.domains.counter.context.text,
+        assumption_guards=prepared.domains.counter.assumption_guards(),
         view="structure",
-        defaults=executed.defaults,
+        defaults=prepared.domains.defaults,
     )
-    return _of_sizes_alone(with_structure(vector, executed, caches), executed.parameters)
+    return _of_sizes_alone(with_structure(vector, executed, caches), prepared.parameters)
+
+
+def _executed_count(name: str, quantity: PiecewiseQuasiPolynomial, reason: str) -> Count:
+    return Count(
+        quantity=quantity, granularity=granularity_of(name), exact=not reason, reason=reason
+    )
