@@ -42,7 +42,7 @@ from statistics import fmean, median, quantiles
 from typing import Any
 
 from benchmark_tuning import geometric_mean
-from countperf.counting.disk_caches import without_disk_caches
+from countperf.counting.unattended import without_disk_caches
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores

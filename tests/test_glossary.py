@@ -12,7 +12,7 @@ import pytest
 
 import countperf
 from countperf.documents.model_names import UNCORRECTED
-from countperf.execution import issue_keys, keys
+from countperf.execution import issue, keys
 from countperf.measurements.cases import Purpose
 from countperf.mechanistic.predict_all import model_names
 from countperf.models.library import named_fits
@@ -55,9 +55,9 @@ NAMES: dict[str, Callable[[], tuple[str, ...]]] = {
     "placements": lambda: get_args(keys.Placement),
     "steps": lambda: get_args(keys.Beside),
     "events": lambda: get_args(keys.Event),
-    "units": lambda: get_args(issue_keys.Unit),
-    "issued accesses": lambda: get_args(issue_keys.Serving),
-    "issued events": lambda: get_args(issue_keys.IssuedEvents),
+    "units": lambda: get_args(issue.Unit),
+    "issued accesses": lambda: get_args(issue.Serving),
+    "issued events": lambda: get_args(issue.IssuedEvents),
     "views": lambda: VIEWS,
     "purposes": lambda: get_args(Purpose),
     "fitted models": lambda: (*_shipped(), UNCORRECTED),

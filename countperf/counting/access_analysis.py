@@ -12,9 +12,15 @@ from loopy.kernel.data import IlpBaseTag, UnrollTag
 
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.automatic import offset_of
-from countperf.counting.grid import Grid
-from countperf.counting.instructions import Instruction, Part, Tallied, computing, tally
-from countperf.counting.keys import Case, MemoryAccess
+from countperf.counting.instructions import (
+    Instruction,
+    Part,
+    Tallied,
+    computing,
+    supplied_operations,
+    tally,
+)
+from countperf.counting.keys import Case, Grid, MemoryAccess
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.places import Place
 from countperf.counting.preparation import PreparedKernel
@@ -22,7 +28,6 @@ from countperf.counting.regions import RegionOutline
 from countperf.counting.schedule import DeviceProgram
 from countperf.counting.sizes import SizeParameters
 from countperf.counting.strides import AxisKind, AxisStride, strides_of
-from countperf.counting.supplied import supplied_operations
 from countperf.display import ShortRepr
 from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial

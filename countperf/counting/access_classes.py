@@ -17,7 +17,7 @@ Where what data reads leaves a strided access without a class, it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,13 +33,10 @@ from countperf.counting.accesses import (
     step_along,
     utilization_classes,
 )
-from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
-from countperf.counting.definitions import names_in
-from countperf.counting.domains import Domains
-from countperf.counting.grid import Grid
-from countperf.counting.keys import Case, FirstIteration, MemoryAccess
-from countperf.counting.lane_steps import Step, are_neighbors, steps_along
+from countperf.counting.domains import Domains, names_in
+from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
 from countperf.counting.statistics import ACCESS_CLASSES, Statistics
+from countperf.counting.strides import Step, are_neighbors, steps_along
 from countperf.counting.widening import (
     by_strides,
     digits_of,
@@ -55,9 +52,9 @@ from countperf.errors import (
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import ALWAYS, Condition
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
-
-__all__ = ["AccessCount", "Occurrence", "access_counts", "reads_data"]
+from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
+from countperf.symbolic.quotients import ParametricFloor
+from countperf.symbolic.splitting import quotients
 
 Cases = tuple[Case | FirstIteration, ...]
 
@@ -418,3 +415,49 @@ def _sorted_out(
     if steps[0].share > Fraction(1, 2):
         return [(steps[0].change, ALWAYS)]
     return [(step.change, step.where) for step in steps] if can_split else []
+
+
+# --- The cells of an array that accesses reach, as a set
+
+
+FOOTPRINT_OPERATIONS = 500_000
+"""Limit of isl's operations for a footprint, about a second; beyond it the footprint is refused."""
+
+
+def accessed_cells(
+    places: Iterable[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]],
+    domains: Domains,
+    functions: Callable[[Address], Sequence[QuasiPolynomial]],
+) -> isl_sets.IntegerSet:
+    """Return the union of the cells that accesses reach, as one set."""
+    parts: list[isl_sets.IntegerSet] = []
+    for address, within, cases in places:
+        counted, _ = domains.trip_statistics(within)
+        executed = domains.executed_set(counted, cases)
+        for part, values in _without_quotients(executed, tuple(functions(address)), domains):
+            parts.append(sets.image(part, values))
+    return domains.counter.as_one_piece(sets.union(parts))
+
+
+def _without_quotients(
+    executed: isl_sets.IntegerSet, functions: tuple[QuasiPolynomial, ...], domains: Domains
+) -> Iterator[tuple[isl_sets.IntegerSet, tuple[QuasiPolynomial, ...]]]:
+    """Split a set so that floors of quotients by size parameters have one value on each part."""
+    quotient = next(
+        (q for f in functions for q in f.floors() if isinstance(q, ParametricFloor)), None
+    )
+    if quotient is None:
+        yield executed, functions
+        return
+    assumptions = domains.counter.context.assumptions
+    found = quotients(executed, quotient.numerator, quotient.divisor, assumptions)
+    if found is None:
+        raise UncountableSetError(
+            f"kernel '{domains.kernel.name}': no exact footprint, since {quotient} has more than a "
+            "few values",
+            where=domains.kernel.name,
+        )
+    for value, part in found:
+        known: dict[Atom, QuasiPolynomial] = {quotient: QuasiPolynomial.constant(value)}
+        replaced = tuple(f.map_atoms(lambda atom, k=known: k.get(atom)) for f in functions)
+        yield from _without_quotients(part, replaced, domains)

@@ -21,10 +21,10 @@ from countperf.counting.expression_types import (
     DType,
     context_of,
     is_constant,
+    text_of,
 )
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
 from countperf.counting.statistics import Statistics
-from countperf.counting.texts import text_of
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic.affine import NotAffineError, RefusingMapper, ToCondition
 from countperf.symbolic.quasipolynomial import Number

@@ -18,8 +18,8 @@ from loopy.kernel.array import (
     VectorArrayDimTag,
 )
 
+from countperf.counting.automatic import assumed_order
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.layouts import assumed_order
 from countperf.display import ShortRepr
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets

@@ -9,9 +9,9 @@ from typing import Any
 from countperf.counting.access_analysis import AccessAnalysis, AccessAnalyzer
 from countperf.counting.footprints import Footprint, footprints_of
 from countperf.counting.preparation import PreparedKernel
+from countperf.counting.resources import ArrayStorage, storage_of
 from countperf.counting.selection import instruction_counter
 from countperf.counting.sizes import SizeParameters, require_sizes
-from countperf.counting.storage import ArrayStorage, storage_of
 from countperf.counting.structure import ProgramAnalysis, analyzed_program
 from countperf.counting.transactions import transactions
 from countperf.display import ShortRepr

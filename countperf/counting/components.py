@@ -11,8 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.grid import Grid
-from countperf.counting.keys import Case
+from countperf.counting.keys import Case, Grid
 from countperf.counting.places import Place
 from countperf.errors import CountingError
 from countperf.symbolic.cardinality import Counter

@@ -21,10 +21,8 @@ from loopy.diagnostic import LoopyError
 from loopy.kernel.data import IlpBaseTag, VectorizeTag
 from loopy.kernel.function_interface import CallableKernel
 
-from countperf.counting.disk_caches import without_disk_caches
 from countperf.counting.element_types import with_half
-from countperf.counting.threads import shared_by_threads
-from countperf.counting.unattended import unattended
+from countperf.counting.unattended import shared_by_threads, unattended, without_disk_caches
 
 _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 """C code without an effect: spaces, semicolons and comments."""

@@ -20,9 +20,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.program_tree import BarrierItem, Item, LoopItem, statements_of
-from countperf.counting.programs import KernelProgram, Place
-from countperf.counting.recorder import Recorder
+from countperf.counting.programs import (
+    BarrierItem,
+    Item,
+    KernelProgram,
+    LoopItem,
+    Place,
+    statements_of,
+)
 from countperf.counting.statements import Node, Read, Source, Statement
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sub_groups import SUB_GROUP, Membership, at_values
@@ -294,3 +299,38 @@ class _Writer:
     def _run_barrier(self) -> None:
         self.nodes.append(None)
         self.recorder.barrier()
+
+
+# --- Records instructions in program order and what each waits for, barriers included
+
+
+class Recorder:
+    """Numbers instructions and keeps what they wait for.
+
+    A barrier waits for everything before it, and what comes later waits for the barrier: of the
+    edges to earlier instructions, those that a barrier stands between are left out.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.edges: list[tuple[int, int]] = []
+        self._fence = -1
+        self._unused: set[int] = set()  # since the last barrier
+
+    def add(self, waits: Iterable[int]) -> int:
+        """Add an instruction that waits for some earlier ones; return its number."""
+        number = self.number
+        after = {source for source in waits if source > self._fence}
+        if not after and self._fence >= 0:
+            after = {self._fence}
+        self.edges += [(source, number) for source in sorted(after)]
+        self._unused -= after
+        self._unused.add(number)
+        self.number += 1
+        return number
+
+    def barrier(self) -> int:
+        """Add a barrier; return its number."""
+        number = self.add(self._unused)
+        self._fence, self._unused = number, {number}
+        return number

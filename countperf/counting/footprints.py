@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from countperf.counting.access_analysis import AccessAnalysis
+from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address, Layout
-from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.components import touched_addresses
 from countperf.counting.domains import Domains
-from countperf.counting.slots import Refusable
+from countperf.counting.places import Refusable
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets

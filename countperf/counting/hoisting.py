@@ -11,8 +11,7 @@ from loopy.symbolic import get_dependencies
 
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess
-from countperf.counting.loops import LoopRegion, Position
-from countperf.counting.values import Point
+from countperf.counting.loops import LoopRegion, Point, Position
 from countperf.symbolic import coverage, sets
 
 Moved = tuple[FirstIteration] | tuple[()]

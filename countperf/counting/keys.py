@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from countperf.display import ShortRepr
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
@@ -81,3 +83,28 @@ def type_name(dtype: np.dtype[Any]) -> str:
     letters = {"f": "f", "i": "i", "u": "u", "b": "bool"}
     letter = letters[dtype.kind]
     return letter if letter == "bool" else f"{letter}{dtype.itemsize * 8}"
+
+
+# --- The geometry of a launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid(ShortRepr):
+    """The launch geometry of one device program."""
+
+    groups: dict[int, PiecewiseQuasiPolynomial]  # number of work groups along each group axis
+    items: dict[int, int]  # number of work items of a group along each local axis
+
+    @property
+    def work_groups(self) -> PiecewiseQuasiPolynomial:
+        """Work groups of the launch."""
+        return PiecewiseQuasiPolynomial.product(self.groups.values())
+
+    @property
+    def group_size(self) -> int:
+        """Work items of a group."""
+        return prod(self.items.values())
+
+
+NOWHERE = Grid(groups={}, items={})
+"""Of what no work item executes by itself, such as launches."""

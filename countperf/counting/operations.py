@@ -35,9 +35,9 @@ from countperf.counting.expression_types import (
     joined_type,
     leading_constants,
     signature_of,
+    text_of,
 )
 from countperf.counting.keys import Case
-from countperf.counting.texts import text_of
 from countperf.symbolic.affine import NotAffineError
 
 _MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from countperf.counting.barrier_passes import barrier_passes
 from countperf.counting.domains import Domains
-from countperf.counting.grid import NOWHERE, Grid
+from countperf.counting.instructions import SuppliedCounts
+from countperf.counting.keys import NOWHERE, Grid
 from countperf.counting.needs import check_statistics, stating_all_needs
+from countperf.counting.places import barrier_passes
 from countperf.counting.regions import RegionOutline, region_outlines
 from countperf.counting.schedule import DeviceProgram, Schedule, prepared, schedule_of
 from countperf.counting.statistics import Statistics
-from countperf.counting.supplied import SuppliedCounts
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 

@@ -7,20 +7,29 @@ values of any of them, which lockstep of the first, second ... iterations would 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+import loopy as lp
+from loopy.schedule import (
+    Barrier,
+    CallKernel,
+    EnterLoop,
+    LeaveLoop,
+    ReturnFromKernel,
+    RunInstruction,
+)
+
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.accesses import address_of
-from countperf.counting.analysis import analyzed_accesses
+from countperf.counting.analysis import KernelAnalysis, analyzed_accesses
 from countperf.counting.domains import Domains
-from countperf.counting.grid import NOWHERE, Grid
-from countperf.counting.keys import Case, MemoryAccess, Operation
+from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation
 from countperf.counting.preparation import PreparedKernel
-from countperf.counting.program_tree import Item, program_tree, statements_of
 from countperf.counting.statements import Statement, StatementReader
+from countperf.counting.transactions import bank_conflicts
 from countperf.display import ShortRepr
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
@@ -196,3 +205,137 @@ def kernel_programs(
         )
         for number, (launch, body) in enumerate(zip(prepared.launches(), bodies, strict=True))
     )
+
+
+# --- The schedule of a device program as a tree of loops, statements and barriers
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierItem(ShortRepr):
+    """A barrier that the work items of a group wait at."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopItem(ShortRepr):
+    """A loop of the schedule."""
+
+    name: str  # its loop variable
+    body: tuple[Item, ...]  # what it repeats, in order
+
+
+Item: TypeAlias = LoopItem | Statement | BarrierItem
+
+
+def statements_of(items: tuple[Item, ...]) -> Iterator[Statement]:
+    """Yield the statements of items and of the loops among them."""
+    for item in items:
+        if isinstance(item, Statement):
+            yield item
+        elif isinstance(item, LoopItem):
+            yield from statements_of(item.body)
+
+
+def program_tree(kernel: Any, name: str, reader: StatementReader) -> tuple[Item, ...]:
+    """Return what a work item of a device program executes, in order."""
+    open_bodies: list[list[Item]] = []
+    inside = False
+    for item in kernel.linearization:
+        match item:
+            case CallKernel():
+                inside = item.kernel_name == name
+                if inside:
+                    open_bodies = [[]]
+            case EnterLoop() if inside:
+                open_bodies.append([])
+            case LeaveLoop() if inside and len(open_bodies) > 1:
+                body = tuple(open_bodies.pop())
+                open_bodies[-1].append(LoopItem(item.iname, body))
+            case RunInstruction() if inside:
+                instruction = kernel.id_to_insn[item.insn_id]
+                statement = _statement(kernel, instruction, reader)
+                if statement is not None:
+                    open_bodies[-1].append(statement)
+            case Barrier(synchronization_kind="local") if inside:
+                open_bodies[-1].append(BarrierItem())
+            case ReturnFromKernel() if inside:
+                break
+            case _:
+                pass
+    return tuple(open_bodies[0])
+
+
+def _statement(kernel: Any, instruction: Any, reader: StatementReader) -> Statement | None:
+    if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
+        return None
+    if not isinstance(instruction, lp.Assignment | lp.CallInstruction) or (
+        isinstance(instruction, lp.Assignment) and instruction.atomicity
+    ):
+        raise UnsupportedExpressionError(
+            f"kernel '{kernel.name}', instruction '{instruction.id}': no profile of a "
+            f"{type(instruction).__name__} that is no plain assignment; write it as assignments",
+            kernel=kernel.name,
+            where=instruction.id,
+        )
+    return reader.read(instruction)
+
+
+# --- Instructions of a kernel's sub-groups at given sizes
+
+
+BANKS = 32
+BANK_WIDTH_BYTES = 4
+"""Of local memory, as passes are counted: those of every NVIDIA GPU since Fermi but Kepler's."""
+
+_NAMES = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
+
+
+def sub_group_work(
+    programs: tuple[KernelProgram, ...],
+    analysis: KernelAnalysis,
+    parameters: Mapping[str, Any],
+    *,
+    sub_group_size: int,
+) -> dict[str, int]:
+    """Count what all sub-groups of a kernel execute."""
+    values = analysis.sizes.checked(parameters)
+    found: dict[str, int] = dict.fromkeys(_NAMES, 0)
+    for program in programs:
+        groups = int(program.launches.evaluate(values))
+        for extent in program.grid.groups.values():
+            groups *= int(extent.evaluate(values))
+        per_group = program.sub_groups_per_group(sub_group_size)
+        found["launched"] += groups * per_group
+        waits = int(program.barriers.evaluate(values))
+        found["barrier"] += waits // program.grid.group_size * per_group
+        for key, number in program.instruction_totals(sub_group_size).items():
+            match key:
+                case Operation(type_name=type_name) if type_name.startswith("f"):
+                    name = "arithmetic"
+                case MemoryAccess(address_space="global", direction=direction):
+                    name = direction
+                case MemoryAccess(address_space="local"):
+                    name = "local"
+                case _:
+                    continue
+            found[name] += round(number.evaluate(values))
+    for access in analysis.accesses:
+        if access.access.address_space == "local":
+            conflicts = bank_conflicts(
+                access,
+                values,
+                banks=BANKS,
+                bank_width_bytes=BANK_WIDTH_BYTES,
+                sub_group_size=sub_group_size,
+            )
+            found["passes"] += sum(degree * number for degree, number in conflicts.distribution)
+    return found
+
+
+def distinct_bytes(analysis: KernelAnalysis, parameters: Mapping[str, Any]) -> dict[str, int]:
+    """Return the distinct bytes of global memory that a kernel loads, and those that it stores."""
+    found = {"load": 0, "store": 0}
+    for footprint in analysis.footprints:
+        if footprint.address_space == "global" and footprint.direction in found:
+            cells = footprint.cells_at(parameters)
+            found[footprint.direction] += cells * footprint.element_bytes
+    return found

@@ -21,9 +21,9 @@ from loopy.schedule import (
 )
 from loopy.types import LoopyType
 
+from countperf.counting.automatic import with_strides
 from countperf.counting.copies import linearized, preprocessed, without_empty_code
 from countperf.counting.element_types import check_element_types, with_half
-from countperf.counting.layouts import with_strides
 from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError, UnsupportedExpressionError

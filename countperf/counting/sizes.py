@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError
 from countperf.symbolic.isl_counts import assumptions_text, guards_of
@@ -101,3 +103,36 @@ class SizeParameters(ShortRepr):
                 f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
             )
         return values
+
+
+# --- Ranges of sizes that the types of integer arguments can represent
+
+
+def size_ranges(kernel: Any) -> dict[str, range]:
+    """Return which values the integer arguments of a kernel of Loopy's hold, by name."""
+    found: dict[str, range] = {}
+    for argument in kernel.args:
+        if hasattr(argument, "dim_tags"):
+            continue
+        known = getattr(argument.dtype, "numpy_dtype", kernel.index_dtype.numpy_dtype)
+        kind = np.dtype(known)
+        if kind.kind in "iu":
+            limits = np.iinfo(kind)
+            found[argument.name] = range(int(limits.min), int(limits.max) + 1)
+    return found
+
+
+def check_range(kernel: str, name: str, value: int, held: range) -> None:
+    """Refuse a size that the kernel's argument does not hold."""
+    if value not in held:
+        bits = (held.stop - held.start - 1).bit_length()
+        kind = f"{'u' if held.start == 0 else ''}int{bits}"
+        raise ParameterError(
+            f"kernel '{kernel}': {name} = {value} is beyond {held.stop - 1}, the largest value of"
+            f" its type {kind}; take a smaller size, or declare a wider type, such as"
+            f' lp.ValueArg("{name}", np.int64)'
+            if value >= held.stop
+            else f"kernel '{kernel}': {name} = {value} is below {held.start}, the smallest value of"
+            f" its type {kind}; take a larger size",
+            parameter=name,
+        )

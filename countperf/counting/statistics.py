@@ -20,7 +20,7 @@ import numpy as np
 import pymbolic.primitives as p
 from loopy.match import re_from_glob
 
-from countperf.counting.texts import text_of
+from countperf.counting.expression_types import text_of
 from countperf.errors import CountingError, DataDependentControlFlowError
 
 ACCESS_CLASSES = (

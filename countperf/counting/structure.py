@@ -9,18 +9,15 @@ from typing import Any
 import loopy as lp
 
 from countperf.counting.access_analysis import AccessAnalyzer
-from countperf.counting.barrier_passes import barrier_passes
 from countperf.counting.chains import Operations, Recurrence, Step, recurrences
 from countperf.counting.complex_arithmetic import real_part
-from countperf.counting.grid import Grid
 from countperf.counting.instructions import computing
-from countperf.counting.keys import type_name
+from countperf.counting.keys import Grid, type_name
 from countperf.counting.lanes import lane_patterns
-from countperf.counting.places import Place
+from countperf.counting.places import Place, Refusable, barrier_passes, slots_of, trips_of
 from countperf.counting.preparation import Launch
 from countperf.counting.regions import RegionOutline
 from countperf.counting.schedule import DeviceProgram, LocalBarrier
-from countperf.counting.slots import Refusable, slots_of, trips_of
 from countperf.counting.strides import AxisKind
 from countperf.counting.vectors import component_of
 from countperf.display import ShortRepr

@@ -1,16 +1,42 @@
-"""Suppression of Loopy's questions at the terminal and of warnings that do not concern callers."""
+"""Settings of Loopy that hold in all threads while one needs them: no questions, no disk caches."""
 
 from __future__ import annotations
 
+import threading
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
+import loopy as lp
 import loopy.check
 from loopy.schedule import ScheduleDebugger
 
-from countperf.counting.threads import shared_by_threads
+
+def shared_by_threads(
+    make: Callable[[], AbstractContextManager[object]],
+) -> Callable[[], AbstractContextManager[None]]:
+    """Return a context that is entered by the first thread, and left by the last that is in it."""
+    lock, stack = threading.Lock(), ExitStack()
+    depth = 0
+
+    @contextmanager
+    def shared() -> Generator[None]:
+        nonlocal depth
+        with lock:
+            if not depth:
+                stack.enter_context(make())
+            depth += 1
+        try:
+            yield
+        finally:
+            with lock:
+                depth -= 1
+                if not depth:
+                    stack.close()
+
+    shared.__doc__ = make.__doc__
+    return shared
 
 
 @shared_by_threads
@@ -39,3 +65,15 @@ def unattended() -> Generator[None]:
 
 def _print_nothing(*_: object, **__: object) -> None:
     """Stand in for ``print``."""
+
+
+@shared_by_threads
+@contextmanager
+def without_disk_caches() -> Generator[None]:
+    """Have Loopy look nothing up on the disk and write nothing there, in all threads."""
+    was_enabled = lp.CACHING_ENABLED
+    lp.set_caching_enabled(False)
+    try:
+        yield
+    finally:
+        lp.set_caching_enabled(was_enabled)

@@ -19,15 +19,17 @@ from countperf.counting.keys import Case, MemoryAccess, Operation
 from countperf.counting.loops import (
     Entered,
     Event,
+    Guard,
     Left,
     LoopRegion,
+    Point,
     Position,
+    Values,
     Waited,
     positions_of,
     written_by,
 )
 from countperf.counting.sinking import sunk_instructions
-from countperf.counting.values import Guard, Point, Values
 from countperf.errors import CountingError
 from countperf.symbolic.affine import ALWAYS, NotAffineError
 

@@ -51,6 +51,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any, cast
 
@@ -60,32 +61,36 @@ from loopy.kernel.data import LoopedIlpTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.access_analysis import AccessAnalyzer
-from countperf.counting.compiled_types import compiled_counter
-from countperf.counting.divisions import divisions_that_shift
-from countperf.counting.grid import Grid
-from countperf.counting.instructions import Conditions, Instruction, computing
-from countperf.counting.keys import FirstIteration, MemoryAccess, Operation
-from countperf.counting.places import Place
+from countperf.counting.chains import divisions_that_shift
+from countperf.counting.instructions import Conditions, Instruction, computing, reason_of
+from countperf.counting.keys import FirstIteration, Grid, MemoryAccess, Operation
+from countperf.counting.places import Place, slots_of
 from countperf.counting.preparation import Launch, PreparedKernel
-from countperf.counting.slots import slots_of
+from countperf.counting.selection import compiled_counter
 from countperf.counting.structure import analyzed_program
-from countperf.counting.supplied import reason_of
 from countperf.execution.footprints import Footprints
 from countperf.execution.keys import (
     AccessKey,
+    ByData,
+    Density,
     Direction,
     EventKey,
     ExecutionKey,
+    GroupBytesKey,
+    GroupSegmentsKey,
     GuardedAccessKey,
+    KernelBytesKey,
     OperationKey,
     PrivateAccessKey,
     Site,
     Space,
+    Step,
+    ToOtherLines,
     WorkItemStep,
 )
-from countperf.execution.loops import LoopCounter
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.execution.placement import (
+    LoopCounter,
     Placements,
     ProgramSites,
     left_loops,
@@ -95,7 +100,6 @@ from countperf.execution.placement import (
 )
 from countperf.execution.reuse import ReuseLimits
 from countperf.execution.steps import StepSorter
-from countperf.execution.supplied import access_parts, supplied_accesses
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number
 
@@ -364,3 +368,93 @@ def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
         and isinstance(each.aggregate, p.Variable)
         and each.aggregate.name in arrays
     }
+
+
+# --- Executions of instructions whose counts the caller supplies, by property name
+# What is supplied says nothing of addresses but their class, so that these rules stand in for what
+# is read from a kernel's own accesses:
+#
+# - *step* from item to item, and in the innermost loop of an item: ``same`` for ``uniform``,
+#   ``next`` for ``stride1``, ``near`` for classes of which a line of up to four parts is used, to
+#   other lines in a first-level cache for ``1ofn`` to ``4ofn``, and ``data`` there for
+#   ``indirect``;
+# - *distinct bytes*: those of each access, those of ``uniform`` ones once for each group; they lie
+#   side by side (``dense``) but for ``1ofn`` to ``4ofn`` and ``indirect`` ones.
+
+
+_SPACES: Mapping[str, Space] = {"gmem": "global", "lmem": "local"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppliedAccess:
+    """Accesses that one execution of an instruction makes, as the caller says."""
+
+    space: Space  # address space
+    direction: Direction  # direction
+    bits: int  # size of an element
+    class_name: str  # class of global accesses, such as ``stride1``; of local ones ``stride1``
+    number: Fraction  # accesses of one execution
+
+    @property
+    def step(self) -> Step:
+        """Step of the address between neighboring items, and in a loop."""
+        match self.class_name:
+            case "uniform":
+                return "same"
+            case "stride1":
+                return "next"
+            case "indirect":
+                return ByData("l1")
+            case name if name.endswith("ofn"):
+                return ToOtherLines("l1")
+            case _:
+                return "near"
+
+
+def supplied_accesses(numbers: Mapping[str, Fraction]) -> Iterator[SuppliedAccess]:
+    """Yield the accesses among supplied counts, by property name."""
+    for name, number in numbers.items():
+        root, *parts = name.split(".")
+        if root in _SPACES:
+            direction, bits, *class_name = parts
+            yield SuppliedAccess(
+                space=_SPACES[root],
+                direction=cast("Direction", direction),
+                bits=int(bits),
+                class_name="".join(class_name) or "stride1",
+                number=number,
+            )
+
+
+def access_parts(
+    access: SuppliedAccess,
+    site: Site,
+    executions: PiecewiseQuasiPolynomial,
+    *,
+    has_neighbors: bool,
+    in_loop: bool,
+    is_guarded: bool,
+) -> Iterator[
+    tuple[
+        AccessKey | GuardedAccessKey | GroupBytesKey | GroupSegmentsKey | KernelBytesKey,
+        PiecewiseQuasiPolynomial,
+    ]
+]:
+    """Yield what supplied accesses add to the counts of executions."""
+    quantity = executions.scale(access.number)
+    between = WorkItemStep(access.step if has_neighbors else "same")
+    place = (site, access.space, access.direction, access.bits, between)
+    yield AccessKey(*place, access.step if in_loop else None), quantity
+    if is_guarded:
+        yield GuardedAccessKey(*place), quantity
+    if access.space == "local":
+        return
+    per_group = Fraction(1, site.items)
+    is_sparse = access.class_name.endswith("ofn") or access.class_name == "indirect"
+    density: Density = "sparse" if is_sparse else "dense"
+    distinct = quantity.scale(per_group) if access.class_name == "uniform" else quantity
+    size = Fraction(access.bits, 8)
+    yield GroupBytesKey(access.direction, density), distinct.scale(size)
+    pieces = quantity if is_sparse else quantity.scale(per_group)
+    yield GroupSegmentsKey(access.direction), pieces
+    yield KernelBytesKey(access.direction), distinct.scale(size)

@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any, cast
 
 from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address, address_of
-from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.domains import Domains
-from countperf.counting.grid import Grid
 from countperf.counting.instructions import Conditions, Instruction
-from countperf.counting.keys import MemoryAccess
+from countperf.counting.keys import Grid, MemoryAccess
 from countperf.counting.places import Place
 from countperf.errors import CountingError, UncountableSetError
 from countperf.execution.keys import (

@@ -20,28 +20,20 @@ as many in all. Vectors are of 32 bits per lane: one of wider elements takes as 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import assert_never
+from typing import Literal, assert_never
 
 from countperf.counting.keys import Operation
-from countperf.execution.issue_keys import (
-    IssuedAccess,
-    IssuedChain,
-    IssuedEvent,
-    IssuedGuard,
-    IssuedOperation,
-    IssuedPasses,
-    IssuedPrivateAccess,
-    IssuedRows,
-    Serving,
-    Unit,
-)
 from countperf.execution.keys import (
     AccessKey,
     ByData,
     ChainKey,
+    Context,
+    Direction,
     EventKey,
     ExecutionKey,
+    FootprintKey,
     GroupBytesKey,
     GroupSegmentsKey,
     GuardedAccessKey,
@@ -50,15 +42,234 @@ from countperf.execution.keys import (
     LiveValuesKey,
     OperationKey,
     PrivateAccessKey,
+    Site,
+    Space,
     Step,
     ToOtherLines,
 )
-from countperf.execution.policy import ExecutionPolicy
-from countperf.execution.site_run import Issued, SiteRun
-
-__all__ = ["Issued", "issue"]
+from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
 
 _ONE = Fraction(1)
+
+
+# --- keys of what a device issues
+
+
+Unit = Literal["vector", "scalar"]
+IssuedEvents = Literal["idle", "iterations", "entries", "carried", "live_across_barrier"]
+Serving = Literal[
+    "same",
+    "next",
+    "offset",
+    "shifted",
+    "masked",
+    "walk",
+    "l1_reuse",
+    "l2_reuse",
+    "beyond_l2",
+    "set_conflict",
+    "data",
+    "strided",
+]
+"""Ways in which an issued access goes: by its step within lines (``walk``: item by item), by the
+cache that serves it, or as a vector of neighbors on other lines in each iteration (``strided``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedOperation:
+    """Operations."""
+
+    unit: Unit  # unit that executes them
+    # ``arithmetic`` (additions, multiplications, fused ones), ``divide`` (of integers), ``div``,
+    # ``pow``, ``special``, ``conditional``, or ``minor``
+    kind: str
+    # type, and kind or function of the operation; empty where they are not told apart
+    type_name: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedChain:
+    """Operations that wait for each other; of all kinds if `kind` is empty."""
+
+    unit: Unit
+    type_name: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedAccess:
+    """Accesses to global or local memory; however they go if `serving` is None."""
+
+    unit: Unit
+    space: Space
+    direction: Direction
+    serving: Serving | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedPrivateAccess:
+    """Accesses to private arrays, or those of each item of a vector."""
+
+    unit: Unit
+    kind: Literal["load", "store", "gather", "scatter"]
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedGuard:
+    """Accesses in vectors that need a mask, or a branch for each item."""
+
+    unit: Unit
+    space: Space
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedEvent:
+    """Idle slots, iterations, entries of loops, and values kept in memory."""
+
+    unit: Unit
+    event: IssuedEvents
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedPasses:
+    """Passes of groups through regions."""
+
+    unit: Unit
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedRows:
+    """Passes of rows through regions, or through bodies of loops."""
+
+    unit: Unit
+    context: Context
+
+
+IssueKey = (
+    IssuedOperation
+    | IssuedChain
+    | IssuedAccess
+    | IssuedPrivateAccess
+    | IssuedGuard
+    | IssuedEvent
+    | IssuedPasses
+    | IssuedRows
+    | FootprintKey
+)
+
+
+# --- which sites run in vectors
+
+
+Issued = tuple[tuple[IssueKey, Fraction], ...]
+"""Keys that a unit of a count is issued as, each with its number."""
+
+_EVERYWHERE = frozenset({("free", "flat"), ("free", "loop"), ("sync", "flat"), ("sync", "loop")})
+_IN_VECTORS: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
+    "always": _EVERYWHERE,
+    "never": frozenset(),
+    "flat": frozenset({("free", "flat"), ("sync", "flat")}),
+    "flat or sync": _EVERYWHERE - {("free", "loop")},
+    "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
+}
+"""Contexts and placements that run in vectors."""
+_FEW = 16
+"""Items below which LLVM vectorizes a row only if nothing is left over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRun:
+    """Way in which a site runs under a policy."""
+
+    policy: ExecutionPolicy
+    site: Site
+    # items that vectors take from, and rows of them
+    row: int
+    rows: int
+    is_written_out: bool  # whether the loops around the site are unrolled
+    is_flat: bool  # whether it is in no loop of the items, or in unrolled ones only
+    is_vector: bool  # whether it runs in vectors
+
+    @classmethod
+    def of(cls, site: Site, policy: ExecutionPolicy) -> SiteRun:
+        """Return how a site runs."""
+        row, rows = (site.items, 1) if policy.along == "group" else site.shape
+        is_flat = site.placement != "loop"
+        is_vector = (
+            policy.width > 1
+            and _is_regular(policy.rows, site.context, row, rows, policy.width)
+            and (site.context, "flat" if is_flat else "loop") in _IN_VECTORS[policy.vectorized]
+        )
+        return cls(
+            policy=policy,
+            site=site,
+            row=row,
+            rows=rows,
+            is_written_out=site.placement == "short",
+            is_flat=is_flat,
+            is_vector=is_vector,
+        )
+
+    @property
+    def unit(self) -> Unit:
+        """Unit that runs it."""
+        return "vector" if self.is_vector else "scalar"
+
+    @property
+    def shares(self) -> tuple[Fraction, Fraction]:
+        """Vector instructions, and scalar ones, by item."""
+        full, left = divmod(self.row, self.policy.width)
+        if self.policy.remainder == "whole":
+            full, left = full + bool(left), 0
+        return Fraction(full, self.row), Fraction(left, self.row)
+
+    def issued(
+        self,
+        vector: IssueKey,
+        scalar: IssueKey,
+        *,
+        each: Fraction = _ONE,
+        times: Fraction = _ONE,
+    ) -> Issued:
+        """Return what is issued of something that a vector does in so many instructions each."""
+        if not self.is_vector:
+            return ((scalar, times),)
+        full, left = self.shares
+        found: list[tuple[IssueKey, Fraction]] = []
+        if full:
+            found.append((vector, full * each * times))
+        if left:
+            found.append((scalar, left * times))
+        return tuple(found)
+
+
+def _is_regular(which: Rows, context: Context, row: int, rows: int, width: int) -> bool:
+    """Return whether a row of items runs in vectors."""
+    is_multiple = row % width == 0
+    match which:
+        case "any":
+            return True
+        case "multiples":
+            return is_multiple
+        case "multiples if alone":
+            return is_multiple or rows > 1
+        case "multiples if several":
+            return is_multiple or rows == 1
+        case "multiples behind barriers":
+            return is_multiple or context == "free"
+        case "multiples if few":
+            return is_multiple or context == "sync" or row >= _FEW
+        case "powers of two":
+            return row.bit_count() == 1
+        case _:
+            assert_never(which)
+
+
+# --- what is issued of counts
+
 _ARITHMETIC = frozenset({"add", "mul", "fma"})
 _LIKE_PRODUCTS = frozenset({"mul", "fma", "shift"})
 """Links of chains that take about as long; additions are shorter on some processors."""

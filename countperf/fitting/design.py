@@ -40,8 +40,8 @@ from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
 from countperf.models.terms import Term
 from countperf.predictions import Quantity
-from countperf.properties.stated_caches import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
+from countperf.properties.vector_document import caches_of
 
 _FEW_CASES = 50
 """Below so many, counts of cases are not worth being put into arrays."""

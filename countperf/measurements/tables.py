@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from countperf.counting.size_ranges import check_range, size_ranges
+from countperf.counting.sizes import check_range, size_ranges
 from countperf.errors import CountingError, ParameterError, TableError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity

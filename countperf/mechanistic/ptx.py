@@ -6,7 +6,7 @@ simplified. It is no machine code yet: ``ptxas`` still schedules, allocates and 
 Rules
 -----
 1. An instruction waits for the instructions that last wrote the registers that it reads, its
-   predicate among them; barriers as in `countperf.counting.recorder`.
+   predicate among them; barriers as in `countperf.counting.expansion`.
 2. Moves, parameters and address-space conversions are free and pass on what they are made from.
 3. Branches are followed with the values of a launch (`countperf.machine_code.ptx_unit`); real
    numbers from memory are normal ones. Without a launch, a loop has as many iterations as are given
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from countperf.counting.recorder import Recorder
+from countperf.counting.expansion import Recorder
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.machine_code.ptx_unit import PtxInstruction, PtxState, execute_ptx
 from countperf.machine_code.warp import WarpProgram

@@ -10,8 +10,7 @@ from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.producers import translation_unit
-from countperf.counting.size_ranges import size_ranges
-from countperf.counting.sizes import require_sizes
+from countperf.counting.sizes import require_sizes, size_ranges
 from countperf.errors import CountingError, GranularityError, ParameterError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, count_execution
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches

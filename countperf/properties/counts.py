@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from countperf.counting.keys import Granularity
 from countperf.display import shortened
-from countperf.errors import GranularityError
-from countperf.properties.group_shape import GROUP_SHAPE
+from countperf.errors import CountingError, GranularityError, ParameterError
+from countperf.execution.keys import GroupBytesKey, GroupSegmentsKey, KernelBytesKey
+from countperf.properties.site_names import SITE_ROOT, parse_execution
+from countperf.steps import stepped
+from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.isl_counts import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +101,55 @@ class Count:
         return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
 
 
+# --- The shape of work groups as counts: work items, and rows of them, of all groups of a kernel
+# Names of properties of the structure view carry it (``site.free.flat.16x4...``: rows of 16 items
+# along local axis 0, four of them), so that stored counts say it, too. ``items`` are the work items
+# of all groups, and ``rows`` their rows: ``items/groups`` are the items of a group, ``items/rows``
+# the length of a row, ``rows/groups`` the rows of a group. They are no work of their own: only
+# models that name them see them.
+
+
+GROUP_SHAPE = ("items", "rows")
+"""Names of properties that say how large work groups are."""
+
+
+def says_group_shape(names: Iterable[str]) -> bool:
+    """Return whether counts of these names say how large the work groups are, all alike."""
+    known = set(names)
+    return "groups" not in known or known.issuperset(GROUP_SHAPE) or len(_shapes_of(known)) == 1
+
+
+def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return work items and rows of all groups; nothing where no group is launched."""
+    if "groups" not in counts:
+        return {}
+    shapes = _shapes_of(counts)
+    if not shapes:
+        raise CountingError(
+            "these counts do not say how many items work groups have: count the kernel in the"
+            " structure view, or give items and rows themselves"
+        )
+    if len(shapes) > 1:
+        listed = ", ".join(f"{row}x{rows}" for row, rows in sorted(shapes))
+        raise CountingError(
+            f"work groups of several shapes are launched ({listed}), and the counts do not say how"
+            " many of each: the kernel has no items and rows for a model"
+        )
+    ((row, rows),) = shapes
+    return {"items": counts["groups"] * (row * rows), "rows": counts["groups"] * rows}
+
+
+def _shapes_of(names: Iterable[str]) -> set[tuple[int, int]]:
+    """Return row length and number of rows of the groups."""
+    keys = (parse_execution(name) for name in names if name.startswith(f"{SITE_ROOT}."))
+    return {
+        key.site.shape
+        for key in keys
+        if key is not None
+        and not isinstance(key, GroupBytesKey | GroupSegmentsKey | KernelBytesKey)
+    }
+
+
 _GRANULARITIES = {
     **dict.fromkeys(("groups", *GROUP_SHAPE), Granularity.WORK_GROUP),
     "launches": Granularity.LAUNCH,
@@ -102,3 +159,61 @@ _GRANULARITIES = {
 def granularity_of(name: str) -> Granularity:
     """Return what one unit of a property is executed by."""
     return _GRANULARITIES.get(name, Granularity.WORK_ITEM)
+
+
+# --- Values of counts, and whether assumptions hold, at sizes given as integers or arrays
+
+
+CountsAt = Callable[[Mapping[str, int]], Mapping[str, int]]
+
+
+def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Evaluate counts without a formula, one by one where parameters are arrays."""
+    shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
+    if not shape:
+        return dict(counts_at({name: int(value) for name, value in values.items()}))
+    rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
+    found = {
+        place: counts_at({name: int(row[place]) for name, row in rows.items()})
+        for place in stepped(np.ndindex(shape), "following code", total=int(np.prod(shape)))
+    }
+    names = sorted({name for counts in found.values() for name in counts})
+    arrays = {name: np.zeros(shape, np.int64) for name in names}
+    for place, counts in found.items():
+        for name, count in counts.items():
+            arrays[name][place] = count
+    return arrays
+
+
+def value_of(expression: QuasiPolynomial, values: Mapping[str, Any]) -> Any:
+    """Evaluate an integer expression at integers or arrays of them."""
+    compiled = CompiledCounts(
+        tuple(values), [(PiecewiseQuasiPolynomial.from_value(expression), True)]
+    )
+    if any(isinstance(value, np.ndarray) for value in values.values()):
+        return compiled.at_arrays(values)[0]
+    return compiled.at(values)[0]
+
+
+def integers_of(kernel: str, name: str, value: Any) -> Any:
+    """Return the value of a size as a Python integer or an array of integers; refuse others."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer | np.ndarray | list):
+        is_whole = isinstance(value, Fraction) and value.denominator == 1
+        if is_whole or (isinstance(value, float | np.floating) and float(value).is_integer()):
+            return int(value)
+        raise ParameterError(
+            f"kernel '{kernel}': parameter {name} is {value!r}; pass an integer or an array of "
+            "integers",
+            parameter=name,
+        )
+    if isinstance(value, int | np.integer):
+        return int(value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise ParameterError(
+            f"kernel '{kernel}': parameter {name} is an array of {array.dtype}; pass integers",
+            parameter=name,
+        )
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        return array.astype(object)
+    return array.astype(np.int64, copy=False)

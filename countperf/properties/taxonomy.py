@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from countperf.errors import PropertyNameError
-from countperf.execution.issue_keys import (
+from countperf.execution.issue import (
     IssuedAccess,
     IssuedChain,
     IssuedEvent,

@@ -7,7 +7,7 @@ in its array, so that there is no formula: the number is found at given sizes, e
 (`countperf.counting.transactions`).
 
 ``subgroups.32.launched``, ``.arithmetic``, ``.load``, ``.store``, ``.local``, ``.passes`` and
-``.barrier`` are what sub-groups of 32 work items execute (`countperf.counting.sub_group_work`);
+``.barrier`` are what sub-groups of 32 work items execute (`countperf.counting.programs`);
 ``distinct.load`` and ``distinct.store`` the distinct bytes of global memory that the kernel
 accesses. They are found at given sizes likewise.
 """
@@ -84,11 +84,11 @@ class TransactionCounts(FieldsAlone):
     def _counted(self, root: str, parameters: Mapping[str, int]) -> dict[str, int]:
         kind, _, numbers = root.partition(".")
         if kind == DISTINCT:
-            from countperf.counting.sub_group_work import distinct_bytes
+            from countperf.counting.programs import distinct_bytes
 
             return distinct_bytes(self._analysis, parameters)
         if kind == SUB_GROUPS:
-            from countperf.counting.sub_group_work import sub_group_work
+            from countperf.counting.programs import sub_group_work
 
             return sub_group_work(
                 self._programs, self._analysis, parameters, sub_group_size=int(numbers)

@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.size_ranges import check_range
+from countperf.counting.sizes import check_range
 from countperf.display import Table, shortened
 from countperf.errors import CountingError, GranularityError, ParameterError
 from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.properties.assumed_sizes import AssumedSizes
 from countperf.properties.assumptions import assumption_of
-from countperf.properties.counts import Count, granularity_of
-from countperf.properties.evaluation import CountsAt, counts_at_sizes, integers_of, value_of
+from countperf.properties.counts import (
+    Count,
+    CountsAt,
+    counts_at_sizes,
+    granularity_of,
+    integers_of,
+    value_of,
+)
 from countperf.properties.taxonomy import View, is_emitted, validate_name
 from countperf.properties.vector_document import damaged, vector_document, vector_fields
 from countperf.sizes import given_sizes

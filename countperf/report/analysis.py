@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.footprints import Footprint
-from countperf.counting.slots import Refusable
+from countperf.counting.places import Refusable
 from countperf.counting.structure import (
     ChainAnalysis,
     InstructionAnalysis,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from countperf.counting.disk_caches import without_disk_caches
 from countperf.counting.producers import translation_unit
 from countperf.counting.resources import written_instructions
+from countperf.counting.unattended import without_disk_caches
 from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
 
-from countperf.counting.threads import shared_by_threads
+from countperf.counting.unattended import shared_by_threads
 
 
 @shared_by_threads

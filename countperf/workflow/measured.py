@@ -19,8 +19,8 @@ from countperf.hardware.memory import counted_caches_of
 from countperf.harness.store import Rewriting
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.stated_caches import caches_of
 from countperf.properties.transactions import TransactionCounts, transaction_roots
+from countperf.properties.vector_document import caches_of
 from countperf.steps import stepped
 from measurement_kernels.catalog import entry
 

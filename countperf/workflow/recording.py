@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from countperf.counting.launched import launched_sizes, launched_unit
+from countperf.counting.producers import launched_sizes, launched_unit
 from countperf.errors import CountperfError
 from countperf.harness.opencl import describe
 from countperf.launch_recorder import KernelLaunches, Recorder

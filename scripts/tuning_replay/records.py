@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from countperf.counting.disk_caches import without_disk_caches
+from countperf.counting.unattended import without_disk_caches
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner

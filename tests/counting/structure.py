@@ -9,7 +9,7 @@ from typing import Any
 
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.analysis import KernelAnalysis
-from countperf.counting.slots import Refusable
+from countperf.counting.places import Refusable
 from countperf.counting.structure import RegionAnalysis
 from countperf.counting.transactions import bank_conflicts, transactions
 from tests.oracles.interpreter import Access

@@ -17,7 +17,7 @@ from countperf.execution.count import count_execution
 from countperf.execution.keys import GroupBytesKey, GroupSegmentsKey, KernelBytesKey
 from countperf.execution.policy import ExecutionPolicy
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.issuing import apply_policy
+from countperf.properties.issue_names import apply_policy
 from countperf.properties.taxonomy import validate_name
 from measurement_kernels import catalog
 
@@ -65,7 +65,7 @@ def test_sites_add_up_to_what_a_compiler_leaves(entry: Any) -> None:
 def test_bytes_are_the_footprints_of_the_analysis(entry: Any) -> None:
     found = count_execution(entry.build())
     analysis = countperf.analyze_kernel(entry.build())
-    values = {n: entry.check_parameters[n] for n in found.parameters}
+    values = {n: entry.check_parameters[n] for n in found.prepared.parameters}
     expected: Counter[str] = Counter()
     for footprint in analysis.footprints:
         if footprint.address_space == "global" and footprint.direction != "any":

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from countperf.counting.keys import Operation
-from countperf.execution.issue import issue
-from countperf.execution.issue_keys import (
+from countperf.execution.issue import (
     IssuedAccess,
     IssuedChain,
     IssuedEvent,
@@ -18,6 +17,7 @@ from countperf.execution.issue_keys import (
     IssuedRows,
     Serving,
     Unit,
+    issue,
 )
 from countperf.execution.keys import (
     AccessKey,

@@ -15,7 +15,7 @@ from countperf.execution.memory_hierarchy import (
     load_hierarchy,
 )
 from countperf.execution.policy import ExecutionPolicy
-from countperf.properties.issuing import apply_policy
+from countperf.properties.issue_names import apply_policy
 
 _LINE = 64
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import ParameterError
-from countperf.execution.issue_keys import IssuedAccess, IssuedEvent, IssuedEvents, Serving, Unit
+from countperf.execution.issue import IssuedAccess, IssuedEvent, IssuedEvents, Serving, Unit
 from countperf.execution.keys import Space
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models.function import ModelFunction, model_inputs
@@ -19,8 +19,7 @@ from countperf.models.structural import (
     refinements,
     structural,
 )
-from countperf.properties.issue_names import issue_name
-from countperf.properties.issuing import apply_policy
+from countperf.properties.issue_names import apply_policy, issue_name
 
 COUNTS = {
     "launches": 1,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from countperf.counting.keys import Operation
 from countperf.errors import PropertyNameError
-from countperf.execution import issue_keys, keys
+from countperf.execution import issue, keys
 from countperf.execution.keys import (
     AccessKey,
     ByData,
@@ -60,15 +60,15 @@ _EXECUTIONS = (
     | st.builds(EventKey, _SITES, _one_of(keys.Event))
     | _FOOTPRINTS
 )
-_UNITS = _one_of(issue_keys.Unit)
+_UNITS = _one_of(issue.Unit)
 _ISSUED_OPERATIONS = st.builds(
-    issue_keys.IssuedOperation,
+    issue.IssuedOperation,
     _UNITS,
     st.sampled_from(("minor", "divide", "div", "pow", "special", "conditional")),
     _TYPES,
     st.just("") | _WORDS,
 ) | st.builds(
-    issue_keys.IssuedOperation,
+    issue.IssuedOperation,
     _UNITS,
     st.just("arithmetic"),
     st.sampled_from(("f16", "f32", "f64")),
@@ -76,27 +76,27 @@ _ISSUED_OPERATIONS = st.builds(
 )
 _ISSUED = (
     _ISSUED_OPERATIONS
-    | st.builds(issue_keys.IssuedChain, _UNITS, _TYPES, st.just("") | _WORDS)
+    | st.builds(issue.IssuedChain, _UNITS, _TYPES, st.just("") | _WORDS)
     | st.builds(
-        issue_keys.IssuedAccess,
+        issue.IssuedAccess,
         _UNITS,
         _one_of(keys.Space),
         _one_of(keys.Direction),
-        st.none() | _one_of(issue_keys.Serving),
+        st.none() | _one_of(issue.Serving),
     )
     | st.builds(
-        issue_keys.IssuedPrivateAccess,
+        issue.IssuedPrivateAccess,
         _UNITS,
         st.sampled_from(("load", "store", "gather", "scatter")),
     )
-    | st.builds(issue_keys.IssuedGuard, _UNITS, _one_of(keys.Space), _one_of(keys.Direction))
+    | st.builds(issue.IssuedGuard, _UNITS, _one_of(keys.Space), _one_of(keys.Direction))
     | st.builds(
-        issue_keys.IssuedEvent,
+        issue.IssuedEvent,
         _UNITS,
         st.sampled_from(("idle", "iterations", "entries", "carried", "live_across_barrier")),
     )
-    | st.builds(issue_keys.IssuedPasses, _UNITS, _one_of(keys.Context))
-    | st.builds(issue_keys.IssuedRows, _UNITS, _one_of(keys.Context))
+    | st.builds(issue.IssuedPasses, _UNITS, _one_of(keys.Context))
+    | st.builds(issue.IssuedRows, _UNITS, _one_of(keys.Context))
     | _FOOTPRINTS
 )
 
@@ -110,7 +110,7 @@ def test_executions_are_parsed_back(key: keys.ExecutionKey) -> None:
 
 
 @given(_ISSUED)
-def test_issued_work_is_parsed_back(key: issue_keys.IssueKey) -> None:
+def test_issued_work_is_parsed_back(key: issue.IssueKey) -> None:
     name = issue_name(key)
     assert parse_issue(name) == key
     assert key_of(name) == key

@@ -14,7 +14,7 @@ from loopy.diagnostic import LoopyError
 
 import countperf
 from countperf.cli import main
-from countperf.counting.launched import launched_sizes
+from countperf.counting.producers import launched_sizes
 from countperf.errors import CountingError
 from countperf.harness.devices import discover
 from countperf.launch_recorder import Recorder

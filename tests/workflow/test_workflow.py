@@ -20,9 +20,9 @@ from countperf.harness.devices import discover, find_device
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
-from countperf.properties.stated_caches import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
+from countperf.properties.vector_document import caches_of
 from countperf.workflow import (
     analyzing,
     compiled_code,
