@@ -19,6 +19,7 @@ from countperf.report.drawing import (
     ORANGE,
     RED,
     SKY,
+    label_bars,
     new_figure,
     plain_ticks,
     scale_of,
@@ -72,8 +73,7 @@ def pair_figure(pair: PredictionPair) -> Figure:
             label=name,
             gid=f"bars-{side}",
         )
-    panel.set_yticks(places, [fill(row[0], _LINE) for row in rows], fontsize=9)
-    panel.invert_yaxis()
+    label_bars(panel, [row[0] for row in rows])
     panel.set_xlabel(f"part of the predicted time, {unit}s")
     plain_ticks(panel.xaxis)
     panel.legend(fontsize=9)
@@ -118,12 +118,7 @@ def ranking_figure(ranking: Ranking) -> Figure:
         )
     first = "first choice" if len(models) > 1 else "fastest"
     panel.plot([best[0].time_s / scale], [0], "*", color=RED, markersize=13, label=first)
-    panel.set_yticks(
-        range(len(best)),
-        labels,
-        fontsize=9,
-    )
-    panel.invert_yaxis()
+    label_bars(panel, labels, width=10**6)
     panel.set_xscale("log")
     panel.set_xlabel(f"predicted time, {unit}s")
     panel.set_ylabel("variant, fastest first" if first == "fastest" else "variant, in order")
@@ -195,8 +190,7 @@ def _rates_panel(
     )
     if limit is not None:
         panel.axvline(limit / scale, color=RED, linestyle="--", gid=f"limit-{kind}")
-    panel.set_yticks(range(len(rows)), [fill(text, _LINE + 14) for *_, text in rows], fontsize=9)
-    panel.invert_yaxis()
+    label_bars(panel, [text for *_, text in rows], _LINE + 14)
     panel.set_xscale("log")
     panel.set_xlabel(title, fontsize=9)
     plain_ticks(panel.xaxis)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, GRAY = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#999999"),
 )
+CYCLE = (BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, "#000000")
 """Colors that are told apart by color-blind readers, too (Okabe & Ito, 2008)."""
 
 
@@ -116,6 +118,12 @@ def _plain(value: float, _: int | None = None) -> str:
     """Write a number without an exponent."""
     rounded = float(f"{value:.4g}")
     return np.format_float_positional(rounded, trim="-")
+
+
+def label_bars(panel: Axes, labels: Sequence[str], width: int = 34) -> None:
+    """Name horizontal bars, the first at the top; long names take several lines."""
+    panel.set_yticks(range(len(labels)), [fill(label, width) for label in labels], fontsize=9)
+    panel.set_ylim(len(labels) - 0.5, -0.5)
 
 
 def share_labels(figure: Figure, across: str, up: str) -> None:

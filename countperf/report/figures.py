@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -30,6 +29,13 @@ from countperf.predictions import Prediction, PredictionPair
 from countperf.report.applications import schedule_figure
 from countperf.report.bars import pair_figure, ranking_figure, rates_figure
 from countperf.report.breakdown import BreakdownRow, breakdown_rows
+from countperf.report.curves import (
+    model_roofline_figure,
+    prediction_title,
+    roofline_figure,
+    sweep_figure,
+    times_figure,
+)
 from countperf.report.drawing import (
     BLUE,
     GRAY,
@@ -40,6 +46,7 @@ from countperf.report.drawing import (
     SKY,
     YELLOW,
     check_figure_path,
+    label_bars,
     new_figure,
     plain_both,
     plain_ticks,
@@ -47,10 +54,7 @@ from countperf.report.drawing import (
     scale_of,
 )
 from countperf.report.names import GROUPS
-from countperf.report.numbers import format_quantity
-from countperf.report.parameters import parameters_figure
 from countperf.report.replay import replay_figure
-from countperf.report.sweeps import model_roofline_figure, sweep_figure
 from countperf.report.timeline import timeline_figure
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.replay import ReplayResult
@@ -68,8 +72,6 @@ _GROUP_COLORS: Mapping[str, str] = dict(
         strict=True,
     )
 )
-_ACROSS = 4  # panels
-_LINE = 32  # characters of a label
 
 
 def figure_of(result: object, path: Path | str | None = None, **options: Any) -> Figure:
@@ -96,7 +98,7 @@ def prediction_figure(
 ) -> Figure:
     """Draw where a time goes; at several sizes, the times with their interval over the size."""
     if isinstance(prediction.time_s, np.ndarray):
-        return _times_figure(prediction, measured)
+        return times_figure(prediction, measured)
     rows = breakdown_rows(prediction)
     if not rows:
         raise ParameterError("nothing takes time: nothing to draw", parameter="prediction")
@@ -113,31 +115,13 @@ def prediction_figure(
             va="center",
             fontsize=9,
         )
-    panel.set_yticks(range(len(rows)), [fill(row.text, _LINE) for row in rows])
-    panel.invert_yaxis()
+    label_bars(panel, [row.text for row in rows])
     panel.margins(x=0.12)
     panel.set_xlabel(f"time, {unit}s")
     plain_ticks(panel.xaxis)
     _group_legend(panel, rows)
-    figure.suptitle(_prediction_title(prediction), fontsize=10)
+    figure.suptitle(prediction_title(prediction), fontsize=10)
     return figure
-
-
-def _prediction_title(prediction: Prediction) -> str:
-    given = ", ".join(
-        f"{name} = {value}"
-        for name, value in prediction.parameters.items()
-        if not isinstance(value, np.ndarray)
-    )
-    what = f"{prediction.kernel}{', ' if given else ''}{given} on {prediction.device}"
-    if isinstance(prediction.time_s, np.ndarray):
-        return what
-    time = format_quantity(float(prediction.time_s), "s")
-    if prediction.interval_s is None:
-        return f"{what}: {time}"
-    low, high = (format_quantity(float(end), "s") for end in prediction.interval_s)
-    level = f"{100 * prediction.interval_level:.0f} %"
-    return f"{what}\n{time}, {level} interval {low} to {high}"
 
 
 def _group_legend(panel: Axes, rows: Sequence[BreakdownRow]) -> None:
@@ -147,82 +131,6 @@ def _group_legend(panel: Axes, rows: Sequence[BreakdownRow]) -> None:
     panel.legend(
         handles=[Patch(color=_GROUP_COLORS[group], label=group) for group in groups], fontsize=9
     )
-
-
-def _times_figure(
-    prediction: Prediction, measured: Sequence[tuple[Mapping[str, int], float]]
-) -> Figure:
-    times = np.asarray(prediction.time_s, np.float64)
-    names = [n for n, v in prediction.parameters.items() if np.ndim(v) and np.ptp(np.asarray(v))]
-    if times.ndim != 1 or not names:
-        raise ParameterError(
-            "times are drawn over one size: pass arrays of one dimension, not all the same",
-            parameter="prediction",
-        )
-    name = names[0]
-    sizes = np.broadcast_to(np.asarray(prediction.parameters[name], np.float64), times.shape)
-    order = np.argsort(sizes)
-    scale, unit = scale_of([float(np.median(times))])
-    figure = new_figure((7, 4.5))
-    panel = figure.subplots()
-    if prediction.interval_s is not None:
-        low, high = (
-            np.broadcast_to(np.asarray(end), times.shape)[order] / scale
-            for end in prediction.interval_s
-        )
-        level = f"{100 * prediction.interval_level:.0f} % interval"
-        panel.fill_between(sizes[order], low, high, color=SKY, alpha=0.35, label=level)
-    panel.plot(
-        sizes[order], times[order] / scale, "-o", color=BLUE, markersize=3, label="predicted"
-    )
-    if measured:
-        points = [(sizes_at[name], seconds / scale) for sizes_at, seconds in measured]
-        panel.plot(*zip(*points, strict=True), "D", color=RED, label="measured", gid="measured")
-    panel.set(xscale="log", yscale="log", xlabel=f"size {name}", ylabel=f"time, {unit}s")
-    plain_both(panel)
-    panel.legend()
-    figure.suptitle(_prediction_title(prediction), fontsize=10)
-    return figure
-
-
-def roofline_figure(explanation: Explanation, device: DeviceParameters | None = None) -> Figure:
-    """Draw a kernel below the ceilings of a device: arithmetic rate over operational intensity."""
-    whole = float(explanation.prediction.time_s)
-    if not (explanation.flops > 0 and explanation.global_bytes > 0 and whole > 0):
-        message = (
-            "a roofline shows kernels that compute and access global memory; this one does not"
-        )
-        raise ParameterError(message, parameter="explanation")
-    intensity = explanation.flops / explanation.global_bytes
-    rate = explanation.flops / whole
-    figure = new_figure((6.5, 4.5))
-    panel = figure.subplots()
-    bandwidth = None if device is None else device.bandwidth_byte_per_s
-    peak = None if device is None else device.peak_flops
-    around = np.geomspace(min(intensity, 0.1) / 4, max(intensity, 10.0) * 4, 200)
-    if bandwidth is not None:
-        slope = bandwidth * around
-        roof = slope if peak is None else np.minimum(slope, peak)
-        label = f"memory: {format_quantity(bandwidth, 'byte/s')}"
-        panel.plot(around, roof / 1e9, color=ORANGE, label=label, gid="memory-ceiling")
-    elif device is not None:
-        label = "memory: peak not known (countperf characterize measures it)"
-        panel.plot([], [], " ", label=label)
-    if peak is not None:
-        label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
-        panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")
-    label = f"{explanation.prediction.kernel}: {format_quantity(rate, 'flop/s')}"
-    panel.plot([intensity], [rate / 1e9], "*", color=RED, markersize=13, label=label, gid="kernel")
-    panel.set(
-        xscale="log",
-        yscale="log",
-        xlabel="operational intensity of what the kernel asks for, flop/byte",
-        ylabel="arithmetic rate, Gflop/s",
-    )
-    plain_both(panel)
-    panel.legend(fontsize=9)
-    figure.suptitle(_prediction_title(explanation.prediction), fontsize=10)
-    return figure
 
 
 def _explanation_figure(
@@ -239,14 +147,8 @@ def _explanation_figure(
     return roofline_figure(explanation, device)
 
 
-def tuning_figure(
-    result: TuningResult, *, show: Literal["times", "parameters"] = "times"
-) -> Figure:
-    """Draw measured against predicted times and the best over the search, or the parameters."""
-    if show == "parameters":
-        return parameters_figure(result)
-    if show != "times":
-        raise ParameterError(f"show={show!r}: there are 'times' and 'parameters'", parameter="show")
+def tuning_figure(result: TuningResult) -> Figure:
+    """Draw measured against predicted times, and the best over the search."""
     return variants_figure(result.tried, f"{result.space} on {result.device}", result.ranking_s)
 
 

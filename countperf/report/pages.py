@@ -14,8 +14,9 @@ from countperf.report.accuracy_figures import evaluation_figure
 from countperf.report.against import side_by_side
 from countperf.report.breakdown import bound_text, breakdown_rows
 from countperf.report.contrast import contrast_lines
+from countperf.report.curves import roofline_figure
 from countperf.report.explanation import explanation_text
-from countperf.report.figures import prediction_figure, roofline_figure, variants_figure
+from countperf.report.figures import prediction_figure, variants_figure
 from countperf.report.names import GROUPS, plain_name
 from countperf.report.numbers import (
     PURPOSES,

@@ -33,8 +33,8 @@ from countperf.measurements import (
     TimedSize,
     TimingDocument,
 )
+from countperf.report.curves import timing_figure
 from countperf.report.timing import timing_printed, timing_records, timing_text
-from countperf.report.timing_figure import timing_figure
 from countperf.sizes import Sizes, combine_sizes, given_sizes
 from countperf.tuning.apart import LONGEST_S, running
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics

@@ -139,13 +139,3 @@ def test_the_script_builds_the_winner(result: TuningResult, tmp_path: Path) -> N
 
     assert f"{result.winner.time_s:.4g} s at n=4096" in (space["__doc__"] or "")
     assert space["kernel"] == LARGE.build(**result.winner.choice)
-
-
-@pytest.mark.extra("plot")
-def test_the_figure_shows_which_parameters_matter(result: TuningResult, tmp_path: Path) -> None:
-    result.plot(tmp_path / "parameters.svg", show="parameters")
-
-    drawn = (tmp_path / "parameters.svg").read_text()
-    assert 'id="fastest"' in drawn
-    with pytest.raises(ParameterError, match="there are 'times' and 'parameters'"):
-        result.plot(show="nothing")
