@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, print_json
+from countperf.cli.common import as_dict, in_options, print_json
 from countperf.cli.progress import show_event
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(timing_object(timing))
     else:
-        print(timing_text(timing))
+        print(in_options(timing_text(timing), options))
 
 
 def _arguments(

@@ -138,14 +138,22 @@ def _found(
         elif found.bounds_loops:
             text = f"rising evenly from {found.low} to {high}"
         indices[array.name] = _Index(low=found.low, high=high, rises=found.bounds_loops, text=text)
-    is_made_up = [a.name for a in kernel.arrays if a.is_read and a.name not in known]
-    if waiting and is_made_up:
-        name, value = next(iter(waiting.items()))
-        raise KernelBuildError(
-            f"kernel {kernel.name!r}: {name}={value} is stated of the data, and made-up inputs"
-            f" ({', '.join(is_made_up)}) would not be so: pass yours by a"
-            " function, make_arguments="
-        )
+    source = kernel.addressed.kernel
+    loops: frozenset[str] = frozenset() if source is None else source.all_inames()
+    made_up = {
+        a.name: a.dtype.kind in "iu" for a in kernel.arrays if a.is_read and a.name not in known
+    }
+    for name, value in waiting.items():
+        # access patterns follow from index arrays alone, trip counts from integers alone
+        deciding = [a for a, is_integer in made_up.items() if is_integer or name not in loops]
+        if isinstance(value, str):
+            deciding = list(indices)
+        if deciding:
+            raise KernelBuildError(
+                f"kernel {kernel.name!r}: {name}={value} is stated of the data, and made-up inputs"
+                f" ({', '.join(deciding)}) would not be so: pass yours by a function,"
+                " make_arguments="
+            )
     return known, scalars, bindings.shapes, indices
 
 

@@ -180,7 +180,7 @@ def called_apart(longest_s: float, what: str, function: Callable[..., Any], *giv
 
 
 def _reason(lost: WorkerLostError) -> str:
-    advice = "; --longest (longest_s=) gives it more" if lost.is_late else ""
+    advice = "; longest_s= gives it more" if lost.is_late else ""
     return f"the process of its own was lost: {lost.reason}{advice}"
 
 

@@ -196,6 +196,7 @@ def test_rows_have_the_stated_mean_length(mean: float | None) -> None:
         (rows, {"j": 1.0, "x": "stride1"}, "x=stride1 is stated of the data.*make_arguments="),
         (gather, {"x": "stride1"}, "x=stride1 is stated of the data"),
         (starts_and_counts, {"j": 2.0}, "j=2.0 is stated of the data"),
+        (gather, {"c[i] > 0.5": 0.5}, "is stated of the data"),
     ],
 )
 def test_data_that_would_not_be_as_stated_are_not_made_up(
@@ -204,6 +205,15 @@ def test_data_that_would_not_be_as_stated_are_not_made_up(
     kernel = describe_kernel(build(), lambda _: [])
     with pytest.raises(KernelBuildError, match=said):
         default_inputs(kernel, np.random.default_rng(3), SIZES, statistics=statistics)
+
+
+def test_what_given_indices_decide_is_as_stated_with_made_up_numbers() -> None:
+    kernel = describe_kernel(rows(), lambda _: [])
+    start = np.arange(SIZES["n"] + 1, dtype=np.int32)
+    given = {"start": start, "column": np.zeros(SIZES["m"], np.int32)}
+    stated = {"j": 1.0, "x": "uniform"}
+    inputs = default_inputs(kernel, np.random.default_rng(3), SIZES, given, stated)
+    assert np.all(inputs["x"] > 0)
 
 
 @pytest.mark.device
