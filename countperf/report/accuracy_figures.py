@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,10 @@ from countperf.report.drawing import (
     new_figure,
     plain_both,
     plain_ticks,
-    share_labels,
 )
 from countperf.report.numbers import PURPOSES
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -37,9 +35,7 @@ _LEVEL_MARKS = {"published": ("o", BLUE), "scaled": ("^", ORANGE), "fitted": ("s
 _NEAR = 1.6  # a factor between predicted and measured times
 
 
-def evaluation_figure(evaluation: Evaluation) -> Figure:
-    """Draw predicted over measured times against measured ones; see `evaluations_figure`."""
-    return evaluations_figure([evaluation])
+Points = Sequence[tuple[float, float]]
 
 
 def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
@@ -48,41 +44,23 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
     Kernels are marked by their purpose. Lines stand at a factor of 1 and of 1.6 up and down.
     """
     shown = [each for each in evaluations if any(case.predicted_s > 0 for case in each.cases)]
-    if not shown:
-        raise ParameterError("nothing is predicted: nothing to draw", parameter="figure")
-    across = min(_ACROSS, len(shown))
-    down = -(-len(shown) // across)
-    size = (7.0, 4.5) if len(shown) == 1 else (3.2 * across + 1, 2.6 * down + 0.8)
-    figure = new_figure(size)
-    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    drawn: dict[str, Any] = {}
-    for panel, evaluation in zip(panels.flat, shown, strict=False):
-        for purpose, (marker, color) in _PURPOSE_MARKS.items():
-            cases = [c for c in evaluation.cases if c.purpose == purpose and c.predicted_s > 0]
-            (line,) = panel.plot(
-                [1e3 * case.measured_s for case in cases],
-                [case.predicted_s / case.measured_s for case in cases],
-                marker,
-                color=color,
-                markersize=3,
-                label=PURPOSES[purpose],
-                gid=purpose,
-            )
-            if cases:
-                drawn.setdefault(purpose, line)
-        _factor_lines(panel)
-        panel.set_title(f"{evaluation.device}, {short_name(evaluation.model)}", fontsize=9)
-    for panel in list(panels.flat)[len(shown) :]:
-        panel.set_visible(False)
-    share_labels(figure, "measured time, ms", "predicted / measured time")
-    figure.legend(handles=list(drawn.values()), fontsize=9, loc="outside upper center", ncols=3)
-    return figure
+    return _ratios_figure([(f"{e.device}, {short_name(e.model)}", _by_purpose(e)) for e in shown])
+
+
+def _by_purpose(evaluation: Evaluation) -> dict[str, Points]:
+    return {
+        purpose: [
+            (1e3 * case.measured_s, case.predicted_s / case.measured_s)
+            for case in evaluation.cases
+            if case.purpose == purpose and case.predicted_s > 0
+        ]
+        for purpose in _PURPOSE_MARKS
+    }
 
 
 def fit_figure(fit: FitResult) -> Figure:
     """Draw the cases of a fit, each predicted without its family, over measured times."""
     held_out = {c.name: c.predicted_s for c in fit.held_out if c.predicted_s and c.predicted_s > 0}
-    what = "left-out families" if held_out else "the fit's own cases"
     points = [
         (1e3 * time_s, predicted / time_s)
         for case, time_s, own in zip(
@@ -90,24 +68,46 @@ def fit_figure(fit: FitResult) -> Figure:
         )
         if (predicted := held_out.get(case.name) if held_out else float(own)) and predicted > 0
     ]
-    if not points:
-        raise ParameterError("no case is predicted: nothing to draw", parameter="fit")
-    figure = new_figure((7, 4.5))
-    panel = figure.subplots()
-    panel.plot(*zip(*points, strict=True), "o", color=BLUE, markersize=3, label=what, gid="cases")
-    _factor_lines(panel)
-    panel.set(xlabel="measured time, ms", ylabel="predicted / measured time")
-    panel.legend(fontsize=9)
     name = f"{short_name(fit.weights.model)} model of {fit.weights.device.slug}"
-    panel.set_title(f"{name}, {len(points)} cases", fontsize=10)
+    kind = "left-out families" if held_out else "the fit's own cases"
+    return _ratios_figure([(f"{name}, {len(points)} cases", {kind: points})] if points else [])
+
+
+def _ratios_figure(panels_shown: Sequence[tuple[str, Mapping[str, Points]]]) -> Figure:
+    """Draw ratios over times, ms: a panel for each title, points by their kind."""
+    if not panels_shown:
+        raise ParameterError("nothing is predicted: nothing to draw", parameter="figure")
+    across = min(_ACROSS, len(panels_shown))
+    down = -(-len(panels_shown) // across)
+    size = (7.0, 4.5) if len(panels_shown) == 1 else (3.2 * across + 1, 2.6 * down + 0.8)
+    figure = new_figure(size)
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
+    drawn: dict[str, Any] = {}
+    for panel, (title, kinds) in zip(panels, panels_shown, strict=False):
+        for kind, points in kinds.items():
+            marker, color = _PURPOSE_MARKS.get(kind, ("o", BLUE))
+            (line,) = panel.plot(
+                [time for time, _ in points],
+                [ratio for _, ratio in points],
+                marker,
+                color=color,
+                markersize=3,
+                label=PURPOSES.get(kind, kind),
+                gid=kind,
+            )
+            if points:
+                drawn.setdefault(kind, line)
+        for factor, style in ((1.0, "-"), (_NEAR, ":"), (1 / _NEAR, ":")):
+            panel.axhline(factor, color="black", linewidth=0.6, linestyle=style)
+        panel.set(xscale="log", yscale="log")
+        plain_both(panel)
+        panel.set_title(title, fontsize=9)
+    for panel in panels[len(panels_shown) :]:
+        panel.set_visible(False)
+    figure.supxlabel("measured time, ms", fontsize=10)
+    figure.supylabel("predicted / measured time", fontsize=10)
+    figure.legend(handles=list(drawn.values()), fontsize=9, loc="outside upper center", ncols=3)
     return figure
-
-
-def _factor_lines(panel: Axes) -> None:
-    for factor, style in ((1.0, "-"), (_NEAR, ":"), (1 / _NEAR, ":")):
-        panel.axhline(factor, color="black", linewidth=0.6, linestyle=style)
-    panel.set(xscale="log", yscale="log")
-    plain_both(panel)
 
 
 def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
@@ -143,16 +143,8 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
         for row, name in enumerate(models):
             reason = _missing_reason([m for m in comparison.models if m.model == name])
             if reason:
-                panel.text(
-                    0.02,
-                    row,
-                    fill(reason, _REASON_LINE),
-                    transform=panel.get_yaxis_transform(),
-                    fontsize=9,
-                    va="center",
-                    color=GRAY,
-                    in_layout=False,
-                )
+                said = panel.text(0.02, row, fill(reason, _REASON_LINE), fontsize=9, color=GRAY)
+                said.set(transform=panel.get_yaxis_transform(), va="center", in_layout=False)
         panel.set_title(comparison.device, fontsize=10)
         panel.grid(visible=True, axis="x", alpha=0.3)
     plain_ticks(panels[0].xaxis)

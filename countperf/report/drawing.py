@@ -126,12 +126,6 @@ def label_bars(panel: Axes, labels: Sequence[str], width: int = 34) -> None:
     panel.set_ylim(len(labels) - 0.5, -0.5)
 
 
-def share_labels(figure: Figure, across: str, up: str) -> None:
-    """Name the axes that all panels of a figure share."""
-    figure.supxlabel(across, fontsize=10)
-    figure.supylabel(up, fontsize=10)
-
-
 def scale_of(times_s: Sequence[float]) -> tuple[float, str]:
     """Return the SI prefix, and its value, under which the largest of some times is read well."""
     largest = max(map(abs, times_s))

@@ -26,7 +26,6 @@ from countperf.metrics import Evaluation
 from countperf.models.explanation import Explanation
 from countperf.models.weights import WeightSet
 from countperf.predictions import Prediction, PredictionPair
-from countperf.report.applications import schedule_figure
 from countperf.report.bars import pair_figure, ranking_figure, rates_figure
 from countperf.report.breakdown import BreakdownRow, breakdown_rows
 from countperf.report.curves import (
@@ -55,7 +54,7 @@ from countperf.report.drawing import (
 )
 from countperf.report.names import GROUPS
 from countperf.report.replay import replay_figure
-from countperf.report.timeline import timeline_figure
+from countperf.report.timeline import schedule_figure, timeline_figure
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.replay import ReplayResult
 from countperf.tuning.result import Trial, TuningResult
@@ -63,7 +62,7 @@ from countperf.tuning.result import Trial, TuningResult
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-from countperf.report.accuracy_figures import comparisons_figure, evaluation_figure, fit_figure
+from countperf.report.accuracy_figures import comparisons_figure, evaluations_figure, fit_figure
 
 _GROUP_COLORS: Mapping[str, str] = dict(
     zip(
@@ -162,51 +161,29 @@ def variants_figure(
     scale, unit = scale_of(times)
     ends = [min(*times, *(each.predicted_s for each in tried)) / scale, max(times) / scale]
     drawn: list[Any] = []
-    for cut_short, color, label in ((False, BLUE, "ran"), (True, GRAY, "stopped early")):
-        some = [each for each in tried if each.cut_short == cut_short]
+    for label, some, color, marker, size in (
+        ("ran", [each for each in tried if not each.cut_short], BLUE, "o", 4),
+        ("stopped early", [each for each in tried if each.cut_short], GRAY, "o", 4),
+        ("winner", [min(tried, key=lambda each: each.time_s)], RED, "*", 14),
+    ):
         if some:
-            drawn += compared.plot(
-                [each.predicted_s / scale for each in some],
-                [each.time_s / scale for each in some],
-                "o",
-                color=color,
-                markersize=4,
-                label=label,
-                gid=label.replace(" ", "-"),
-            )
-    winner = min(tried, key=lambda each: each.time_s)
-    drawn += compared.plot(
-        [winner.predicted_s / scale],
-        [winner.time_s / scale],
-        "*",
-        color=RED,
-        markersize=14,
-        label="winner",
-        gid="winner",
-    )
+            x, y = ([getattr(e, name) / scale for e in some] for name in ("predicted_s", "time_s"))
+            look: dict[str, Any] = {"color": color, "markersize": size, "label": label}
+            drawn += compared.plot(x, y, marker, gid=label.replace(" ", "-"), **look)
     drawn += compared.plot(ends, ends, color="black", linewidth=0.6, label="as predicted")
-    compared.set(
-        xscale="log",
-        yscale="log",
-        xlabel=f"predicted time, {unit}s",
-        ylabel=f"measured time, {unit}s",
-    )
+    compared.set(xscale="log", yscale="log")
+    compared.set(xlabel=f"predicted time, {unit}s", ylabel=f"measured time, {unit}s")
     plain_both(compared)
-    drawn += progress.step(
-        [each.at_s for each in tried],
-        list(accumulate((time_s / scale for time_s in times), min)),
-        where="post",
-        color=GREEN,
-        label="best so far",
-        gid="best-so-far",
-    )
+    best = [time_s / scale for time_s in accumulate(times, min)]
+    at = [each.at_s for each in tried]
+    look = {"color": GREEN, "label": "best so far", "gid": "best-so-far"}
+    drawn += progress.step(at, best, where="post", **look)
     if ranking_s:
         drawn.append(progress.axvspan(0, ranking_s, color=SKY, alpha=0.3, label="predicting"))
     progress.set(yscale="log", xlabel="time spent, s", ylabel=f"best time so far, {unit}s")
     plain_ticks(progress.yaxis)
-    figure.legend(
-        handles=drawn, loc="outside lower center", ncols=3 if is_stacked else 6, fontsize=9
-    )
+    across = 3 if is_stacked else 6
+    figure.legend(handles=drawn, loc="outside lower center", ncols=across, fontsize=9)
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -218,7 +195,7 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     WeightSet: rates_figure,
     Ranking: ranking_figure,
     FitResult: fit_figure,
-    Evaluation: evaluation_figure,
+    Evaluation: lambda found: evaluations_figure([found]),
     Comparison: lambda found: comparisons_figure([found]),
     TuningResult: tuning_figure,
     ReplayResult: replay_figure,

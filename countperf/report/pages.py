@@ -10,7 +10,7 @@ from countperf.errors import ParameterError
 from countperf.hardware.parameters import UNITS
 from countperf.models.library import short_name
 from countperf.models.units import unit_of
-from countperf.report.accuracy_figures import evaluation_figure
+from countperf.report.accuracy_figures import evaluations_figure
 from countperf.report.against import side_by_side
 from countperf.report.breakdown import bound_text, breakdown_rows
 from countperf.report.contrast import contrast_lines
@@ -233,7 +233,7 @@ def _accuracy_section(weights: WeightSet, evaluation: Evaluation | None) -> Sect
             for kernel, mean in evaluation.by_kernel().items()
             if any(c.kernel == kernel and c.purpose != "variant" for c in evaluation.cases)
         )
-        figure = evaluation_figure(evaluation)
+        figure = evaluations_figure([evaluation])
         blocks.append(
             Block(lines=tuple(lines), figures=(("predicted over measured times", _narrow(figure)),))
         )

@@ -47,17 +47,17 @@ def replay_figure(result: ReplayResult) -> Figure:
     """Draw the recorded times in the order of the search, the best so far, and the optimum."""
     figure = new_figure((7.0, 4.2))
     panel = figure.subplots()
-    ran = [(n, each.time_s) for n, each in enumerate(result.trials, 1) if each.time_s is not None]
-    scale, unit = scale_of([time_s for _, time_s in ran])
-    places, times = zip(*ran, strict=True)
-    panel.plot(places, np.array(times) / scale, "o", color=BLUE, markersize=4, label="measured")
-    failed = [n for n, each in enumerate(result.trials, 1) if each.time_s is None]
-    if failed:
-        top = max(times) / scale
-        panel.plot(failed, [top] * len(failed), "x", color=GRAY, label="failed (no time)")
+    times = np.array([each.time_s or np.nan for each in result.trials])
     best = np.array(result.best_so_far_s)
-    known = np.flatnonzero(np.isfinite(best))
-    panel.step(known + 1, best[known] / scale, where="post", color=GREEN, label="best so far")
+    scale, unit = scale_of([float(np.nanmax(times))])
+    places = np.arange(1, len(times) + 1)
+    panel.plot(places, times / scale, "o", color=BLUE, markersize=4, label="measured")
+    failed = places[np.isnan(times)]
+    if failed.size:
+        top = np.full(failed.size, np.nanmax(times) / scale)
+        panel.plot(failed, top, "x", color=GRAY, label="failed (no time)")
+    best = np.where(np.isfinite(best), best, np.nan) / scale
+    panel.step(places, best, where="post", color=GREEN, label="best so far")
     panel.axhline(result.optimum_s / scale, color=RED, linewidth=0.8, label="optimum of the record")
     panel.set(yscale="log", xlabel="configurations looked at", ylabel=f"recorded time, {unit}s")
     plain_ticks(panel.yaxis)

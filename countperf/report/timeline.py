@@ -1,4 +1,4 @@
-"""A simulated pipeline, drawn: what each subsystem and each sub-group does when."""
+"""Pictures of what happens when: in a simulated pipeline, and on the engines of devices."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from typing import TYPE_CHECKING
 from countperf.errors import ParameterError
 from countperf.mechanistic.stalls import StallReport
 from countperf.mechanistic.workload import Simulation
+from countperf.report.applications import schedule_head
 from countperf.report.drawing import (
     BLUE,
+    CYCLE,
     GREEN,
     ORANGE,
     PINK,
     RED,
     SKY,
     YELLOW,
+    label_bars,
     new_figure,
     plain_ticks,
+    scale_of,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CYCLE = (BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, "#000000")
+    from countperf.mechanistic.applications import Schedule
 
-
+_STEPS = {"h2d": BLUE, "d2h": GREEN, "kernel": ORANGE}
 _CAUSES = {
     "fill": SKY,
     "drain": "#999999",
@@ -52,7 +56,7 @@ def timeline_figure(
         message = f"nothing starts before cycle {until}; pass a later one"
         raise ParameterError(message, parameter="until")
     subsystems = list(simulation.fill)
-    colors = {name: _CYCLE[place % len(_CYCLE)] for place, name in enumerate(subsystems)}
+    colors = {name: CYCLE[place % len(CYCLE)] for place, name in enumerate(subsystems)}
     sub_groups = sorted({(each.group, each.sub_group) for each in drawn})
     labels = [f"{name}: {100 * fill:.1f} %" for name, fill in simulation.fill.items()]
     labels += [f"group {group}, sub-group {number}" for group, number in sub_groups]
@@ -75,8 +79,7 @@ def timeline_figure(
         )
     if stalls is not None:
         _draw_stalls(figure, panel, stalls, subsystems.index(stalls.subsystem), until)
-    panel.set_yticks(range(len(labels)), labels, fontsize=9)
-    panel.set_ylim(len(labels) - 0.5, -0.5)
+    label_bars(panel, labels, 10**6)
     panel.set_xlabel("time, cycles")
     plain_ticks(panel.xaxis)
     return figure
@@ -113,3 +116,25 @@ def _draw_stalls(
             loc="outside right upper",
             fontsize=9,
         )
+
+
+def schedule_figure(*schedules: Schedule) -> Figure:
+    """Draw schedules above each other: a row per engine of a device, a bar per step."""
+    engines = [
+        list(dict.fromkeys((each.step.device, each.step.engine) for each in found.steps))
+        for found in schedules
+    ]
+    figure = new_figure((9, 1.2 + 0.5 * sum(map(len, engines)) + 0.6 * len(schedules)))
+    panels = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)
+    scale, unit = scale_of([found.time_s for found in schedules])
+    for panel, found, rows in zip(panels[:, 0], schedules, engines, strict=True):
+        for each in found.steps:
+            row = rows.index((each.step.device, each.step.engine))
+            start, length = each.start_s / scale, (each.end_s - each.start_s) / scale
+            panel.barh(row, length, left=start, color=_STEPS[each.step.kind], edgecolor="white")
+            panel.text(start + length / 2, row, each.name, ha="center", va="center", fontsize=9)
+        label_bars(panel, [f"device {d}: {engine}" for d, engine in rows])
+        panel.set_title(schedule_head(found), fontsize=9)
+    panels[-1, 0].set_xlabel(f"time, {unit}s")
+    plain_ticks(panels[-1, 0].xaxis)
+    return figure
