@@ -44,8 +44,7 @@ from numpy.typing import NDArray
 
 import score_report
 from countperf.integrations.kernel_tuner import PosteriorStrategy
-from countperf.tuning.recorded_space import RecordedSpace
-from countperf.tuning.replay import replay
+from countperf.tuning.recorded_space import RecordedSpace, replay
 from kernel_tuner_simulation import Simulation, seconds_of, value_of
 
 CONVOLUTION = ("A100", "A4000", "A6000", "MI250X", "W6600")

@@ -22,8 +22,7 @@ from countperf.report.tuning import (
 from countperf.terminal import say
 from countperf.tuning.devices import DevicesInterrupt, device_store
 from countperf.tuning.export import builder_script, kernel_tuner_cache, t4_results
-from countperf.tuning.recorded_space import RecordedSpace, read_value
-from countperf.tuning.replay import replay, replay_object
+from countperf.tuning.recorded_space import RecordedSpace, read_value, replay, replay_object
 from countperf.tuning.result import SearchInterrupt
 from countperf.workflow.spaces import load_space
 from countperf.workflow.tuning import tune, tune_devices

@@ -56,7 +56,7 @@ from countperf.report.names import GROUPS
 from countperf.report.replay import replay_figure
 from countperf.report.timeline import schedule_figure, timeline_figure
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.replay import ReplayResult
+from countperf.tuning.recorded_space import ReplayResult
 from countperf.tuning.result import Trial, TuningResult
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from countperf.steps import format_duration
 from countperf.terminal import erase_status, say, show_status
 
 if TYPE_CHECKING:
-    from countperf.tuning.watching import SearchState
+    from countperf.tuning.state import SearchState
 
 _LINE_INTERVAL_S = 20.0
 _SHORT_S = 2.0

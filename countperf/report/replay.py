@@ -8,7 +8,7 @@ import numpy as np
 
 from countperf.report.drawing import BLUE, GRAY, GREEN, RED, new_figure, plain_ticks, scale_of
 from countperf.report.numbers import format_quantity, point_text
-from countperf.tuning.replay import ReplayResult
+from countperf.tuning.recorded_space import ReplayResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -43,7 +43,7 @@ from countperf.report.text import prediction_head
 from countperf.tuning.devices import DeviceResults
 from countperf.tuning.export import tuning_frame
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.replay import ReplayResult
+from countperf.tuning.recorded_space import ReplayResult
 from countperf.tuning.result import TuningResult
 
 if TYPE_CHECKING:

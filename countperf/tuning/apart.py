@@ -34,9 +34,8 @@ from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, silent
 from countperf.harness.protocols import PAPER
 from countperf.harness.runner import KernelRunner, Run
-from countperf.tuning.pools import process_pool
+from countperf.tuning.pools import WorkerLostError, process_pool
 from countperf.tuning.sending import NOT_SENT
-from countperf.tuning.workers import WorkerLostError
 
 if TYPE_CHECKING:
     from pathlib import Path

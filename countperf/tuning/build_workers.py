@@ -24,15 +24,14 @@ from countperf.harness.clock import EventClock
 from countperf.harness.devices import discover, select_device
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.tuning.apart import ApartRunner
+from countperf.tuning.exclusive_timing import StandsStill, Standstill, can_stop
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import PredictionTask
-from countperf.tuning.pools import Pool, capacity, process_pool
+from countperf.tuning.pools import Pool, WorkerLostError, capacity, process_pool
 from countperf.tuning.ranker import LONGEST_S
 from countperf.tuning.result import Key, Plan, as_key
 from countperf.tuning.sending import Packed
 from countperf.tuning.space import Choice
-from countperf.tuning.standstill import StandsStill, Standstill, can_stop
-from countperf.tuning.workers import WorkerLostError
 
 MOST = 8
 """Processes: what is chosen together learns nothing from one another."""

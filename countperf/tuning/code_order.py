@@ -1,4 +1,4 @@
-"""The first variants of a search, put in order by their compiled code before any is timed."""
+"""The first variants of a ranking or of a search, put in order by their compiled code."""
 
 from __future__ import annotations
 
@@ -7,16 +7,89 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field, replace
 
+from countperf.counting.producers import translation_unit
 from countperf.deferred_interrupts import end_if_interrupted
-from countperf.errors import CountperfError
+from countperf.errors import CountperfError, PredictionError
+from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
+from countperf.harness.device import Device
 from countperf.harness.devices import discover, select_device
+from countperf.models.compiled import COMPILED
 from countperf.models.weights import WeightSet
-from countperf.tuning.by_code import ranked_by_code
-from countperf.tuning.points import Predicted, PredictionTask
+from countperf.properties.count_properties import count_kernel
+from countperf.tuning.points import Predicted, PredictionTask, interval_of
 from countperf.tuning.pools import Pool, capacity
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, as_key
 from countperf.tuning.sending import NOT_SENT, Packed
+from countperf.tuning.space import SearchSpace
+
+
+def ranked_by_code(
+    ranking: Ranking, space: SearchSpace, weights: WeightSet, device: Device, *, first: int
+) -> Ranking:
+    """Compile the first variants of a ranking, and predict them by what their code executes.
+
+    Nothing is timed. A variant whose code cannot be followed keeps the time that it had.
+    """
+    if not weights.definition.reads_code:
+        raise PredictionError(
+            f"the {weights.model} model reads no compiled code: rank by weights of one that does,"
+            " such as load_weights(device, model='compiled')"
+        )
+    sizes = {**space.sizes, **ranking.sizes}
+    chosen = ranking.best[:first]
+    units = [(translation_unit(space.build(**point.choice)), sizes) for point in chosen]
+    read = read_compiled(units, device) if units else ()
+    followed = iter(
+        counts_of_many(
+            [
+                (each, sizes, {}, weights.counted_caches.code)
+                for each in read
+                if isinstance(each, CompiledKernel)
+            ]
+        )
+    )
+    found = [
+        _by_code(
+            point,
+            unit,
+            next(followed) if isinstance(compiled, CompiledKernel) else compiled,
+            weights,
+            sizes,
+        )
+        for point, (unit, _), compiled in zip(chosen, units, read, strict=True)
+    ]
+    found.sort(key=lambda point: point.time_s)
+    return replace(ranking, best=(*found, *ranking.best[first:]))
+
+
+def _by_code(
+    point: Predicted,
+    unit: object,
+    code: Mapping[str, int] | Exception,
+    weights: WeightSet,
+    sizes: Mapping[str, int],
+) -> Predicted:
+    if isinstance(code, Exception):
+        return point
+    try:
+        vector = count_kernel(unit, view="structure", caches=weights.counted_caches)
+        vector = vector.with_code(lambda _: code)
+        prediction = weights.predict_counts(vector, sizes, incomplete_ok=True)
+    except CountperfError:
+        return point
+    time_s = float(prediction.time_s)
+    if not time_s > 0:
+        return point
+    return replace(
+        point,
+        time_s=time_s,
+        interval_s=interval_of(prediction),
+        interval_level=prediction.interval_level,
+        missing=prediction.missing,
+        model=COMPILED,
+    )
+
 
 MOST = 16
 """Variants that are read."""

@@ -2,20 +2,112 @@
 
 Timings of a device that is made of this machine's processors exclude everything else that the
 searches do here: building, counting by the executor, timings of other such devices. Timings of
-other devices exclude nothing but what their own search does.
+other devices exclude nothing but what their own search does. Worker processes are stopped
+meanwhile.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Protocol
 
 from countperf.deferred_interrupts import end_if_interrupted
 from countperf.errors import TuningError
 from countperf.hardware.identity import DeviceIdentity
-from countperf.tuning.standstill import StandsStill
+
+_LONGEST_S = 30.0  # that processes are stopped: what waits for one of them goes on after it
+
+
+class StandsStill(Protocol):
+    """Protocol of an executor whose processes can be suspended within a task (`standstill`)."""
+
+    def reached(self) -> AbstractContextManager[None]:
+        """Have all stand still."""
+        ...
+
+
+class Stops:
+    """Times for which processes of this one stood still."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[int, float] = {}
+        self._total_s: dict[int, float] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, processes: Iterable[int]) -> None:
+        """Note that processes stand still from now on."""
+        now = time.monotonic()
+        with self._lock:
+            for process in processes:
+                self._since_s.setdefault(process, now)
+
+    def end(self, processes: Iterable[int]) -> None:
+        """Note that they go on."""
+        now = time.monotonic()
+        with self._lock:
+            for process in processes:
+                if process in self._since_s:
+                    stood_s = now - self._since_s.pop(process)
+                    self._total_s[process] = self._total_s.get(process, 0.0) + stood_s
+
+    def stood_s(self, process: int) -> float:
+        """Return for how long a process has stood still so far, s."""
+        with self._lock:
+            now = time.monotonic()
+            return self._total_s.get(process, 0.0) + now - self._since_s.get(process, now)
+
+    def forget(self, process: int) -> None:
+        """Forget a process that has ended."""
+        with self._lock:
+            self._total_s.pop(process, None)
+            self._since_s.pop(process, None)
+
+
+STOPS = Stops()
+"""Of all processes that this one has stand still."""
+
+
+class Standstill:
+    """Stops processes in the midst of what they do, each with the processes that it began."""
+
+    def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
+        self._processes = processes
+
+    @contextmanager
+    def reached(self) -> Generator[None]:
+        """Have all stand still, but for no longer than half a minute."""
+        stopped = tuple(self._processes())
+        go_on = threading.Timer(_LONGEST_S, _go_on, (stopped,))
+        go_on.daemon = True
+        try:
+            STOPS.begin(stopped)
+            _signal(stopped, "SIGSTOP")
+            go_on.start()
+            yield
+        finally:
+            go_on.cancel()
+            _go_on(stopped)
+
+
+def _go_on(processes: tuple[int, ...]) -> None:
+    _signal(processes, "SIGCONT")
+    STOPS.end(processes)
+
+
+def _signal(processes: Iterable[int], name: str) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):  # which ended, or has just begun
+            os.killpg(process, getattr(signal, name))
+
+
+def can_stop() -> bool:
+    """Tell whether processes of this system can be stopped and go on."""
+    return hasattr(signal, "SIGSTOP") and hasattr(os, "killpg")
 
 
 class SearchStoppedError(TuningError):

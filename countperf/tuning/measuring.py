@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+import warnings
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from statistics import fmean
 from typing import Self
 
+from countperf.counting.unattended import shared_by_threads
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
@@ -16,7 +19,16 @@ from countperf.tuning.points import Stage
 from countperf.tuning.result import Plan
 from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.stopping import is_hopeless
-from countperf.tuning.suppress_output import silence
+
+
+@shared_by_threads
+@contextmanager
+def silence() -> Generator[None]:
+    """Silence standard output and warnings until the last thread that asked for it is through."""
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
 
 FEWEST_RUNS = 2
 

@@ -12,16 +12,14 @@ from typing import Self
 
 from countperf.errors import ParameterError, SearchSpaceError
 from countperf.steps import is_heard, report
-from countperf.tuning.checked_space import checked_space
+from countperf.tuning.exclusive_timing import StandsStill
 from countperf.tuning.points import Point, PredictionTask, Refused
-from countperf.tuning.pools import Pool, capacity, pool_or, shares_memory
+from countperf.tuning.pools import Pool, WorkerLostError, capacity, pool_or, shares_memory
+from countperf.tuning.posterior import Surrogate
 from countperf.tuning.ranking import Ranking, Tally
 from countperf.tuning.result import Key
-from countperf.tuning.sending import NOT_SENT, Packed, predict_each, predict_sent
+from countperf.tuning.sending import NOT_SENT, Packed, checked_space, predict_each, predict_sent
 from countperf.tuning.space import Value
-from countperf.tuning.standstill import StandsStill
-from countperf.tuning.surrogate import Surrogate
-from countperf.tuning.workers import WorkerLostError
 
 KEPT = 10_000
 """Default number of best predicted points that are kept."""

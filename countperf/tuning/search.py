@@ -13,11 +13,9 @@ from countperf.deferred_interrupts import deferred_interrupts
 from countperf.errors import DocumentError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.checked_space import checked_space
 from countperf.tuning.code_order import SHARE, CodeOrder, CodeReader, read_order
 from countperf.tuning.exclusive_timing import SearchStoppedError, TimingLock
 from countperf.tuning.journal import Journal, search_header
-from countperf.tuning.outcome import outcome
 from countperf.tuning.points import Point, PredictionTask
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
@@ -36,11 +34,10 @@ from countperf.tuning.result import (
     read_refused,
     read_tried,
 )
-from countperf.tuning.sending import Packed
+from countperf.tuning.sending import Packed, checked_space
 from countperf.tuning.space import SearchSpace
-from countperf.tuning.spending import Spending
+from countperf.tuning.state import SearchState, Spending, Watch, outcome
 from countperf.tuning.trials import Trials
-from countperf.tuning.watching import SearchState, Watch
 
 Progress = Callable[[str], None]
 

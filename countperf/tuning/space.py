@@ -11,8 +11,7 @@ from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
 from countperf.errors import SearchSpaceError
 from countperf.measurements import KernelCase
-from countperf.tuning.expressions import check_expression, holds
-from countperf.tuning.function_parameters import parameters_of
+from countperf.tuning.declarations import check_expression, holds, parameters_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +54,7 @@ class SearchSpace(ShortRepr):
         they have in common if its parts are steps (`countperf.tuning.steps.step`) and parameters of
         later steps come later.
     constraints : tuple of str or callable
-        What a choice has to satisfy; see `countperf.tuning.expressions` for texts.
+        What a choice has to satisfy; see `countperf.tuning.declarations` for texts.
     sizes : Mapping from str to int
         Size parameters of the kernel, for which variants are compared unless others are given.
     check_sizes : callable or None
@@ -135,7 +134,7 @@ class SearchSpace(ShortRepr):
         build : callable
             From a choice, as keyword arguments, to the ``loopy.TranslationUnit``. Values of an
             argument are those of its annotation (``Literal[8, 16]``, ``bool``) or of its default (a
-            list, tuple or ``range``); see `countperf.tuning.function_parameters`.
+            list, tuple or ``range``); see `countperf.tuning.declarations`.
         constraints : sequence of str or callable, optional
             What a choice has to satisfy: ``"tile * unroll <= 64"``.
         sizes : Mapping from str to int, optional

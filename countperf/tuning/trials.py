@@ -20,7 +20,7 @@ from countperf.tuning.predictions import Predictions
 from countperf.tuning.result import Key, Plan, Trial, as_key, refused_object, tried_line
 from countperf.tuning.sending import Packed
 from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.spending import Spending
+from countperf.tuning.state import Spending
 
 _MOST_ROUNDS = 3  # in which a variant is run that may have been disturbed
 _WAIT_S = 0.05  # for a variant to be built, before others are looked after

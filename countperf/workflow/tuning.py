@@ -20,9 +20,7 @@ from countperf.report.live import LiveSearch, in_notebook
 from countperf.sizes import given_sizes
 from countperf.steps import report
 from countperf.tuning.apart import ApartRunner
-from countperf.tuning.by_code import ranked_by_code
-from countperf.tuning.checked_space import checked_space
-from countperf.tuning.code_order import CodeReader
+from countperf.tuning.code_order import CodeReader, ranked_by_code
 from countperf.tuning.devices import DeviceSearch
 from countperf.tuning.devices import tune_devices as search_devices
 from countperf.tuning.mechanistic_cost import MechanisticCost
@@ -31,6 +29,7 @@ from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import LONGEST_S, rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
+from countperf.tuning.sending import checked_space
 from countperf.workflow.spaces import named_in_processes
 from countperf.workflow.target import Target, choice_text, failed_reading, is_fit, reading_weights
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from countperf.tuning.ranking import Ranking
     from countperf.tuning.result import TuningResult
     from countperf.tuning.space import SearchSpace
-    from countperf.tuning.watching import Watch
+    from countperf.tuning.state import Watch
 
 
 def rank(
@@ -81,9 +80,9 @@ def rank(
         Predict only so many, scattered over the space.
     by_code : int, optional
         Compile so many of the best on `device`, and put them in order by what their code executes
-        (`countperf.tuning.by_code`), with the weights of the model ``compiled``. None is timed. By
-        default 16 if no model is named, the weights' device is here and it has such weights; else
-        none. The attribute ``model_choice`` of the ranking says which and why.
+        (`countperf.tuning.code_order`), with the weights of the model ``compiled``. None is timed.
+        By default 16 if no model is named, the weights' device is here and it has such weights;
+        else none. The attribute ``model_choice`` of the ranking says which and why.
     executor : concurrent.futures.Executor, optional
         What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
         other; by default a pool of `workers` processes, one for each processor.

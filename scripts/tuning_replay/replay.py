@@ -28,12 +28,12 @@ from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
 from countperf.tuning.build_workers import MOST, Builders
+from countperf.tuning.exclusive_timing import StandsStill
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, PredictionTask, predict_points
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, Value
-from countperf.tuning.standstill import StandsStill
 from tuning_replay.records import Measured, Record
 
 _MOMENT_S = 1e-9

@@ -15,7 +15,7 @@ from countperf.tuning.candidates import Candidates
 from countperf.tuning.points import Predicted
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Plan, Trial
-from countperf.tuning.watching import SearchState
+from countperf.tuning.state import SearchState
 from tests.tuning.test_search import (
     BEST,
     BEST_S,

@@ -10,7 +10,7 @@ from countperf.errors import DeviceError, ParameterError, PredictionError
 from countperf.harness.device import Device
 from countperf.models.library import load_weights
 from countperf.report.tuning import ranking_object, ranking_text
-from countperf.tuning.by_code import ranked_by_code
+from countperf.tuning.code_order import ranked_by_code
 from countperf.tuning.ranking import Ranking
 from countperf.workflow import tuning
 from measurement_kernels.variants import spaces

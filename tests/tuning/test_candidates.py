@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.tuning.building import PRIOR_S, WRITTEN, BuildTimes
-from countperf.tuning.candidates import Candidates
+from countperf.tuning.candidates import PRIOR_S, WRITTEN, BuildTimes, Candidates
 from countperf.tuning.points import Point, Predicted, PredictionTask, Refused
+from countperf.tuning.posterior import Surrogate
 from countperf.tuning.ranker import Ranker
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan, Trial, as_key
 from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.surrogate import Surrogate
 from tests.tuning.spaces import make_space
 from tests.tuning.test_ranking import WEIGHTS, Inline
 

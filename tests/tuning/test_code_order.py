@@ -14,9 +14,8 @@ from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
 from countperf.tuning import code_order
-from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.code_order import CodeOrder, CodeReader, read_order
+from countperf.tuning.code_order import CodeOrder, CodeReader, ranked_by_code, read_order
 from countperf.tuning.points import Predicted, PredictionTask
 from countperf.tuning.pools import process_pool
 from countperf.tuning.ranking import Ranking

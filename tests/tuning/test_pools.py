@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from countperf.tuning.exclusive_timing import can_stop
 from countperf.tuning.pools import process_pool
-from countperf.tuning.standstill import can_stop
 from tests.patience import LONGEST_S
 
 pytestmark = pytest.mark.skipif(not can_stop(), reason="processes cannot be stopped here")
@@ -92,7 +92,7 @@ def test_a_process_that_ended_is_left_alone() -> None:
 def test_what_waits_for_a_process_that_stands_still_goes_on_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("countperf.tuning.standstill._LONGEST_S", 0.1)
+    monkeypatch.setattr("countperf.tuning.exclusive_timing._LONGEST_S", 0.1)
     with process_pool(1) as pool:
         assert pool.standstill is not None
         pool.submit(os.getpid).result()

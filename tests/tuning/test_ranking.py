@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.tuning.checked_space import checked_space
 from countperf.tuning.exclusive_timing import TimingLock
 from countperf.tuning.points import Limits, Point, Predicted, PredictionTask, Refused, predict_point
 from countperf.tuning.ranker import Ranker, rank_points
 from countperf.tuning.ranking import by_stage
 from countperf.tuning.result import as_key
+from countperf.tuning.sending import checked_space
 from countperf.tuning.space import Choice
 from countperf.workflow.spaces import load_space
 from tests.harness.fakes import IDENTITY

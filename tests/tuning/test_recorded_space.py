@@ -14,8 +14,7 @@ import pytest
 from countperf.cli import main
 from countperf.errors import DocumentError, ParameterError
 from countperf.measurements.recorded import read_times
-from countperf.tuning.recorded_space import RecordedSpace
-from countperf.tuning.replay import replay
+from countperf.tuning.recorded_space import RecordedSpace, replay
 
 
 def kernel_tuner_cache() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.errors import SearchSpaceError
-from countperf.tuning.expressions import check_expression, holds
+from countperf.tuning.declarations import check_expression, holds
 from countperf.tuning.space import SearchSpace
 from tests.tuning.spaces import DOUBLE, is_planar, make_space
 

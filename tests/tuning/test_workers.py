@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import KernelSpecificationError
-from countperf.tuning.pools import process_pool
-from countperf.tuning.workers import Pool, WorkerLostError
+from countperf.tuning.pools import Pool, WorkerLostError, process_pool
 from tests.patience import LONGEST_S
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")

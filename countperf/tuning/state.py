@@ -1,0 +1,184 @@
+"""State of a search: what its budget leaves, for progress displays, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from countperf.errors import TuningError
+from countperf.tuning.candidates import Candidates
+from countperf.tuning.contrast import Contrast, contrast_of, first_listed
+from countperf.tuning.points import PredictionTask
+from countperf.tuning.ranking import Ranking, by_stage
+from countperf.tuning.result import Budget, Plan, Stop, Trial, TuningResult, as_key, ties
+from countperf.tuning.space import SearchSpace, Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchState:
+    """State of a search under way."""
+
+    space: str  # name of the space, slug of the device
+    device: str
+    best_s: float | None  # time of the fastest variant so far, s
+    best: Mapping[str, Value]  # which one
+    tried: int  # variants that ran, that failed on the device, that have a prediction
+    failed: int
+    predicted: int
+    expected_gain: float | None
+    # bound of the probability that any variant left is faster by more than the tolerance
+    chance: float | None
+    spent_s: float  # time spent over all sessions, s
+    seconds: float | None  # the budget
+    measurements: int | None
+
+    @property
+    def left_s(self) -> float | None:
+        """Time that is left, s: of the budget, or by what a measurement took; None if not known."""
+        left: list[float] = []
+        if self.seconds is not None:
+            left.append(max(0.0, self.seconds - self.spent_s))
+        done = self.tried + self.failed
+        if self.measurements is not None and done:
+            left.append(self.spent_s / done * max(0, self.measurements - done))
+        return min(left, default=None)
+
+
+Watch: TypeAlias = Callable[[SearchState], None]
+"""Is told the state of a search whenever it changes, and about once a second."""
+
+
+_OVERTIME_S = 1.0  # for a variant that is being timed when the seconds are over
+RESERVED = 0.1
+"""Fraction of the seconds that is kept for running the best again, if that takes so long."""
+
+
+class Spending:
+    """Budget of a search, earlier sessions included."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        known: Candidates,
+        now: Callable[[], float],
+        *,
+        before_s: float,
+        began_s: float,
+    ) -> None:
+        self.budget = budget
+        self.before_s = before_s
+        self._known = known
+        self._now = now
+        self._began_s = began_s
+
+    def spent_s(self) -> float:
+        """Return what was spent, s."""
+        return self.before_s + self._now() - self._began_s
+
+    def left_s(self) -> float:
+        """Return what is left, s."""
+        seconds = self.budget.seconds
+        return float("inf") if seconds is None else seconds - self.spent_s()
+
+    def patience_s(self) -> float:
+        """Return what may be waited for at most, s; the first variant is always tried."""
+        if not self._known.tried and not self._known.refused:
+            return float("inf")
+        return max(0.0, self.left_s()) + _OVERTIME_S
+
+    def is_over(self) -> bool:
+        """Tell whether the budget is spent; the first variant is always tried."""
+        tried, failed = len(self._known.tried), len(self._known.refused)
+        limit = self.budget.measurements
+        if limit is not None and tried + failed >= limit:
+            return tried > 0 or failed >= 2 * limit
+        return self.left_s() <= self.reserved_s() and tried + failed > 0
+
+    def reserved_s(self) -> float:
+        """Return what running the best again is to take, s."""
+        seconds = self.budget.seconds
+        if seconds is None or len(self._known.tried) < 2:
+            return 0.0
+        return min(RESERVED * seconds, self._known.confirming_s)
+
+    def unreserved_s(self) -> float:
+        """Return what is left for variants that were not tried yet, s."""
+        return self.left_s() - self.reserved_s()
+
+
+_UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
+
+
+def outcome(
+    task: PredictionTask,
+    space: SearchSpace,
+    plan: Plan,
+    known: Candidates,
+    ranking: Ranking,
+    *,
+    device: str,
+    stopped: Stop,
+    spent_s: float,
+) -> TuningResult:
+    """Return the result of a search."""
+    failed = tuple(known.refused.values())
+    if not known.tried:
+        reasons = [refused.reason for refused in failed]
+        raise TuningError(
+            f"no variant of '{space.name}' ran on {device}"
+            f" ({len(reasons)} tried): {reasons[0] if reasons else 'no time for one'}",
+            refusals=reasons,
+        )
+    tried = tuple(sorted(known.tried.values(), key=lambda each: each.at_s))
+    winner, within = ties(tried, floor=0.0)
+    unbounded = _unbounded(space, ranking)
+    is_alone = known.known == 1 and unbounded > 0
+    return TuningResult(
+        space=space.name,
+        device=device,
+        sizes=ranking.sizes,
+        winner=winner,
+        within_noise=within,
+        tried=tried,
+        failed=failed,
+        refusals={**ranking.refusals, **by_stage(failed)},
+        predicted=ranking.predicted,
+        ranking_complete=ranking.complete,
+        stopped=stopped,
+        confidence=plan.confidence,
+        regret_bound=None if is_alone else known.regret(winner),
+        bounded=known.known,
+        unbounded=unbounded,
+        spent_s=spent_s,
+        ranking_s=ranking.seconds,
+        numbers_checked=space.reference is not None,
+        contrast=_contrast(task, space, known, ranking, winner),
+    )
+
+
+def _contrast(
+    task: PredictionTask, space: SearchSpace, known: Candidates, ranking: Ranking, winner: Trial
+) -> Contrast | None:
+    """Hold the winner against the default variant."""
+    default = first_listed(ranking.best, space)
+    if default is None:
+        return None
+    tried = known.tried
+    return contrast_of(
+        ranking.best,
+        winner.choice,
+        default.choice,
+        time_of=lambda each: tried[as_key(each)].time_s if as_key(each) in tried else None,
+        model=task.weights.model,
+        device=task.weights.device.slug,
+        sizes=ranking.sizes,
+    )
+
+
+def _unbounded(space: SearchSpace, ranking: Ranking) -> int:
+    """Return how many variants there may be of which nothing is known."""
+    without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
+    if ranking.complete:
+        return without
+    return without + max(0, space.left(ranking.position) - len(ranking.ahead))
