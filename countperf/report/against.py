@@ -16,7 +16,8 @@ from countperf.report.breakdown import (
     correction_factor,
 )
 from countperf.report.names import plain_name
-from countperf.report.numbers import format_quantity, format_table, indented
+from countperf.report.numbers import format_quantity
+from countperf.report.rows import Table
 from countperf.report.text import verdicts_text
 
 if TYPE_CHECKING:
@@ -46,12 +47,12 @@ def comparison_text(
             for name, each in zip(names, (first, second), strict=True)
             if (bound := bound_text(each))
         ),
-        indented(_table(first, second)),
+        *side_by_side(first, second).lines(),
     ]
     if factors != [1.0, 1.0]:
         lines.append(f"the parts include corrections of × {factors[0]:.3g} and × {factors[1]:.3g}")
     for each in (first, second):
-        lines += _caveats(each)
+        lines += [verdicts_text(each.caveats)] if each.caveats else []
     return "\n".join([*lines, cause_text(first, second, explained)])
 
 
@@ -116,21 +117,22 @@ def _cost_ratio(less: ExplainedPart, more: ExplainedPart) -> float | None:
     return more.weight.value_s / less.weight.value_s
 
 
-def side_by_side(first: Prediction, second: Prediction) -> tuple[list[str], list[list[str]]]:
-    """Return titles and rows of a table of two predictions; of many parts, the last are summed."""
-    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
-    both = compared_parts(first, second)
-    shown = both if len(both) <= MOST_ROWS else both[: MOST_ROWS - 1]
-    rows = [_row("time", whole[0], whole[1]), *(_row(*part) for part in shown)]
-    if len(shown) < len(both):
-        rest = both[len(shown) :]
-        rows.append(_row(f"{len(rest)} more", sum(r[1] for r in rest), sum(r[2] for r in rest)))
-    return ["", *names_apart(first, second), "difference"], rows
-
-
-def _table(first: Prediction, second: Prediction) -> str:
-    header, rows = side_by_side(first, second)
-    return format_table(rows, header=header, right=(1, 2, 3))
+def side_by_side(first: Prediction, second: Prediction) -> Table:
+    """Return a table of two predictions; of many parts, the last are summed."""
+    parts = compared_parts(first, second)
+    shown = parts if len(parts) <= MOST_ROWS else parts[: MOST_ROWS - 1]
+    rest = parts[len(shown) :]
+    rows = [("time", *(float(np.asarray(each.time_s).item()) for each in (first, second))), *shown]
+    if rest:
+        rows.append((f"{len(rest)} more", sum(r[1] for r in rest), sum(r[2] for r in rest)))
+    return Table(
+        header=("", *names_apart(first, second), "difference"),
+        rows=tuple(
+            (title, *(format_quantity(time_s, "s") for time_s in (one, other, other - one)))
+            for title, one, other in rows
+        ),
+        right=(1, 2, 3),
+    )
 
 
 def compared_parts(first: Prediction, second: Prediction) -> list[tuple[str, float, float]]:
@@ -157,10 +159,6 @@ def _explained(prediction: Prediction) -> Explanation | None:
     return explain(origin.weights, vector, prediction)
 
 
-def _row(title: str, first: float, second: float) -> list[str]:
-    return [title, *(format_quantity(t, "s") for t in (first, second, second - first))]
-
-
 def _incomplete_ones(names: tuple[str, str], *predictions: Prediction) -> str:
     found = [n for n, each in zip(names, predictions, strict=True) if not each.complete]
     return f" (incomplete, a lower bound: {' and '.join(found)})" if found else ""
@@ -181,7 +179,3 @@ def names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
         ", ".join(f"{n} = {each.parameters.get(n)}" for n in apart) for each in (first, second)
     ]
     return sizes[0], sizes[1]
-
-
-def _caveats(prediction: Prediction) -> list[str]:
-    return [verdicts_text(prediction.caveats)] if prediction.caveats else []

@@ -13,7 +13,6 @@ from countperf.models.units import unit_of
 from countperf.report.accuracy_figures import evaluations_figure
 from countperf.report.against import side_by_side
 from countperf.report.breakdown import bound_text, breakdown_rows
-from countperf.report.contrast import contrast_lines
 from countperf.report.curves import roofline_figure
 from countperf.report.explanation import explanation_text
 from countperf.report.figures import prediction_figure, variants_figure
@@ -24,18 +23,20 @@ from countperf.report.numbers import (
     format_quantity,
     interval_text,
     point_text,
-    value_text,
 )
 from countperf.report.page import Block, Page, Section
 from countperf.report.plausibility import implied_rate
-from countperf.report.rows import Table
+from countperf.report.ranking import RANKING_NOTE, ranking_table
+from countperf.report.rows import Table, table_of
 from countperf.report.text import (
     NO_RATES,
+    means_table,
     not_told_apart,
     prediction_head,
     weight_remark,
     weight_value,
 )
+from countperf.report.tuning import contrast_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -160,10 +161,7 @@ def search_page(
 
 
 def _contrast_section(contrast: Contrast) -> Section:
-    header, rows = side_by_side(contrast.pair.first, contrast.pair.second)
-    table = Table(
-        header=("part", *header[1:]), rows=tuple(tuple(row) for row in rows), right=(1, 2, 3)
-    )
+    table = side_by_side(contrast.pair.first, contrast.pair.second)
     return Section(
         title="Why it beats the default variant",
         blocks=(Block(lines=tuple(contrast_lines(contrast)), table=table),),
@@ -171,19 +169,20 @@ def _contrast_section(contrast: Contrast) -> Section:
 
 
 def _variants_table(tried: Sequence[Trial]) -> Table:
-    names = tuple(tried[0].choice)
-    return Table(
-        header=("measured", "predicted", *names, ""),
-        rows=tuple(
-            (
-                format_quantity(each.time_s, "s"),
-                format_quantity(each.predicted_s, "s"),
-                *map(value_text, each.choice.values()),
-                "stopped early" if each.cut_short else "",
-            )
+    names = tried[0].choice
+    columns = {"time_s": "measured", "predicted_s": "predicted"}
+    columns |= {f"choice {name}": name for name in names}
+    return table_of(
+        [
+            {
+                "time_s": each.time_s,
+                "predicted_s": each.predicted_s,
+                **{f"choice {name}": value for name, value in each.choice.items()},
+                "": "stopped early" if each.cut_short else None,
+            }
             for each in tried
-        ),
-        right=(0, 1),
+        ],
+        columns | {"": ""},
     )
 
 
@@ -227,18 +226,13 @@ def _accuracy_section(weights: WeightSet, evaluation: Evaluation | None) -> Sect
         ]
         if intervals:
             lines.append(f"90 % intervals hold {covered} of {intervals} measured times")
-        worst = evaluation.worst_factors()
-        rows = tuple(
-            (kernel, format_percent(mean.value), f"{worst[kernel]:.3g}")
-            for kernel, mean in evaluation.by_kernel().items()
-            if any(c.kernel == kernel and c.purpose != "variant" for c in evaluation.cases)
-        )
+        judges = [case for case in evaluation.cases if case.purpose != "variant"]
+        table = means_table(evaluation.model_copy(update={"cases": tuple(judges)}))
         figure = evaluations_figure([evaluation])
         blocks.append(
             Block(lines=tuple(lines), figures=(("predicted over measured times", _narrow(figure)),))
         )
-        if rows:
-            table = Table(header=("kernel", "error", "worst factor"), rows=rows, right=(1, 2))
+        if judges:
             blocks.append(Block(table=table))
     return Section(title="Accuracy", blocks=tuple(blocks))
 
@@ -269,36 +263,14 @@ def _weights_section(weights: WeightSet, device: DeviceParameters | None) -> Sec
 def _ranking_section(ranking: RankingEvaluation | None) -> Section:
     if ranking is None or not ranking.sets:
         return Section(title="Variants", blocks=())
-    rows = tuple(
-        (
-            each.family,
-            point_text(each.parameters),
-            str(len(each.variants)),
-            format_quantity(each.fastest_s, "s"),
-            format_quantity(each.slowest_s, "s"),
-            _number(each.kendall_tau),
-            _number(each.regret(1)),
-            _number(each.regret(5)),
-        )
-        for each in ranking.sets
-    )
-    header = ("set", "sizes", "variants", "fastest", "slowest", "tau", "best of 1", "best of 5")
-    lines = (
-        "tau: Kendall's rank correlation of predicted with measured times; best of k: time of the"
-        " best of the k variants predicted to be fastest, over the fastest",
-    )
-    table = Table(header=header, rows=rows, right=tuple(range(2, 8)))
-    return Section(title="Variants", blocks=(Block(lines=lines, table=table),))
+    block = Block(lines=(RANKING_NOTE,), table=ranking_table(ranking))
+    return Section(title="Variants", blocks=(block,))
 
 
 def _narrow(figure: Figure) -> Figure:
     """Make a figure so narrow that its words can be read on a phone."""
     figure.set_size_inches(_FIGURE_INCHES, figure.get_size_inches()[1])
     return figure
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
 
 
 def _kernel_blocks(kernel: ExplainedKernel, device: DeviceParameters | None) -> Iterable[Block]:

@@ -9,7 +9,7 @@ from countperf.fitting.ranking import TOP
 from countperf.models.library import short_name
 from countperf.report.numbers import format_percent
 from countperf.report.objects import picked
-from countperf.report.rows import table_of
+from countperf.report.rows import Table, table_of
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankedSet, RankingEvaluation
@@ -19,6 +19,12 @@ _COLUMNS = {
     **{"fastest_s": "fastest", "slowest_s": "slowest", "ties": "ties", "kendall_tau": "tau"},
     **{"pairwise_accuracy": "pairs right", **{f"regret_top_{top}": f"top {top}" for top in TOP}},
 }
+
+
+RANKING_NOTE = (
+    "tau: Kendall's, with noise as ties; top k: time of the best of the k predicted to be fastest"
+    " over the fastest; refused ones rank last; of all sets: means, of times geometric"
+)
 
 
 def ranking_evaluation_object(evaluation: RankingEvaluation) -> dict[str, Any]:
@@ -67,8 +73,8 @@ def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
     }
 
 
-def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
-    """Write a line for each set, and one for all."""
+def ranking_table(evaluation: RankingEvaluation) -> Table:
+    """Return a table with a row for each set, and one for all."""
     rows = ranking_evaluation_rows(evaluation)
     for row, each in zip(rows, evaluation.sets, strict=True):
         row |= {
@@ -78,14 +84,17 @@ def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
     if len(rows) > 1:
         totals = {name: sum(row[name] for row in rows) for name in ("variants", "refused")}
         rows.append({"family": "all", **totals, **_named(_figures(evaluation))})
+    return table_of(rows, _COLUMNS)
+
+
+def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
+    """Write a line for each set, and one for all."""
     incomplete = sum(each.incomplete for each in evaluation.sets)
     return "\n".join(
         [
             f"ranking of variants: {short_name(evaluation.model)} model on {evaluation.device}",
-            *table_of(rows, _COLUMNS).lines(),
-            "  tau: Kendall's, with noise as ties; top k: time of the best of the k predicted to be"
-            " fastest over the fastest; refused ones rank last; of all sets: means, of times"
-            " geometric",
+            *ranking_table(evaluation).lines(),
+            f"  {RANKING_NOTE}",
             *([f"  {incomplete} predictions leave out what has no weight"] if incomplete else []),
         ]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,7 @@ from countperf.report.numbers import format_percent, format_quantity, point_text
 from countperf.report.objects import picked
 from countperf.report.ranking import ranking_evaluation_rows
 from countperf.report.replay import replay_head, replay_rows
+from countperf.report.rows import Printed, Rows, ends, table_of
 from countperf.report.sweeps import sweep_head, sweep_rows
 from countperf.report.text import prediction_head
 from countperf.tuning.devices import DeviceResults
@@ -48,11 +48,6 @@ from countperf.tuning.result import TuningResult
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MOST_ROWS = 25
-"""Rows of a table in a notebook; of a longer one, the first and the last."""
-
-Rows = list[dict[str, Any]]
 
 
 def rows_of(result: object) -> Rows:
@@ -72,8 +67,6 @@ def html_of(result: object) -> str:
 
     Parameters and errors are those of `rows_of`.
     """
-    import pandas as pd
-
     head = _writer(result)[1](result)
     if isinstance(result, Prediction) and not isinstance(result.time_s, np.ndarray):
         rows: Rows = [
@@ -85,31 +78,13 @@ def html_of(result: object) -> str:
             }
             for row in breakdown_rows(result)
         ]
-    elif isinstance(result, PredictionPair):
-        header, cells = side_by_side(result.first, result.second)
-        rows = [dict(zip(header, row, strict=True)) for row in cells]
     else:
-        rows = [_readable(row) for row in rows_of(result)]
-    last = f"<p>{html.escape(result.cause)}</p>" if isinstance(result, PredictionPair) else ""
-    lines = "<br>".join(html.escape(line) for line in head)
-    table = pd.DataFrame(rows).to_html(
-        index=False,
-        border=0,
-        max_rows=MOST_ROWS,
-        na_rep="",
-        float_format=lambda value: f"{value:.4g}",
-    )
-    return f"<p>{lines}</p>{table}{last}" if rows else f"<p>{lines}</p>"
-
-
-def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the times of a row with their units; what is called ``time_s`` becomes ``time``."""
-    return {
-        name.removesuffix("_s"): format_quantity(value, "s")
-        if name.endswith("_s") and isinstance(value, float)
-        else value
-        for name, value in row.items()
-    }
+        rows = rows_of(result)
+    table = table_of(rows) if rows else None
+    notes: list[str] = []
+    if isinstance(result, PredictionPair):
+        table, notes = side_by_side(result.first, result.second), [result.cause]
+    return Printed(head=head, table=table, notes=notes).html()
 
 
 def _writer(result: object) -> tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]:
@@ -200,7 +175,7 @@ def _ranking_rows(ranking: Ranking) -> Rows:
             "place": place,
             **each.choice,
             "predicted_s": each.time_s,
-            **_ends(each.interval_s),
+            **ends(each.interval_s),
             **({"model": each.model} if each.model else {}),
         }
         for place, each in enumerate(ranking.best, start=1)
@@ -222,7 +197,7 @@ def _evaluation_rows(evaluation: Evaluation) -> Rows:
             **picked(case, "kernel", "purpose"),
             **case.parameters,
             **picked(case, "measured_s", "predicted_s", "relative_error", "noise"),
-            **_ends(case.interval_s),
+            **ends(case.interval_s),
             "complete": case.complete,
         }
         for case in evaluation.cases
@@ -336,11 +311,6 @@ def _of(result: Any) -> str:
     )
     what = getattr(result, "kernel", None) or getattr(result, "space", "")
     return f"{what} on {result.device}{', ' if given else ''}{given}"
-
-
-def _ends(interval_s: tuple[float, float] | None) -> dict[str, float | None]:
-    low, high = (None, None) if interval_s is None else interval_s
-    return {"low_s": low, "high_s": high}
 
 
 _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]] = {

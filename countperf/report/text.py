@@ -23,7 +23,9 @@ from countperf.report.numbers import (
     point_text,
     width_text,
 )
+from countperf.report.objects import picked
 from countperf.report.plausibility import doubt, implied_rate, plausibility
+from countperf.report.rows import Table, table_of
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
@@ -39,6 +41,15 @@ if TYPE_CHECKING:
 NO_RATES = (
     "no rates of this device are known to hold these against: countperf characterize finds them"
 )
+_CASE_COLUMNS = {
+    "kernel": "kernel",
+    "parameters": "parameters",
+    "measured_s": "measured",
+    "predicted_s": "predicted",
+    "relative_error": "error",
+    "noise": "noise",
+    "": "",
+}
 NAMED_OTHERS = 4
 """Number of indistinguishable features that a remark names."""
 
@@ -266,41 +277,40 @@ def evaluation_text(evaluation: Evaluation) -> str:
 def _purpose_text(purpose: str, evaluation: Evaluation) -> str:
     overall = evaluation.overall()
     zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
-    noisy = any(case.noise for case in evaluation.cases)
-    cases = [
-        [
-            case.kernel,
-            point_text(case.parameters),
-            format_quantity(case.measured_s, "s"),
-            format_quantity(case.predicted_s, "s"),
-            format_percent(case.relative_error),
-            *([format_percent(case.noise) if case.noise else ""] if noisy else []),
-            ", ".join(_remarks(case)),
-        ]
+    rows = [
+        {
+            **picked(case, "kernel", "measured_s", "predicted_s", "relative_error"),
+            "parameters": case.parameters,
+            "noise": case.noise or None,
+            "": ", ".join(_remarks(case)),
+        }
         for case in evaluation.cases
     ]
     covered, intervals = evaluation.coverage()
     factor = evaluation.interval_factor()
     width = "" if factor is None else f", median half-width {width_text(factor)}"
     held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
-    worst = evaluation.worst_factors()
-    means = [
-        [kernel, format_percent(mean.value), f"{worst[kernel]:.3g}"]
-        for kernel, mean in evaluation.by_kernel().items()
-    ]
-    extra = ["noise"] if noisy else []
-    titles = ("kernel", "parameters", "measured", "predicted", "error", *extra, "")
     return "\n".join(
         [
             f"{_PURPOSE_TITLES.get(purpose, purpose)}: error {format_percent(overall.value)}"
-            f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros})",
+            f" (geometric mean over {len(evaluation.by_kernel())} kernels, {overall.count}"
+            f" cases{zeros})",
             *held,
-            indented(
-                format_table(cases, header=titles, right=(2, 3, 4, 5) if noisy else (2, 3, 4))
-            ),
+            *table_of(rows, _CASE_COLUMNS).lines(),
             "  per kernel: geometric mean of relative errors, and the worst factor between"
             " predicted and measured times",
-            indented(format_table(means, header=("kernel", "error", "worst"), right=(1, 2))),
+            *means_table(evaluation).lines(),
+        ]
+    )
+
+
+def means_table(evaluation: Evaluation) -> Table:
+    """Return a table of mean errors and worst factors of the kernels."""
+    worst = evaluation.worst_factors()
+    return table_of(
+        [
+            {"kernel": kernel, "error": mean.value, "worst": worst[kernel]}
+            for kernel, mean in evaluation.by_kernel().items()
         ]
     )
 

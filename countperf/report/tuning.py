@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from countperf.report.contrast import contrast_object, contrast_text
+from countperf.report.against import cause_text, side_by_side
 from countperf.report.numbers import (
     choice_text,
     format_percent,
     format_quantity,
-    format_table,
+    interval_text,
     point_text,
-    value_text,
 )
 from countperf.report.objects import picked
+from countperf.report.rows import ends, table_of
 
 if TYPE_CHECKING:
+    from countperf.tuning.contrast import Contrast
     from countperf.tuning.devices import DeviceResults
-    from countperf.tuning.points import Point, Predicted
+    from countperf.tuning.points import Point
     from countperf.tuning.ranking import Ranking, Reason, RefusalCount
     from countperf.tuning.result import Trial, TuningResult
 
@@ -72,27 +73,26 @@ def ranking_object(ranking: Ranking) -> dict[str, Any]:
 def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
     """Write the best points, and what was refused."""
     if ranking.best:
-        names = list(ranking.best[0].choice)
-        has_intervals = any(point.interval_s for point in ranking.best)
-        has_models = any(point.model for point in ranking.best)
+        columns = {"predicted_s": "predicted", "mark": "", "low_s": "from"}
+        columns["high_s"] = f"to ({format_percent(ranking.best[0].interval_level)})"
+        columns["model"] = "model"
         rows = [
-            [
-                format_quantity(point.time_s, "s") + ("*" if point.missing else ""),
-                *(_ends(point) if has_intervals else []),
-                *([point.model] if has_models else []),
-                *map(value_text, point.choice.values()),
-            ]
+            {
+                "predicted_s": point.time_s,
+                "mark": "*" if point.missing else None,
+                **ends(point.interval_s),
+                "model": point.model,
+                **{f"choice {name}": value for name, value in point.choice.items()},
+            }
             for point in ranking.best
         ]
-        level = format_percent(ranking.best[0].interval_level)
-        titles = ["predicted", *(["from", f"to ({level})"] if has_intervals else [])]
-        header = [*titles, *(["model"] if has_models else []), *names]
-        table = format_table(rows, header=header, right=range(len(titles)))
+        columns |= {f"choice {name}": name for name in ranking.best[0].choice}
+        table = table_of(rows, columns).lines(indent="")
     else:
-        table = "no variant has a prediction"
+        table = ["no variant has a prediction"]
     some = "" if ranking.complete else ", not all of the space"
     parts = [
-        table,
+        *table,
         f"{ranking.space} on {ranking.device}, {point_text(ranking.sizes)}: {ranking.predicted} "
         f"variants predicted{some} in {format_quantity(ranking.seconds, 's')}",
     ]
@@ -227,17 +227,55 @@ def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
     return lines
 
 
-def _ends(of: Predicted | Trial) -> list[str]:
-    """Return both ends of a prediction's interval as text; empty ones where there is none."""
-    return ["", ""] if of.interval_s is None else [format_quantity(e, "s") for e in of.interval_s]
-
-
 def _interval(tried: Trial) -> str:
     if tried.interval_s is None:
         return ""
-    low, high = _ends(tried)
-    return f", {low} to {high} at {format_percent(tried.interval_level)}"
+    return f", {interval_text(tried.interval_s)} at {format_percent(tried.interval_level)}"
 
 
 def _example(reason: Reason) -> str:
     return f"{choice_text(reason.example.choice)}: {reason.example.reason}"
+
+
+def contrast_text(contrast: Contrast) -> str:
+    """Write how much faster the winner is than the default variant, and which parts make it so."""
+    table = side_by_side(contrast.pair.first, contrast.pair.second)
+    return "\n".join([*contrast_lines(contrast), *table.lines()])
+
+
+def contrast_lines(contrast: Contrast) -> list[str]:
+    """Return the sentences of it: what is compared, as predicted and measured, and the cause."""
+    default = choice_text(contrast.default.choice)
+    said = [f"predicted {_ratio(contrast.default.time_s, contrast.winner.time_s)}"]
+    if contrast.default_s is None:
+        said.append("not measured, for the default was not run")
+    else:
+        said.append(f"measured {_ratio(contrast.default_s, contrast.winner_s)}")
+    lines = [f"against the default variant ({default}): {', '.join(said)}"]
+    cause = cause_text(contrast.pair.first, contrast.pair.second).removeprefix("cause: ")
+    return [*lines, f"why, as predicted: {cause}"]
+
+
+def _ratio(default_s: float, winner_s: float) -> str:
+    whole = f"{format_quantity(default_s, 's')} and {format_quantity(winner_s, 's')}"
+    return f"{default_s / winner_s:.3g} times as fast ({whole})"
+
+
+def contrast_object(contrast: Contrast) -> dict[str, Any]:
+    """Return it as plain values; parts in seconds, by the names of the model."""
+    pair = contrast.pair
+    return {
+        "model": contrast.model,
+        "default": {
+            "choice": dict(contrast.default.choice),
+            "predicted_s": contrast.default.time_s,
+            "time_s": contrast.default_s,
+            "parts": dict(pair.second.breakdown),
+        },
+        "winner": {
+            "predicted_s": contrast.winner.time_s,
+            "time_s": contrast.winner_s,
+            "parts": dict(pair.first.breakdown),
+        },
+        "cause": cause_text(pair.first, pair.second),
+    }

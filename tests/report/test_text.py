@@ -202,7 +202,7 @@ def test_an_evaluation_gives_the_mean_first() -> None:
         " and measured times\n"
         "  kernel  error  worst\n"
         "  fast     10 %    1.1\n"
-        "  slow     40 %   1.67"
+        "  slow     40 %  1.667"
     )
 
 
