@@ -132,7 +132,7 @@ __all__ = [
 ]
 
 _FUNCTIONS_OF_METHODS = {
-    "schedule_text": "countperf.report.applications",
+    "schedule_text": "countperf.report.mechanistic",
     "answers_text": "countperf.report.mechanistic",
     "calibration_text": "countperf.report.calibration",
     "cause_text": "countperf.report.against",
@@ -145,7 +145,7 @@ _FUNCTIONS_OF_METHODS = {
     "occupancy_text": "countperf.report.mechanistic",
     "prediction_text": "countperf.report.text",
     "ranking_text": "countperf.report.tuning",
-    "sweep_text": "countperf.report.sweeps",
+    "sweep_text": "countperf.report.mechanistic",
     "tuning_text": "countperf.report.tuning",
 }
 

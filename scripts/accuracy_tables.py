@@ -10,8 +10,8 @@ from countperf.metrics import Evaluation
 from countperf.models.compiled import COMPILED
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
+from countperf.report.comparison import ranking_cells
 from countperf.report.numbers import PURPOSES, format_percent, width_text
-from countperf.report.ranking import ranking_cells
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankedSet, RankingEvaluation

@@ -8,8 +8,8 @@ from pathlib import Path
 from countperf.cli.common import print_json
 from countperf.cli.mechanistic import check_figures
 from countperf.errors import ParameterError
-from countperf.report.applications import schedule_object, schedule_text
 from countperf.report.drawing import save_figure
+from countperf.report.mechanistic import schedule_object, schedule_text
 from countperf.report.timeline import schedule_figure
 from countperf.workflow.applications import measure_application, predict_application
 from countperf.workflow.running_applications import run_application

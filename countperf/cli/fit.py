@@ -21,8 +21,8 @@ from countperf.models.library import (
     user_fits_folder,
 )
 from countperf.report import fit_object, fit_text
+from countperf.report.doctor import compared_fits_text
 from countperf.report.numbers import format_percent
-from countperf.report.weights_table import compared_fits_text
 from countperf.workflow.devices import known_device
 from countperf.workflow.fitting import fit
 from countperf.workflow.own_fits import compared_with_shipped

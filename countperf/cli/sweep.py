@@ -6,7 +6,7 @@ import argparse
 
 from countperf.cli.common import one_point, print_json
 from countperf.cli.mechanistic import check_figures, described, mechanistic_models, profile_options
-from countperf.report.sweeps import sweep_object, sweep_text
+from countperf.report.mechanistic import sweep_object, sweep_text
 from countperf.workflow.mechanistic import sweep
 
 

@@ -12,10 +12,10 @@ from countperf.documents import check_writable, write_rescued
 from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
 from countperf.report.live import LiveSearch
-from countperf.report.replay import replay_head
 from countperf.report.tuning import (
     device_results_object,
     device_results_text,
+    replay_head,
     tuning_object,
     tuning_text,
 )

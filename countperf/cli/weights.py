@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.common import print_json
-from countperf.report.weights_table import checks_text, weights_table
+from countperf.report.doctor import checks_text, weights_table
 from countperf.workflow.available_fits import available_weights
 from countperf.workflow.probing import check_here
 

@@ -8,6 +8,7 @@ rely on.
 from __future__ import annotations
 
 from countperf.report.against import comparison_text
+from countperf.report.comparison import ranking_evaluation_object, ranking_evaluation_text
 from countperf.report.doctor import DeviceFinding, doctor_text
 from countperf.report.numbers import (
     format_percent,
@@ -22,7 +23,6 @@ from countperf.report.objects import (
     fit_object,
     prediction_object,
 )
-from countperf.report.ranking import ranking_evaluation_object, ranking_evaluation_text
 from countperf.report.text import (
     candidates_text,
     count_text,

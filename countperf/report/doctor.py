@@ -1,4 +1,4 @@
-"""Devices as text: which work, and what microbenchmarks found."""
+"""Devices and fitted weights as text: which work, what was measured, and how fits compare."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.objects import picked
+from countperf.report.rows import Printed, table_of
 
 if TYPE_CHECKING:
     from countperf.harness.characterization.document import Characterization
+    from countperf.models.fit_summaries import AvailableFit, ShippedComparison, WeightsCheck
+    from countperf.models.weights import WeightSet
 
 
 class DeviceFinding(Protocol):
@@ -63,3 +67,67 @@ def characterization_text(found: Characterization) -> str:
     lines = [f"{name}: {len(rows)} numbers", format_table(rows)] if rows else [name]
     lines += [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
     return "\n".join(lines)
+
+
+_COLUMNS = {
+    "name": "name",
+    "device": "device",
+    "models": "models",
+    "date": "measured",
+    "held_out_error": "held-out error",
+    "here": "this machine",
+}
+
+
+def weights_table(fits: Sequence[AvailableFit]) -> Printed:
+    """Write a row for each fit: name, device, models, date, held-out error, this machine."""
+    if not fits:
+        return Printed(head=["no fitted weights: measure a device and fit it first"])
+    rows = [
+        {
+            **picked(fit, "name", "device", "models", "held_out_error"),
+            "date": fit.date[:10],
+            "here": fit.problem or fit.is_here,
+        }
+        for fit in fits
+    ]
+    return Printed(head=[], table=table_of(rows, _COLUMNS))
+
+
+def checks_text(checks: Sequence[WeightsCheck]) -> str:
+    """Say of each check whether the weights fit the machine at hand, and what to do if not."""
+    if not checks:
+        return "no weights to check: none are of a device that works on this machine"
+    lines: list[str] = []
+    for check in checks:
+        said = check.problem or ", ".join(probe.text for probe in check.probes)
+        mark = "ok" if check.fits else "!!"
+        lines.append(f"{mark}  weights {check.weights} on {check.device}: {said}")
+        lines += [f"      mend: {check.mend}"] if check.mend else []
+    return "\n".join(lines)
+
+
+def compared_fits_text(weights: WeightSet, compared: ShippedComparison | None) -> str:
+    """Say how a fit compares with the one that ships, and which of them is used by default."""
+    if compared is None:
+        return (
+            f"nothing ships for {weights.device.slug}: the newest of your own fits for it is the"
+            " default"
+        )
+    parts = [
+        "held-out error, families of kernels left out of each fit's own measurements:"
+        f" {_error(compared.held_out_error)} (this fit), {_error(compared.shipped_held_out_error)}"
+        f" ({compared.name}, which ships)"
+    ]
+    if compared.judged_cases:
+        parts.append(
+            f"error on the {compared.judged_cases} cases here that judge fits:"
+            f" {_error(compared.judged_error)} (this fit), {_error(compared.shipped_judged_error)}"
+            f" ({compared.name})"
+        )
+    parts.append(f"{compared.name} stays the default")
+    return "\n".join(parts)
+
+
+def _error(value: float | None) -> str:
+    return "not known" if value is None else format_percent(value)

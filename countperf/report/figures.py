@@ -53,8 +53,8 @@ from countperf.report.drawing import (
     scale_of,
 )
 from countperf.report.names import GROUPS
-from countperf.report.replay import replay_figure
 from countperf.report.timeline import schedule_figure, timeline_figure
+from countperf.report.tuning import replay_figure
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.recorded_space import ReplayResult
 from countperf.tuning.result import Trial, TuningResult

@@ -1,4 +1,4 @@
-"""Answers of mechanistic models, and occupancies, as text, rows and JSON-able objects."""
+"""Answers of mechanistic models, curves, occupancies and schedules as text, rows and objects."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.mechanistic.answers import ModelAnswers, lacking_input
 from countperf.mechanistic.model import MechanisticPrediction
+from countperf.mechanistic.sweep import Sweep
 from countperf.report.numbers import format_percent, format_quantity, point_text
 from countperf.report.objects import picked
 from countperf.report.rows import table_of
 
 if TYPE_CHECKING:
+    from countperf.mechanistic.applications import Schedule
     from countperf.mechanistic.occupancy_advice import KernelOccupancy, ProgramOccupancy
 
 _WIDTH = 118
@@ -220,3 +222,97 @@ def occupancy_object(found: KernelOccupancy) -> dict[str, Any]:
             for now, *changes in [_states(program)]
         ],
     }
+
+
+def sweep_head(found: Sweep) -> str:
+    """Return what was swept, in a line."""
+    return f"{found.kernel} on {found.device} over {found.over}"
+
+
+def sweep_rows(found: Sweep) -> list[dict[str, Any]]:
+    """Return a row per value and model: time, bound, throughput, roof, or what the model lacks."""
+    rows: list[dict[str, Any]] = []
+    for point in found.points:
+        for name, answer in point.answers.items():
+            is_prediction = isinstance(answer, MechanisticPrediction)
+            rows.append(
+                {
+                    found.over: point.value,
+                    "sub_groups": point.occupancy,
+                    "flop_per_byte": point.intensity,
+                    "model": name,
+                    "time_s": float(answer.time_s) if is_prediction else None,
+                    "bound": answer.bound if is_prediction else None,
+                    "sub_groups_per_cycle": found.throughput(point, name),
+                    "roof_sub_groups_per_cycle": min(point.roofs.values(), default=None),
+                    "lacks": "" if is_prediction else lacking_input(answer),
+                }
+            )
+    return rows
+
+
+def sweep_text(found: Sweep) -> str:
+    """Write a row per value and a column per model, with the time where it predicts one."""
+    rows = [
+        {
+            found.over: point.value,
+            "sub-groups": point.occupancy,
+            "flop/byte": point.intensity,
+            **{f"{name}_s": _time_s(point.answers[name]) for name in found.models},
+        }
+        for point in found.points
+    ]
+    table = table_of(rows)
+    lacking = {
+        f"{name} lacks {lacking_input(answer)}": None
+        for point in found.points
+        for name, answer in point.answers.items()
+        if not isinstance(answer, MechanisticPrediction)
+    }
+    return "\n".join([sweep_head(found), *table.lines(), *lacking])
+
+
+def _time_s(answer: object) -> float | None:
+    return float(answer.time_s) if isinstance(answer, MechanisticPrediction) else None
+
+
+def sweep_object(found: Sweep) -> dict[str, Any]:
+    """Return ``{"kernel", "device", "over", "points": [rows of `sweep_rows`]}``."""
+    return {**picked(found, "kernel", "device", "over"), "points": sweep_rows(found)}
+
+
+def schedule_head(found: Schedule) -> str:
+    """Return source, time and what overlapping saves, in a line."""
+    saved = 1 - found.time_s / found.serial_s if found.serial_s else 0.0
+    return (
+        f"{found.source}: {format_quantity(found.time_s, 's')}; one after the other"
+        f" {format_quantity(found.serial_s, 's')} (overlap saves {100 * saved:.0f} %)"
+    )
+
+
+def schedule_rows(found: Schedule) -> list[dict[str, Any]]:
+    """Return a row per step."""
+    return [
+        {
+            "step": each.name,
+            "kind": each.step.kind,
+            "device": each.step.device,
+            "stream": each.step.stream,
+            "start_s": each.start_s,
+            "end_s": each.end_s,
+            "duration_s": each.end_s - each.start_s,
+        }
+        for each in found.steps
+    ]
+
+
+def schedule_text(found: Schedule) -> str:
+    """Write a row per step."""
+    columns = {"step": "step", "device": "device", "stream": "stream"}
+    table = table_of(schedule_rows(found), columns | {"start_s": "start", "duration_s": "takes"})
+    return "\n".join([schedule_head(found), *table.lines()])
+
+
+def schedule_object(found: Schedule) -> dict[str, Any]:
+    """Return ``{"source", "time_s", "serial_s", "steps": [rows of `schedule_rows`]}``."""
+    return {**picked(found, "source", "time_s", "serial_s"), "steps": schedule_rows(found)}

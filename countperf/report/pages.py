@@ -13,6 +13,7 @@ from countperf.models.units import unit_of
 from countperf.report.accuracy_figures import evaluations_figure
 from countperf.report.against import side_by_side
 from countperf.report.breakdown import bound_text, breakdown_rows
+from countperf.report.comparison import RANKING_NOTE, ranking_table
 from countperf.report.curves import roofline_figure
 from countperf.report.explanation import explanation_text
 from countperf.report.figures import prediction_figure, variants_figure
@@ -26,7 +27,6 @@ from countperf.report.numbers import (
 )
 from countperf.report.page import Block, Page, Section
 from countperf.report.plausibility import implied_rate
-from countperf.report.ranking import RANKING_NOTE, ranking_table
 from countperf.report.rows import Table, table_of
 from countperf.report.text import (
     NO_RATES,

@@ -28,18 +28,24 @@ from countperf.predictions import Prediction, PredictionPair
 from countperf.properties.taxonomy import describe
 from countperf.properties.vector import PropertyVector
 from countperf.report.against import compared_parts, names_apart, side_by_side
-from countperf.report.applications import schedule_head, schedule_rows
 from countperf.report.breakdown import breakdown_rows
 from countperf.report.calibration import calibration_rows
-from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
+from countperf.report.comparison import ranking_evaluation_rows
+from countperf.report.mechanistic import (
+    answers_head,
+    answers_rows,
+    occupancy_rows,
+    schedule_head,
+    schedule_rows,
+    sweep_head,
+    sweep_rows,
+)
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity, point_text
 from countperf.report.objects import picked
-from countperf.report.ranking import ranking_evaluation_rows
-from countperf.report.replay import replay_head, replay_rows
 from countperf.report.rows import Printed, Rows, ends, table_of
-from countperf.report.sweeps import sweep_head, sweep_rows
 from countperf.report.text import prediction_head
+from countperf.report.tuning import replay_head, replay_rows
 from countperf.tuning.devices import DeviceResults
 from countperf.tuning.export import tuning_frame
 from countperf.tuning.ranking import Ranking

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from countperf.errors import ParameterError
 from countperf.mechanistic.stalls import StallReport
 from countperf.mechanistic.workload import Simulation
-from countperf.report.applications import schedule_head
 from countperf.report.drawing import (
     BLUE,
     CYCLE,
@@ -22,6 +21,7 @@ from countperf.report.drawing import (
     plain_ticks,
     scale_of,
 )
+from countperf.report.mechanistic import schedule_head
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

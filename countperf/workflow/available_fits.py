@@ -15,7 +15,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import discover
 from countperf.models.fit_summaries import AvailableFit
 from countperf.models.library import NamedFit, named_fits
-from countperf.report.weights_table import weights_table
+from countperf.report.doctor import weights_table
 
 
 class AvailableWeights(Sequence[AvailableFit]):

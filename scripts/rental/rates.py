@@ -9,7 +9,7 @@ from typing import Protocol
 from countperf.hardware.parameters import DeviceParameters
 from countperf.models.units import charged
 from countperf.report.numbers import format_percent, format_quantity, format_table
-from countperf.report.rates import measured_rate
+from countperf.report.plausibility import measured_rate
 
 _RATED = ("flop", "gmem", "lmem", "barrier")
 
