@@ -71,21 +71,19 @@ class _Writer:
         self.values = values
         self.memory = memory
 
-    def count(self, count: PiecewiseQuasiPolynomial | Refusable) -> dict[str, Any]:
+    def count(
+        self, count: PiecewiseQuasiPolynomial | Refusable, estimate: str = ""
+    ) -> dict[str, Any]:
         """Return ``{"symbolic", "value"?, "reason"?}``."""
         found = count if isinstance(count, Refusable) else Refusable(count=count)
-        result: dict[str, Any] = {
-            "symbolic": None if found.count is None else str(found.count),
-        }
-        known = frozenset[str]() if self.values is None else frozenset(self.values)
-        if self.values is not None and found.count is not None and found.count.names() <= known:
-            result["value"] = _number(found.count.evaluate(self.values))
-        if found.reason:
-            result["reason"] = found.reason
-        return result
+        result: dict[str, Any] = {"symbolic": None if found.count is None else str(found.count)}
+        values = self.values
+        if values is not None and found.count is not None and found.count.names() <= set(values):
+            result["value"] = _number(found.count.evaluate(values))
+        reason = estimate or found.reason
+        return {**result, "reason": reason} if reason else result
 
     def program(self, program: ProgramAnalysis) -> dict[str, Any]:
-        """Return a device program."""
         split: dict[str, Any] = {}
         if self.memory is not None:
             full, rest = program.shape.sub_groups(self.memory.sub_group_size)
@@ -104,7 +102,6 @@ class _Writer:
         }
 
     def region(self, region: RegionAnalysis) -> dict[str, Any]:
-        """Return a barrier region."""
         return {
             **picked(region, "index", "ends_at_barrier"),
             "passes": self.count(region.passes),
@@ -115,7 +112,6 @@ class _Writer:
         }
 
     def loop(self, loop: LoopAnalysis) -> dict[str, Any]:
-        """Return a loop."""
         return {
             **picked(loop, "iname", "kind", "around"),
             "trips": self.count(loop.trips),
@@ -133,15 +129,11 @@ class _Writer:
                 slots.setdefault("reason", str(error))
         return {
             **picked(instruction, "id", "loops"),
-            "executions": {
-                **self.count(instruction.executions),
-                **({"reason": instruction.is_estimate} if instruction.is_estimate else {}),
-            },
+            "executions": self.count(instruction.executions, instruction.is_estimate),
             "slots": slots,
         }
 
     def chain(self, chain: ChainAnalysis) -> dict[str, Any]:
-        """Return a carried chain."""
         return {
             **picked(chain, "instructions", "variables", "loops", "span"),
             "operations": None if chain.operations is None else dict(chain.operations),
@@ -150,15 +142,11 @@ class _Writer:
         }
 
     def access(self, access: AccessAnalysis) -> dict[str, Any]:
-        """Return an access."""
         return {
             **picked(access, "program", "region", "instruction", "repeats"),
             **picked(access.access, "array", "address_space", "direction", "bits"),
             "index": [str(part) for part in access.access.index],
-            "executions": {
-                **self.count(access.executions),
-                **({"reason": access.is_estimate} if access.is_estimate else {}),
-            },
+            "executions": self.count(access.executions, access.is_estimate),
             "address": None if access.address is None else str(access.address),
             "strides": [
                 {
@@ -177,34 +165,23 @@ class _Writer:
             return {}
         is_local = access.access.address_space == "local"
         name = "bank_conflicts" if is_local else "transactions"
+        size = memory.sub_group_size
         try:
             if is_local:
+                width, banks = memory.bank_width_bytes, memory.banks
                 conflicts = bank_conflicts(
-                    access,
-                    self.values,
-                    banks=memory.banks,
-                    bank_width_bytes=memory.bank_width_bytes,
-                    sub_group_size=memory.sub_group_size,
+                    access, self.values, banks=banks, bank_width_bytes=width, sub_group_size=size
                 )
-                return {
-                    name: {
-                        "instructions": conflicts.instructions,
-                        "maximum": conflicts.maximum,
-                        "mean": _number(conflicts.mean),
-                    }
-                }
+                counts = picked(conflicts, "instructions", "maximum")
+                return {name: {**counts, "mean": _number(conflicts.mean)}}
             found = transactions(
-                access,
-                self.values,
-                line_bytes=memory.line_bytes,
-                sub_group_size=memory.sub_group_size,
+                access, self.values, line_bytes=memory.line_bytes, sub_group_size=size
             )
         except CountingError as error:
             return {name: {"reason": str(error)}}
         return {
             name: {
-                "instructions": found.instructions,
-                "transactions": found.transactions,
+                **picked(found, "instructions", "transactions"),
                 "bytes": found.transferred_bytes,
                 "bytes_per_instruction": _number(found.bytes_per_instruction),
             }
