@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from loopy.symbolic import LinearSubscript
 from loopy.type_inference import TypeReader
 
 from countperf.counting.choices import alternatives
+from countperf.counting.domains import Domains
 from countperf.counting.expression_types import (
     CONTEXT_TYPES,
     LIMITS,
@@ -24,11 +24,11 @@ from countperf.counting.expression_types import (
     text_of,
 )
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
-from countperf.counting.statistics import Statistics
 from countperf.errors import UnsupportedExpressionError
-from countperf.symbolic.affine import NotAffineError, RefusingMapper, ToCondition
+from countperf.symbolic.affine import NotAffineError, RefusingMapper
 from countperf.symbolic.quasipolynomial import Number
 
+Powers = Literal["emitted", "written"]
 Key = Operation | MemoryAccess
 Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
 
@@ -39,22 +39,15 @@ class AccessCounter(RefusingMapper):
     `countperf.counting.operations.InstructionCounter` adds the operations.
     """
 
-    def __init__(
-        self,
-        kernel: Any,
-        callables: Any,
-        to_condition: ToCondition,
-        *,
-        statistics: Mapping[str, Any],
-        powers: Literal["emitted", "written"] = "emitted",
-    ) -> None:
+    def __init__(self, domains: Domains, *, powers: Powers = "emitted") -> None:
         super().__init__()
-        self.kernel = kernel
-        self.callables = callables
-        self.to_condition = to_condition
-        self.statistics = Statistics.of(kernel, statistics)
+        self.domains = domains
+        self.kernel = domains.kernel
+        self.callables = domains.callables
+        self.to_condition = domains.to_condition
+        self.statistics = domains.statistics
         self.powers = powers
-        self.inames: frozenset[str] = kernel.all_inames()
+        self.inames: frozenset[str] = domains.kernel.all_inames()
         self._tally: Tally = {}
         self._cases: tuple[Case, ...] = ()
         self._factor: Number = 1
@@ -62,7 +55,7 @@ class AccessCounter(RefusingMapper):
         self._context: str | None = None
         self._instruction = ""
         self._type_reader: Any = None
-        self.to_index = cache(to_condition.to_polynomial.rec)  # nothing counts in what it can map
+        self.to_index = cache(domains.to_polynomial.rec)  # nothing counts in what it can map
 
     # --- bookkeeping
 

@@ -131,9 +131,7 @@ def analyzed_accesses(prepared: PreparedKernel) -> list[AccessAnalysis]:
 
 
 def _analyzer(prepared: PreparedKernel) -> AccessAnalyzer:
-    domains = prepared.domains
-    tallies = instruction_counter(domains, statistics=prepared.statistics, powers="emitted")
-    return AccessAnalyzer(prepared, tallies)
+    return AccessAnalyzer(prepared, instruction_counter(prepared.domains))
 
 
 def _totals(analysis: KernelAnalysis) -> Iterator[tuple[str, PiecewiseQuasiPolynomial]]:

@@ -189,18 +189,7 @@ def _shifting(shift: Combine) -> Any:
 
 
 class CValues(Mapper[Array, []]):
-    """Evaluates expressions at many points, as C does.
-
-    Parameters
-    ----------
-    types : CTypes
-        Of the kernel.
-    is_wide : bool
-        Whether integers are 64 bits wide and never wrap, as in bounds of loops.
-    nudge : int
-        Where floating-point numbers that were computed are cast to integers: -1 if they are taken
-        to be lower by a few roundings, 1 if higher.
-    """
+    """Evaluates expressions at many points, as C does."""
 
     def __init__(self, types: CTypes, *, is_wide: bool = False, nudge: int = 0) -> None:
         super().__init__()
@@ -222,13 +211,7 @@ class CValues(Mapper[Array, []]):
         raise NotImplementedError
 
     def converted(self, value: Array, dtype: Type) -> Array:
-        """Convert numbers to a type, as an assignment does; integers wrap.
-
-        Raises
-        ------
-        CountingError
-            A floating-point number lies outside of the integer type.
-        """
+        """Convert numbers to a type, as an assignment does; integers wrap."""
         if dtype.kind == "f" or dtype.kind == "b":
             return value.astype(DOUBLE if dtype.kind == "f" else dtype)
         if value.dtype.kind == "f":

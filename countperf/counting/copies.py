@@ -29,13 +29,7 @@ _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
 def generated(t_unit: Any) -> Any:
-    """Return the code that Loopy generates for a translation unit, without asking at a terminal.
-
-    Raises
-    ------
-    loopy.LoopyError
-        It generates none; whatever stops it, such as types that it keeps as NumPy's, for ``pow``.
-    """
+    """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
     with unattended():
         try:
             return lp.generate_code_v2(with_half(in_fixed_order(without_empty_code(t_unit))))

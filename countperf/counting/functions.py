@@ -29,7 +29,8 @@ from loopy.library.reduction import (
 from loopy.symbolic import ResolvedFunction, SubstitutionMapper, get_dependencies
 from pymbolic.mapper.substitutor import make_subst_func
 
-from countperf.counting.access_counter import Tally
+from countperf.counting.access_counter import Powers, Tally
+from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, UnrolledVariable, context_of, signature_of
 from countperf.counting.keys import Case
 from countperf.counting.operations import InstructionCounter
@@ -146,9 +147,9 @@ class TupleCounter(InstructionCounter):
 class FunctionCounter(TupleCounter):
     """An instruction counter that knows the functions that Loopy defines, and unrolled loops."""
 
-    def __init__(self, kernel: Any, *arguments: Any, **options: Any) -> None:
-        super().__init__(kernel, *arguments, **options)
-        self.unrolled = tagged_inames(kernel, _UNROLLED)
+    def __init__(self, domains: Domains, *, powers: Powers = "emitted") -> None:
+        super().__init__(domains, powers=powers)
+        self.unrolled = tagged_inames(self.kernel, _UNROLLED)
 
     def tally(self, instruction: Any) -> Tally:
         """Return how often each key occurs; the variables of unrolled loops are numbers."""

@@ -80,7 +80,7 @@ def count_loopy_kernel(
     """
     prepared = PreparedKernel.of(kernel, **options)
     rules = compiled_counter if view == "compiled" else instruction_counter
-    tallies = rules(prepared.domains, statistics=prepared.statistics, powers=powers)
+    tallies = rules(prepared.domains, powers=powers)
     counted = matching_ids(prepared.kernel, within)
     with prepared.counting(counted):
         return _counted(prepared, tallies, counted, is_whole=within is None)

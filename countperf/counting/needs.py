@@ -105,7 +105,7 @@ def _lacking(domains: Domains, ids: Collection[str], supplied: Collection[str]) 
         if name in used and loop.trips is None and name not in given:
             needs.loops[name] = loop.reads
     with given.noting_what_lacks() as noted:
-        counter = instruction_counter(domains, statistics=given, powers="emitted")
+        counter = instruction_counter(domains)
         for i in ids:
             instruction = kernel.id_to_insn[i]
             domains.predicate_conditions(instruction)

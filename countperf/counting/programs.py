@@ -185,9 +185,7 @@ def kernel_programs(
     """Return the device programs of a kernel, in the order of their launches."""
     prepared = PreparedKernel.of(t_unit, statistics=statistics)
     kernel, domains = prepared.kernel, prepared.domains
-    reader = StatementReader(
-        kernel, prepared.callables, domains, statistics=prepared.statistics, contract=contract
-    )
+    reader = StatementReader(domains, contract=contract)
     with prepared.counting():
         bodies = [program_tree(kernel, each.name, reader) for each in prepared.schedule.programs]
         accesses = analyzed_accesses(prepared)

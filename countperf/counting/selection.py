@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
 from loopy.diagnostic import LoopyError
 from loopy.match import parse_match
 
+from countperf.counting.access_counter import Powers
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.complex_arithmetic import HELPERS, ComplexCounter, ComplexRules
 from countperf.counting.domains import Domains
@@ -25,21 +26,6 @@ from countperf.counting.vectors import (
     vector_axis,
 )
 from countperf.errors import CountingError
-
-
-def instruction_counter(
-    domains: Domains, *, statistics: Mapping[str, Any], powers: Literal["emitted", "written"]
-) -> InstructionCounter:
-    """Return the counter with the rules that the types of a kernel need."""
-    kernel = domains.kernel
-    if has_vectors(kernel):
-        return VectorCounter(domains, statistics=statistics, powers=powers)
-    variables = [*kernel.args, *kernel.temporary_variables.values()]
-    is_complex = any(variable.dtype.involves_complex() for variable in variables)
-    counter_class = ComplexCounter if is_complex else FunctionCounter
-    return counter_class(
-        kernel, domains.callables, domains.to_condition, statistics=statistics, powers=powers
-    )
 
 
 def matching_ids(kernel: Any, within: str | None) -> frozenset[str]:
@@ -153,17 +139,21 @@ class CompiledVectorCounter(VectorRules, CompiledComplexCounter):
             self._provide(value, speculated=False)
 
 
-def compiled_counter(
-    domains: Domains,
-    *,
-    statistics: Mapping[str, Any],
-    powers: Literal["emitted", "written"] = "emitted",
-) -> CompiledCounter:
+def instruction_counter(domains: Domains, *, powers: Powers = "emitted") -> InstructionCounter:
+    """Return the counter of the source's view with the rules that the types of a kernel need."""
+    by_types = (FunctionCounter, ComplexCounter, VectorCounter)
+    return by_types[_types_of(domains.kernel)](domains, powers=powers)
+
+
+def compiled_counter(domains: Domains, *, powers: Powers = "emitted") -> CompiledCounter:
     """Return the counter of the compiler's view with the rules that the types of a kernel need."""
-    kernel = domains.kernel
+    by_types = (CompiledCounter, CompiledComplexCounter, CompiledVectorCounter)
+    return by_types[_types_of(domains.kernel)](domains, powers=powers)
+
+
+def _types_of(kernel: Any) -> int:
+    """Return 2 for a kernel with vectors, 1 for one with complex numbers, 0 for others."""
     if has_vectors(kernel):
-        return CompiledVectorCounter(domains, statistics=statistics, powers=powers)
+        return 2
     variables = [*kernel.args, *kernel.temporary_variables.values()]
-    is_complex = any(variable.dtype.involves_complex() for variable in variables)
-    counter_class = CompiledComplexCounter if is_complex else CompiledCounter
-    return counter_class(domains, statistics=statistics, powers=powers)
+    return int(any(variable.dtype.involves_complex() for variable in variables))

@@ -14,7 +14,7 @@ together:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -111,17 +111,8 @@ class _Frame:
 class StatementReader(InstructionCounter):
     """Reads the instructions of a kernel as nodes and what they wait for."""
 
-    def __init__(
-        self,
-        kernel: Any,
-        callables: Any,
-        domains: Domains,
-        *,
-        statistics: Mapping[str, Any],
-        contract: bool = True,
-    ) -> None:
-        super().__init__(kernel, callables, domains.to_condition, statistics=statistics)
-        self.domains = domains
+    def __init__(self, domains: Domains, *, contract: bool = True) -> None:
+        super().__init__(domains)
         self.contract = contract
         self._frames: list[_Frame] = []
         self._nodes: list[Node] = []

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import pymbolic.primitives as p
 from loopy.symbolic import LinearSubscript, get_dependencies
 
-from countperf.counting.access_counter import Key, Tally
+from countperf.counting.access_counter import Key, Powers, Tally
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType
 from countperf.counting.functions import TupleCounter
@@ -40,21 +40,8 @@ _GUARDED_NODES = (p.Call, p.FloorDiv, p.Remainder, p.Power)
 class ValueCounter(TupleCounter):
     """Tallies each value once; instructions come in schedule order."""
 
-    def __init__(
-        self,
-        domains: Domains,
-        *,
-        statistics: Mapping[str, Any],
-        powers: Literal["emitted", "written"] = "emitted",
-    ) -> None:
-        super().__init__(
-            domains.kernel,
-            domains.callables,
-            domains.to_condition,
-            statistics=statistics,
-            powers=powers,
-        )
-        self._domains = domains
+    def __init__(self, domains: Domains, *, powers: Powers = "emitted") -> None:
+        super().__init__(domains, powers=powers)
         self._positions = positions_of(domains.kernel)
         self._hoisting = Hoisting(domains, self._positions)
         self._sunk = sunk_instructions(domains.kernel, self._positions)
@@ -324,7 +311,7 @@ class ValueCounter(TupleCounter):
         for part in index:
             inner = part.index if _is_linear(part) else part
             try:
-                polynomial = self._domains.to_polynomial(inner)
+                polynomial = self.domains.to_polynomial(inner)
             except NotAffineError:
                 parts.append((inner, self._versions_in(inner)))
                 names |= self._names_in(inner)

@@ -142,10 +142,10 @@ class VectorRules(ComplexRules):
 
     def _whole_vectors(self, within: frozenset[str], lane: str) -> int | None:
         """Return the length of a vectorized loop if it runs in full wherever it runs."""
-        low, high = sets.constant_bounds(self._domains.domain(frozenset([lane])))[lane]
+        low, high = sets.constant_bounds(self.domains.domain(frozenset([lane])))[lane]
         if low != 0 or high is None:
             return None
-        domains = self._domains
+        domains = self.domains
         whole = domains.counter.count(domains.executed_set(within, ()))
         vectors = domains.counter.count(domains.executed_set(within - {lane}, ()))
         return high + 1 if whole == vectors.scale(high + 1) else None
@@ -322,10 +322,6 @@ class VectorRules(ComplexRules):
 
 class VectorCounter(VectorRules, ComplexCounter):
     """An instruction counter that knows vectors."""
-
-    def __init__(self, domains: Domains, **options: Any) -> None:
-        super().__init__(domains.kernel, domains.callables, domains.to_condition, **options)
-        self._domains = domains
 
 
 def _bits_of(vector: tuple[DType, DType, int], direction: str) -> int:

@@ -146,8 +146,7 @@ class _Executions:
         self.domains = domains = prepared.domains
         self.kernel = prepared.kernel
         self.statistics = prepared.statistics
-        tallies = compiled_counter(domains, statistics=prepared.statistics)
-        self.analyzer = AccessAnalyzer(prepared, tallies)
+        self.analyzer = AccessAnalyzer(prepared, compiled_counter(domains))
         self.placements = Placements(domains)
         self.steps = StepSorter(domains, self.analyzer, self.statistics, ReuseLimits.of(caches))
         self.looped_copies = frozenset(

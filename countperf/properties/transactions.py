@@ -24,6 +24,7 @@ from countperf.symbolic.memory import FieldsAlone
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
+    from countperf.counting.preparation import PreparedKernel
     from countperf.counting.programs import KernelProgram
     from countperf.properties.vector import PropertyVector
 
@@ -62,16 +63,22 @@ class TransactionCounts(FieldsAlone):
     statistics: Mapping[str, Any]  # what data decides, as for `countperf.count_kernel`
 
     @cached_property
+    def _prepared(self) -> PreparedKernel:
+        from countperf.counting.preparation import PreparedKernel
+
+        return PreparedKernel(self.kernel, statistics=self.statistics)
+
+    @cached_property
     def _programs(self) -> tuple[KernelProgram, ...]:
         from countperf.counting.programs import kernel_programs
 
-        return kernel_programs(self.kernel, statistics=self.statistics)
+        return kernel_programs(self._prepared)
 
     @cached_property
     def _analysis(self) -> KernelAnalysis:
-        from countperf.counting.analysis import analyze_kernel
+        from countperf.counting.analysis import analyzed
 
-        return analyze_kernel(self.kernel, statistics=self.statistics)
+        return analyzed(self._prepared)
 
     def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
         """Count the transactions at sizes."""

@@ -182,7 +182,7 @@ def _counter() -> tuple[Any, Any]:
     )
     kernel, callables = prepared(t_unit)
     domains = Domains(kernel, callables, Counter(kernel.assumptions), {})
-    counter = instruction_counter(domains, statistics={}, powers="emitted")
+    counter = instruction_counter(domains)
     return counter, kernel.id_to_insn["second"]
 
 
