@@ -54,7 +54,7 @@ from countperf.symbolic.affine import ALWAYS, Condition
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor
-from countperf.symbolic.splitting import quotients
+from countperf.symbolic.sets import quotients
 
 Cases = tuple[Case | FirstIteration, ...]
 

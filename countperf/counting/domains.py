@@ -42,7 +42,7 @@ from countperf.symbolic.isl_counts import from_pieces
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor
-from countperf.symbolic.splitting import quotients
+from countperf.symbolic.sets import quotients
 
 
 class Domains:

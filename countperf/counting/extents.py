@@ -24,7 +24,7 @@ from countperf.counting.unattended import unattended
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial
-from countperf.symbolic.extremes import at_values, contains_values, extremes
+from countperf.symbolic.coverage import at_values, contains_values, extremes
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
 _OPERATIONS = 500_000

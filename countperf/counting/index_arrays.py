@@ -24,7 +24,7 @@ from countperf.counting.c_arithmetic import CTypes
 from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.extremes import at_values, extremes
+from countperf.symbolic.coverage import at_values, extremes
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 _ROUNDS = 200

@@ -22,7 +22,7 @@ from countperf.counting.c_arithmetic import CTypes, CValues
 from countperf.counting.extents import ArrayAccess
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.extremes import ends_along
+from countperf.symbolic.coverage import ends_along
 
 _MOST_AT_ONCE = 1_000_000
 _MOST_POINTS = 500_000_000

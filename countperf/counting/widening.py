@@ -18,7 +18,7 @@ from countperf.symbolic.quasipolynomial import (
     Number,
     QuasiPolynomial,
 )
-from countperf.symbolic.splitting import is_product
+from countperf.symbolic.sets import is_product
 
 _MANY_TERMS = 8
 """Of a widened footprint, from which a simpler form is looked for."""

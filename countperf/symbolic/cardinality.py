@@ -31,14 +31,14 @@ from countperf.symbolic.piecewise import (
 )
 from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
-from countperf.symbolic.signs import (
+from countperf.symbolic.terms import (
+    Term,
     all_nonnegative,
     contradict,
     is_increasing,
     shifted,
     without_floors,
 )
-from countperf.symbolic.terms import Term
 
 _COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = kept_by_hand({})
 """Counts by polyhedron up to names and by the context of its parameters: names of the parameters at

@@ -38,9 +38,14 @@ from math import gcd, lcm
 from typing import TypeAlias
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic.floors import floors_in, lift_floor, period_of, reduced_coefficient
+from countperf.symbolic.floors import (
+    floors_in,
+    lift_floor,
+    period_of,
+    reduced_coefficient,
+    sum_over,
+)
 from countperf.symbolic.polyhedron import Polyhedron, Row, describe, row_polynomial
-from countperf.symbolic.power_sums import sum_over
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 from countperf.symbolic.terms import Term, multiply_terms
 from countperf.symbolic.tiles import fuse_tiles, without_determined
