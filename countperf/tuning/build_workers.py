@@ -10,10 +10,8 @@ machine would be disturbed, and their variants are built by the search's process
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
@@ -51,79 +49,15 @@ class Task:
     longest_s: float = LONGEST_S  # what building a variant, or timing it, may take, s
 
 
-class Builders(AbstractContextManager[Any]):
-    """Context manager that builds variants, several at a time, and times them."""
-
-    def __init__(self, processes: int) -> None:
-        self.processes = processes
-        self._places: dict[Key, int] = {}
-        self._builds: dict[Key, Future[float | None]] = {}
-
-    @property
-    @abstractmethod
-    def standstill(self) -> StandsStill | None:
-        """Context manager that suspends the building processes; None without suspension."""
-
-    @property
-    def building(self) -> Collection[Key]:
-        """Variants that are being built, or wait for it."""
-        return [key for key, build in self._builds.items() if not build.done()]
-
-    def begin(self, choices: Iterable[Choice]) -> None:
-        """Have variants built and checked, those that were not before."""
-        for choice in choices:
-            key = as_key(choice)
-            if key not in self._places:
-                busy = [self._places[other] for other in self.building]
-                place = min(range(self.processes), key=busy.count)
-                self._builds[key] = self._build(place, choice)
-                self._places[key] = place
-
-    @abstractmethod
-    def _build(self, place: int, choice: Choice) -> Future[float | None]:
-        """Have a process build a variant; return processor time, s, or None if that fails."""
-
-    def is_free(self, choice: Choice) -> bool:
-        """Tell whether the process of a variant is building no other one, nor this one."""
-        place = self._places.get(as_key(choice))
-        return all(self._places[key] != place for key in self.building)
-
-    def built_s(self, choice: Choice) -> float | None:
-        """Return the processor time that building a variant took, s; None if it failed."""
-        build = self._builds.get(as_key(choice))
-        if build is None or not build.done() or build.exception() is not None:
-            return None
-        return build.result()
-
-    @abstractmethod
-    def wait(self, seconds: float) -> None:
-        """Wait until another variant is built, but no longer than so long, s."""
-
-    @abstractmethod
-    def pause(self) -> None:
-        """Wait until nothing is built."""
-
-    @abstractmethod
-    def load(self, choice: Choice) -> None:
-        """Put a variant's arguments into memory; see `BuildWorkers.load`."""
-
-    @abstractmethod
-    def time(
-        self, choice: Choice, best_s: float | None, left_s: float
-    ) -> tuple[tuple[float, ...], bool]:
-        """Time a variant; see `BuildWorkers.time`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-
-class BuildWorkers(Builders):
-    """Processes that build and time variants; a context manager."""
+class BuildWorkers:
+    """Processes that build variants, several at a time, and time them; a context manager."""
 
     def __init__(
         self, task: Task, processes: int, left_s: Callable[[], float] = lambda: float("inf")
     ) -> None:
-        super().__init__(processes)
+        self.processes = processes
+        self._places: dict[Key, int] = {}
+        self._builds: dict[Key, Future[float | None]] = {}
         self._task = task
         self._left_s = left_s
         self._lanes = [process_pool(1, initial=(_open, (task,))) for _ in range(processes)]
@@ -142,15 +76,11 @@ class BuildWorkers(Builders):
         *,
         longest_s: float = LONGEST_S,
         left_s: Callable[[], float] = lambda: float("inf"),
-    ) -> Builders | None:
+    ) -> BuildWorkers | None:
         """Return what builds variants for a runner; None if its own process has to.
 
-        As many processes as the executor has, if that is a pool of this machine; that of a replay
-        has a stand-in.
+        As many processes as the executor has, if that is a pool of this machine.
         """
-        in_replay = getattr(executor, "builders_in_replay", None)
-        if in_replay is not None:
-            return in_replay(runner, plan, most_s)
         if not isinstance(executor, Pool | ProcessPoolExecutor) or not isinstance(asked, Packed):
             return None
         if not isinstance(runner, KernelRunner | ApartRunner):
@@ -168,11 +98,39 @@ class BuildWorkers(Builders):
         """Context manager that suspends the building processes; None if the system cannot."""
         return self._standstill
 
+    @property
+    def building(self) -> Collection[Key]:
+        """Variants that are being built, or wait for it."""
+        return [key for key, build in self._builds.items() if not build.done()]
+
+    def begin(self, choices: Iterable[Choice]) -> None:
+        """Have variants built and checked, those that were not before."""
+        for choice in choices:
+            key = as_key(choice)
+            if key not in self._places:
+                busy = [self._places[other] for other in self.building]
+                place = min(range(self.processes), key=busy.count)
+                self._builds[key] = self._build(place, choice)
+                self._places[key] = place
+
     def _build(self, place: int, choice: Choice) -> Future[float | None]:
+        """Have a process build a variant; return processor time, s, or None if that fails."""
         limit_s = self._task.longest_s
         if all(self.built_s(dict(key)) is None for key in self._builds):
             limit_s = max(limit_s, _FIRST_S)
         return self._lanes[place].submit_within(limit_s, _build, self._task, dict(choice))
+
+    def is_free(self, choice: Choice) -> bool:
+        """Tell whether the process of a variant is building no other one, nor this one."""
+        place = self._places.get(as_key(choice))
+        return all(self._places[key] != place for key in self.building)
+
+    def built_s(self, choice: Choice) -> float | None:
+        """Return the processor time that building a variant took, s; None if it failed."""
+        build = self._builds.get(as_key(choice))
+        if build is None or not build.done() or build.exception() is not None:
+            return None
+        return build.result()
 
     def wait(self, seconds: float) -> None:
         """Wait until another variant is built, but no longer than so long, s."""

@@ -425,8 +425,8 @@ def process_pool(workers: int | None = None, *, initial: Call | None = None) -> 
 
 
 def shares_memory(executor: Executor) -> bool:
-    """Return whether tasks see the objects they are given, not copies: threads, and replays."""
-    return isinstance(executor, ThreadPoolExecutor) or hasattr(executor, "wait_in_replay")
+    """Return whether tasks see the objects they are given, not copies: threads."""
+    return isinstance(executor, ThreadPoolExecutor)
 
 
 def capacity(executor: Executor) -> int:

@@ -114,7 +114,6 @@ class Ranker:
         self._on_point = on_point
         self._now = now
         self._longest_s = longest_s
-        self._wait = getattr(executor, "wait_in_replay", wait)
         self._tally = Tally(keep, space, resume)
         self._position = 0 if resume is None else resume.position
         self._earlier_s = 0.0 if resume is None else resume.seconds
@@ -336,7 +335,7 @@ class Ranker:
     def _collect(self, seconds: float | None) -> None:
         if not self._pending:
             return
-        done, _ = self._wait(self._pending, seconds, return_when=FIRST_COMPLETED)
+        done, _ = wait(self._pending, seconds, return_when=FIRST_COMPLETED)
         for task in done:
             chunk = self._pending.pop(task)
             points = self._answer(task, chunk)

@@ -11,7 +11,7 @@ from typing import Any
 
 from countperf.errors import DeviceError, MeasurementError
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.build_workers import Builders, BuildWorkers
+from countperf.tuning.build_workers import BuildWorkers
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.exclusive_timing import TimingLock
 from countperf.tuning.measuring import Bench, stage_of
@@ -56,7 +56,7 @@ class Trials:
         self._say = say
         self._write = write
         self._begun: set[Key] = set()  # built, or being built, and not tried yet
-        self._workers: Builders | None = None
+        self._workers: BuildWorkers | None = None
         self._bench: Bench
 
     @contextmanager
@@ -110,7 +110,7 @@ class Trials:
         self._try(point, *following)
         return True
 
-    def _try_or_build(self, workers: Builders, *, counting: bool) -> bool:
+    def _try_or_build(self, workers: BuildWorkers, *, counting: bool) -> bool:
         """Try a variant that is built, or have others built; tell whether there was time."""
         left_s = self._spending.unreserved_s()
         busy = {key for key in self._begun if not workers.is_free(dict(key))}
@@ -136,7 +136,7 @@ class Trials:
                 self._predictions.keep_on()
         return True
 
-    def _most(self, workers: Builders, *, counting: bool) -> int:
+    def _most(self, workers: BuildWorkers, *, counting: bool) -> int:
         """Return how many variants are built at a time: by all processes, or all but one."""
         most = max(1, workers.processes - counting)
         limit = self._spending.budget.measurements
@@ -191,14 +191,14 @@ class Trials:
         return self._bench.time(choice, best_s, following[0] if following else None)
 
     def _timed_by(
-        self, workers: Builders, choice: Choice, best_s: float | None
+        self, workers: BuildWorkers, choice: Choice, best_s: float | None
     ) -> tuple[tuple[float, ...], bool]:
         with self._gate.working():
             workers.load(choice)
         with self._gate.timing(self._runner.identity):
             return workers.time(choice, best_s, self._spending.left_s())
 
-    def _try_again(self, workers: Builders) -> None:
+    def _try_again(self, workers: BuildWorkers) -> None:
         """Run a variant in another round that may have been disturbed in those before."""
         busy = [key for key in self._known.tried if not workers.is_free(dict(key))]
         settled = {*busy, *self._run_in(_MOST_ROUNDS)}

@@ -14,11 +14,12 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
+from typing import Any, Self
+from unittest.mock import patch
 
 from countperf.errors import KernelBuildError, MeasurementError, TuningError, WrongResultError
 from countperf.harness.clock import FakeClock, Timing
@@ -26,13 +27,14 @@ from countperf.harness.device import DeviceLimits
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
-from countperf.tuning import shared_counts, steps
-from countperf.tuning.build_workers import MOST, Builders
+from countperf.tuning import ranker, shared_counts, steps
+from countperf.tuning.build_workers import MOST, BuildWorkers, Task
 from countperf.tuning.exclusive_timing import StandsStill
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, PredictionTask, predict_points
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
+from countperf.tuning.sending import Packed
 from countperf.tuning.space import Choice, Value
 from tuning_replay.records import Measured, Record
 
@@ -349,7 +351,7 @@ class _Standing:
         yield
 
 
-class ReplayExecutor(Executor):
+class ReplayExecutor(ThreadPoolExecutor):
     """Stands in for a pool: predictions as found before, which take their processor time.
 
     Parameters
@@ -368,11 +370,11 @@ class ReplayExecutor(Executor):
     """
 
     def __init__(self, recording: Recording, processors: ReplayProcessors, seed: int = 0) -> None:
+        super().__init__(processors.number)
         self.standstill: StandsStill = _Standing()
         self._recording = recording
         self._processors = processors
         self._seed = seed
-        self._max_workers = processors.number
         self._queue = processors.queue(processors.number)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -395,16 +397,31 @@ class ReplayExecutor(Executor):
         done = {task for task in tasks if task.done()}
         return done, set(tasks) - done
 
-    def builders_in_replay(
-        self, runner: CaseRunner, plan: Plan, most_s: float
-    ) -> ReplayBuilders | None:
-        """Return replayed build workers where a search would have real ones."""
-        if runner.identity.device_type != "cpu":
-            return None
-        return ReplayBuilders(self._recording.record, self._processors, plan, most_s, self._seed)
+    @contextmanager
+    def taking_over(self) -> Generator[None]:
+        """Have searches wait by the clock, and replayed build workers in place of real ones."""
+
+        def builders(
+            _pool: object,
+            _asked: object,
+            runner: CaseRunner,
+            plan: Plan,
+            most_s: float,
+            **_: object,
+        ) -> ReplayBuilders | None:
+            if runner.identity.device_type != "cpu":
+                return None
+            record = self._recording.record
+            return ReplayBuilders(record, self._processors, plan, most_s, self._seed)
+
+        with (
+            patch.object(ranker, "wait", self.wait_in_replay),
+            patch.object(BuildWorkers, "of", builders),
+        ):
+            yield
 
 
-class ReplayBuilders(Builders):
+class ReplayBuilders(BuildWorkers):
     """Replayed build workers, in place of `countperf.tuning.build_workers.BuildWorkers`.
 
     Parameters
@@ -434,10 +451,12 @@ class ReplayBuilders(Builders):
         most_s: float,
         seed: int,
     ) -> None:
-        super().__init__(min(MOST, processors.number))
-        self._standstill = _Standing()
+        nothing = Packed("", b"")
+        super().__init__(
+            Task(asked=nothing, label="", plan=plan, most_s=most_s), min(MOST, processors.number)
+        )
         self._processors = processors
-        self._lanes = [
+        self._replayed = [
             _Lane(record, processors.queue(1), plan, most_s, seed + place)
             for place in range(self.processes)
         ]
@@ -445,10 +464,10 @@ class ReplayBuilders(Builders):
     @property
     def standstill(self) -> StandsStill:
         """Suspension in a replay, where nothing is built while the clock advances otherwise."""
-        return self._standstill
+        return _Standing()
 
     def _build(self, place: int, choice: Choice) -> Future[float | None]:
-        return self._lanes[place].build(choice)
+        return self._replayed[place].build(choice)
 
     def wait(self, seconds: float) -> None:
         """Wait until another variant is built, but no longer than so long, s."""
@@ -469,7 +488,7 @@ class ReplayBuilders(Builders):
     ) -> tuple[tuple[float, ...], bool]:
         """Time a variant, as recorded."""
         self.load(choice)
-        lane = self._lanes[self._places[as_key(choice)]]
+        lane = self._replayed[self._places[as_key(choice)]]
         began_s = lane.clock.now()
         lane.until_s = began_s + left_s
         try:
@@ -477,8 +496,11 @@ class ReplayBuilders(Builders):
         finally:
             self._processors.clock.sleep(lane.clock.now() - began_s)
 
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(self, *error: object) -> None:
-        for lane in self._lanes:
+        for lane in self._replayed:
             lane.bench.__exit__(*error)
 
 
@@ -570,14 +592,15 @@ def replayed_tuning(
     order = random.Random(seed)
     values = {name: order.sample(some, len(some)) for name, some in part.parameters.items()}
     points: list[Point] = []
-    result = tune_space(
-        replace(recording.question, space=replace(part, parameters=values)),
-        runner,
-        Budget(seconds=seconds),
-        executor=executor,
-        plan=plan or _plan_of(recording.record),
-        on_point=points.append,
-    )
+    with executor.taking_over():
+        result = tune_space(
+            replace(recording.question, space=replace(part, parameters=values)),
+            runner,
+            Budget(seconds=seconds),
+            executor=executor,
+            plan=plan or _plan_of(recording.record),
+            on_point=points.append,
+        )
     predicted = [as_key(point.choice) for point in points if isinstance(point, Predicted)]
     by_choice = recording.record.by_choice
     return Replay(
