@@ -23,7 +23,7 @@ def _json(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_predict_prints_a_table_of_the_models(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", *MATMUL, "--model", "volkov,roofline", *ON]) == 0
+    assert main(["predict", *MATMUL, "--model", "volkov,roofline,tmm", *ON]) == 0
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["model", "time", "bound", "ignores", "lacks"]

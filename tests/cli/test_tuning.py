@@ -93,7 +93,7 @@ def test_rank_as_json_and_every_point_as_a_line(
         (["rank", SPACE, "--workers", "0"], "workers"),
         (["rank", SPACE, "q=4"], "space 'double' has no size q; there are n"),
         (["tune", SPACE, "n=-4", "--device", "nowhere:7"], "n = -4; sizes are positive"),
-        (["tune", SPACE, "--budget", "-1"], "a budget of -1.0 seconds is none"),
+        (["tune", SPACE, "--budget", "-1"], "--budget: -1 is no number above 0"),
     ],
 )
 def test_what_cannot_be_done_is_an_error_in_one_line(
