@@ -11,10 +11,10 @@ from countperf.report.numbers import (
     format_percent,
     format_quantity,
     format_share,
-    format_table,
     point_text,
 )
 from countperf.report.objects import plain
+from countperf.report.rows import table_of
 from countperf.report.text import NAMED_OTHERS
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from countperf.models.records import Range
 
 _FEW = 2
-_HEADER = ("feature", "of time", "in all", "measured", "per group", "measured", "exercised by")
+_COLUMNS = {
+    **{"feature": "feature", "share": "of time", "value": "in all", "measured": "measured"},
+    **{"per_group": "per group", "measured_per_group": "measured", "exercise": "exercised by"},
+}
 
 
 def coverage_text(coverage: Coverage) -> str:
@@ -47,14 +50,7 @@ def coverage_text(coverage: Coverage) -> str:
             "these weights do not record which measurements exercise what: fit them again, or pass"
             " measurements=FILE"
         )
-    rows = [_row(feature) for feature in coverage.features]
-    shown = [i for i, _ in enumerate(_HEADER) if i == 0 or any(row[i] for row in rows)]
-    table = format_table(
-        [[row[i] for i in shown] for row in rows],
-        header=[_HEADER[i] for i in shown],
-        right=[place for place, i in enumerate(shown) if i in (1, 2, 4)],
-    )
-    head, *body = table.splitlines()
+    head, *body = table_of([_row(each) for each in coverage.features], _COLUMNS).lines(indent="")
     lines.append(f"  {head}")
     for line, feature in zip(body, coverage.features, strict=True):
         lines.append(f"  {line}")
@@ -76,16 +72,16 @@ def _time(coverage: Coverage) -> str:
     return f", {format_quantity(coverage.time_s, 's')}{uncertain}"
 
 
-def _row(feature: FeatureCoverage) -> list[str]:
-    return [
-        feature.name,
-        "" if feature.share is None else format_share(feature.share),
-        _number(feature.value),
-        _range(feature.measured),
-        _number(feature.per_group),
-        _range(feature.measured_per_group),
-        _exercise(feature),
-    ]
+def _row(feature: FeatureCoverage) -> dict[str, Any]:
+    return {
+        "feature": feature.name,
+        "share": feature.share,
+        "value": _number(feature.value),
+        "measured": _range(feature.measured),
+        "per_group": _number(feature.per_group),
+        "measured_per_group": _range(feature.measured_per_group),
+        "exercise": _exercise(feature),
+    }
 
 
 def _exercise(feature: FeatureCoverage) -> str:

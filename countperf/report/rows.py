@@ -22,6 +22,7 @@ Rows = list[dict[str, Any]]
 
 _PERCENTS = frozenset(
     {"relative_error", "error", "noise", "spread", "in_sample", "held_out_error", "ties"}
+    | {"in_sample_error"}
     | {"pairwise_accuracy", "mape", "shape_error"}
 )
 

@@ -44,7 +44,7 @@ from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity, point_text
 from countperf.report.objects import picked
 from countperf.report.rows import Printed, Rows, ends, table_of
-from countperf.report.text import prediction_head
+from countperf.report.text import prediction_head, times_rows
 from countperf.report.tuning import replay_head, replay_rows
 from countperf.tuning.devices import DeviceResults
 from countperf.tuning.export import tuning_frame
@@ -266,14 +266,7 @@ def _prediction_rows(prediction: Prediction) -> Rows:
             }
             for name, seconds in prediction.breakdown.items()
         ]
-    columns: dict[str, Any] = {**prediction.parameters, "time_s": prediction.time_s}
-    if prediction.interval_s is not None:
-        columns |= dict(zip(("low_s", "high_s"), prediction.interval_s, strict=True))
-    arrays = np.broadcast_arrays(*columns.values())
-    return [
-        {name: value.item() for name, value in zip(columns, row, strict=True)}
-        for row in zip(*(array.ravel() for array in arrays), strict=True)
-    ]
+    return times_rows(prediction)
 
 
 def _prediction_title(prediction: Prediction) -> list[str]:

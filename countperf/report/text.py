@@ -25,7 +25,7 @@ from countperf.report.numbers import (
 )
 from countperf.report.objects import picked
 from countperf.report.plausibility import doubt, implied_rate, plausibility
-from countperf.report.rows import Table, table_of
+from countperf.report.rows import Rows, Table, table_of
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
@@ -90,17 +90,21 @@ def prediction_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] =
     if isinstance(prediction.time_s, np.ndarray):
         where = f"{prediction.kernel} on {prediction.device}"
         mark = _incomplete(prediction)
+        columns = {name: name for name in prediction.parameters} | {"time_s": "time"}
+        level = f"to ({100 * prediction.interval_level:.0f} %)"
+        columns |= {"low_s": "from", "high_s": level}
         parts = [
             f"{where}; {short_name(prediction.model)} model, warm caches"
             f"{mark and f'; at least these times{mark}'}",
-            indented(_times_table(prediction)),
+            *table_of(times_rows(prediction), columns).lines(),
         ]
     else:
         parts = [*prediction_head(prediction, accesses), indented(_breakdown_table(prediction))]
     if prediction.ignored:
         parts.append(uncharged_text(prediction.ignored))
     parts += correction_lines(prediction)
-    parts += _caveat_lines(prediction.caveats)
+    if prediction.caveats:
+        parts.append(verdicts_text(prediction.caveats))
     return "\n".join(part for part in parts if part)
 
 
@@ -204,24 +208,23 @@ def weight_remark(
 
 def candidates_text(candidates: Sequence[Candidate]) -> str:
     """Write the models that were tried, with their factors and errors over left-out families."""
+    columns = {"model": "model", "factor": "factor", "held_out_error": "families left out"}
+    columns |= {"in_sample_error": "in-sample", "predicted": "cases predicted", "failure": ""}
     rows = [
-        [
-            f"{candidate.model}{' (chosen)' if candidate.chosen else ''}",
-            "" if candidate.held_out_factor is None else f"{candidate.held_out_factor:.3f}",
-            "" if candidate.held_out_error is None else format_percent(candidate.held_out_error),
-            "" if candidate.in_sample_error is None else format_percent(candidate.in_sample_error),
-            f"{candidate.predicted_cases} of {candidate.cases}",
-            candidate.failure,
-        ]
+        {
+            "model": f"{candidate.model}{' (chosen)' if candidate.chosen else ''}",
+            "factor": candidate.held_out_factor,
+            **picked(candidate, "held_out_error", "in_sample_error", "failure"),
+            "predicted": f"{candidate.predicted_cases} of {candidate.cases}",
+        }
         for candidate in candidates
     ]
-    header = ("model", "factor", "families left out", "in-sample", "cases predicted", "")
     chosen = [
         f"{each.model}: {each.description}"
         for each in candidates
         if each.chosen and each.description
     ]
-    return "\n".join([format_table(rows, header=header, right=(1, 2, 3)), *chosen])
+    return "\n".join([*table_of(rows, columns).lines(indent=""), *chosen])
 
 
 def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:
@@ -322,26 +325,16 @@ def _remarks(case: EvaluatedCase) -> list[str]:
     return found if case.is_covered is not False else [*found, "outside its interval"]
 
 
-def _times_table(prediction: Prediction) -> str:
-    times = np.asarray(prediction.time_s)
-    names = list(prediction.parameters)
-    columns = [
-        np.broadcast_to(np.asarray(prediction.parameters[name]), times.shape).ravel()
-        for name in names
-    ]
-    columns.append(times.ravel())
-    titles = [*names, "time"]
+def times_rows(prediction: Prediction) -> Rows:
+    """Return a row for each size of a prediction: sizes, time and ends of the interval, s."""
+    columns: dict[str, Any] = {**prediction.parameters, "time_s": prediction.time_s}
     if prediction.interval_s is not None:
-        columns += [np.broadcast_to(end, times.shape).ravel() for end in prediction.interval_s]
-        titles += ["from", f"to ({100 * prediction.interval_level:.0f} %)"]
-    rows = [
-        [
-            *(str(value) for value in row[: len(names)]),
-            *(format_quantity(float(seconds), "s") for seconds in row[len(names) :]),
-        ]
-        for row in zip(*columns, strict=True)
+        columns |= dict(zip(("low_s", "high_s"), prediction.interval_s, strict=True))
+    arrays = np.broadcast_arrays(*columns.values())
+    return [
+        {name: value.item() for name, value in zip(columns, row, strict=True)}
+        for row in zip(*(array.ravel() for array in arrays), strict=True)
     ]
-    return format_table(rows, header=titles, right=range(len(titles)))
 
 
 def weight_value(weight: Weight) -> str:
@@ -363,10 +356,6 @@ def parameter_value(parameter: FittedParameter, unit: str) -> str:
 
 def _number(value: float, error: float | None) -> str:
     return f"{value:.4g}" if error is None else f"{value:.4g} ± {error:.2g}"
-
-
-def _caveat_lines(caveats: Sequence[Verdict]) -> list[str]:
-    return [verdicts_text(caveats)] if caveats else []
 
 
 def _count_values(value: Any, columns: int) -> list[str]:
