@@ -249,7 +249,7 @@ class AccessCounter(RefusingMapper):
         outer, self._in_index = self._in_index, True
         is_affine = True
         for part in index:
-            whole = getattr(part, "index", part) if _is_linear(part) else part
+            whole = getattr(part, "index", part) if is_linear(part) else part
             try:
                 self.to_index(whole)
             except NotAffineError:
@@ -285,5 +285,6 @@ class AccessCounter(RefusingMapper):
         )
 
 
-def _is_linear(part: Any) -> bool:
+def is_linear(part: Any) -> bool:
+    """Return whether a subscript is that of the flattened array."""
     return isinstance(part, LinearSubscript)

@@ -198,9 +198,7 @@ class InstructionCounter(AccessCounter):
         """The minimum or maximum of k values is k - 1 ``minmax``."""
         return self._variadic(expr.children, "minmax")
 
-    def map_max(self, expr: Any) -> DType | None:
-        """As a minimum."""
-        return self._variadic(expr.children, "minmax")
+    map_max = map_min
 
     def map_bitwise_and(self, expr: Any) -> DType | None:
         """K operands are k - 1 ``bitwise``."""

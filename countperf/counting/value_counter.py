@@ -10,7 +10,7 @@ from typing import Any
 import pymbolic.primitives as p
 from loopy.symbolic import LinearSubscript, get_dependencies
 
-from countperf.counting.access_counter import Key, Powers, Tally
+from countperf.counting.access_counter import Key, Powers, Tally, is_linear
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType
 from countperf.counting.functions import TupleCounter
@@ -233,7 +233,7 @@ class ValueCounter(TupleCounter):
 
     def _is_counted_by_parts(self, expr: Any) -> bool:
         """Return whether parts of an expression count where each is; else all count together."""
-        return isinstance(expr, p.Variable | p.Subscript | p.Sum | p.Product) or _is_linear(expr)
+        return isinstance(expr, p.Variable | p.Subscript | p.Sum | p.Product) or is_linear(expr)
 
     def _pins_of(self, value: int) -> frozenset[str]:
         return self._values.names(value) & {region.pin for region in self._position.regions}
@@ -309,7 +309,7 @@ class ValueCounter(TupleCounter):
         parts: list[Any] = []
         names = frozenset([name])
         for part in index:
-            inner = part.index if _is_linear(part) else part
+            inner = part.index if is_linear(part) else part
             try:
                 polynomial = self.domains.to_polynomial(inner)
             except NotAffineError:
@@ -341,10 +341,6 @@ class ValueCounter(TupleCounter):
             super()._data_dependent_branch(test, branch, holds=holds, target=target)
         finally:
             self._tests = outer
-
-
-def _is_linear(part: Any) -> bool:
-    return isinstance(part, LinearSubscript)
 
 
 def _index_of(assignee: Any) -> tuple[Any, ...]:

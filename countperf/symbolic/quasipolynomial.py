@@ -173,10 +173,6 @@ class QuasiPolynomial(Formula):
             found |= {atom} if isinstance(atom, str) else atom.names()
         return found
 
-    def degree(self, name: str) -> int:
-        """Return the degree in `name`, floors counted as free of it."""
-        return max((e for m in self.terms for a, e in m if a == name), default=0)
-
     @property
     def is_affine(self) -> bool:
         """Whether the degree in names and floors is at most one, inside floors too."""
