@@ -8,8 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from pydantic import model_validator as validator_of
 
 from countperf.documents import Document, IntervalOfTimes, Part
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION
-from countperf.properties.vector_document import CountingRules
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules
 
 
 class RecordedKernel(Part):

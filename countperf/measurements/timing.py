@@ -17,8 +17,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.header import Environment, Protocol
 from countperf.measurements.lines import FailedCase, Measurement
 from countperf.metrics import NOISE_DEVIATIONS
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION
-from countperf.properties.vector_document import CountingRules
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector

@@ -65,9 +65,8 @@ from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
 from countperf.models.formula_names import property_of
 from countperf.models.migration import DEFINITION_MIGRATIONS
 from countperf.models.terms import FormulaText, Parameter, Pattern, Term, as_term
-from countperf.properties.counts import GROUP_SHAPE, group_shape
 from countperf.properties.issue_names import apply_policy
-from countperf.properties.site_names import SITE_ROOT
+from countperf.properties.site_names import GROUP_SHAPE, SITE_ROOT, group_shape
 from countperf.properties.taxonomy import PROPERTY_ROOTS, is_emitted
 from countperf.properties.transactions import AT_SIZES, transaction_roots
 

@@ -29,8 +29,7 @@ from countperf.models.records import (
     Support,
     Weight,
 )
-from countperf.properties.taxonomy import View
-from countperf.properties.vector_document import CountingRules
+from countperf.properties.taxonomy import CountingRules, View
 
 
 class WeightsDocument(Table, Drawable, Document):

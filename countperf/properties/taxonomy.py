@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, PositiveInt
 
 from countperf.errors import PropertyNameError
 from countperf.execution.issue import (
@@ -43,6 +45,19 @@ from countperf.symbolic.memory import kept_in_process
 COUNTING_RULES_VERSION = 10
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
+
+
+def _no_newer(rules: int) -> int:
+    if rules > COUNTING_RULES_VERSION:
+        raise ValueError(
+            f"counted under rules {rules} by a newer countperf; this one has"
+            f" {COUNTING_RULES_VERSION}: upgrade countperf"
+        )
+    return rules
+
+
+CountingRules = Annotated[PositiveInt, AfterValidator(_no_newer)]
+"""Version of counting rules that this countperf knows."""
 
 
 View = Literal["source", "compiled", "structure"]

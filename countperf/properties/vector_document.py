@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import Field
 
 from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.old_names import current_name, is_gone
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
+from countperf.properties.taxonomy import (
+    COUNTING_RULES_VERSION,
+    VIEWS,
+    CountingRules,
+    View,
+)
 from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.polynomial_text import parse_polynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-
-
-def _no_newer(rules: int) -> int:
-    if rules > COUNTING_RULES_VERSION:
-        raise ValueError(
-            f"counted under rules {rules} by a newer countperf; this one has"
-            f" {COUNTING_RULES_VERSION}: upgrade countperf"
-        )
-    return rules
-
-
-CountingRules = Annotated[PositiveInt, AfterValidator(_no_newer)]
-"""Version of counting rules that this countperf knows."""
 
 FORMAT = "countperf-property-vector"
 VERSION = 2

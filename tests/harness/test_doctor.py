@@ -58,7 +58,11 @@ def test_nothing_found_says_what_to_install() -> None:
     assert report.advice[0].startswith("no OpenCL device found: install an OpenCL driver")
 
 
-def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(tmp_path: Path) -> None:
+def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "cache"))
     file = DriverFile(name="x.icd", library=str(tmp_path / "gone.so"), origin="/etc/OpenCL/vendors")
     found = Discovery(drivers=DriverSearch(files=(file,)), platforms=PLATFORMS, devices=())
 
@@ -66,7 +70,9 @@ def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(tmp_pa
 
     assert report.drivers[0].problem.endswith("gone.so is not there")
     assert any("reinstall that driver" in advice for advice in report.advice)
-    assert any("POCL_CACHE_DIR" in advice for advice in report.advice)
+    assert any("PoCL compiled: not kept in" in advice for advice in report.advice)
+    assert any("set POCL_CACHE_DIR to a" in advice for advice in report.advice)
+    assert any("has no device: for a GPU" in advice for advice in report.advice)
 
 
 def test_a_wrong_setting_comes_first() -> None:
