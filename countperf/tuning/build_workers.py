@@ -22,7 +22,7 @@ from countperf.harness.clock import EventClock
 from countperf.harness.devices import discover, select_device
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.tuning.apart import ApartRunner
-from countperf.tuning.exclusive_timing import StandsStill, Standstill, can_stop
+from countperf.tuning.exclusive_timing import Standstill, can_stop
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import PredictionTask
 from countperf.tuning.pools import Pool, WorkerLostError, capacity, process_pool
@@ -61,7 +61,7 @@ class BuildWorkers:
         self._task = task
         self._left_s = left_s
         self._lanes = [process_pool(1, initial=(_open, (task,))) for _ in range(processes)]
-        self._standstill = Standstill(self._busy) if can_stop() else None
+        self.standstill = Standstill(self._busy) if can_stop() else None
         self._opening: list[Future[None]] = []
         self._lost: dict[Key, WorkerLostError] = {}  # when they were to be loaded
 
@@ -92,11 +92,6 @@ class BuildWorkers:
         label = runner.device.label
         task = Task(asked=asked, label=label, plan=plan, most_s=most_s, longest_s=longest_s)
         return cls(task, min(MOST, capacity(executor)), left_s)
-
-    @property
-    def standstill(self) -> StandsStill | None:
-        """Context manager that suspends the building processes; None if the system cannot."""
-        return self._standstill
 
     @property
     def building(self) -> Collection[Key]:

@@ -88,8 +88,6 @@ class Candidates:
         self.tried: dict[Key, Trial] = {}
         self.refused: dict[Key, Refused] = {}
 
-    # {{{ what is known
-
     def look(self, ranking: Ranking, *, is_reordered: bool = False) -> None:
         """Take over what was predicted meanwhile, or the order in which it is now."""
         before = self._ranking
@@ -172,10 +170,6 @@ class Candidates:
         remaining[done] = False
         return remaining
 
-    # }}}
-
-    # {{{ when to stop
-
     @property
     def is_confident(self) -> bool:
         """Whether what is left has no chance, at the plan's confidence."""
@@ -241,10 +235,6 @@ class Candidates:
             return (candidates,)
         cutoff = self._posterior.unknown(self._ranking.best[-1].time_s)
         return candidates, Rest(times=cutoff, count=self._dropped)
-
-    # }}}
-
-    # {{{ what to try next
 
     def promising(self, left_s: float, begun: Collection[Key], most: int) -> list[Predicted]:
         """Choose variants to build, the most promising first; none if no time is left for any.
@@ -340,5 +330,3 @@ class Candidates:
         samples = fastest.samples_s[-self._plan.runs :]
         round_s = float(self._warming_s(samples[0])) + sum(samples)
         return (2 if others else 1) * (self._plan.rounds - 1) * round_s
-
-    # }}}

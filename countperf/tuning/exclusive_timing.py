@@ -23,14 +23,6 @@ from countperf.hardware.identity import DeviceIdentity
 _LONGEST_S = 30.0  # that processes are stopped: what waits for one of them goes on after it
 
 
-class StandsStill(Protocol):
-    """Protocol of an executor whose processes can be suspended within a task (`standstill`)."""
-
-    def reached(self) -> AbstractContextManager[None]:
-        """Have all stand still."""
-        ...
-
-
 class Stops:
     """Times for which processes of this one stood still."""
 
@@ -118,7 +110,7 @@ class Watched(Protocol):
     """Background work of a search: a ranking under way, processes that build."""
 
     @property
-    def standstill(self) -> StandsStill | None:
+    def standstill(self) -> Standstill | None:
         """Context manager that suspends its work; None if it cannot be suspended."""
         ...
 
@@ -196,7 +188,7 @@ class TimingLock:
 @contextmanager
 def _standing_still(watched: Sequence[Watched]) -> Generator[None]:
     """Have all of these do nothing, in the midst of what they do if they can."""
-    able: set[StandsStill] = set()  # searches may share an executor
+    able: set[Standstill] = set()  # searches may share an executor
     for other in watched:
         if other.standstill is None:
             other.pause()

@@ -20,7 +20,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import spawn
@@ -422,11 +422,6 @@ def process_pool(workers: int | None = None, *, initial: Call | None = None) -> 
         context.set_forkserver_preload(["countperf.interrupts", "countperf.tuning.preload"])
         os.environ["COUNTPERF_POOL_OWNER"] = str(os.getpid())  # see countperf.tuning.preload
     return Pool(workers or available_cores(), context, initial)
-
-
-def shares_memory(executor: Executor) -> bool:
-    """Return whether tasks see the objects they are given, not copies: threads."""
-    return isinstance(executor, ThreadPoolExecutor)
 
 
 def capacity(executor: Executor) -> int:

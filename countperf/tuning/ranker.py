@@ -5,16 +5,23 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from functools import cached_property
 from itertools import islice
 from typing import Self
 
 from countperf.errors import ParameterError, SearchSpaceError
 from countperf.steps import is_heard, report
-from countperf.tuning.exclusive_timing import StandsStill
+from countperf.tuning.exclusive_timing import Standstill
 from countperf.tuning.points import Point, PredictionTask, Refused
-from countperf.tuning.pools import Pool, WorkerLostError, capacity, pool_or, shares_memory
+from countperf.tuning.pools import Pool, WorkerLostError, capacity, pool_or
 from countperf.tuning.posterior import Surrogate
 from countperf.tuning.ranking import Ranking, Tally
 from countperf.tuning.result import Key
@@ -187,7 +194,7 @@ class Ranker:
         self._spent_s += self._now() - began_s
 
     @property
-    def standstill(self) -> StandsStill | None:
+    def standstill(self) -> Standstill | None:
         """Context manager that suspends the executor within a task; None if it cannot."""
         return getattr(self._executor, "standstill", None)
 
@@ -323,7 +330,7 @@ class Ranker:
         What cannot be is refused before a pool gets it, which may never end; other executors, which
         may find ways of their own to send things, are left to it.
         """
-        if shares_memory(self._executor):
+        if isinstance(self._executor, ThreadPoolExecutor):  # its tasks see what they are given
             return self._question
         try:
             return Packed.of(self._question)

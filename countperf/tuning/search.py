@@ -185,8 +185,6 @@ class _Search:
         if self._journal is not None:
             self._journal.append({**entry, "spent_s": self._spending.spent_s()})
 
-    # {{{ earlier sessions
-
     def earlier_ranking(self) -> Ranking | None:
         """Return what earlier sessions predicted."""
         question, space = self._question, self._space
@@ -225,10 +223,6 @@ class _Search:
                 key = as_key(entry["choice"])
                 self._rounds[key] += 1
                 self._known.tried[key] = read_tried(entry)
-
-    # }}}
-
-    # {{{ predicting
 
     def begin(self) -> None:
         """Predict: a sample of the variants where seconds are scarce, else all of them."""
@@ -283,10 +277,6 @@ class _Search:
         self._ranking = self._order.applied(self._predictions.ranking())
         if self._ranking.best or known.tried:
             known.look(self._ranking)
-
-    # }}}
-
-    # {{{ measuring
 
     def measure(self) -> Stop:
         """Measure one variant after the other until one of the reasons to stop.
@@ -343,8 +333,6 @@ class _Search:
     def confirm(self) -> None:
         """Run the fastest again."""
         self._trials.confirm()
-
-    # }}}
 
     def end(self, stopped: Stop) -> TuningResult:
         """Sum up, and write down that the search has ended, so that it is not begun again.

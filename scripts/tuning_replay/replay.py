@@ -29,7 +29,7 @@ from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
 from countperf.tuning import ranker, shared_counts, steps
 from countperf.tuning.build_workers import MOST, BuildWorkers, Task
-from countperf.tuning.exclusive_timing import StandsStill
+from countperf.tuning.exclusive_timing import Standstill
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, PredictionTask, predict_points
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
@@ -342,8 +342,11 @@ class ReplayQueue:
         return under_way
 
 
-class _Standing:
+class _Standing(Standstill):
     """Predictions of a replay stand still whenever the clock advances for something else."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: ())
 
     @contextmanager
     def reached(self) -> Generator[None]:
@@ -365,13 +368,13 @@ class ReplayExecutor(ThreadPoolExecutor):
 
     Attributes
     ----------
-    standstill : StandsStill
+    standstill : Standstill
         As the pool's.
     """
 
     def __init__(self, recording: Recording, processors: ReplayProcessors, seed: int = 0) -> None:
         super().__init__(processors.number)
-        self.standstill: StandsStill = _Standing()
+        self.standstill = _Standing()
         self._recording = recording
         self._processors = processors
         self._seed = seed
@@ -455,16 +458,12 @@ class ReplayBuilders(BuildWorkers):
         super().__init__(
             Task(asked=nothing, label="", plan=plan, most_s=most_s), min(MOST, processors.number)
         )
+        self.standstill = _Standing()
         self._processors = processors
         self._replayed = [
             _Lane(record, processors.queue(1), plan, most_s, seed + place)
             for place in range(self.processes)
         ]
-
-    @property
-    def standstill(self) -> StandsStill:
-        """Suspension in a replay, where nothing is built while the clock advances otherwise."""
-        return _Standing()
 
     def _build(self, place: int, choice: Choice) -> Future[float | None]:
         return self._replayed[place].build(choice)
