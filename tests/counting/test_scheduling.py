@@ -8,7 +8,9 @@ import loopy as lp
 import pytest
 from loopy.schedule import Barrier
 
+from countperf.counting.analysis import analyze_kernel
 from countperf.counting.kernel import count_loopy_kernel
+from countperf.counting.programs import kernel_programs
 from countperf.errors import CountingError
 from countperf.properties.count_properties import count_kernel
 
@@ -53,8 +55,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return taken
 
 
-def test_a_kernel_is_scheduled_once(steps: list[str]) -> None:
-    vector = count_kernel(_reversal(), cache=False)
+def test_a_kernel_is_scheduled_once_for_all_views(steps: list[str]) -> None:
+    t_unit = _reversal()
+    vector = count_kernel(t_unit, view="structure", cache=False)
+    kernel_programs(t_unit)
+    analyze_kernel(t_unit)
     assert steps == list(_STEPS)
     assert vector.evaluate(n=32)["barrier.local"] == 2 * 8 * 32
 
