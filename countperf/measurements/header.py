@@ -95,11 +95,11 @@ class Protocol(Part):
         try:
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
-            name = str((*error.errors()[0]["loc"], *changes)[0])
-            raise ParameterError(
-                f"no protocol has {name}={changes.get(name)!r}: pass a positive number",
-                parameter=name,
-            ) from error
+            first = error.errors()[0]
+            name = str((*first["loc"], *changes)[0])
+            said = first["msg"].removeprefix("Value error, ")
+            message = f"no protocol has {name}={changes.get(name)!r}: {said}"
+            raise ParameterError(message, parameter=name) from error
 
     def is_stable(self, summary: Summary) -> bool:
         """Tell whether spread and noise floor are within the limits, and there is but one level."""
