@@ -34,7 +34,7 @@ _SEPARATE_ELEMENTS = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(ShortRepr):
     """Layout of an array in memory."""
 
     strides: tuple[QuasiPolynomial, ...]  # distance in elements between neighbors along each axis
