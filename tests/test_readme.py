@@ -24,8 +24,12 @@ NOT_RUN: Mapping[str, str] = {
 }
 """Beginnings of commands that are not run here, and why."""
 
-SHORTER: Mapping[str, str] = {"--points 200": "--points 50", "--budget 30": "--budget 12"}
-"""Options of the README that take less here, as campaigns do by their profile."""
+SHORTER: Mapping[str, str] = {
+    "--points 200": "--points 50",
+    "--budget 30": "--budget 12",
+    "--profile broad": "--profile trial",
+}
+"""Options of the README that take less here."""
 
 
 @dataclass(frozen=True, slots=True)
