@@ -47,7 +47,6 @@ def left_out(
     table: Table, design: Design, recipe: Recipe, rows: NDArray[np.bool_]
 ) -> tuple[float, float]:
     """Return the factors on families left out, and on all kernels by the fit of a share."""
-    function = design.function
     whole = minimise(Problem(with_rows(design, rows), recipe), None).solution.coefficients
     times = np.zeros(len(table.cases))
     known = np.zeros(len(table.cases), np.bool_)
@@ -57,9 +56,9 @@ def left_out(
         seen = np.any(outside.counts != 0, axis=0)
         fitted = minimise(Problem(outside, recipe), whole).solution.coefficients
         within = with_rows(design, inside)
-        times[inside] = function.times(within.counts.T, within.variables, fitted)
+        times[inside] = within.scaled @ fitted
         known[inside] = ~np.any(within.counts[:, ~seen] != 0, axis=1)
-    everywhere = function.times(design.counts.T, design.variables, whole)
+    everywhere = design.scaled @ whole
     seen = np.any(design.counts[rows] != 0, axis=0)
     present = ~np.any(design.counts[:, ~seen] != 0, axis=1)
     return factor_of(table, design, times, known), factor_of(table, design, everywhere, present)

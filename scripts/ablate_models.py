@@ -121,7 +121,7 @@ def with_rows(design: Design, rows: NDArray[np.bool_]) -> Design:
         counts=design.counts[rows],
         times_s=design.times_s[rows],
         noise=design.noise[rows],
-        variables={name: value[rows] for name, value in design.variables.items()},
+        scales={name: value[rows] for name, value in design.scales.items()},
     )
 
 
@@ -168,10 +168,9 @@ def left_out(table: Table, design: Design, recipe: Recipe, near: Fitted | None) 
         seen = np.any(outside.counts != 0, axis=0)
         fitted = minimise(Problem(outside, recipe), whole).solution.coefficients
         within = with_rows(design, inside)
-        times[inside] = function.times(within.counts.T, within.variables, fitted)
+        times[inside] = within.scaled @ fitted
         known[inside] = ~np.any(within.counts[:, ~seen] != 0, axis=1)
-    gradient = function.gradient(design.counts.T, design.variables, whole)
-    parts = gradient * whole[:, np.newaxis] / design.times_s
+    parts = (design.relative * whole).T
     sizes = np.sqrt(np.mean(parts**2, axis=1))
     return Fitted(
         columns=function.columns,

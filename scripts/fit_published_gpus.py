@@ -53,27 +53,23 @@ COMPUTE_UNITS = {
 }
 """Multiprocessors, from NVIDIA's data sheets."""
 
-CHARGED = {
-    "w_group": "groups",
-    "w_sub_group": "subgroups.32.launched",
-    "w_arithmetic": "subgroups.32.arithmetic",
-    "w_load": "subgroups.32.load",
-    "w_line_load": "transactions.32x128.load",
-    "w_sector_load": "transactions.32x32.load",
-    "w_sector_store": "transactions.32x32.store",
-    "w_pass": "subgroups.32.passes",
-    "w_barrier": "subgroups.32.barrier",
-    "w_distinct_load": "distinct.load",
-    "w_distinct_store": "distinct.store",
-}
-"""Features that the model charges beside the launch."""
-
-IN_A_ROW = {
-    "w_arithmetic_in_a_row": "arithmetic_in_a_row",
-    "w_barrier_in_a_row": "barriers_in_a_row",
-    "w_barrier_alone": "barriers_by_group",
-}
-"""Features of the occupancy that the model charges."""
+CHARGED = (
+    "groups",
+    "subgroups.32.launched",
+    "subgroups.32.arithmetic",
+    "subgroups.32.load",
+    "transactions.32x128.load",
+    "transactions.32x32.load",
+    "transactions.32x32.store",
+    "subgroups.32.passes",
+    "subgroups.32.barrier",
+    "distinct.load",
+    "distinct.store",
+    "arithmetic_in_a_row",
+    "barriers_in_a_row",
+    "barriers_by_group",
+)
+"""Features that the model charges beside the launch; the last three are of the occupancy."""
 
 
 @cache
@@ -89,11 +85,10 @@ def model_of(slug: str) -> ModelDefinition:
     most, sub_groups = limits.max_groups_per_compute_unit, limits.max_sub_groups_per_compute_unit
     units = COMPUTE_UNITS[slug]
     launched = "subgroups_32_launched"
-    charged = CHARGED | IN_A_ROW
     return ModelDefinition.from_object(
         {
             "format": "countperf-model",
-            "version": 1,
+            "version": 3,
             "name": "sub-groups",
             "description": "Work of sub-groups of 32, and how many are resident at a time",
             "residual": "log",
@@ -111,10 +106,7 @@ def model_of(slug: str) -> ModelDefinition:
                 "barriers_in_a_row": f"waves*subgroups_32_barrier/{launched}",
                 "barriers_by_group": "subgroups_32_barrier/resident",
             },
-            "terms": {"launch": ["launches"]},
-            "expression": " + ".join(
-                ["launch", *(f"{w}*{name.replace('.', '_')}" for w, name in charged.items())]
-            ),
+            "terms": {"launch": ["launches"], "work": list(CHARGED)},
         }
     )
 

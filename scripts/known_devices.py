@@ -18,7 +18,6 @@ from countperf.fitting.transfer.prior import (
     KnownModel,
     ModelKind,
     prior_for,
-    unknowns_of,
 )
 from countperf.hardware.identity import DeviceIdentity
 
@@ -85,7 +84,7 @@ def fit_devices(
         Whether two devices are so much the same, such as one processor under two runtimes, that
         neither is to inform the other.
     """
-    columns = tuple(sorted({c for each in devices for c in unknowns_of(each.design.function)}))
+    columns = tuple(sorted({c for each in devices for c in each.design.function.columns}))
     designs = [with_columns(each.design, columns) for each in devices]
     known = tuple(
         _first(each, design, error) for each, design in zip(devices, designs, strict=True)
@@ -113,7 +112,7 @@ def _with_residuals(
     known: list[KnownDevice] = []
     for device, each, design in zip(model.devices, devices, designs, strict=True):
         logs = np.array([-_NOTHING if log is None else log for log in device.logs])
-        off = np.log(design.times_s / Times(design.function, design)(logs)[0])
+        off = np.log(design.times_s / Times(design)(logs)[0])
         found: dict[str, list[float]] = {}
         for kernel, one in zip(each.kernels, off.tolist(), strict=True):
             found.setdefault(kernel, []).append(one)
@@ -140,7 +139,7 @@ def _mean_shares(model: KnownModel, designs: Sequence[Design]) -> tuple[float, .
 def _first(each: MeasuredDevice, design: Design, error: float) -> KnownDevice:
     """Fit a device by itself."""
     guess = guesses(design)
-    found = [guess(column) for column in unknowns_of(design.function)]
+    found = [guess(column) for column in design.function.columns]
     mean = np.array([-30.0 if value is None else value for value in found])
     prior = LogPrior(mean=mean, covariance=np.diag(np.full(mean.size, _FIRST_VARIANCE)))
     fitted = fit_with_prior(design, prior, error=error)
@@ -160,7 +159,7 @@ def _refined(
         return other == each.device or (is_kin is not None and is_kin(other, each.device))
 
     guess = guesses(design)
-    columns = unknowns_of(design.function)
+    columns = design.function.columns
     prior = prior_for(model.without(without), each.device, columns, guess)
     pairs = dict(zip(model.columns, old.logs, strict=True))
     logs = [pairs[column] for column in columns]
@@ -181,7 +180,7 @@ def _by_data_alone(prior: LogPrior, fitted: PenalisedFit) -> tuple[Vector, Vecto
 
 def _known(each: MeasuredDevice, design: Design, logs: Vector, variances: Vector) -> KnownDevice:
     """Return a device's weights; None for what no case of its has."""
-    present = np.any(design.counts != 0, axis=0).tolist() + [True] * len(design.function.parameters)
+    present = np.any(design.counts != 0, axis=0).tolist()
 
     def listed(values: Vector) -> tuple[float | None, ...]:
         pairs = zip(values.tolist(), present, strict=True)

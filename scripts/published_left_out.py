@@ -132,7 +132,11 @@ class FitsWithout:
     def _not_determined(self, outside: NDArray[np.bool_]) -> tuple[str, ...]:
         """Return what some cases never have, or never apart from each other."""
         design = self.prepared.design
-        never = [name for name, values in design.variables.items() if not np.any(values[outside])]
+        never = [
+            name
+            for name, values in zip(design.names, design.scaled.T, strict=True)
+            if not np.any(values[outside])
+        ]
         fitted = estimate_design(
             design.of_cases(outside), self.prepared.recipe, near=self.prepared.near
         )

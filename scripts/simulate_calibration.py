@@ -37,7 +37,7 @@ from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device, r
 from countperf.fitting.transfer.choice import ChosenKernel
 from countperf.fitting.transfer.common_unknowns import with_columns
 from countperf.fitting.transfer.penalised import Times
-from countperf.fitting.transfer.prior import ExpectedErrors, KnownModel, ModelKind, unknowns_of
+from countperf.fitting.transfer.prior import ExpectedErrors, KnownModel, ModelKind
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.metrics import mean_error
 from countperf.models.compiled import COMPILED
@@ -121,7 +121,7 @@ class Simulation:
         ]
         cases = [self.recorded.observations[place] for place in places]
         design = self.design_of(cases, fit.definition)
-        columns = unknowns_of(fit.design.function)
+        columns = fit.design.function.columns
         extra = [c for c in design.function.columns if c not in set(columns)]
         lacking = np.zeros(len(cases), bool)
         names = {c: i for i, c in enumerate(design.function.columns)}
@@ -129,7 +129,7 @@ class Simulation:
             if column[1] not in self.known.negligible:
                 lacking |= design.counts[:, names[column]] != 0
         own = with_columns(design, columns)
-        times, slopes = Times(own.function, own)(fit.fitted.logs)
+        times, slopes = Times(own)(fit.fitted.logs)
         spread = np.sqrt(np.einsum("ij,jk,ik->i", slopes, fit.fitted.covariance, slopes))
         return [
             {

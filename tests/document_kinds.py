@@ -50,25 +50,18 @@ from tuning_replay.records import read_record, record
 
 _MODEL = """
 format = "countperf-model"
-version = 1
+version = 3
 name = "mine"
-expression = "launch + w_group*groups + overlap(global_memory, on_chip)/waves"
 ignored = ["iop.*"]
 
 [terms]
 launch = ["launches"]
 global_memory = ["bytes", "gmem.load.*.4ofn"]
-on_chip = { charged = ["flop.*.*"], upper = 1e-6 }
+on_chip = { charged = ["flop.*.*", "groups"], upper = 1e-6, scale = "waves" }
 
 [derived]
 bytes = "4*gmem_load_32_stride1 + 8*gmem_load_64_stride1"
 waves = "ceil(groups/2)"
-
-[parameters.sharpness]
-start = 4.0
-lower = 2.0
-upper = 9.0
-shape = true
 """
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from countperf.documents import (
     Document,
-    Migration,
     Part,
     field_path,
     format_json,
@@ -29,18 +27,10 @@ class Ingredient(Part):
     grams: float
 
 
-def _grams_instead_of_kilograms(fields: dict[str, Any]) -> dict[str, Any]:
-    renamed = [
-        {"name": entry["name"], "grams": entry["kilograms"] * 1000}
-        for entry in fields["ingredients"]
-    ]
-    return {**fields, "ingredients": renamed}
-
-
 class Recipe(Document):
     format: Literal["kitchen-recipe"] = "kitchen-recipe"
     version: Literal[3] = 3
-    migrations: ClassVar[Mapping[int, Migration]] = {2: _grams_instead_of_kilograms}
+    remade_by = "cook it again"
     ingredients: tuple[Ingredient, ...]
     notes: dict[str, int]
 
@@ -75,7 +65,7 @@ def test_writing_leaves_no_scratch_file_and_keeps_the_old_file_on_failure(tmp_pa
         pytest.param({"version": "3"}, "$.version", "version number", id="version is text"),
         pytest.param({"version": True}, "$.version", "version number", id="version is a boolean"),
         pytest.param({"version": 4}, "$.version", "upgrade countperf", id="newer version"),
-        pytest.param({"version": 1}, "$.version", "make the file anew", id="forgotten version"),
+        pytest.param({"version": 1}, "$.version", "cook it again", id="forgotten version"),
         pytest.param({"format": "poem"}, "$.format", "'poem'", id="foreign format"),
         pytest.param({"colour": 1}, "$.colour", "not permitted", id="unknown field"),
         pytest.param(
@@ -162,10 +152,9 @@ def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
         Recipe.read_file(tmp_path / "binary")
 
 
-def test_an_old_version_is_migrated() -> None:
-    old = _fields(version=2, ingredients=[{"name": "flour", "kilograms": 2}])
-
-    assert Recipe.from_object(old).ingredients == (Ingredient(name="flour", grams=2000.0),)
+def test_an_old_version_is_refused_with_advice() -> None:
+    with pytest.raises(DocumentError, match=r"version 2 can no longer be read.*cook it again"):
+        Recipe.from_object(_fields(version=2))
 
 
 def test_documents_are_immutable_and_hold_no_nan() -> None:

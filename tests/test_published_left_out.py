@@ -15,11 +15,11 @@ from published_left_out import (
 MODEL = ModelDefinition.from_object(
     {
         "format": "countperf-model",
-        "version": 1,
+        "version": 3,
         "name": "small",
         "residual": "log",
         "ignored": ["gmem.*"],
-        "expression": "w_load*distinct_load + w_barrier*subgroups_32_barrier",
+        "terms": {"work": ["distinct.load", "subgroups.32.barrier"]},
     }
 )
 
@@ -58,7 +58,7 @@ def test_a_kernel_with_a_feature_of_its_own_is_named_and_not_predicted() -> None
     found = {part.name: part for part in FitsWithout.of(cases, MODEL).kernels()}
 
     assert found["published-matmul/tiled"].error is None
-    assert found["published-matmul/tiled"].without_weight == ("subgroups_32_barrier",)
+    assert found["published-matmul/tiled"].without_weight == ("subgroups.32.barrier",)
 
 
 def test_widths_are_left_out_of_the_tiled_product_alone() -> None:

@@ -92,13 +92,13 @@ def run(options: argparse.Namespace) -> None:
 def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[FitResult]:
     """Fit the model that is named, else those that a campaign suffices for, the default first."""
     models = [options.model or "linear"]
-    asked = ("model", "expression", "output", "device", "residual", "loss", "loss_scale")
+    asked = ("model", "output", "device", "residual", "loss", "loss_scale")
     if not any(getattr(options, name) for name in (*asked, "nonnegative", "ignore_noise")):
         has_code = any(each.code for each in measurements)
         models = ["structural", *(["compiled"] if has_code else []), "linear"]
     found: list[FitResult] = []
     for model in models:
-        if model in _CHOOSING and options.expression is None:
+        if model in _CHOOSING:
             print(
                 f"countperf: choosing a model ({model}) for {len(measurements)} cases: each"
                 " candidate is fitted with each family of kernels left out; nothing is kept if you"
@@ -109,8 +109,6 @@ def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[F
             result = fit(
                 measurements,
                 model=model,
-                expression=options.expression,
-                policy=options.policy,
                 nonnegative=options.nonnegative,
                 residual=options.residual,
                 loss=options.loss,

@@ -1,4 +1,4 @@
-"""Versioned documents on pydantic: read, validate, name the bad field, migrate old versions.
+"""Versioned documents on pydantic: read, validate, name the bad field, refuse other versions.
 
 A document is a JSON object with the fields ``format`` (what it is) and ``version`` (which layout).
 A subclass of `Document` declares both as a ``Literal`` with that value as the default::
@@ -6,7 +6,7 @@ A subclass of `Document` declares both as a ``Literal`` with that value as the d
     class Recipe(Document):
         format: Literal["kitchen-recipe"] = "kitchen-recipe"
         version: Literal[2] = 2
-        migrations = {1: _from_version_1}      # dict of version 1 -> dict of version 2
+        remade_by = "cook it again"            # advice for files of version 1
         title: str
 
 Objects inside a document derive from `Part`. Both are immutable, refuse unknown fields, do not
@@ -21,7 +21,6 @@ from countperf.documents.base import (
     Document,
     Interval,
     IntervalOfTimes,
-    Migration,
     Part,
     check_format,
     field_path,
@@ -59,7 +58,6 @@ __all__ = [
     "Interval",
     "IntervalOfTimes",
     "LineFile",
-    "Migration",
     "Part",
     "append_synced",
     "check_format",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 
@@ -28,7 +28,6 @@ from countperf.documents.files import (
 from countperf.documents.output import write_atomically, write_rescued
 from countperf.errors import DocumentError
 
-Migration = Callable[[dict[str, Any]], dict[str, Any]]
 _Part = TypeVar("_Part", bound="Part")
 
 _OWN_WORDS = "Value error, "
@@ -55,6 +54,13 @@ class Part(BaseModel):
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
     )
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with some fields changed; what was cached of the original is left out."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
+
     def __repr__(self) -> str:
         return short_repr(self)
 
@@ -69,12 +75,11 @@ class Document(Part):
 
     Attributes
     ----------
-    migrations : Mapping from int to callable
-        For each old version that can still be read, a function that turns the parsed object of
-        that version into the parsed object of the next one.
+    remade_by : str
+        Advice for files of older versions, which are refused.
     """
 
-    migrations: ClassVar[Mapping[int, Migration]] = {}
+    remade_by: ClassVar[str] = "make the file anew"
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -117,12 +122,12 @@ class Document(Part):
 
     @classmethod
     def from_object(cls, content: object, *, path: Path | str | None = None) -> Self:
-        """Validate parsed JSON, migrating it from an old version; errors as in `read_text`."""
+        """Validate parsed JSON; errors as in `read_text`."""
         fields = check_format(content, str(cls.model_fields["format"].default), path=path)
-        return validate(cls, cls._migrated(fields, path), path=path)
+        return validate(cls, cls._of_this_version(fields, path), path=path)
 
     @classmethod
-    def _migrated(cls, fields: dict[str, Any], path: Path | str | None) -> dict[str, Any]:
+    def _of_this_version(cls, fields: dict[str, Any], path: Path | str | None) -> dict[str, Any]:
         current = int(cls.model_fields["version"].default)
         version = fields.get("version")
         if isinstance(version, bool) or not isinstance(version, int):
@@ -134,16 +139,12 @@ class Document(Part):
                 path=path,
                 field="$.version",
             )
-        while version < current:
-            if version not in cls.migrations:
-                _fail(
-                    f"version {version} can no longer be read (now: {current}): make the file anew",
-                    path=path,
-                    field="$.version",
-                )
-            fields = cls.migrations[version](fields)
-            version += 1
-            fields["version"] = version
+        if version < current:
+            _fail(
+                f"version {version} can no longer be read (now: {current}): {cls.remade_by}",
+                path=path,
+                field="$.version",
+            )
         return fields
 
     @classmethod

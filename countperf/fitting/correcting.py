@@ -88,8 +88,7 @@ class _Profiles:
         if names.size < FEWEST_KERNELS or np.any(fitted.predicted_s <= 0):
             return None
         values, unknowns = design.counts.T, fitted.solution.coefficients
-        gradient = fitted.function.gradient(values, design.variables, unknowns)
-        told = profile(fitted.function, values, gradient, unknowns)
+        told = profile(fitted.function, values, design.scaled.T, unknowns)
         roots, logs = (
             np.round(_means(rows.T, members), digits)
             for rows, digits in zip(told, _DIGITS, strict=True)

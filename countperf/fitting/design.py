@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -74,7 +75,7 @@ class Observation(ShortRepr):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Design(ShortRepr):
     """The design matrix."""
 
@@ -84,20 +85,24 @@ class Design(ShortRepr):
     counts: Matrix  # feature values
     times_s: Vector  # measured times, s, and how well they repeat, relative
     noise: Vector
-    variables: dict[str, Vector]  # the counted names of the model's expression
-    unexercised: tuple[str, ...]  # features that are zero in every case
+    scales: dict[str, Vector]  # of terms
     ignored: tuple[str, ...]
     unknown: tuple[str, ...]
+    unexercised: tuple[str, ...] = ()  # features that are zero in every case
+
+    @cached_property
+    def scaled(self) -> Matrix:
+        """Features times the scales of their terms, shape (n_cases, n_columns)."""
+        return self.function.scaled(self.counts.T, self.scales).T
 
     @property
     def relative(self) -> Matrix:
-        """Counts over measured times: each row times the weights is predicted over measured."""
-        return self.counts / self.times_s[:, np.newaxis]
+        """The same over measured times: each row times the weights is predicted over measured."""
+        return self.scaled / self.times_s[:, np.newaxis]
 
     def of_cases(self, rows: NDArray[np.bool_]) -> Design:
         """Return the design of some of the cases, without features that none of them has."""
-        counts = self.counts[rows]
-        used = np.any(counts != 0, axis=0)
+        used = np.any(self.scaled[rows] != 0, axis=0)
         function = self.function
         if not np.all(used):
             columns = tuple(c for c, one in zip(function.columns, used, strict=True) if one)
@@ -105,11 +110,11 @@ class Design(ShortRepr):
         return replace(
             self,
             function=function,
-            names=function.keys[: len(function.columns)],
-            counts=counts[:, used],
+            names=function.keys,
+            counts=self.counts[rows][:, used],
             times_s=self.times_s[rows],
             noise=self.noise[rows],
-            variables={name: values[rows] for name, values in self.variables.items()},
+            scales={name: values[rows] for name, values in self.scales.items()},
         )
 
 
@@ -140,7 +145,6 @@ def as_model(model: ModelDefinition | FeatureSpec) -> ModelDefinition:
         name="linear",
         ignored=model.ignored,
         terms={COST: Term(charged=model.charged, lower=None)},
-        expression=COST,
     )
 
 
@@ -164,31 +168,33 @@ def build_design(
     ordered = sorted(present, key=lambda column: _position(definition, column))
     columns = tuple(column for column in ordered if column in used)
     function = ModelFunction(model=definition, columns=columns)
-    if not columns and not function.parameters:
+    if not columns:
         raise FitError("no measured kernel has a property that the model charges")
     place_of = {column: place for place, column in enumerate(columns)}
     counts = np.zeros((len(rows), len(columns)))
     for number, row in enumerate(rows):
         for column, value in row.values.items():
             counts[number, place_of[column]] = value
-    variables = {
+    scales = {
         name: np.array([row.variables[name] for row in rows], np.float64)
-        for name in definition.variables
+        for name in definition.scales
     }
-    idle = [definition.base_properties.get(n, n) for n, v in variables.items() if not np.any(v)]
-    return Design(
+    design = Design(
         function=function,
-        names=function.keys[: len(columns)],
+        names=function.keys,
         counts=counts,
         times_s=np.array([case.time_s for case in observations]),
         noise=np.array([case.noise for case in observations]),
-        variables=variables,
-        unexercised=tuple(
-            dict.fromkeys([*(column[1] for column in ordered if column not in used), *idle])
-        ),
+        scales=scales,
         ignored=tuple(sorted({name for row in rows for name in row.ignored})),
         unknown=tuple(sorted({name for row in rows for name in row.unknown})),
     )
+    design = design.of_cases(np.ones(len(rows), np.bool_))
+    if not design.names:
+        raise FitError("no measured kernel has a property that the model charges")
+    kept = set(design.function.columns)
+    unexercised = dict.fromkeys(column[1] for column in ordered if column not in kept)
+    return replace(design, unexercised=tuple(unexercised))
 
 
 def inputs_of(

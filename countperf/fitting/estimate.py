@@ -19,7 +19,7 @@ from countperf.fitting.design import (
     diagnose_columns,
     row_weights,
 )
-from countperf.fitting.nonlinear import minimise, no_finite_value
+from countperf.fitting.nonlinear import minimise
 from countperf.fitting.problem import Problem, Recipe
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
@@ -43,9 +43,6 @@ from countperf.models.records import Support
 from countperf.models.validity import broken_groups
 from countperf.predictions import Quantity
 
-_NO_EFFECT = 1e-6
-"""Largest relative change of a predicted time, on removing a weight, that counts as none."""
-
 _SAME_TIME = 1e-8
 _NOT_SHARED = 1e-9
 """Entries of the null space, of norm one, that are but rounding."""
@@ -67,7 +64,7 @@ class AtCases(ShortRepr):
     is_known: NDArray[np.bool_]  # whether the fit determines them
     values: Matrix  # features, and derivatives of the times
     gradient: Matrix
-    variables: Mapping[str, Vector]  # counted names of the expression
+    scales: Mapping[str, Vector]  # of terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,12 +72,9 @@ class Estimate(ShortRepr):
     """A model fitted to cases."""
 
     design: Design  # the cases
-    # what they can tell apart, about the solution where the model is not linear
-    diagnosis: Diagnosis
-    solution: Solution  # weights, then parameters
+    diagnosis: Diagnosis  # what they can tell apart
+    solution: Solution  # the weights
     predicted_s: Vector  # times that the fit gives its own cases, s
-    # weights and parameters that change no predicted time: whatever they multiply is hidden or zero
-    unseen: tuple[str, ...] = ()
     converged: bool = True  # whether the solver met its tolerances
     message: str = ""  # what it says
 
@@ -113,39 +107,32 @@ class Estimate(ShortRepr):
                 values[places[column]] = numbers
             else:
                 known &= numbers == 0
-        for name, numbers in cases.variables.items():
-            if not np.any(self.design.variables[name]):
-                known &= numbers == 0
-        unknowns = self.solution.coefficients
-        gradient = function.gradient(values, cases.variables, unknowns)
-        by_key = dict(zip(function.keys, gradient, strict=True))
+        scaled = function.scaled(values, cases.scales)
+        by_key = dict(zip(function.keys, scaled, strict=True))
         for place in np.flatnonzero(known) if self.diagnosis.groups else ():
             changes = {key: float(row[place]) for key, row in by_key.items()}
             known[place] = not broken_groups(self.diagnosis.groups, changes)
-        times_s = function.times(values, cases.variables, unknowns).copy()
         return AtCases(
-            times_s=times_s,
+            times_s=self.solution.coefficients @ scaled,
             is_known=known,
             values=values,
-            gradient=gradient,
-            variables=cases.variables,
+            gradient=scaled,
+            scales=cases.scales,
         )
 
     def shares(self) -> Matrix:
         """Return which share of the time each unknown takes, shape (n_unknowns, n_cases)."""
-        unknowns = self.solution.coefficients
-        gradient = self.function.gradient(self.design.counts.T, self.design.variables, unknowns)
-        return time_shares(self.function, gradient, unknowns.tolist())
+        return time_shares(self.design.scaled.T, self.solution.coefficients.tolist())
 
     def difficulty(self, cases: AtCases, support: Support | Region) -> Vector:
         """Return how hard cases are that were not in the fit."""
-        largest = {n: float(v.max()) for n, v in self.design.variables.items() if np.any(v)}
+        largest = {n: float(v.max()) for n, v in self.design.scales.items() if np.any(v)}
         hard = difficulty(
             support,
-            time_shares(self.function, cases.gradient, self.solution.coefficients.tolist()),
+            time_shares(cases.gradient, self.solution.coefficients.tolist()),
             cases.values,
             relative_standard_error(cases.times_s, cases.gradient, self.solution.covariance),
-            overshoot(cases.variables, largest),
+            overshoot(cases.scales, largest),
         )
         return np.broadcast_to(np.asarray(hard, np.float64), cases.times_s.shape)
 
@@ -156,23 +143,17 @@ class Estimate(ShortRepr):
     def _at(
         self, case: Observation, inputs: ModelInputs | None = None
     ) -> tuple[float, Vector, Vector, dict[str, Quantity]] | None:
-        """Return time, feature values, derivatives and names of the expression for a case."""
+        """Return time, feature values, derivatives and scales for a case."""
         inputs = inputs or model_inputs(self.function.model, case.counts)
-        known = not inputs.unknown and set(inputs.values) <= set(self.function.columns)
-        idle = [
-            n for n, v in inputs.variables.items() if v and not np.any(self.design.variables[n])
-        ]
-        if not known or idle:
+        if inputs.unknown or not set(inputs.values) <= set(self.function.columns):
             return None
         values = np.array([inputs.values.get(c, 0.0) for c in self.function.columns], np.float64)
-        unknowns = self.solution.coefficients
-        gradient = self.function.gradient(values, inputs.variables, unknowns)
-        if broken_groups(
-            self.diagnosis.groups, dict(zip(self.function.keys, gradient.tolist(), strict=True))
-        ):
+        scaled = self.function.scaled(values, inputs.variables)
+        changes = dict(zip(self.function.keys, scaled.tolist(), strict=True))
+        if broken_groups(self.diagnosis.groups, changes):
             return None
-        time_s = float(self.function.times(values, inputs.variables, unknowns))
-        return time_s, values, gradient, inputs.variables
+        time_s = float(self.solution.coefficients @ scaled)
+        return time_s, values, scaled, inputs.variables
 
 
 def weighted_by_noise(
@@ -219,128 +200,55 @@ def estimate_design(design: Design, recipe: Recipe, *, near: Estimate | None = N
     function = design.function
     if not design.times_s.size:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
-    if not function.columns and not function.parameters:
+    if not function.columns:
         raise FitError("no measured kernel has a property that the model charges")
-    if function.is_linear and recipe.residual == "relative" and recipe.loss == "linear":
-        return _linear(design, recipe.model_error)
+    if recipe.residual == "relative" and recipe.loss == "linear":
+        rows = row_weights(design, recipe.model_error)
+        solution = least_squares(
+            design.relative * rows[:, np.newaxis], rows, lower=function.lower, upper=function.upper
+        )
+        return _estimated(design, solution)
     problem = Problem(design, recipe)
-    found = minimise(problem, None if near is None else _unknowns_of(near, function))
-    unknowns = _shared(problem, found.solution.coefficients)
-    gradient = problem.relative_gradient(unknowns)
-    effect = np.abs(gradient).max(axis=0) * np.maximum(np.abs(unknowns), 1.0 / problem.scale)
-    seen = effect > _NO_EFFECT
-    keys = np.array(function.keys)
-    if not np.any(seen):
-        raise FitError("the model does not depend on anything that is fitted")
-    kept = seen | (np.arange(seen.size) >= len(function.columns))
-    reduced = _reduced(design, kept)
-    solution = _solution_of(replace(found.solution, coefficients=unknowns), kept)
+    found = minimise(problem, None if near is None else _weights_of(near, function))
+    weights = _shared(problem, found.solution.coefficients)
+    solution = replace(found.solution, coefficients=weights)
+    return _estimated(design, solution, converged=found.converged, message=found.message)
+
+
+def _estimated(
+    design: Design, solution: Solution, *, converged: bool = True, message: str = ""
+) -> Estimate:
     return Estimate(
-        design=reduced,
-        diagnosis=diagnose_columns(tuple(keys[seen].tolist()), gradient[:, seen]),
+        design=design,
+        diagnosis=diagnose_columns(design.names, design.relative),
         solution=solution,
-        predicted_s=reduced.function.times(
-            reduced.counts.T, reduced.variables, solution.coefficients
-        ).copy(),
-        unseen=tuple(keys[~seen].tolist()),
-        converged=found.converged,
-        message=found.message,
+        predicted_s=design.scaled @ solution.coefficients,
+        converged=converged,
+        message=message,
     )
 
 
-def _unknowns_of(near: Estimate, function: ModelFunction) -> Vector:
+def _weights_of(near: Estimate, function: ModelFunction) -> Vector:
     """Return what a fit found, for a function of the same model; zero where it found nothing."""
-    columns, found = near.function.columns, near.solution.coefficients.tolist()
-    weights = dict(zip(columns, found[: len(columns)], strict=True))
-    parameters = found[len(columns) :]
-    return np.array([*(weights.get(column, 0.0) for column in function.columns), *parameters])
+    found = near.solution.coefficients.tolist()
+    weights = dict(zip(near.function.columns, found, strict=True))
+    return np.array([weights.get(column, 0.0) for column in function.columns])
 
 
-def _shared(problem: Problem, unknowns: Vector) -> Vector:
+def _shared(problem: Problem, weights: Vector) -> Vector:
     """Share the cost of weights that nothing tells apart in proportion, as the linear fit does.
 
     That is the solution of smallest norm in scaled columns, within the bounds. It is taken if no
     time changes.
     """
-    gradient = problem.relative_gradient(unknowns)
-    norms = np.linalg.norm(gradient, axis=0)
-    places = np.flatnonzero((norms > 0) & ~problem.function.shapes)
-    if places.size == 0:
-        return unknowns
-    scaled = gradient[:, places] / norms[places]
-    values, right = right_singular_vectors(scaled)
+    norms = np.linalg.norm(problem.relative, axis=0)
+    values, right = right_singular_vectors(problem.relative / norms)
     null = right[int(np.count_nonzero(values > RANK_TOLERANCE * values[0])) :]
-    shared = unknowns.copy()
-    inside = shared[places] * norms[places]
+    inside = weights * norms
     concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
-    spread = (inside - null.T @ (null @ inside)) / norms[places]
-    shared[places] = np.where(concerned, spread, shared[places])
-    design, function = problem.design, problem.function
-    shared = np.clip(shared, function.lower, function.upper)
-    arguments = design.counts.T, design.variables
-    before, after = (function.times(*arguments, each) for each in (unknowns, shared))
+    spread = (inside - null.T @ (null @ inside)) / norms
+    low, high = problem.low / problem.scale, problem.high / problem.scale
+    shared = np.clip(np.where(concerned, spread, weights), low, high)
+    before, after = (problem.relative @ each for each in (weights, shared))
     unchanged = np.all(np.abs(after - before) <= _SAME_TIME * np.abs(before))
-    return shared if unchanged else unknowns
-
-
-def _reduced(design: Design, kept: NDArray[np.bool_]) -> Design:
-    """Return a design without the columns of weights that have no effect."""
-    places = [i for i in range(len(design.function.columns)) if kept[i]]
-    function = ModelFunction(
-        model=design.function.model, columns=tuple(design.function.columns[i] for i in places)
-    )
-    return replace(
-        design,
-        function=function,
-        names=function.keys[: len(places)],
-        counts=design.counts[:, places],
-    )
-
-
-def _solution_of(solution: Solution, kept: NDArray[np.bool_]) -> Solution:
-    covariance = solution.covariance
-    return replace(
-        solution,
-        coefficients=solution.coefficients[kept],
-        covariance=None if covariance is None else covariance[np.ix_(kept, kept)],
-        at_bound=solution.at_bound[kept],
-    )
-
-
-def _where(name: str) -> str:
-    """Say where properties are counted that kernels as they are measured do not have."""
-    if name.startswith("flop.fma."):
-        return (
-            " (fused operations are counted in the compiled view; under an execution policy they"
-            f" are issue.vector.arithmetic.{name.rpartition('.')[2]}.fma, and issue.scalar..."
-            " likewise)"
-        )
-    return ""
-
-
-def _linear(design: Design, model_error: float | None) -> Estimate:
-    function = design.function
-    zero = np.zeros(len(function.keys))
-    matrix = (function.gradient(design.counts.T, design.variables, zero) / design.times_s).T
-    offset = function.times(design.counts.T, design.variables, zero) / design.times_s
-    if not (np.all(np.isfinite(matrix)) and np.all(np.isfinite(offset))):
-        raise no_finite_value(function.model.expression)
-    if dead := [k for k, c in zip(function.keys, matrix.T, strict=True) if not np.any(c)]:
-        absent = "".join(f"; no case has {name}{_where(name)}" for name in design.unexercised)
-        raise FitError(
-            f"no measured case depends on {', '.join(dead)}: nothing determines it{absent}; measure"
-            " kernels that have what it multiplies, or leave it out of the expression"
-        )
-    rows = row_weights(design, model_error)
-    solution = least_squares(
-        matrix * rows[:, np.newaxis],
-        rows * (1.0 - offset),
-        lower=function.lower,
-        upper=function.upper,
-    )
-    return Estimate(
-        design=design,
-        diagnosis=diagnose_columns(function.keys, matrix),
-        solution=solution,
-        predicted_s=function.times(design.counts.T, design.variables, solution.coefficients).copy(),
-    )
+    return shared if unchanged else weights

@@ -25,12 +25,12 @@ def exercise(
     values = np.array(
         [[row.values.get(column, 0.0) for row in rows] for column in function.columns], np.float64
     ).reshape(len(function.columns), len(rows))
-    variables = {
+    scales = {
         name: np.array([row.variables[name] for row in rows], np.float64)
-        for name in function.model.variables
+        for name in function.model.scales
     }
     times = np.array([case.time_s for case in observations])
-    relative = function.gradient(values, variables, unknowns) / times
+    relative = function.scaled(values, scales) / times
     shares = np.array(unknowns, np.float64)[:, np.newaxis] * relative
     if np.any(shares < 0):  # what is taken off again can be many times the time
         shares = shares / np.maximum(1.0, np.abs(shares).sum(axis=0))
@@ -44,21 +44,20 @@ def exercise(
         names = {name for name, counts in table.items() if np.any(counts)}
     groups = np.array([_number(case.counts.get("groups", 0)) for case in observations])
     behind = properties_behind(function, names)
-    first = len(function.columns)
     found: dict[str, Exercise] = {}
     for i, key in enumerate(function.keys):
-        has = (values[i] if i < first else relative[i]) != 0
+        has = values[i] != 0
         if not np.any(has):
             continue
         found[key] = _of_cases(
             observations,
             has,
             properties=behind.get(key, ()),
-            share=None if function.shapes[i] else shares[i],
-            per_group=_per_group(values[i], groups) if i < first else None,
+            share=shares[i],
+            per_group=_per_group(values[i], groups),
             relies_on=needed.get(key, ()),
         )
-    for name, counted in variables.items():
+    for name, counted in scales.items():
         if np.any(counted != 0):
             found[name] = _of_cases(
                 observations,

@@ -34,8 +34,9 @@ from countperf.models.compiled import COMPILED, compiled_candidates
 from countperf.models.correction import Correction
 from countperf.models.definition import Loss, ModelDefinition, Residual
 from countperf.models.library import shipped_policies
+from countperf.models.linear import LINEAR
 from countperf.models.records import Candidate, FitQuality
-from countperf.models.shipped import MODELS, fitted_model
+from countperf.models.shipped import fitted_model
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.site_names import says_group_shape
@@ -151,7 +152,7 @@ def _chosen(
     """Return the model to fit, and those among which left-out families chose it."""
     candidates: tuple[Candidate, ...] = ()
     if model in (AUTO, STRUCTURAL, COMPILED):
-        available = dict(MODELS) if model == AUTO else {}
+        available = {LINEAR.name: LINEAR} if model == AUTO else {}
         units = device.compute_units
         caches = memory or memory_hierarchy_of(device)
         if model == COMPILED:
@@ -264,7 +265,6 @@ def _verdicts(
         verdicts.stability_verdict(observations, unstable),
         verdicts.counting_verdict(uncounted, unused),
         verdicts.convergence_verdict(fitted),
-        verdicts.unseen_verdict(fitted),
         *([] if memory is None else [verdicts.memory_verdict(memory, caches)]),
     )
 

@@ -21,7 +21,6 @@ from countperf.models.correction import Correction, without_support
 from countperf.models.records import (
     Candidate,
     FitQuality,
-    FittedParameter,
     MeasurementSource,
     Range,
     Support,
@@ -59,10 +58,9 @@ def weight_set(
         view=view,
         counted_caches=caches,
         weights=_weights(fitted),
-        parameters=_parameters(fitted),
         ranges={
             name: Range(smallest=float(values[values != 0].min()), largest=float(values.max()))
-            for name, values in fitted.design.variables.items()
+            for name, values in fitted.design.scales.items()
             if np.any(values)
         },
         covariance_s2=None
@@ -96,7 +94,7 @@ def _standard_error(fitted: Estimate, place: int) -> float | None:
     grouped = {name for group in fitted.diagnosis.groups for name in group.features}
     if covariance is None or fitted.solution.at_bound[place]:
         return None
-    if key in grouped or key in fitted.unseen:
+    if key in grouped:
         return None
     return max(float(covariance[place, place]), 0.0) ** 0.5
 
@@ -119,21 +117,6 @@ def _weights(fitted: Estimate) -> tuple[Weight, ...]:
             )
         )
     return tuple(weights)
-
-
-def _parameters(fitted: Estimate) -> tuple[FittedParameter, ...]:
-    first = len(fitted.function.columns)
-    return tuple(
-        FittedParameter(
-            name=name,
-            value=float(fitted.solution.coefficients[i]),
-            standard_error=_standard_error(fitted, i),
-            lower=parameter.lower,
-            upper=parameter.upper,
-            at_bound=bool(fitted.solution.at_bound[i]),
-        )
-        for i, (name, parameter) in enumerate(fitted.function.model.all_parameters.items(), first)
-    )
 
 
 def fit_quality(

@@ -60,9 +60,7 @@ def smallest_features(fitted: Estimate) -> tuple[str, ...]:
         return ()
     kept = max(most, int(_KEPT_AT_ONCE * len(columns)))
     design, unknowns = fitted.design, fitted.solution.coefficients
-    gradient = fitted.function.gradient(design.counts.T, design.variables, unknowns)
-    parts = (gradient * unknowns[:, np.newaxis] / design.times_s)[: len(columns)]
-    sizes = np.sqrt(np.mean(parts**2, axis=1))
+    sizes = np.sqrt(np.mean((design.relative * unknowns) ** 2, axis=0))
     features = [feature for _, feature in columns]
     sizes[[feature == _GROUPS or features.count(feature) > 1 for feature in features]] = np.inf
     smallest = np.argsort(-sizes, kind="stable")[kept:]

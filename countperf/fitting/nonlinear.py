@@ -1,4 +1,4 @@
-r"""Fits of models that are not linear in their unknowns, or that have a robust loss or bounds.
+r"""Fits of logarithms of ratios, or with a robust loss.
 
 The method is that of Levenberg and Marquardt within bounds. Each step is a linear least-squares
 problem within the bounds: the residuals' linearisation by the analytic Jacobian, each row times the
@@ -7,9 +7,8 @@ active-set method, so that weights that the measurements drive to zero are exact
 step. (In logarithms of weights, `scipy.optimize.least_squares` takes eight times as long on the
 shipped structural model, and ends above the minimum, because such weights only approach zero.)
 Where a step would increase the cost, it is damped until the cost falls; a stationary point is where
-no damped step does. Models that are not linear in the unknowns begin at several places, of which
-the best end counts: the bounded linear fit of the model's linearisation, with several values of the
-shapes, and seeded random multiples of it.
+no damped step does. A fit begins at the bounded linear fit of relative residuals and at seeded
+random multiples of it, until the two best ends agree.
 
 Source: Marquardt (1963), doi:10.1137/0111030; weights of robust losses: Holland and Welsch (1977),
 doi:10.1080/03610927708827533.
@@ -24,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import FitError, FitNotConvergedError
+from countperf.errors import FitNotConvergedError
 from countperf.fitting.problem import Problem
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
@@ -61,26 +60,16 @@ class NonlinearSolution:
 
 
 def minimise(problem: Problem, near: Vector | None = None) -> NonlinearSolution:
-    """Fit from several starts, and return the best end.
-
-    Robust and logarithmic fits of sums rarely end anywhere but at the best place, so that they
-    begin anew only until the two best ends agree.
-    """
-    low = problem.function.lower * problem.scale
-    high = problem.function.upper * problem.scale
+    """Fit from several starts, or from weights near the solution alone; return the best end."""
+    low, high = problem.low, problem.high
     starts: Iterable[Vector] = problem.starts()
     if near is not None:
         starts = (np.clip(near * problem.scale, low, high),)
     ends: list[_End] = []
     for start in starts:
-        if np.all(np.isfinite(problem.residuals(start))) and np.all(
-            np.isfinite(problem.jacobian(start))
-        ):
-            ends.append(_minimise_from(problem, start, low, high))
-        if problem.function.is_linear and _agree(ends):
+        ends.append(_minimise_from(problem, start, low, high))
+        if _agree(ends):
             break
-    if not ends:
-        raise no_finite_value(problem.function.model.expression)
     return _end(problem, ends, low, high)
 
 
@@ -191,14 +180,6 @@ def _end(problem: Problem, ends: list[_End], low: Vector, high: Vector) -> Nonli
         message=best.message,
         cost=best.cost,
         ends=tuple(end.cost for end in ends),
-    )
-
-
-def no_finite_value(expression: str) -> FitError:
-    """Return the error about an expression that the cases give no time."""
-    return FitError(
-        f"the expression {expression!r} has no finite value for some case, wherever the fit could"
-        " begin: a division by zero, or the logarithm of what is not positive?"
     )
 
 

@@ -18,7 +18,6 @@ from countperf.errors import FitError, ParameterError
 from countperf.fitting.design import Design, row_weights
 from countperf.fitting.solve import Matrix, Vector, bounded_least_squares
 from countperf.models.definition import Loss, Residual
-from countperf.models.terms import Parameter
 
 _FLOOR = 1e-4
 """Below this share of the measured time, the logarithm goes on as a straight line: a fit may pass
@@ -27,7 +26,6 @@ through times that are not positive, and not end there."""
 _SEED = 20160713
 _LIFT = 0.03
 _SPREAD = 0.7
-_STEEPER = (1.0, 0.5, 3.0)
 
 
 _LARGE = 0.9
@@ -83,24 +81,24 @@ class Recipe:
 
 
 class Problem:
-    """Residuals of a design and their derivatives, in scaled unknowns."""
+    """Residuals of a design and their derivatives, in scaled weights."""
 
     def __init__(self, design: Design, recipe: Recipe) -> None:
-        self.design = design
         self.recipe = recipe
-        self.function = design.function
-        self.values = design.counts.T
         self.row_weights = row_weights(design, recipe.model_error)
-        self.neutral = self._neutral()
-        self.scale = self._scale()
-
-    @property
-    def _declared(self) -> list[Parameter]:
-        return list(self.function.model.all_parameters.values())
+        self.relative = design.relative  # predicted over measured times by weights
+        if not np.all(np.isfinite(self.relative)):
+            raise FitError(
+                "a term has no finite value for some case: a derived feature divides by zero, or"
+                " takes the logarithm of what is not positive"
+            )
+        self.scale = _typical_sizes(self.relative)  # one unit of each weight contributes alike
+        self.matrix = self.relative / self.scale
+        self.low, self.high = design.function.lower * self.scale, design.function.upper * self.scale
 
     def residuals(self, scaled: Vector) -> Vector:
         """Return the residuals, each times what its row counts for."""
-        ratio = self._times(scaled / self.scale) / self.design.times_s
+        ratio = self.matrix @ scaled
         if self.recipe.residual == "relative":
             return self.row_weights * (1.0 - ratio)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -115,89 +113,37 @@ class Problem:
         return self.recipe.cost(self.residuals(scaled))
 
     def jacobian(self, scaled: Vector) -> Matrix:
-        """Return the derivatives of the residuals, shape (n_cases, n_unknowns)."""
-        relative = self.relative_gradient(scaled / self.scale) / self.scale
-        relative = relative * self.row_weights[:, np.newaxis]
+        """Return the derivatives of the residuals, shape (n_cases, n_weights)."""
         if self.recipe.residual == "relative":
-            return -relative
-        ratio = self._times(scaled / self.scale) / self.design.times_s
-        return relative / np.maximum(ratio, _FLOOR)[:, np.newaxis]
-
-    def relative_gradient(self, unknowns: Vector) -> Matrix:
-        """Return derivatives of predicted over measured times, shape (n_cases, n_unknowns)."""
-        gradient = self.function.gradient(self.values, self.design.variables, unknowns)
-        return (gradient / self.design.times_s).T
-
-    def _times(self, unknowns: Vector) -> Vector:
-        return self.function.times(self.values, self.design.variables, unknowns)
-
-    def _neutral(self) -> Vector:
-        """Return unknowns at which an overlap hides nothing: its sharpness at its bound."""
-        values: list[float] = [0.0] * len(self.function.columns)
-        for name, parameter in self.function.model.all_parameters.items():
-            if name in self.function.model.formula.shapes and parameter.lower is not None:
-                values.append(parameter.lower)
-            else:
-                values.append(parameter.start or 0.0)
-        return np.array(values, np.float64)
-
-    def _scale(self) -> Vector:
-        """Return what makes one unit of each unknown contribute alike."""
-        size = _typical_sizes(self.relative_gradient(self.neutral))
-        usable = np.isfinite(size) & (size > 0) & ~self.function.shapes
-        declared = [parameter.start or 0.0 for parameter in self._declared]
-        starts = np.abs([0.0] * len(self.function.columns) + declared)
-        typical = np.where(starts > 0, 1.0 / np.where(starts > 0, starts, 1.0), 1.0)
-        return np.where(usable, size, typical)
+            return -self.matrix * self.row_weights[:, np.newaxis]
+        factors = self.row_weights / np.maximum(self.matrix @ scaled, _FLOOR)
+        return self.matrix * factors[:, np.newaxis]
 
     def starts(self) -> Iterator[Vector]:
-        """Return where to begin, in scaled unknowns, the best guess first."""
-        low, high = self.function.lower * self.scale, self.function.upper * self.scale
+        """Return where to begin, in scaled weights, the best guess first."""
         linear = self._linear_start()
-        declared = [parameter.start for parameter in self._declared]
-        columns = len(self.function.columns)
-        costs = ~self.function.shapes
-        positive = linear[costs & (linear > 0)]
+        positive = linear[linear > 0]
         lift = _LIFT * float(np.median(positive)) if positive.size else _LIFT
         random = np.random.default_rng(_SEED)
         for i in range(self.recipe.starts):
-            begin = np.where(costs & (np.abs(linear) < lift), lift, linear)
-            for place, start in enumerate(declared, columns):
-                if start is None:
-                    continue
-                factor = _STEEPER[i % len(_STEEPER)] if self.function.shapes[place] else 1.0
-                begin[place] = start * factor * self.scale[place]
-            if i >= len(_STEEPER) or (i > 0 and not np.any(self.function.shapes)):
-                begin[costs] *= np.exp(random.normal(0.0, _SPREAD, int(costs.sum())))
-            yield _inside(begin, low, high)
+            begin = np.where(np.abs(linear) < lift, lift, linear)
+            if i > 0:
+                begin *= np.exp(random.normal(0.0, _SPREAD, begin.size))
+            yield _inside(begin, self.low, self.high)
 
     def _linear_start(self) -> Vector:
-        """Fit the linearisation about the neutral point, within the bounds, at least zero."""
-        gradient = self.relative_gradient(self.neutral)
-        costs = np.flatnonzero(~self.function.shapes)
-        usable = [
-            i for i in costs if np.all(np.isfinite(gradient[:, i])) and np.any(gradient[:, i] != 0)
-        ]
-        found = self.neutral * self.scale
-        if not usable:
-            return found
-        offset = self._times(self.neutral) / self.design.times_s
-        offset = offset - gradient[:, usable] @ self.neutral[usable]
-        target = 1.0 - np.where(np.isfinite(offset), offset, 0.0)
-        scale = self.scale[usable]
-        matrix = gradient[:, usable] / scale
-        present = np.count_nonzero(matrix, axis=0)
-        possible = np.all(np.abs(matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
+        """Fit relative residuals within the bounds, at least zero."""
+        present = np.count_nonzero(self.matrix, axis=0)
+        possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
         try:
-            found[usable] = bounded_least_squares(
-                matrix[possible],
-                target[possible],
-                np.maximum(self.function.lower[usable], 0.0) * scale,
-                self.function.upper[usable] * scale,
+            return bounded_least_squares(
+                self.matrix[possible],
+                np.ones(int(possible.sum())),
+                np.maximum(self.low, 0.0),
+                self.high,
             )
         except FitError:
-            found[usable] = 1.0
-        return found
+            return np.ones_like(self.scale)
 
 
 def _typical_sizes(matrix: Matrix) -> Vector:

@@ -30,7 +30,6 @@ from countperf.fitting.validation import HeldOutCase, leave_one_family_out
 from countperf.metrics import mean_error
 from countperf.models.definition import ModelDefinition
 from countperf.models.records import Candidate
-from countperf.models.shipped import MODELS
 from countperf.steps import stepped
 
 UNPREDICTED = 1.0
@@ -62,7 +61,7 @@ class HeldOutFigure:
 
 def select_model(
     observations: Sequence[Observation],
-    models: Mapping[str, ModelDefinition] = MODELS,
+    models: Mapping[str, ModelDefinition],
     *,
     refine: Callable[[ModelDefinition], Sequence[ModelDefinition]] | None = None,
     weigh_noise: bool = True,

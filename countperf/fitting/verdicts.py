@@ -236,19 +236,6 @@ def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None)
     )
 
 
-def unseen_verdict(estimate: Estimate) -> Verdict:
-    """Name weights that change no predicted time."""
-    if not estimate.unseen:
-        return Verdict(name="effect", passed=True, message="every weight changes some time")
-    return Verdict(
-        name="effect",
-        passed=False,
-        message=f"without effect on any case, so not determined: {', '.join(estimate.unseen)}",
-        remedy="whatever they multiply is hidden behind larger parts or zero: measure kernels in"
-        " which it dominates, or choose another expression",
-    )
-
-
 def significance_verdict(weights: Sequence[Weight]) -> Verdict:
     """Name weights that are smaller than twice their standard error."""
     weak = [

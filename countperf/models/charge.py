@@ -13,30 +13,12 @@ from countperf.predictions import Quantity
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Charge(ShortRepr):
-    """A time, and what it is made of.
-
-    Attributes
-    ----------
-    time_s : float or ndarray
-        The time, s.
-    values : dict from str to float or ndarray
-        Feature values by key of the weights.
-    terms : dict from str to float or ndarray
-        What each term of the model comes to by itself, s, whatever hides it.
-    changes : dict from str to float or ndarray
-        Derivative of the time by each weight and parameter.
-    parts : dict from str to float or ndarray
-        The breakdown of the time, s.
-    arguments : (ndarray of shape (n_columns, *shape), dict from str to float or ndarray)
-        What the model's function was given: feature values, and names of the expression.
-    gradient : ndarray, shape (n_unknowns, *shape)
-        `changes` as rows.
-    """
+    """A time, and what it is made of."""
 
     time_s: Quantity
-    values: dict[str, Quantity]
-    terms: dict[str, Quantity]
-    changes: dict[str, Quantity]
-    parts: dict[str, Quantity]
-    arguments: tuple[NDArray[np.float64], dict[str, Quantity]]
-    gradient: NDArray[np.float64]
+    values: dict[str, Quantity]  # features by key of the weights
+    parts: dict[str, Quantity]  # the breakdown of the time, s
+    changes: dict[str, Quantity]  # derivatives of the time by weights: rows of `scaled`, by key
+    scales: dict[str, Quantity]  # of terms
+    features: NDArray[np.float64]  # shape (n_columns, *shape)
+    scaled: NDArray[np.float64]  # the same times the scales of their terms

@@ -135,7 +135,6 @@ def compiled(
         "lines": tuple(lines),
         "traffic": ("segments.group.store", *traffic),
     }
-    work = " + ".join(charged)
     each = "max(1, groups)/max(1, launches)"
     rounds = {"rounds": f"{units}*ceil({each}/{units})/({each})"} if units else {}
     return ModelDefinition(
@@ -151,9 +150,8 @@ def compiled(
         derived=_shares(memory) | rounds | _sums() | _IN_L2 | lines | traffic,
         terms={
             "launch": Term(charged=("launches",)),
-            **{name: Term(charged=each) for name, each in charged.items()},
+            **{name: Term(charged=c, scale="".join(rounds)) for name, c in charged.items()},
         },
-        expression=f"launch + rounds*({work})" if rounds else f"launch + {work}",
     )
 
 

@@ -19,8 +19,7 @@ from countperf.models.correction import (
     roots_of,
 )
 from countperf.models.definition import ModelDefinition
-from countperf.models.evaluation import ScalarSource, array_function, derivative
-from countperf.models.expressions import Formula
+from countperf.models.evaluation import FormulaSource
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.proportional_counts import ProportionalCounts
 from countperf.predictions import Quantity
@@ -103,17 +102,10 @@ class CompiledCorrection(ShortRepr, FieldsAlone):
         )
 
     @cached_property
-    def _alike(self) -> dict[Formula, NDArray[np.intp]]:
-        """Derivatives of the time by terms, and the weights that they are for."""
-        alike: dict[Formula, list[str]] = {}
-        for term in dict.fromkeys(self.terms):
-            alike.setdefault(derivative(self.model.formula, term), []).append(term)
-        terms = np.array(self.terms)
-        return {each: np.flatnonzero(np.isin(terms, names)) for each, names in alike.items()}
-
-    @cached_property
-    def _slopes(self) -> tuple[tuple[NDArray[np.intp], Any], ...]:
-        return tuple((places, array_function(each)) for each, places in self._alike.items())
+    def _by_scale(self) -> dict[str, NDArray[np.intp]]:
+        """Places of the weights by the scale of their terms."""
+        scales = np.array([self.model.terms[term].scale for term in self.terms])
+        return {scale: np.flatnonzero(scales == scale) for scale in dict.fromkeys(scales.tolist())}
 
     def log_factor(self, counts: NDArray[np.float64], named: Mapping[str, Any]) -> Quantity:
         """Return the logarithm by which the time is corrected.
@@ -129,23 +121,24 @@ class CompiledCorrection(ShortRepr, FieldsAlone):
         for place, feature in self.derived:
             values[place] = named[feature]
         parts = (self.value_s * values.T).T
-        for places, slope in self._slopes:
-            parts[places] *= slope(named)
+        for scale, places in self._by_scale.items():
+            if scale:
+                parts[places] *= named[scale]
         return self.corrector.log_factor(roots_of(parts), logs_of(values, self.groups))
 
     def written(
-        self, source: ScalarSource, shapes: ProportionalCounts
+        self, source: FormulaSource, shapes: ProportionalCounts
     ) -> tuple[str, ProjectedCorrector]:
         """Write what the correction follows from into a function of shapes.
 
         Weights are taken together that charge the same, whose logarithms are equal, and those that
-        charge what is proportional by terms whose derivatives are equal, whose shares are
-        proportional. What is charged for a group in the same way at all sizes is constant. Derived
+        charge what is proportional in terms of one scale, whose shares are proportional. What is
+        charged for a group in the same way at all sizes is constant. Derived
         features come first or last, so that the correction may leave them out where they are zero.
 
         Parameters
         ----------
-        source : ScalarSource
+        source : FormulaSource
             A function that has all names of the expression.
         shapes : ProportionalCounts
             The kernel's counts.
@@ -172,7 +165,7 @@ class CompiledCorrection(ShortRepr, FieldsAlone):
         return f"[{', '.join([*logs, '1.0', '1.0', *shares])}]", projected
 
     def _written_logs(
-        self, source: ScalarSource, charged: NDArray[np.float64], variables: Sequence[str]
+        self, source: FormulaSource, charged: NDArray[np.float64], variables: Sequence[str]
     ) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
         per_group = ""
         groups = np.zeros(len(variables))
@@ -196,23 +189,23 @@ class CompiledCorrection(ShortRepr, FieldsAlone):
         return logs, rows, fixed
 
     def _written_shares(
-        self, source: ScalarSource, charged: NDArray[np.float64], variables: Sequence[str]
+        self, source: FormulaSource, charged: NDArray[np.float64], variables: Sequence[str]
     ) -> tuple[list[str], NDArray[np.float64]]:
         costs = np.abs(self.value_s) * charged.sum(axis=1)
-        proportional: dict[tuple[Formula, tuple[float, ...]], list[int]] = {}
-        for formula, members in self._alike.items():
+        proportional: dict[tuple[str, tuple[float, ...]], list[int]] = {}
+        for scale, members in self._by_scale.items():
             for place in members[costs[members] > 0].tolist():
-                proportional.setdefault((formula, _direction(charged[place])), []).append(place)
+                proportional.setdefault((scale, _direction(charged[place])), []).append(place)
         parts: list[str] = []
         rows = np.zeros((len(proportional), len(charged)))
         keys = sorted(proportional, key=lambda key: _farthest(key[1]))
-        for row, (formula, direction) in zip(rows, keys, strict=True):
-            places = proportional[formula, direction]
+        for row, (scale, direction) in zip(rows, keys, strict=True):
+            places = proportional[scale, direction]
             cost = costs[places].sum()
             row[places] = np.sqrt(costs[places] / cost)
             amount = source.weighted_sum(cost * np.array(direction), variables)
-            slope = source.assigned(f"abs({source.formula(formula)})")
-            parts.append(source.assigned(f"{amount} * {slope}"))
+            slope = f" * abs({source.variables[scale]})" if scale else ""
+            parts.append(source.assigned(amount + slope))
         whole = source.assigned(" + ".join(parts) or "0.0")
         source.give_up_if(f"not {whole} > 0.0")
         per_whole = source.assigned(f"1.0 / {whole}")

@@ -35,7 +35,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.models.function import ModelFunction
 from countperf.models.records import Support
 from countperf.predictions import Quantity
 
@@ -54,7 +53,7 @@ _DECIMALS = 3
 Array = NDArray[np.float64]
 
 
-def time_shares(function: ModelFunction, gradient: Array, unknowns: Sequence[float]) -> Array:
+def time_shares(gradient: Array, unknowns: Sequence[float]) -> Array:
     """Return which share of the time, by amount, each unknown takes; zero for pure numbers.
 
     Parameters
@@ -71,7 +70,7 @@ def time_shares(function: ModelFunction, gradient: Array, unknowns: Sequence[flo
     ndarray, shape (n_unknowns, *shape)
         They sum to one over the first axis, or are all zero.
     """
-    factors = np.where(function.shapes, 0.0, np.abs(np.asarray(unknowns, np.float64)))
+    factors = np.abs(np.asarray(unknowns, np.float64))
     parts = factors.reshape(-1, *(1,) * (gradient.ndim - 1)) * np.abs(gradient)
     whole = parts.sum(axis=0)
     return parts / np.where(whole > 0, whole, 1.0)

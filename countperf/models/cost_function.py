@@ -24,7 +24,7 @@ from countperf.features import covers
 from countperf.models.compiled_correction import CompiledCorrection
 from countperf.models.correction import ProjectedCorrector
 from countperf.models.definition import ModelDefinition
-from countperf.models.evaluation import ScalarSource, array_function
+from countperf.models.evaluation import FormulaSource, array_function
 from countperf.models.expressions import Formula
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.loans import lent
@@ -67,8 +67,6 @@ class CostFunction(ShortRepr, FieldsAlone):
     derived_s : dict from (term, derived feature) to float
         Weights of derived features that may be other than zero, s per unit; 0.0 for one whose cost
         is not known.
-    parameters : dict from str to float
-        Parameters of the expression.
     unweighted : tuple of int
         Positions of the properties whose cost is not known.
     costless : tuple of str
@@ -91,7 +89,6 @@ class CostFunction(ShortRepr, FieldsAlone):
     names: tuple[str, ...]
     per_unit: NDArray[np.float64]
     derived_s: dict[tuple[str, str], float]
-    parameters: dict[str, float]
     unweighted: tuple[int, ...] = ()
     costless: tuple[str, ...] = ()
     unmeasured: Unmeasured | None = None
@@ -117,7 +114,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             for term, spec in model.term_features.items()
             if (f := spec.feature_of(name)) is not None and (term, f) not in value_s
         }
-        unranged = {n for n in model.variables if n not in weights.ranges}
+        unranged = {n for n in model.scales if n not in weights.ranges}
         derived_s = {
             (term, feature): value_s.get((term, feature), 0.0)
             for term, definition in model.terms.items()
@@ -147,7 +144,6 @@ class CostFunction(ShortRepr, FieldsAlone):
                 len(rows), len(compiled.names)
             ),
             derived_s={key: value for key, value in derived_s.items() if key[1] in possible},
-            parameters={p.name: p.value for p in weights.parameters},
             unweighted=tuple(
                 i for i, name in enumerate(compiled.names) if name in lacking | unknown
             ),
@@ -162,13 +158,9 @@ class CostFunction(ShortRepr, FieldsAlone):
         return (*(self.vector.names[i] for i in self.unweighted), *self.costless)
 
     @cached_property
-    def _array(self) -> Callable[[dict[str, Any]], Any]:
-        return array_function(self.model.formula)
-
-    @cached_property
     def _needed(self) -> dict[str, Formula]:
         """The derived features that the time follows from, in order."""
-        wanted = {feature for _, feature in self.derived_s} | set(self.model.formula.names)
+        wanted = {feature for _, feature in self.derived_s} | set(self.model.scales)
         found: list[tuple[str, Formula]] = []
         for name, formula in reversed(self.model.needed_derived.items()):
             if name in wanted:
@@ -187,7 +179,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         It returns the time, or the time and what its correction follows from; None where something
         is out of the ordinary.
         """
-        source, shapes = ScalarSource(), self.shapes
+        source, shapes = FormulaSource(), self.shapes
         source.give_up_if(f"not ({shapes.condition})")
         if self.unmeasured is not None:
             costly = np.flatnonzero(shapes.factors[list(self.unweighted)].any(axis=0))
@@ -195,7 +187,6 @@ class CostFunction(ShortRepr, FieldsAlone):
                 source.give_up_if(f"{shapes.names[place]} != 0")
         for name, row in zip(self.names, self.per_unit @ shapes.factors, strict=True):
             source.variables[name] = source.weighted_sum(row, shapes.names)
-        source.variables.update({n: repr(value) for n, value in self.parameters.items()})
         for name, formula in self._needed.items():
             source.variables[name] = source.formula(formula)
         if self.unmeasured is not None:
@@ -204,7 +195,15 @@ class CostFunction(ShortRepr, FieldsAlone):
         for (term, feature), value_s in self.derived_s.items():
             terms = source.variables[term], source.variables[feature]
             source.variables[term] = source.weighted_sum((1.0, value_s), terms)
-        time_s = source.formula(self.model.formula)
+        sums: dict[str, list[str]] = {}
+        for name, term in self.model.terms.items():
+            sums.setdefault(term.scale, []).append(source.variables[name])
+        time_s = source.assigned(
+            " + ".join(
+                f"{source.variables[scale]} * ({' + '.join(terms)})" if scale else " + ".join(terms)
+                for scale, terms in sums.items()
+            )
+        )
         source.give_up_if(f"not isfinite({time_s})")
         arguments = [*shapes.guard_names, *shapes.names]
         if self.correction is None:
@@ -270,14 +269,15 @@ class CostFunction(ShortRepr, FieldsAlone):
     def _array_times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         rows = np.einsum("ij,j...->i...", self.per_unit, values)
         named: dict[str, Any] = dict(zip(self.names, rows, strict=True))
-        named.update(self.parameters)
         for name, array in self._derived:
             named[name] = array(named)
         if self.unmeasured is not None and any(np.any(named[n] != 0) for n in self.costless):
             raise self.unmeasured.error()
         for (term, feature), value_s in self.derived_s.items():
             named[term] = named[term] + value_s * named[feature]
-        found = np.asarray(self._array(named), np.float64)
+        found = np.zeros(values.shape[1:])
+        for name, term in self.model.terms.items():
+            found = found + named[name] * (named[term.scale] if term.scale else 1.0)
         times = np.array(np.broadcast_to(found, values.shape[1:]))
         if self.correction is not None and np.all(np.isfinite(times)):
             with np.errstate(all="ignore"):
@@ -289,8 +289,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     def _no_time(self) -> ModelNotApplicableError:
         return ModelNotApplicableError(
             f"the {self.model.name} model gives no finite time here for {self.kernel!r}:"
-            f" {self.model.expression!r} divides by zero, or takes the logarithm of what is not"
-            " positive"
+            f" a derived feature divides by zero, or takes the logarithm of what is not positive"
         )
 
 

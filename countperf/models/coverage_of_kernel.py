@@ -130,20 +130,6 @@ class _Table:
             for name, value in self.inputs.variables.items()
             if name in weights.ranges and value
         ]
-        if self.charge is not None:
-            rows += [
-                FeatureCoverage(
-                    name=parameter.name,
-                    status="inseparable" if self._is_apart(parameter.name) else "covered",
-                    share=self._share(parameter.name),
-                    relative_error=_relative(parameter.value, parameter.standard_error),
-                    idle=parameter.value == 0,
-                    exercise=self.exercise.get(parameter.name),
-                    together_with=self._together_with(parameter.name),
-                )
-                for parameter in weights.parameters
-                if parameter.name in self.charge.parts
-            ]
         if self.charge is not None and CORRECTION in self.charge.parts:
             rows.append(
                 FeatureCoverage(name=CORRECTION, status="covered", share=self._share(CORRECTION))

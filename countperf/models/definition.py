@@ -1,29 +1,24 @@
-"""A model whose weights are fitted, as a document that users can write.
+"""A model whose weights are fitted: a sum of terms, as a document that users can write.
 
-A model is a formula of terms, features and parameters, in TOML or JSON::
+A model in TOML or JSON::
 
     format = "countperf-model"
-    version = 1
+    version = 3
     name = "mine"
-    expression = "launch + w_group*groups + overlap(global_memory, on_chip)"
     ignored = ["iop.*", "flop.convert.*", "gmem.min.*", "barrier.global"]
 
     [terms]
     launch = ["launches"]
-    global_memory = ["bytes", "gmem.load.*.4ofn", "gmem.store.*.4ofn"]
-    on_chip = { charged = ["flop.*.*", "lmem.*.*", "barrier.local"], lower = 0.0 }
+    global_memory = ["gmem.load.*.*", "gmem.store.*.*", "beyond_cache"]
+    on_chip = { charged = ["flop.*.*", "lmem.*.*", "barrier.local"], lower = 0.0, scale = "rounds" }
 
     [derived]
-    bytes = "4*(gmem_load_32_stride1 + gmem_store_32_stride1)"
-
-    [parameters.sharpness]
-    start = 3.0
-    lower = 1.0
-    upper = 16.0
-    shape = true
+    beyond_cache = "4*gmem_load_32_stride1*max(0, 1 - 1048576/max(1, 4*gmem_load_32_stride1))"
+    rounds = "2*ceil(groups/2)/groups"
 
 - A *term* is a sum over features: each property that its patterns match, or derived feature that
-  they name, gets a weight of its own, in s per unit.
+  they name, gets a weight of its own, in s per unit. The time is the sum of the terms, each times
+  its `scale`, a derived feature.
 - A *derived feature* is a formula of properties, written with underscores.
 - With an execution policy (``[policy]`` and ``width = 8`` below it;
   `countperf.execution.policy`) the properties are those of what a device issues:
@@ -33,11 +28,8 @@ A model is a formula of terms, features and parameters, in TOML or JSON::
 - ``items`` and ``rows`` are the work items of all groups, and their rows along local axis 0:
   ``items/groups`` is the size of a group, ``items/rows`` the length of its rows. Kernels are then
   counted in the structure view.
-- Other names are properties (``groups``), derived features, or *parameters*, each one fitted
-  number. A name that begins with ``w_`` is a parameter that need not be declared: a cost in s per
-  unit, at least zero; ``sharpness`` is one of an overlap.
 
-A property that no term, no derived feature and no name covers, and that is not ignored, is
+A property that no term and no derived feature covers, and that is not ignored, is
 *unknown* to the model: it is never dropped silently.
 """
 
@@ -60,11 +52,9 @@ from countperf.documents import Document, parse_toml, read_file_text
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
-from countperf.models.evaluation import derivative
-from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
+from countperf.models.expressions import FUNCTIONS, Formula, parse
 from countperf.models.formula_names import property_of
-from countperf.models.migration import DEFINITION_MIGRATIONS
-from countperf.models.terms import FormulaText, Parameter, Pattern, Term, as_term
+from countperf.models.terms import FormulaText, Pattern, Term, as_term
 from countperf.properties.issue_names import apply_policy
 from countperf.properties.site_names import GROUP_SHAPE, SITE_ROOT, group_shape
 from countperf.properties.taxonomy import PROPERTY_ROOTS, is_emitted
@@ -80,17 +70,13 @@ MISS, SPILL = "miss.", "spill."
 
 _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
-    " [policy] with width = 8 below it, and whatever else countperf.execution.policy has; for a"
-    " formula, policy= with the slug of a fit, such as pocl-epyc-zen5, or a file)"
+    " [policy] with width = 8 below it, and whatever else countperf.execution.policy has)"
 )
 _NO_FORMULA = (CODE, MISS, SPILL, *(f"{root}." for root in AT_SIZES))
 _WHICH_TRANSACTIONS = (
     "does not say which transactions are meant: name the work items of a sub-group and the bytes of"
     " a line, as in transactions.32x128, or .load or .store of them (subgroups.32.barrier likewise)"
 )
-_WEIGHT_PREFIX = "w_"
-_IMPLIED_SHARPNESS = Parameter(start=3.0, lower=1.0, upper=32.0, shape=True)
-_IMPLIED_WEIGHT = Parameter()
 
 
 class ModelDefinition(Document):
@@ -125,16 +111,12 @@ class ModelDefinition(Document):
     derived : dict from str to str
         Derived features: formulas of properties, and of those above them.
     terms : dict from str to Term
-        The terms.
-    parameters : dict from str to Parameter
-        Declared parameters; `all_parameters` has the implied ones too.
-    expression : str
-        The time, s.
+        The terms, whose sum is the time, s.
     """
 
     format: Literal["countperf-model"] = "countperf-model"
-    version: Literal[2] = 2
-    migrations = DEFINITION_MIGRATIONS
+    version: Literal[3] = 3
+    remade_by = "write it as a sum of terms, docs/guides/fitting.md"
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = ""
     policy: ExecutionPolicy | None = None
@@ -146,9 +128,7 @@ class ModelDefinition(Document):
     most_weights: int | None = Field(default=None, gt=0)
     negligible: tuple[Pattern, ...] = ()
     derived: dict[str, FormulaText] = Field(default_factory=dict)
-    terms: dict[str, Annotated[Term, BeforeValidator(as_term)]] = Field(default_factory=dict)
-    parameters: dict[str, Parameter] = Field(default_factory=dict)
-    expression: FormulaText
+    terms: dict[str, Annotated[Term, BeforeValidator(as_term)]] = Field(min_length=1)
 
     @field_validator("derived")
     @classmethod
@@ -157,8 +137,6 @@ class ModelDefinition(Document):
         for name, text in derived.items():
             _check_name(name, "derived feature")
             formula = parse(text)
-            if formula.shapes:
-                raise ValueError(f"{name}: a derived feature has no overlap, which is fitted")
             formula.refuse_unknown(
                 [*above, *(n for n in formula.names if property_of(n) is not None)]
             )
@@ -180,64 +158,17 @@ class ModelDefinition(Document):
                         f"term {name}: no property or derived feature begins with"
                         f" {pattern.split('.')[0]!r} (there are: {there})"
                     )
-        return terms
-
-    @field_validator("parameters")
-    @classmethod
-    def _parameters_have_names_of_their_own(
-        cls, parameters: dict[str, Parameter], info: ValidationInfo
-    ) -> dict[str, Parameter]:
-        for name in parameters:
-            _check_name(
-                name, "parameter", *info.data.get("derived", {}), *info.data.get("terms", {})
-            )
-        return parameters
-
-    @field_validator("expression")
-    @classmethod
-    def _expression_has_known_names(cls, expression: str, info: ValidationInfo) -> str:
-        kinds = ("terms", "parameters", "derived")
-        if any(kind not in info.data for kind in kinds):
-            return expression  # what is wrong there is said there
-        terms, parameters, derived = (info.data[kind] for kind in kinds)
-        formula = parse(expression)
-        declared = [*terms, *parameters, *derived]
-        formula.refuse_unknown(
-            [
-                *declared,
-                *(n for n in formula.names if property_of(n) is not None or is_implied(n, formula)),
-            ]
-        )
-        charged = [pattern for term in terms.values() for pattern in term.charged]
-        used = {*formula.names, *charged}
-        used.update(n for text in derived.values() for n in parse(text).names)
-        if idle := [name for name in declared if name not in used]:
+            if term.scale and term.scale not in derived:
+                there = ", ".join(derived) or "none"
+                raise ValueError(
+                    f"term {name}: its scale {term.scale!r} is no derived feature (there are:"
+                    f" {there})"
+                )
+        used = {name for term in terms.values() for name in (*term.charged, term.scale)}
+        used.update(name for text in derived.values() for name in parse(text).names)
+        if idle := [name for name in derived if name not in used]:
             raise ValueError(f"defined and never used: {', '.join(idle)}")
-        signed = [
-            name
-            for name, term in terms.items()
-            if name in formula.overlapped and (term.lower is None or term.lower < 0)
-        ]
-        if signed:
-            raise ValueError(
-                f"weights of {', '.join(signed)} may be negative, and parts of an overlap may not:"
-                " give a lower bound of 0"
-            )
-        for name in formula.shapes:
-            if name in terms or name in derived or property_of(name) is not None:
-                raise ValueError(f"the sharpness {name} has to be a parameter")
-            lower = parameters.get(name, _IMPLIED_SHARPNESS).lower
-            if lower is None or lower < 1:
-                raise ValueError(f"the sharpness {name} needs a lower bound of at least 1")
-        for name in _fitted_names(formula, terms, parameters, derived):
-            derivative(formula, name)
-        return expression
-
-    @model_validator(mode="after")
-    def _charges_something(self) -> Self:
-        if not self.terms and not self.all_parameters:
-            raise ValueError("the expression has nothing to fit: no term and no parameter")
-        return self
+        return terms
 
     @model_validator(mode="after")
     def _names_what_it_is_made_of(self) -> Self:
@@ -340,26 +271,22 @@ class ModelDefinition(Document):
         """Members of `GROUP_SHAPE` that the model names, which the structure view has."""
         return tuple(name for name in GROUP_SHAPE if self.features.feature_of(name) is not None)
 
-    @cached_property
-    def formula(self) -> Formula:
-        """The expression, read."""
-        return parse(self.expression)
-
-    @cached_property
-    def all_parameters(self) -> dict[str, Parameter]:
-        """The parameters of the expression in its order, implied ones included."""
-        implied = {
-            name: _IMPLIED_SHARPNESS if name in self.formula.shapes else _IMPLIED_WEIGHT
-            for name in _fitted_names(self.formula, {}, self.parameters, self.derived)
-            if name not in self.terms
+    @property
+    def expression(self) -> str:
+        """The time as a formula of the terms, for people."""
+        scales = dict.fromkeys(term.scale for term in self.terms.values())
+        by_scale = {
+            scale: " + ".join(n for n, term in self.terms.items() if term.scale == scale)
+            for scale in scales
         }
-        return {name: self.parameters.get(name, found) for name, found in implied.items()}
+        return " + ".join(
+            f"{scale}*({sum_})" if scale else sum_ for scale, sum_ in by_scale.items()
+        )
 
     @cached_property
-    def variables(self) -> tuple[str, ...]:
-        """The names of the expression whose values are counted: properties, derived features."""
-        fitted = {*self.terms, *self.all_parameters}
-        return tuple(name for name in self.formula.names if name not in fitted)
+    def scales(self) -> tuple[str, ...]:
+        """The derived features that terms are multiplied by."""
+        return tuple(dict.fromkeys(term.scale for term in self.terms.values() if term.scale))
 
     @cached_property
     def needed_derived(self) -> dict[str, Formula]:
@@ -369,7 +296,7 @@ class ModelDefinition(Document):
     @cached_property
     def base_properties(self) -> dict[str, str]:
         """Properties by the names that they have in formulas: ``groups``, ``lmem_load_32``."""
-        names = [*self.variables, *(n for f in self.needed_derived.values() for n in f.names)]
+        names = [n for formula in self.needed_derived.values() for n in formula.names]
         found = {name: property_of(name) for name in names if name not in self.derived}
         return {name: property for name, property in found.items() if property is not None}
 
@@ -393,31 +320,6 @@ class ModelDefinition(Document):
             ignored=self.ignored,
             negligible=self.negligible,
         )
-
-    @property
-    def is_plain_sum(self) -> bool:
-        """Whether the expression is one term and nothing else."""
-        return self.formula.names == (self.expression.strip(),) and bool(self.terms)
-
-
-def _fitted_names(
-    formula: Formula,
-    terms: Mapping[str, object],
-    parameters: Mapping[str, object],
-    derived: Mapping[str, object],
-) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name in formula.names
-        if name in terms
-        or name in parameters
-        or (name not in derived and property_of(name) is None and is_implied(name, formula))
-    )
-
-
-def is_implied(name: str, formula: Formula) -> bool:
-    """Return whether a name of a formula is a parameter that need not be declared."""
-    return name.startswith(_WEIGHT_PREFIX) or (name == SHARPNESS and name in formula.shapes)
 
 
 def _check_name(name: str, kind: str, *taken: str) -> None:

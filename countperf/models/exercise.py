@@ -154,9 +154,9 @@ def properties_behind(function: ModelFunction, names: Iterable[str]) -> dict[str
                 else model.term_features[term].feature_of(name) == feature
             )
         )
-        for key, (term, feature) in zip(function.keys, function.columns, strict=False)
+        for key, (term, feature) in zip(function.keys, function.columns, strict=True)
     }
-    for variable in model.variables:
+    for variable in model.scales:
         bases = _bases(model, variable)
         found[variable] = tuple(n for n in present if any(covers(base, n) for base in bases))
     return found

@@ -1,4 +1,4 @@
-"""Explanation of a predicted time, term by term, alone and as other terms overlap it."""
+"""Explanation of a predicted time, term by term and weight by weight."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import numpy as np
 from countperf.display import Drawable, ShortRepr, Table
 from countperf.errors import ParameterError
 from countperf.models.charge import Charge
-from countperf.models.evaluation import multiplied_with
 from countperf.models.fitted_weights import FittedWeights
-from countperf.models.function import ModelInputs
-from countperf.models.records import FittedParameter, Weight
-from countperf.models.units import as_weight
+from countperf.models.records import Weight
 from countperf.predictions import Prediction
 
 if TYPE_CHECKING:
@@ -24,80 +21,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPart(ShortRepr):
-    """A weight's part of a time.
-
-    Attributes
-    ----------
-    name : str
-        As the breakdown names it.
-    weight : Weight or None
-        The weight, or what a parameter is as one; None for a parameter that is the cost of nothing
-        counted, and for the remainder.
-    count : float or None
-        Of the feature; None where there is no weight.
-    own_s : float or None
-        Weight times count, s: its time if nothing hid it.
-    part_s : float
-        Its part of the time, s: weight times derivative. Parts sum to the time.
-    """
+    """A part of a time that the breakdown names."""
 
     name: str
-    weight: Weight | None
-    count: float | None
-    own_s: float | None
-    part_s: float
+    weight: Weight | None  # none for the correction
+    count: float | None  # of the feature
+    part_s: float  # weight times count times the scale of its term; parts sum to the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedTerm:
-    """A term of the model's expression.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    own_s : float
-        What it comes to by itself, s.
-    part_s : float
-        The sum of its weights' parts, s.
-    overlaps : bool
-        Whether it is in an overlap, so that the two differ.
-    """
+    """A term of the model, with the sum of its weights' parts, s."""
 
     name: str
-    own_s: float
     part_s: float
-    overlaps: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation(Table, Drawable, ShortRepr):
-    """A prediction with what it is made of.
+    """A prediction with what it is made of."""
 
-    Attributes
-    ----------
-    prediction : Prediction
-        At one size.
-    expression : str
-        The formula of the model.
-    terms : tuple of ExplainedTerm
-        In the order of the model.
-    parts : tuple of ExplainedPart
-        In the order of the breakdown, largest first.
-    shapes : tuple of FittedParameter
-        The pure numbers of the expression, such as the sharpness of an overlap.
-    global_bytes, flops : float
-        What the kernel asks of global memory, byte, and of arithmetic, a fused multiply-add as two
-        operations.
-    """
-
-    prediction: Prediction
+    prediction: Prediction  # at one size
     expression: str
     terms: tuple[ExplainedTerm, ...]
-    parts: tuple[ExplainedPart, ...]
-    shapes: tuple[FittedParameter, ...]
-    global_bytes: float
-    flops: float
+    parts: tuple[ExplainedPart, ...]  # largest first
+    global_bytes: float  # what the kernel asks of global memory
+    flops: float  # a fused multiply-add as two
 
 
 def explain(weights: FittedWeights, vector: PropertyVector, prediction: Prediction) -> Explanation:
@@ -113,55 +62,27 @@ def explain(weights: FittedWeights, vector: PropertyVector, prediction: Predicti
     counts = vector.evaluate(prediction.parameters)
     inputs = weights.inputs(counts)
     charge = weights.charge(inputs)
-    terms = tuple(
-        ExplainedTerm(
-            name=term,
-            own_s=float(own),
-            part_s=sum(
-                float(charge.parts.get(key, 0.0))
-                for key, (other, _) in zip(
-                    weights.function.keys, weights.function.columns, strict=False
-                )
-                if other == term
-            ),
-            overlaps=term in weights.definition.formula.overlapped,
-        )
-        for term, own in charge.terms.items()
-    )
-    shapes = weights.definition.all_parameters
+    columns = zip(weights.function.keys, weights.function.columns, strict=True)
+    sums = dict.fromkeys(weights.definition.terms, 0.0)
+    for key, (term, _) in columns:
+        sums[term] += float(charge.parts.get(key, 0.0))
     return Explanation(
         prediction=prediction,
         expression=weights.expression,
-        terms=terms,
+        terms=tuple(ExplainedTerm(name=name, part_s=part_s) for name, part_s in sums.items()),
         parts=tuple(
-            _part(weights, inputs, charge, name, float(np.asarray(seconds).item()))
+            _part(weights, charge, name, float(np.asarray(seconds).item()))
             for name, seconds in prediction.breakdown.items()
         ),
-        shapes=tuple(p for p in weights.parameters if shapes[p.name].shape),
         global_bytes=_total(counts, _access_bytes),
         flops=_total(counts, _flops),
     )
 
 
-def _part(
-    weights: FittedWeights, inputs: ModelInputs, charge: Charge, name: str, part_s: float
-) -> ExplainedPart:
-    if name in weights.by_feature:
-        weight, count = weights.by_feature[name], float(charge.values[name])
-        own_s = weight.value_s * count
-        return ExplainedPart(name=name, weight=weight, count=count, own_s=own_s, part_s=part_s)
-    for parameter in weights.parameters:
-        if parameter.name != name:
-            continue
-        partner = multiplied_with(weights.definition.formula, name)
-        found = as_weight(weights.definition, parameter, weights.ranges)
-        if partner and found is not None:
-            count = float(inputs.variables[partner])
-            own_s = found.value_s * count
-            return ExplainedPart(name=name, weight=found, count=count, own_s=own_s, part_s=part_s)
-        own = parameter.value if partner == "" else None
-        return ExplainedPart(name=name, weight=None, count=None, own_s=own, part_s=part_s)
-    return ExplainedPart(name=name, weight=None, count=None, own_s=None, part_s=part_s)
+def _part(weights: FittedWeights, charge: Charge, name: str, part_s: float) -> ExplainedPart:
+    weight = weights.by_feature.get(name)
+    count = None if weight is None else float(charge.values[name])
+    return ExplainedPart(name=name, weight=weight, count=count, part_s=part_s)
 
 
 def _total(counts: Mapping[str, Any], size: Any) -> float:

@@ -1,4 +1,4 @@
-r"""Formulas that users write: parsed by pymbolic's parser, checked, never passed to ``eval``.
+"""Formulas of derived features: parsed by pymbolic's parser, checked, never passed to ``eval``.
 
 What a formula is made of:
 
@@ -9,18 +9,11 @@ written                                    meaning
 ``groups``, ``global_memory``, ``w_row``   names; dots of property names are underscores
 ``a + b``, ``a - b``, ``a*b``, ``a/b``     arithmetic; ``a**b`` with a base that is not negative
 ``min(a, b, ...)``, ``max(a, b, ...)``     smallest, largest
-``floor(a)``, ``ceil(a)``                  rounding, of what does not depend on fitted values
+``floor(a)``, ``ceil(a)``                  rounding
 ``sqrt(a)``, ``log(a)``, ``exp(a)``        elementary functions
-``overlap(a, b, ...)``                     smooth maximum, of sharpness ``sharpness``
-``overlap(a, b, ..., sharpness=s)``        the same, of another name or number
 =========================================  =======================================================
 
-Everything else of Python's syntax is refused with its place in the text. The overlap is a p-norm,
-
-.. math:: \left( \sum_i \max(a_i, 0)^s \right)^{1/s}, \quad s \ge 1
-
-which is the sum for :math:`s = 1` (nothing overlaps) and tends to the maximum for large :math:`s`
-(all but the largest is hidden). It is homogeneous: twice the parts take twice the time.
+Everything else of Python's syntax is refused with its place in the text.
 """
 
 from __future__ import annotations
@@ -40,11 +33,7 @@ from pytools.lex import InvalidTokenError, ParseError
 
 from countperf.errors import ExpressionError
 
-SHARPNESS = "sharpness"
-"""Name of the sharpness of an overlap that does not name its own."""
-
 FUNCTIONS: Mapping[str, tuple[int, int | None]] = {
-    "overlap": (2, None),
     "min": (2, None),
     "max": (2, None),
     "floor": (1, 1),
@@ -67,25 +56,11 @@ _SHOWN = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formula:
-    """A formula that has been read.
+    """A formula that has been read."""
 
-    Attributes
-    ----------
-    text : str
-        As it was written.
-    tree : object
-        pymbolic's tree; the arguments of ``overlap`` are preceded by its sharpness.
-    names : tuple of str
-        The names in it, each once, in the order of the text; ``sharpness`` last if it is implied.
-    shapes, overlapped : frozenset of str
-        Those of the names that are the sharpness of an overlap, or among its parts.
-    """
-
-    text: str
-    tree: Any
-    names: tuple[str, ...]
-    shapes: frozenset[str] = frozenset()
-    overlapped: frozenset[str] = frozenset()
+    text: str  # as it was written
+    tree: Any  # pymbolic's
+    names: tuple[str, ...]  # each once, in the order of the text
 
     def refuse_unknown(self, known: Sequence[str]) -> None:
         """Raise `ExpressionError` if the formula has names that are not among those known."""
@@ -105,22 +80,10 @@ class Formula:
 
 @lru_cache(maxsize=512)
 def parse(text: str) -> Formula:
-    """Read a formula.
+    """Read a formula; raise `ExpressionError` with the position of what is none.
 
-    Parameters
-    ----------
-    text : str
-        Such as ``launch + overlap(global_memory, on_chip)``.
-
-    Raises
-    ------
-    ExpressionError
-        The text is no formula; ``position`` says where, as far as that is known.
-
-    Examples
-    --------
-    >>> parse("launch + w_group*groups + overlap(global_memory, on_chip)").names
-    ('launch', 'w_group', 'groups', 'global_memory', 'on_chip', 'sharpness')
+    >>> parse("groups*max(0, 1 - size/all_bytes)").names
+    ('groups', 'size', 'all_bytes')
     """
     if not text.strip():
         _refuse("an empty formula", text, 0)
@@ -146,13 +109,7 @@ def parse(text: str) -> Formula:
     places = {name: _find(text, name) for name in checker.names}
     last = len(text)
     names = sorted(places, key=lambda name: last if (at := places[name]) is None else at)
-    return Formula(
-        text=text,
-        tree=tree,
-        names=tuple(names),
-        shapes=frozenset(checker.shapes),
-        overlapped=frozenset(checker.overlapped),
-    )
+    return Formula(text=text, tree=tree, names=tuple(names))
 
 
 class _Checker(Mapper[Any, []]):
@@ -162,9 +119,6 @@ class _Checker(Mapper[Any, []]):
         super().__init__()
         self.text = text
         self.names: dict[str, None] = {}
-        self.shapes: set[str] = set()
-        self.overlapped: set[str] = set()
-        self.depth = 0
 
     def rec(self, expr: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(expr, _DECIDED):
@@ -194,8 +148,6 @@ class _Checker(Mapper[Any, []]):
         if name in FUNCTIONS:
             _refuse(f"{name} is a function: give its arguments", self.text, _find(self.text, name))
         self.names.setdefault(name)
-        if self.depth:
-            self.overlapped.add(name)
         return expr
 
     def map_sum(self, expr: Any) -> Any:
@@ -211,12 +163,7 @@ class _Checker(Mapper[Any, []]):
         return p.Power(self.rec(expr.base), self.rec(expr.exponent))
 
     def map_call(self, expr: Any) -> Any:
-        return self._call(expr.function, expr.parameters, {})
-
-    def map_call_with_kwargs(self, expr: Any) -> Any:
-        return self._call(expr.function, expr.parameters, dict(expr.kw_parameters))
-
-    def _call(self, function: Any, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
+        function, arguments = expr.function, expr.parameters
         name = function.name if isinstance(function, p.Variable) else str(function)
         place = _find(self.text, name)
         if name not in FUNCTIONS:
@@ -226,27 +173,11 @@ class _Checker(Mapper[Any, []]):
         if len(arguments) < least or (most is not None and len(arguments) > most):
             wanted = str(least) if most == least else f"at least {least}"
             _refuse(f"{name} takes {wanted} arguments, not {len(arguments)}", self.text, place)
-        self.depth += name == "overlap"
-        found = tuple(self.rec(argument) for argument in arguments)
-        self.depth -= name == "overlap"
-        if name != "overlap":
-            if named:
-                _refuse(f"{name} takes no argument {next(iter(named))!r}", self.text, place)
-            return p.Call(p.Variable(name), found)
-        if other := [key for key in named if key != SHARPNESS]:
-            _refuse(f"overlap takes no argument {other[0]!r}", self.text, place)
-        return p.Call(p.Variable(name), (self._sharpness(named.get(SHARPNESS), place), *found))
+        return p.Call(p.Variable(name), tuple(self.rec(argument) for argument in arguments))
 
-    def _sharpness(self, given: Any, place: int | None) -> Any:
-        sharpness = p.Variable(SHARPNESS) if given is None else given
-        if isinstance(sharpness, p.Variable):
-            self.shapes.add(str(sharpness.name))
-            return self.rec(sharpness)
-        if isinstance(sharpness, int | float) and not isinstance(sharpness, bool):
-            if sharpness >= 1:
-                return self.rec(sharpness)
-            _refuse(f"a sharpness of {sharpness} is below 1", self.text, place)
-        return _refuse("the sharpness of an overlap is a name or a number", self.text, place)
+    def map_call_with_kwargs(self, expr: Any) -> Any:
+        named = next(iter(expr.kw_parameters))
+        _refuse(f"functions take no argument {named!r}", self.text, _find(self.text, named))
 
     def map_lookup(self, expr: Any) -> Any:
         dotted = str(expr)

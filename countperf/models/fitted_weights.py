@@ -55,12 +55,11 @@ class FittedWeights(WeightsDocument):
     """Weights of a fitted model on a device; `WeightSet` documents the fields."""
 
     def __str__(self) -> str:
-        """Return the costs: a line for each weight and parameter, 25 at most."""
+        """Return the costs: a line for each weight, 25 at most."""
         rows = [
             f"  {key}: {weight.value_s:.3g} s per {unit_of(weight, self.definition)}"
             for key, weight in self.by_feature.items()
         ]
-        rows += [f"  {each.name}: {each.value:.3g}" for each in self.parameters]
         head = f"{self.model} weights of {self.device.slug} ({self.device.name})"
         return shortened("\n".join([head, *rows]))
 
@@ -246,7 +245,7 @@ class FittedWeights(WeightsDocument):
         )
 
     def _arguments(self, inputs: ModelInputs) -> tuple[NDArray[np.float64], dict[str, Quantity]]:
-        """Return what the model's function takes: feature values, and names of the expression."""
+        """Return what the model's function takes: feature values, and scales of terms."""
         values = [inputs.values.get(column, 0.0) for column in self.function.columns]
         shape = np.broadcast_shapes(
             *(np.shape(value) for value in (*values, *inputs.variables.values()))
@@ -264,25 +263,23 @@ class FittedWeights(WeightsDocument):
         ModelNotApplicableError
             The model has no finite time there.
         """
-        arguments = values, variables = self._arguments(inputs)
-        times = self.function.times(values, variables, self.unknowns)
+        values, variables = self._arguments(inputs)
+        scaled = self.function.scaled(values, variables)
+        times = np.tensordot(np.asarray(self.unknowns, np.float64), scaled, 1)
         if not np.all(np.isfinite(times)):
             raise ModelNotApplicableError(
-                f"the {self.model} model gives no finite time here: {self.expression!r} divides by"
+                f"the {self.model} model gives no finite time here: a derived feature divides by"
                 " zero, or takes the logarithm of what is not positive"
             )
-        gradient = self.function.gradient(values, variables, self.unknowns)
-        time_s = times.copy() if times.ndim else float(times)
         keys = self.function.keys
-        terms = self.function.names(values, variables, self.unknowns)
         return Charge(
-            time_s=time_s,
-            values={key: _plain(row) for key, row in zip(keys, values, strict=False)},
-            terms={term: _plain(terms[term]) for term in self.definition.terms},
-            changes={key: _plain(row) for key, row in zip(keys, gradient, strict=True)},
-            parts=self.function.breakdown(time_s, gradient, self.unknowns),
-            arguments=arguments,
-            gradient=gradient,
+            time_s=_plain(times),
+            values={key: _plain(row) for key, row in zip(keys, values, strict=True)},
+            changes={key: _plain(row) for key, row in zip(keys, scaled, strict=True)},
+            parts=self.function.breakdown(scaled, self.unknowns),
+            scales=variables,
+            features=values,
+            scaled=scaled,
         )
 
     def corrected(self, charge: Charge) -> tuple[Quantity, dict[str, Quantity], Verdict | None]:
@@ -295,7 +292,7 @@ class FittedWeights(WeightsDocument):
         """
         if self.correction is None:
             return charge.time_s, charge.parts, None
-        told = profile(self.function, charge.arguments[0], charge.gradient, self.unknowns)
+        told = profile(self.function, charge.features, charge.scaled, self.unknowns)
         log_factor = self.correction.corrector.log_factor(*told)
         time_s = charge.time_s * np.exp(log_factor)
         time_s = time_s if np.ndim(time_s) else float(time_s)
@@ -321,7 +318,7 @@ class FittedWeights(WeightsDocument):
             return local_interval(time_s, hard, calibration.local, level)
         return interval(
             time_s,
-            tuple(charge.gradient),
+            tuple(charge.scaled),
             self._covariance,
             log_quantile(self.quality, level),
             level=level,
@@ -329,13 +326,12 @@ class FittedWeights(WeightsDocument):
         )
 
     def _difficulty(self, support: Support, charge: Charge) -> Quantity:
-        values, variables = charge.arguments
         return difficulty(
             support,
-            time_shares(self.function, charge.gradient, self.unknowns),
-            values,
-            relative_standard_error(charge.time_s, charge.gradient, self._covariance),
-            overshoot(variables, {name: found.largest for name, found in self.ranges.items()}),
+            time_shares(charge.scaled, self.unknowns),
+            charge.features,
+            relative_standard_error(charge.time_s, charge.scaled, self._covariance),
+            overshoot(charge.scales, {name: found.largest for name, found in self.ranges.items()}),
         )
 
     def counted(self, kernel: object) -> PropertyVector:

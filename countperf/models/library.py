@@ -332,37 +332,6 @@ def shipped_policies() -> tuple[ExecutionPolicy, ...]:
     return tuple(dict.fromkeys(policy for policy in policies if policy is not None))
 
 
-def policy_of(name: Path | str) -> ExecutionPolicy:
-    """Return the execution policy of a fit, by its slug or path, or of a model document.
-
-    Raises
-    ------
-    DocumentError
-        There is no such fit or file, or it is bad.
-    ParameterError
-        Its model has no policy.
-    """
-    path = Path(name)
-    if path.suffix == ".toml":
-        model = ModelDefinition.read_toml(path)
-    elif path.is_file() and _format_of(path) == _MODEL_FORMAT:
-        model = ModelDefinition.read_file(path)
-    else:
-        model = load_weights(name).definition
-    if model.policy is None:
-        raise ParameterError(
-            f"the {model.name} model of {name} has no execution policy: name a fit or a model that"
-            " has one, such as pocl-epyc-zen5",
-            parameter="policy",
-        )
-    return model.policy
-
-
-def _format_of(path: Path) -> object:
-    content = parse_json(read_file_text(path), path=path)
-    return content.get("format") if isinstance(content, dict) else None
-
-
 def load_weights(
     name: Path | str,
     *,

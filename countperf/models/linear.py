@@ -59,5 +59,4 @@ LINEAR = ModelDefinition(
     description="The paper's: a sum over properties, weights free",
     ignored=IGNORED_BY_PAPER,
     terms={COST: Term(charged=CHARGED_BY_PAPER, lower=None)},
-    expression=COST,
 )

@@ -33,7 +33,7 @@ def without_features(model: ModelDefinition, dropped: Collection[str]) -> ModelD
     changed = model.model_copy(
         update={
             "terms": terms,
-            "derived": needed_derived(model.derived, [*model.formula.names, *charged]),
+            "derived": needed_derived(model.derived, [*model.scales, *charged]),
             "negligible": (*model.negligible, *properties),
         }
     )

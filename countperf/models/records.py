@@ -49,33 +49,8 @@ class Weight(Part):
     term: str = "cost"
 
 
-class FittedParameter(Part):
-    """A parameter of a model's expression.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    value : float
-        As fitted; s per unit, or a pure number.
-    standard_error : float or None
-        None where there is none, as for a weight.
-    lower, upper : float or None
-        The bounds of the fit.
-    at_bound : bool
-        Whether a bound holds it.
-    """
-
-    name: str
-    value: float
-    standard_error: float | None
-    lower: float | None
-    upper: float | None
-    at_bound: bool
-
-
 class Range(Part):
-    """Range of a name of the expression over the measurements of a fit.
+    """Range of a scale of terms over the measurements of a fit.
 
     Attributes
     ----------

@@ -12,13 +12,9 @@ global memory that are not of neighbors side by side do so beyond the reach of a
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
-Processors that execute out of order compute while they wait for chains and memory, so that their
-terms may overlap (`OVERLAPS`). Which policy and which of these a device follows is found by leaving
-out families (`countperf.fitting.selection`).
+Which policy a device follows is found by leaving out families (`countperf.fitting.selection`).
 
-The fits that ship are plain sums with at most `MOST_WEIGHTS` weights. Overlaps change the factor by
-which left-out families are off by 0.6 % at most (PoCL on Zen 4: 1.430 to 1.432 instead of 1.439;
-PoCL on Zen 5: 1.461 instead of 1.470; Intel's runtime on Zen 4: 1.398 instead of 1.396). Their
+The fits that ship are plain sums with at most `MOST_WEIGHTS` weights. Their
 policies do without the options of `countperf.execution.policy.GONE`, which costs 3.8 % (1.439
 instead of 1.386) for PoCL on Zen 4, and 0.1 % (1.434 instead of 1.432) for Intel's runtime on the
 Xeon. This was settled before test kernels, applications and variants were predicted.
@@ -29,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
-from countperf.errors import ParameterError
 from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
 from countperf.models.definition import ModelDefinition
@@ -93,66 +88,15 @@ MISSES = tuple(  # accesses that come back to a line too late
 )
 CHAINS = tuple(f"issue.{unit}.chain.*.*" for unit in _UNITS)
 
-OVERLAPS = {
-    "": "overhead + compute + accesses + chains + misses + traffic",
-    "overlap3": "overhead + overlap(compute + accesses + misses, chains, traffic)",
-    "overlap4": "overlap(overhead + compute, accesses + misses, chains, traffic)",
-    "memory3": "overhead + overlap(compute + accesses, chains, misses + traffic)",
-    "memory4": "overlap(overhead + compute, accesses, chains, misses + traffic)",
-}
-"""Terms that overlap, by name: none; issue, chains that wait for results, and traffic
-(``overlap3``); accesses apart from all else that is issued, too (``overlap4``). Accesses that come
-back too late for a cache cost with all others (``overlap``), or with traffic (``memory``)."""
-
-OVERLAP_TEXTS = {
-    "": "",
-    "overlap3": "; issue, chains and traffic overlap",
-    "overlap4": "; issue, accesses, chains and traffic overlap",
-    "memory3": "; issue, chains, and misses with traffic overlap",
-    "memory4": "; issue, accesses, chains, and misses with traffic overlap",
-}
-"""Words that a model's description says of its overlap, by the name of the overlap."""
-
 
 def structural(
     policy: ExecutionPolicy,
     *,
-    overlap: str = "",
     memory: MemoryHierarchy | None = None,
     name: str = "",
-    expression: str = "",
     description: str = "",
 ) -> ModelDefinition:
-    """Make a model of what a device issues under a policy.
-
-    Parameters
-    ----------
-    policy : ExecutionPolicy
-        How the device runs work groups.
-    overlap : str, optional
-        Which terms overlap: a name of `OVERLAPS`; by default none.
-    memory : MemoryHierarchy, optional
-        Caches and translation reach of the device; by default
-        `countperf.execution.memory_hierarchy.ASSUMED`.
-    name : str, optional
-        Name of the model; by default ``structural``.
-    expression : str, optional
-        Instead of that of `overlap`, of the terms ``launch``, ``overhead``, ``compute``,
-        ``accesses``, ``chains``, ``misses`` and ``traffic``, which all have to occur, and of
-        ``rounds``, where a policy has `units`: by default all but ``launch`` is multiplied by
-        ``rounds``.
-    description : str, optional
-        One line for people.
-
-    Raises
-    ------
-    ParameterError
-        Nothing of the name overlaps.
-    """
-    if overlap not in OVERLAPS:
-        there = ", ".join(repr(name) for name in OVERLAPS)
-        message = f"nothing that overlaps is named {overlap!r}; there is {there}"
-        raise ParameterError(message, parameter="overlap")
+    """Make a model of what a device issues under a policy; by default with `ASSUMED` caches."""
     memory = memory or load_hierarchy(ASSUMED)
     shares: dict[str, str] = {}  # which are charged for nothing by themselves
     derived: dict[str, str] = {}
@@ -181,13 +125,14 @@ def structural(
                     f"issue_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
     traffic = ("bytes.group.*.*", "segments.group.*", *derived)
+    rounds = "rounds" if policy.units else ""
     if policy.units:
         # those of a launch, where there are several
         each = "max(1, groups)/max(1, launches)"
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
     return ModelDefinition(
         name=name or STRUCTURAL,
-        description=description or f"What the device issues: {policy.text}{OVERLAP_TEXTS[overlap]}",
+        description=description or f"What the device issues: {policy.text}",
         policy=policy,
         memory=memory,
         residual="log",
@@ -198,14 +143,13 @@ def structural(
         derived=shares | derived,
         terms={
             "launch": Term(charged=("launches",)),
-            "overhead": Term(charged=OVERHEAD),
-            "compute": Term(charged=COMPUTE),
-            "accesses": Term(charged=ACCESSES),
-            "chains": Term(charged=CHAINS),
-            "misses": Term(charged=MISSES),
-            "traffic": Term(charged=traffic),
+            "overhead": Term(charged=OVERHEAD, scale=rounds),
+            "compute": Term(charged=COMPUTE, scale=rounds),
+            "accesses": Term(charged=ACCESSES, scale=rounds),
+            "chains": Term(charged=CHAINS, scale=rounds),
+            "misses": Term(charged=MISSES, scale=rounds),
+            "traffic": Term(charged=traffic, scale=rounds),
         },
-        expression=expression or _expression(policy, overlap),
     )
 
 
@@ -216,21 +160,6 @@ def _beyond_caches(memory: MemoryHierarchy) -> dict[str, Cache]:
     for level, cache in enumerate(farther, start=3):
         found["beyond_llc" if cache is farther[-1] else f"beyond_l{level}"] = cache
     return found
-
-
-def _expression(policy: ExecutionPolicy, overlap: str) -> str:
-    """Return the time of a model that has terms overlap, by name of `OVERLAPS`."""
-    work = OVERLAPS[overlap]
-    return f"launch + rounds*({work})" if policy.units else f"launch + {work}"
-
-
-def overlap_of(model: ModelDefinition) -> str:
-    """Return which terms of a model overlap: a name of `OVERLAPS`; empty for any other form."""
-    policy = model.policy
-    if policy is None:
-        return ""
-    forms = {_expression(policy, name): name for name in OVERLAPS}
-    return forms.get(model.expression, "")
 
 
 def candidates(
@@ -272,28 +201,13 @@ def candidates(
 
 
 def refinements(model: ModelDefinition, units: int = 0) -> tuple[ModelDefinition, ...]:
-    """List models that differ from one in a detail of its policy, or in what overlaps.
-
-    There are none of a model without a policy. What overlaps is known by the model's expression; of
-    one that is none of these models', only the policy changes, and nothing overlaps.
-
-    Parameters
-    ----------
-    model : ModelDefinition
-        The model.
-    units : int
-        Compute units of the device, if they are known.
-    """
+    """List models that differ from one in a detail of its policy; none without a policy."""
     policy = model.policy
     if policy is None:
         return ()
-    memory, overlap = model.memory, overlap_of(model)
-    others = tuple(
-        structural(policy, overlap=name, memory=memory) for name in OVERLAPS if name != overlap
-    )
     changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
-        return others + _changed(model, changes, overlap)
+        return _changed(model, changes)
     changes += [
         *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
         *({"width": width} for width in (8, 16, 32)),
@@ -304,15 +218,13 @@ def refinements(model: ModelDefinition, units: int = 0) -> tuple[ModelDefinition
         *({"guards": guards} for guards in ("free", "masked")),
         *({"arrays": elements} for elements in (0, 4, 8)),
     ]
-    return others + _changed(model, changes, overlap)
+    return _changed(model, changes)
 
 
 def _changed(
-    model: ModelDefinition, changes: Iterable[Mapping[str, object]], overlap: str
+    model: ModelDefinition, changes: Iterable[Mapping[str, object]]
 ) -> tuple[ModelDefinition, ...]:
     policy, memory = model.policy, model.memory
     assert policy is not None
     changed = dict.fromkeys(policy.model_copy(update=change) for change in changes)
-    return tuple(
-        structural(each, overlap=overlap, memory=memory) for each in changed if each != policy
-    )
+    return tuple(structural(each, memory=memory) for each in changed if each != policy)

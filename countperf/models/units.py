@@ -1,4 +1,4 @@
-"""Units of fitted numbers: weights, and parameters of an expression."""
+"""Units of weights."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from countperf.models.definition import ModelDefinition
-from countperf.models.evaluation import array_function, multiplied_with
-from countperf.models.records import FittedParameter, Range, Weight
+from countperf.models.evaluation import array_function
+from countperf.models.records import Weight
 from countperf.properties.taxonomy import describe
 
 DERIVED = "unit"
@@ -146,49 +146,3 @@ def _share_of(model: ModelDefinition, name: str) -> str | None:
     if probe({**whole, **dict.fromkeys(bases, 3.0)}) != 3.0 * len(bases):
         return None
     return model.base_properties[bases[0]]
-
-
-def parameter_unit(model: ModelDefinition, name: str) -> str:
-    """Return the unit of a parameter: ``s``, ``s per work group``; empty for a pure number."""
-    parameter = model.all_parameters[name]
-    if parameter.unit:
-        return parameter.unit
-    if parameter.shape:
-        return ""
-    partner = multiplied_with(model.formula, name)
-    if partner == "":
-        return "s"
-    if partner is None or partner not in model.variables:
-        return "s per unit"
-    base = model.base_properties.get(partner)
-    return f"s per {_common_unit(model, partner) if base is None else describe(base).unit}"
-
-
-def as_weight(
-    model: ModelDefinition, parameter: FittedParameter, ranges: Mapping[str, Range]
-) -> Weight | None:
-    """Return the weight that a parameter is; None if it is no cost of one counted name.
-
-    Parameters
-    ----------
-    model : ModelDefinition
-        The model.
-    parameter : FittedParameter
-        One of its parameters.
-    ranges : Mapping from str to Range
-        Of the counted names.
-    """
-    declared = model.all_parameters[parameter.name]
-    partner = None if declared.shape else multiplied_with(model.formula, parameter.name)
-    if not partner or partner not in model.variables:
-        return None
-    base = model.base_properties.get(partner)
-    found = ranges.get(partner, Range(smallest=0.0, largest=0.0))
-    return Weight(
-        feature=partner if base is None else base,
-        value_s=parameter.value,
-        standard_error_s=parameter.standard_error,
-        unit=DERIVED if base is None else describe(base).unit,
-        smallest=found.smallest,
-        largest=found.largest,
-    )

@@ -17,12 +17,10 @@ from countperf.models.correction import Correction, with_support
 from countperf.models.definition import ModelDefinition
 from countperf.models.exercise import Exercise, packed, unpacked
 from countperf.models.function import ModelFunction
-from countperf.models.migration import WEIGHTS_MIGRATIONS
 from countperf.models.packing import SquareRows
 from countperf.models.records import (
     Candidate,
     FitQuality,
-    FittedParameter,
     IndistinguishableGroup,
     MeasurementSource,
     Range,
@@ -36,8 +34,10 @@ class WeightsDocument(Table, Drawable, Document):
     """Weights of a fitted model on a device; `WeightSet` documents the fields."""
 
     format: Literal["countperf-weights"] = "countperf-weights"
-    version: Literal[3] = 3
-    migrations = WEIGHTS_MIGRATIONS
+    version: Literal[4] = 4
+    remade_by = (
+        "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
+    )
     model: ModelName
     definition: ModelDefinition
     device: DeviceIdentity
@@ -45,7 +45,6 @@ class WeightsDocument(Table, Drawable, Document):
     view: View = "source"
     counted_caches: CountedCaches = DEFAULT_CACHES
     weights: tuple[Weight, ...]
-    parameters: tuple[FittedParameter, ...] = ()
     ranges: dict[str, Range] = Field(default_factory=dict)
     covariance_s2: SquareRows | None = None
     indistinguishable: tuple[IndistinguishableGroup, ...] = ()
@@ -84,9 +83,6 @@ class WeightsDocument(Table, Drawable, Document):
             raise ValueError("two weights are for the same feature")
         if strange := {term for term, _ in columns} - set(self.definition.terms):
             raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
-        wanted = tuple(self.definition.all_parameters)
-        if tuple(parameter.name for parameter in self.parameters) != wanted:
-            raise ValueError(f"the parameters of the expression are {', '.join(wanted) or 'none'}")
         for key, value, low, high in zip(
             self.function.keys,
             self.unknowns,
@@ -97,21 +93,21 @@ class WeightsDocument(Table, Drawable, Document):
             if not low <= value <= high:
                 side, bound = ("below", low) if value < low else ("above", high)
                 raise ValueError(f"{key} is {value}, {side} the bound of its model, {bound}")
-        if strange := set(self.ranges) - set(self.definition.variables):
-            raise ValueError(f"the expression has no name {', '.join(sorted(strange))}")
-        size = len(columns) + len(wanted)
+        if strange := set(self.ranges) - set(self.definition.scales):
+            raise ValueError(f"no term has the scale {', '.join(sorted(strange))}")
+        size = len(columns)
         shape = {size} | {len(row) for row in self.covariance_s2 or ()}
         if self.covariance_s2 is not None and shape != {len(self.covariance_s2)}:
             raise ValueError(f"the covariance of {size} weights must be a square of that size")
         local = self.quality and self.quality.calibration and self.quality.calibration.local
-        if local and not _fits(local.support, len(columns), size):
+        if local and not _fits(local.support, size):
             raise ValueError(f"the support of the intervals is not of {size} weights")
         if self.correction is not None and self.correction.columns != len(columns):
             raise ValueError(f"the correction is not of {len(columns)} weights")
         grouped = {name for group in self.indistinguishable for name in group.features}
         if unweighted := grouped - set(self.function.keys):
             raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
-        named = {*self.function.keys, *self.definition.variables}
+        named = {*self.function.keys, *self.definition.scales}
         if strange := set(self.exercise) - named:
             raise ValueError(f"exercise of what the model has not: {', '.join(sorted(strange))}")
         return self
@@ -156,18 +152,15 @@ class WeightsDocument(Table, Drawable, Document):
 
     @cached_property
     def unknowns(self) -> tuple[float, ...]:
-        """The weights and then the parameters."""
-        return (
-            *(weight.value_s for weight in self.weights),
-            *(parameter.value for parameter in self.parameters),
-        )
+        """The weights, s per unit."""
+        return tuple(weight.value_s for weight in self.weights)
 
     @cached_property
     def by_feature(self) -> dict[str, Weight]:
         """The weights by feature; by ``term:feature`` where several terms charge it."""
-        return dict(zip(self.function.keys, self.weights, strict=False))
+        return dict(zip(self.function.keys, self.weights, strict=True))
 
 
-def _fits(support: Support, columns: int, unknowns: int) -> bool:
+def _fits(support: Support, columns: int) -> bool:
     sizes = {len(profile) for each in support.profiles.values() for profile in each}
-    return len(support.largest) == columns and sizes | {len(support.families)} == {unknowns}
+    return len(support.largest) == columns and sizes | {len(support.families)} == {columns}

@@ -14,7 +14,6 @@ from countperf.report.text import (
     NO_RATES,
     correction_lines,
     not_told_apart,
-    parameter_value,
     prediction_head,
     verdicts_text,
     weight_remark,
@@ -34,14 +33,11 @@ def explanation_text(
     device: DeviceParameters | None = None,
     accesses: Iterable[AccessAnalysis] = (),
 ) -> str:
-    """Write a time, its terms by themselves and as overlaps leave them, and its parts."""
+    """Write a time, its terms and its parts."""
     prediction = explanation.prediction
     lines = prediction_head(prediction, accesses)
-    if not weights.definition.is_plain_sum:
-        shapes = "".join(
-            f", {shape.name} {parameter_value(shape, '')}" for shape in explanation.shapes
-        )
-        lines += [f"time_s = {explanation.expression}{shapes}", *_terms_table(explanation)]
+    if len(explanation.terms) > 1:
+        lines += [f"time_s = {explanation.expression}", *_terms_table(explanation)]
     lines += _parts_table(explanation, weights, device)
     lines += _demand(explanation, device)
     if device is None:
@@ -57,19 +53,11 @@ def explanation_text(
 def _terms_table(explanation: Explanation) -> list[str]:
     whole = float(explanation.prediction.time_s)
     rows = [
-        [
-            term.name,
-            format_quantity(term.own_s, "s"),
-            format_quantity(term.part_s, "s"),
-            _share(term.part_s, whole),
-            f"{format_share(1 - term.part_s / term.own_s)} hidden by others"
-            if term.overlaps and term.own_s > 0
-            else "",
-        ]
+        [term.name, format_quantity(term.part_s, "s"), _share(term.part_s, whole)]
         for term in explanation.terms
     ]
-    header = ("term", "by itself", "of the time", "", "")
-    return [f"  {line}" for line in format_table(rows, header=header, right=(1, 2, 3)).splitlines()]
+    header = ("term", "time", "")
+    return [f"  {line}" for line in format_table(rows, header=header, right=(1, 2)).splitlines()]
 
 
 def _parts_table(
@@ -145,10 +133,9 @@ def explanation_object(
 ) -> dict[str, Any]:
     """Return a prediction's object with where its time goes under ``explanation``.
 
-    Its shape is ``{"expression", "terms": [{"term", "own_s", "part_s", "overlaps"}], "parts":
-    [{"name", "part_s", "own_s", "count", "unit", "weight_s", "standard_error_s", "implied_rate",
-    "implied_rate_unit", "remark"}], "shapes": {name: value}, "global_bytes", "flops"}``; what a
-    part does not have is null.
+    Its shape is ``{"expression", "terms": [{"term", "part_s"}], "parts": [{"name", "part_s",
+    "count", "unit", "weight_s", "standard_error_s", "implied_rate", "implied_rate_unit",
+    "remark"}], "global_bytes", "flops"}``; what a part does not have is null.
     """
     shared = not_told_apart(weights)
     model = weights.definition
@@ -157,7 +144,7 @@ def explanation_object(
         weight = part.weight
         rate = None if weight is None else rate_of(weight, model)
         return {
-            **picked(part, "name", "part_s", "own_s", "count"),
+            **picked(part, "name", "part_s", "count"),
             "unit": None if weight is None else weight.unit,
             "weight_s": None if weight is None else weight.value_s,
             "standard_error_s": None if weight is None else weight.standard_error_s,
@@ -170,12 +157,8 @@ def explanation_object(
         **prediction_object(explanation.prediction),
         "explanation": {
             "expression": explanation.expression,
-            "terms": [
-                {"term": term.name, **picked(term, "own_s", "part_s", "overlaps")}
-                for term in explanation.terms
-            ],
+            "terms": [{"term": term.name, **picked(term, "part_s")} for term in explanation.terms],
             "parts": [part_object(part) for part in explanation.parts],
-            "shapes": {shape.name: shape.value for shape in explanation.shapes},
             **picked(explanation, "global_bytes", "flops"),
         },
     }
@@ -188,7 +171,7 @@ Explained = tuple["Explanation", "WeightSet", "DeviceParameters | None"]
 def difference_text(first: Explained, second: Explained) -> str:
     """Write what two explained predictions differ in: by counts, and by the cost of each unit.
 
-    The factors are those from the first to the second. Where nothing overlaps, those of a part
+    The factors are those from the first to the second. Those of a part
     multiply to the factor of its time. Then the rates that the weights of each imply.
     """
     parts = [{part.name: part for part in each[0].parts} for each in (first, second)]

@@ -219,7 +219,6 @@ code.shuffle_cross  shuffles across 128-bit parts
 flop.{kind}.{type}(?:.{name})?  {type} {kind} {name}
 iop.{kind}.{type}(?:.{name})?  {type} {kind} {name}
 subgroups.\d+.arithmetic  arithmetic instructions of sub-groups
-w_arithmetic  arithmetic instructions of sub-groups
 compute|issue|busy  arithmetic and issue
 [memory: L1]
 issue.{unit}.guarded.gmem.{direction}  {unit} global {direction} with a mask
@@ -258,24 +257,19 @@ gmem.{access}.{bits}.{used}of{of}  {bits}-bit {access} with a stride of {of}, {u
 gmem.{access}.{bits}.{used}ofn  {bits}-bit {access} with a stride above 4, {used} quarters used
 transactions.{size:\d+x\d+}(?:.{direction})?  transactions of {size} items x bytes {direction}
 subgroups.\d+.{direction}  {direction} of sub-groups
-w_load  load instructions of sub-groups
-w_line_load  lines of 128 bytes, loaded
-w_sector_load  sectors of 32 bytes, loaded
-w_sector_store  sectors of 32 bytes, stored
-w_distinct_load  distinct bytes, loaded
-w_distinct_store  distinct bytes, stored
+distinct.load  distinct bytes, loaded
+distinct.store  distinct bytes, stored
 memory  traffic to global memory
 [memory: local]
 issue.{unit}.guarded.lmem.{direction}  {unit} local {direction} with a mask
 issue.{unit}.lmem.{direction}.{step:\w+}  {unit} local {direction} {step}
 lmem.{direction}.{bits}  {bits}-bit local {direction}
 subgroups.\d+.(?:local|passes)  instructions of sub-groups, or passes of banks
-w_pass  passes over the banks of local memory
 [latency chains]
 waiting_cycles  stall cycles of dependent instructions
 issue.{unit}.chain.{type}.{kind}  dependent {unit} {type} {kind}
-w_arithmetic_in_a_row  arithmetic of one sub-group in all waves
-w_barrier_in_a_row  barriers of one sub-group in all waves
+arithmetic_in_a_row  arithmetic of one sub-group in all waves
+barriers_in_a_row  barriers of one sub-group in all waves
 latency  exposed latency
 [overhead]
 groups  starting work groups
@@ -290,10 +284,7 @@ issue.{unit}.pmem.{kind:load|store|gather|scatter}  {unit} {kind} accesses to pr
 groups_in_l2  starting work groups whose data is in L2
 subgroups.\d+.launched  sub-groups
 subgroups.\d+.barrier  barriers of sub-groups
-w_group  starting work groups on a GPU
-w_sub_group  starting sub-groups
-w_barrier  barriers of sub-groups
-w_barrier_alone  barriers while few groups are resident
+barriers_by_group  barriers while few groups are resident
 [launch]
 launches|launch  launching
 barrier.global  global barriers

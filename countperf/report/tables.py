@@ -247,7 +247,6 @@ def _explanation_rows(explanation: Explanation) -> Rows:
             "group": plain_name(each.name).group,
             "name": plain_name(each.name).text,
             "time_s": each.part_s,
-            "by_itself_s": each.own_s,
             "count": each.count,
             "weight_s": None if each.weight is None else each.weight.value_s,
         }

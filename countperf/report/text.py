@@ -10,7 +10,7 @@ import numpy as np
 from countperf.hardware.parameters import some_of
 from countperf.models.correction import CORRECTION
 from countperf.models.library import short_name
-from countperf.models.units import as_weight, parameter_unit, unit_of
+from countperf.models.units import unit_of
 from countperf.report.breakdown import bound_text, breakdown_rows
 from countperf.report.names import OTHER, uncharged_text
 from countperf.report.numbers import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
     from countperf.metrics import EvaluatedCase, Evaluation
     from countperf.models.definition import ModelDefinition
-    from countperf.models.records import Candidate, FittedParameter, Weight
+    from countperf.models.records import Candidate, Weight
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction, Verdict
     from countperf.properties.vector import PropertyVector
@@ -166,20 +166,6 @@ def weights_text(weights: WeightSet, device: DeviceParameters | None = None) -> 
         ]
         for key, weight in weights.by_feature.items()
     ]
-    for parameter in weights.parameters:
-        unit = parameter_unit(model, parameter.name)
-        cost = as_weight(model, parameter, weights.ranges)
-        rows.append(
-            [
-                parameter.name,
-                parameter_value(parameter, unit),
-                unit.partition(" ")[2] if unit.startswith("s ") else "",
-                "" if cost is None else implied_rate(cost, model),
-                "at its bound"
-                if parameter.at_bound
-                else weight_remark(shared.get(parameter.name), cost, device, model),
-            ]
-        )
     return format_table(rows, header=("feature", "weight", "", "implied rate", ""), right=(3,))
 
 
@@ -241,7 +227,7 @@ def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:
             f" rank {fit.diagnosis.rank} of {len(fit.weights.unknowns)}",
             *(
                 [f"time_s = {fit.weights.expression}"]
-                if fit.weights.definition.formula.names != tuple(fit.weights.definition.terms)
+                if len(fit.weights.definition.terms) > 1
                 else []
             ),
             *(
@@ -342,20 +328,6 @@ def weight_value(weight: Weight) -> str:
     if weight.standard_error_s is None:
         return format_quantity(weight.value_s, "s")
     return format_with_uncertainty(weight.value_s, weight.standard_error_s, "s")
-
-
-def parameter_value(parameter: FittedParameter, unit: str) -> str:
-    """Write a parameter with its standard error: a cost in s, or a number with its unit."""
-    value, error = parameter.value, parameter.standard_error
-    if unit == "s" or unit.startswith("s "):
-        if error is None:
-            return format_quantity(value, "s")
-        return format_with_uncertainty(value, error, "s")
-    return " ".join(part for part in (_number(value, error), unit) if part)
-
-
-def _number(value: float, error: float | None) -> str:
-    return f"{value:.4g}" if error is None else f"{value:.4g} ± {error:.2g}"
 
 
 def _count_values(value: Any, columns: int) -> list[str]:

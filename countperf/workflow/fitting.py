@@ -8,17 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.documents import check_writable
-from countperf.errors import (
-    ParameterError,
-)
 from countperf.fitting.fit import AUTO
 from countperf.fitting.fit import fit as fit_model
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.environment import read_processor
 from countperf.models.compiled import COMPILED
-from countperf.models.library import policy_of
 from countperf.models.shipped import fitted_model
-from countperf.models.standard import from_expression
 from countperf.models.structural import STRUCTURAL
 from countperf.steps import report
 from countperf.tuning.pools import pool_or
@@ -26,7 +21,6 @@ from countperf.workflow.exercising import catalogue_exercising_kernels
 from countperf.workflow.measured import read_measurements, with_known_transactions
 
 if TYPE_CHECKING:
-    from countperf.execution.policy import ExecutionPolicy
     from countperf.fitting.result import FitResult
     from countperf.measurements import MeasurementSet
     from countperf.models.definition import Loss, ModelDefinition, Residual
@@ -40,8 +34,6 @@ def fit(
     measurements: MeasurementSet | Path | str,
     *,
     model: str | ModelDefinition = "linear",
-    expression: str | None = None,
-    policy: ExecutionPolicy | Path | str | None = None,
     nonnegative: bool = False,
     residual: Residual | None = None,
     loss: Loss | None = None,
@@ -61,12 +53,6 @@ def fit(
         A model, its name, the path of its document (TOML or JSON), or ``auto`` to choose among
         those that ship by leaving out families of measurement kernels; ``structural`` to choose
         among execution policies.
-    expression : str, optional
-        Instead of a model: a formula of standard terms, properties and parameters, such as
-        ``launch + w_group*groups + overlap(global_memory, on_chip)``.
-    policy : ExecutionPolicy, Path or str, optional
-        For a formula of what a device issues (`countperf.models.standard.from_expression`): how it
-        runs work groups, or the slug or file of a fit, or the file of a model, that says so.
     nonnegative : bool
         Keep weights at least zero.
     residual : {"relative", "log"}, optional
@@ -95,24 +81,12 @@ def fit(
     ------
     FitError, DocumentError
         The measurements cannot be fitted, or their file is bad.
-    ExpressionError
-        The expression cannot be read, or has unknown names.
     ParameterError
-        There is no such model, residual or loss, or the loss scale is not positive; or a policy is
-        given without an expression, or the fit that is to give one has none.
+        There is no such model, residual or loss, or the loss scale is not positive.
     """
-    if policy is not None and expression is None:
-        raise ParameterError(
-            "a policy is for an expression; models by name and documents have their own",
-            parameter="policy",
-        )
     found = read_measurements(measurements)
     is_here = bool(found.device.processor) and found.device.processor == read_processor()
     memory = memory_hierarchy_of(found.device, is_here=is_here)
-    if expression is not None:
-        if isinstance(policy, Path | str):
-            policy = policy_of(policy)
-        model = from_expression(expression, policy=policy, memory=memory)
     check_writable(output)  # before the work
     is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
     with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:

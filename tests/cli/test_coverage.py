@@ -91,15 +91,20 @@ def test_weights_without_a_record_ask_for_their_measurements(
 def test_a_prediction_is_explained_and_compared(
     kernel: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    overlap = str(folder / "overlap.json")
-    fitting = ["fit", str(folder / "measured.jsonl"), "--model", "overlap", "--output", overlap]
+    model, signed = folder / "mine.toml", str(folder / "mine.json")
+    model.write_text(
+        'format = "countperf-model"\nversion = 3\nname = "mine"\n'
+        'ignored = ["barrier.*", "lmem.*"]\n'
+        '[terms]\nlaunch = ["launches", "groups"]\nmemory = ["gmem.*.*.*"]\nchip = ["flop.*.*"]\n'
+    )
+    fitting = ["fit", str(folder / "measured.jsonl"), "--model", str(model), "--output", signed]
     assert main(fitting) == 0
     capsys.readouterr()
-    command = ["predict", kernel, "n=65536", "--weights", overlap, "--incomplete", "--explain"]
+    command = ["predict", kernel, "n=65536", "--weights", signed, "--incomplete", "--explain"]
 
     assert main(command) == 0
     printed = capsys.readouterr().out
-    assert "time_s = overhead + overlap(global_memory, on_chip)" in printed
+    assert "time_s = launch + memory + chip" in printed
     assert "byte/s of global memory (peak unknown)" in printed
 
     assert main([*command, "--json"]) == 0

@@ -1,4 +1,4 @@
-"""Models as expressions, selection, anchors and comparisons from the command line."""
+"""Models as documents, selection, anchors and comparisons from the command line."""
 
 from __future__ import annotations
 
@@ -14,20 +14,16 @@ from tests.fitting.builders import KERNELS, MadeUpKernel, measure
 
 MODEL = """
 format = "countperf-model"
-version = 1
+version = 3
 name = "mine"
-expression = "launch + overlap(memory, flop_add_f32*w_add, sharpness=p)"
 ignored = ["flop.special.*"]
 
 [terms]
 launch = ["launches"]
-memory = ["gmem.*.*.*"]
+work = { charged = ["gmem.*.*.*", "flop.add.f32"], scale = "once" }
 
-[parameters.p]
-start = 2.0
-lower = 1.0
-upper = 8.0
-shape = true
+[derived]
+once = "launches"
 """
 
 
@@ -62,8 +58,8 @@ def test_a_model_file_is_fitted_and_predicts(
     assert main(["fit", str(store), "--model", str(model), "--output", str(weights)]) == 0
     printed = capsys.readouterr().out
     assert "mine model on pocl-testchip" in printed
-    assert "time_s = launch + overlap(memory, flop_add_f32*w_add, sharpness=p)" in printed
-    assert "w_add" in printed
+    assert "time_s = launch + once*(work)" in printed
+    assert "flop.add.f32" in printed
 
     assert main(["predict", kernel, "n=4096", "--weights", str(weights), "--json"]) == 0
     found = _json(capsys)
@@ -72,43 +68,22 @@ def test_a_model_file_is_fitted_and_predicts(
     assert sum(found["breakdown_s"].values()) == pytest.approx(found["time_s"])
 
 
-def test_a_formula_is_fitted(
+def test_a_residual_and_a_loss_are_fitted(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = tmp_path / "w.json"
-    formula = "launch + overlap(global_memory, on_chip)"
+    asked = ["--residual", "log", "--loss", "soft_l1", "--nonnegative"]
 
-    code = main(
-        [
-            *("fit", str(store), "--expression", formula, "--residual", "log"),
-            *("--loss", "soft_l1", "--output", str(weights), "--json"),
-        ]
-    )
+    assert main(["fit", str(store), *asked, "--output", str(weights), "--json"]) == 0
 
-    assert code == 0
     definition = _json(capsys)["weights"]["definition"]
-    assert (definition["expression"], definition["residual"]) == (formula, "log")
-    assert definition["loss"] == "soft_l1"
+    assert (definition["residual"], definition["loss"]) == ("log", "soft_l1")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["--expression", "launch +"], "column 9", id="syntax"),
-        pytest.param(["--expression", "launch + chip"], "unknown name 'chip'", id="unknown name"),
-        pytest.param(
-            ["--expression", "launch + w_b*bytes_group_load_dense"], "--policy", id="no policy"
-        ),
-        pytest.param(
-            ["--expression", "launch + compute", "--policy", "pocl-epyc-zen5"],
-            "counted in the source view",
-            id="a policy, and no structure",
-        ),
-        pytest.param(["--policy", "pocl-epyc-zen5"], "is for an expression", id="policy alone"),
-        pytest.param(
-            ["--expression", "launch + w_x*gmem_load_99_stride1"], "unknown name", id="no such size"
-        ),
-        pytest.param(["--model", "cubic"], "there is linear, bounded", id="unknown model"),
+        pytest.param(["--model", "cubic"], "there is linear, structural", id="unknown model"),
         pytest.param(["--model", "no/such.toml"], "cannot be read", id="no file"),
     ],
 )
@@ -146,14 +121,17 @@ def test_auto_prints_the_candidates_and_stores_them(
     assert printed.count("(chosen)") == 1
     stored = json.loads(weights.read_text())
     assert [c["chosen"] for c in stored["candidates"]].count(True) == 1
-    assert {c["model"] for c in stored["candidates"]} >= {"linear", "bounded", "overlap"}
+    assert {c["model"] for c in stored["candidates"]} == {"linear"}
 
 
 def test_anchors_levels_and_comparisons(
     store: Path, kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = tmp_path / "w.json"
-    assert main(["fit", str(store), "--model", "bounded", "--output", str(weights)]) == 0
+    assert (
+        main(["fit", str(store), "--model", "linear", "--nonnegative", "--output", str(weights)])
+        == 0
+    )
     capsys.readouterr()
     common = ["predict", kernel, "n=262144", "--weights", str(weights)]
 

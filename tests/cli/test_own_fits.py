@@ -14,6 +14,7 @@ from countperf.errors import DeviceMismatchError, ParameterError
 from countperf.fitting.fit import fit
 from countperf.models import library
 from countperf.models.library import find_fit, load_weights, store_own_fit
+from countperf.models.linear import LINEAR
 from countperf.workflow import available_fits
 from countperf.workflow.available_fits import available_weights
 from countperf.workflow.target import default_weights
@@ -72,10 +73,12 @@ def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
     store: str, folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, own = folders
+    other_model = Path(store).with_name("other.json")
+    LINEAR.model_copy(update={"name": "other"}).write_file(other_model)
     for model, more, name in (
         ("linear", [], "mine/first"),
         ("linear", [], "mine/first-2"),
-        ("bounded", [], "mine/first"),  # another model of the same fit
+        (str(other_model), [], "mine/first"),  # another model of the same fit
         ("linear", ["--replace"], "mine/first"),
     ):
         command = ["fit", store, "--name", "first", "--model", model, "--json", *more]
@@ -84,7 +87,7 @@ def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
     assert sorted(path.name for path in own.iterdir()) == ["first", "first-2"]
     other = make_weights({"launches": 1.0}, device=make_device(slug="pocl-other", name="Other"))
     assert store_own_fit(other, name="first", replace=True)[0] == "mine/first-3"
-    for model in ("linear", "bounded"):
+    for model in ("linear", "other"):
         assert load_weights("mine/first", model=model).model == model
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from countperf.fitting.exercise import exercise
 from countperf.fitting.fit import fit, observations_of
-from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
 from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel, measure
+from tests.models.builders import sum_model
 
 MEASURED = measure()
 GROUPED = tuple(
@@ -73,15 +73,18 @@ def test_ranges_are_of_each_work_group() -> None:
     assert (loads.smallest, loads.largest) == (256, 1024)  # copy, and the sum of four
 
 
-def test_parameters_and_counted_names_of_an_expression_are_recorded() -> None:
-    model = from_expression("launch + w_add*flop_add_f32 + overlap(global_memory, arithmetic)")
+def test_scales_of_terms_are_recorded() -> None:
+    model = sum_model(
+        {"launch": ["launches"], "work": {"charged": ["flop.*.*", "gmem.*.*.*"], "scale": "twice"}},
+        derived={"twice": "2*launches"},
+        ignored=["lmem.*", "barrier.*", "groups"],
+    )
     weights = fit(MEASURED, model=model).weights
     found = weights.exercise
 
-    assert set(found) == {*weights.function.keys, "flop_add_f32"}
-    assert found["flop_add_f32"].properties == ("flop.add.f32",)
-    assert found["w_add"].families == found["flop_add_f32"].families
-    assert found["sharpness"].mean_share is None
+    assert set(found) == {*weights.function.keys, "twice"}
+    assert found["twice"].properties == ("launches",)
+    assert found["twice"].mean_share is None
 
 
 def test_documents_keep_it_and_the_measurements_give_it_again() -> None:

@@ -16,10 +16,10 @@ from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
-from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure
+from tests.models.builders import sum_model
 
 SCALE_ADD = MadeUpKernel(
     name="scale-add",
@@ -96,14 +96,16 @@ def _shaped_set() -> MeasurementSet:
 
 @pytest.mark.parametrize("policy", [None, ExecutionPolicy(width=8)])
 def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | None) -> None:
-    expression = "launch + w_group*groups + w_item*items + w_row*rows"
-    passes = " + 0*issue_vector_passes_free + 0*issue_vector_rows_free" if policy else ""
-    model = from_expression(expression + passes, policy=policy)
+    ignored = ["issue.*"] if policy else []
+    given = {} if policy is None else {"policy": policy.model_dump()}
+    terms = {"launch": ["launches"], "work": ["groups", "items", "rows"]}
+    model = sum_model(terms, ignored=ignored, **given)
 
     weights = fit(_shaped_set(), model=model, correct=False).weights
 
-    found = {parameter.name: parameter.value for parameter in weights.parameters}
-    assert found == pytest.approx({"w_group": 2e-9, "w_item": 3e-12, "w_row": 5e-11}, rel=1e-6)
+    found = {name: weight.value_s for name, weight in weights.by_feature.items()}
+    truth = {"launches": 4e-6, "groups": 2e-9, "items": 3e-12, "rows": 5e-11}
+    assert found == pytest.approx(truth, rel=1e-6)
     assert weights.view == "structure"
     assert {"items", "rows"} <= set(weights.exercise)
     new = PropertyVector.from_mapping(
@@ -129,12 +131,7 @@ def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | No
 
 def test_the_shape_of_groups_needs_counts_that_say_it() -> None:
     with pytest.raises(FitError, match=r"names the shape of work groups.*structure view"):
-        fit(measure(), model=from_expression("launch + w_item*items"))
-
-
-def test_fused_operations_that_no_view_has_say_where_they_are() -> None:
-    with pytest.raises(FitError, match=r"no case has flop\.fma\.f32 \(.*compiled view"):
-        fit(measure(), model=from_expression("launch + arithmetic + w_f*flop_fma_f32"))
+        fit(measure(), model=sum_model({"launch": ["launches"], "work": ["items"]}))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +145,7 @@ def test_fused_operations_that_no_view_has_say_where_they_are() -> None:
         pytest.param({"residual": "absolute"}, "residual", id="no residual"),
     ],
 )
-@pytest.mark.parametrize("model", ["bounded-log", "auto"])
+@pytest.mark.parametrize("model", ["linear", "auto"])
 def test_a_recipe_that_cannot_be_is_refused(
     model: str, recipe: dict[str, Any], parameter: str
 ) -> None:
@@ -238,7 +235,7 @@ def _with_a_noisy_case(*, slower: float) -> MeasurementSet:
     return replace(exact, measurements=kept)
 
 
-@pytest.mark.parametrize("model", ["linear", "bounded-log"])
+@pytest.mark.parametrize("model", ["linear"])
 def test_a_case_that_does_not_repeat_counts_for_less(model: str) -> None:
     clean = fit(measure(THRICE, noise=np.random.default_rng(3)), model=model, weigh_noise=False)
     noisy = _with_a_noisy_case(slower=1.5)

@@ -19,12 +19,11 @@ def model(most: int | None) -> ModelDefinition:
     return ModelDefinition.from_object(
         {
             "format": "countperf-model",
-            "version": 1,
+            "version": 3,
             "name": "some",
             "residual": "log",
             "most_weights": most,
             "terms": {"cost": ["launches", "gmem.*.*.*", "flop.*.*", "lmem.*.*"]},
-            "expression": "cost",
         }
     )
 
@@ -97,14 +96,13 @@ def test_a_feature_that_is_the_only_one_of_its_term_stays() -> None:
     definition = ModelDefinition.from_object(
         {
             "format": "countperf-model",
-            "version": 1,
+            "version": 3,
             "name": "some",
             "residual": "log",
             "most_weights": 1,
             "terms": {"memory": ["bytes_loaded"], "chip": ["adds"]},
             "derived": {"bytes_loaded": "4*gmem_load_32_stride1", "adds": "2*flop_add_f32"},
             "ignored": ["launches", "lmem.*"],
-            "expression": "memory + chip",
         }
     )
     recipe = recipe_of(definition)

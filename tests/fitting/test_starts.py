@@ -24,13 +24,12 @@ TRUTH = {f"flop.{kind}.f{bits}": 10.0**-i for kind, bits, i in [
 MODEL = ModelDefinition.from_object(
     {
         "format": "countperf-model",
-        "version": 1,
+        "version": 3,
         "name": "sum",
         "residual": "log",
         "loss": "soft_l1",
         "loss_scale": 0.3,
         "terms": {"cost": ["launches", "flop.*.*"]},
-        "expression": "cost",
     }
 )
 
@@ -61,8 +60,9 @@ def _cases(impossible: int) -> list[Observation]:
 
 
 def test_known_weights_are_found_from_any_start() -> None:
-    problem = Problem(build_design(_cases(0), MODEL), recipe_of(MODEL))
-    truth = np.array([TRUTH.get(name, 5e-6) for name in problem.function.keys])
+    design = build_design(_cases(0), MODEL)
+    problem = Problem(design, recipe_of(MODEL))
+    truth = np.array([TRUTH.get(name, 5e-6) for name in design.names])
     random = np.random.default_rng(1)
 
     found = minimise(problem)
@@ -75,8 +75,9 @@ def test_known_weights_are_found_from_any_start() -> None:
 
 
 def test_cases_that_cannot_be_do_not_keep_fits_from_known_weights() -> None:
-    problem = Problem(build_design(_cases(12), MODEL), recipe_of(MODEL))
-    truth = np.array([TRUTH.get(name, 5e-6) for name in problem.function.keys])
+    design = build_design(_cases(12), MODEL)
+    problem = Problem(design, recipe_of(MODEL))
+    truth = np.array([TRUTH.get(name, 5e-6) for name in design.names])
 
     for start in problem.starts():
         found = minimise(problem, start / problem.scale)
@@ -85,10 +86,11 @@ def test_cases_that_cannot_be_do_not_keep_fits_from_known_weights() -> None:
 
 
 def test_a_fit_begins_anew_until_two_ends_agree() -> None:
-    problem = Problem(build_design(_cases(0), MODEL), recipe_of(MODEL))
+    design = build_design(_cases(0), MODEL)
+    problem = Problem(design, recipe_of(MODEL))
 
     assert len(minimise(problem).ends) == 2
-    assert len(minimise(problem, np.ones(len(problem.function.keys))).ends) == 1
+    assert len(minimise(problem, np.ones(len(design.names))).ends) == 1
 
 
 @cache

@@ -9,13 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from countperf.errors import DocumentError, ExpressionError, FitError, PredictionError
-from countperf.execution.policy import ExecutionPolicy
+from countperf.errors import DocumentError, FitError, PredictionError
 from countperf.fitting.fit import fit as fit_model
 from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
-from countperf.models.definition import ModelDefinition
-from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
@@ -27,12 +24,14 @@ from countperf.workflow.tuning import rank
 from measurement_kernels.catalog import entry
 from measurement_kernels.variants import spaces
 from tests.fitting.builders import measure
+from tests.models.builders import sum_model
 
 ROOT = "transactions.32x128"
-EXPRESSION = "launch + w_group*groups + w_load*{0}_load + w_store*{0}_store".format(
-    ROOT.replace(".", "_")
+MODEL = sum_model(
+    {"launch": ["launches"], "work": ["groups", f"{ROOT}.load", f"{ROOT}.store"]},
+    ignored=["flop.*", "iop.*", "gmem.*", "lmem.*", "barrier.*"],
 )
-TRUTH_S = {"w_group": 3e-9, "w_load": 2e-11, "w_store": 5e-11}
+TRUTH_S = {"groups": 3e-9, f"{ROOT}.load": 2e-11, f"{ROOT}.store": 5e-11}
 LAUNCH_S = 4e-6
 SIZES = {
     "transpose/tiled/16x16/f32": [(64, 96), (256, 320)],
@@ -52,12 +51,7 @@ def _sizes(name: str, values: tuple[int, ...]) -> dict[str, int]:
 
 def _time_s(name: str, sizes: dict[str, int]) -> float:
     counts = with_transactions(name, ROOT).evaluate(sizes)
-    amounts = {
-        "w_group": counts["groups"],
-        "w_load": counts[f"{ROOT}.load"],
-        "w_store": counts[f"{ROOT}.store"],
-    }
-    return LAUNCH_S + sum(TRUTH_S[name] * amount for name, amount in amounts.items())
+    return LAUNCH_S + sum(value * counts[name] for name, value in TRUTH_S.items())
 
 
 @cache
@@ -81,12 +75,13 @@ def measured() -> MeasurementSet:
 
 @cache
 def fitted() -> FitResult:
-    return fit(measured(), expression=EXPRESSION)
+    return fit(measured(), model=MODEL)
 
 
 def test_they_are_found_for_kernels_of_the_catalogue_and_fitted() -> None:
     weights = fitted().weights
-    assert {p.name: p.value for p in weights.parameters} == pytest.approx(TRUTH_S, rel=1e-6)
+    found = {name: weight.value_s for name, weight in weights.by_feature.items()}
+    assert found == pytest.approx({"launches": LAUNCH_S, **TRUTH_S}, rel=1e-6)
     assert weights.view == "source"
     assert next(v for v in fitted().verdicts if v.name == "counting").passed
     again = WeightSet.read_text(weights.write_text())
@@ -113,8 +108,8 @@ def test_kernels_are_predicted_at_sizes_that_were_not_measured(how: str) -> None
         found = weights.predict({name: int(count) for name, count in counts.items()})
     assert found.time_s == pytest.approx(expected, rel=1e-6)
     counted = with_transactions(JUDGED, ROOT).evaluate(sizes)
-    assert found.breakdown["w_load"] == pytest.approx(
-        TRUTH_S["w_load"] * counted[f"{ROOT}.load"], rel=1e-6
+    assert found.breakdown[f"{ROOT}.load"] == pytest.approx(
+        TRUTH_S[f"{ROOT}.load"] * counted[f"{ROOT}.load"], rel=1e-6
     )
 
 
@@ -148,7 +143,11 @@ def test_sets_of_variants_are_judged() -> None:
 
 
 def test_a_policy_may_stand_beside_them() -> None:
-    model = from_expression(EXPRESSION, policy=ExecutionPolicy(width=32, along="group"))
+    terms = {"launch": ["launches"], "work": list(TRUTH_S)}
+    policy = {"width": 32, "along": "group"}
+    model = sum_model(
+        terms, policy=policy, ignored=["issue.*", "bytes.*", "segments.*", "barrier.*"]
+    )
     weights = fit(measured(), model=model).weights
     sizes = _sizes(JUDGED, (800, 1008))
     found = predict(JUDGED, sizes, weights=weights, incomplete_ok=True)
@@ -162,23 +161,16 @@ def test_what_does_not_say_them_is_refused() -> None:
     with pytest.raises(PredictionError, match="has no formula, and a cost function"):
         weights.compile(kernel)
     with pytest.raises(FitError, match="of no measured case transactions are known"):
-        fit_model(measured(), model=from_expression(EXPRESSION))
-    with pytest.raises(ExpressionError, match="unknown name 'transactions_32_load'"):
-        from_expression("launch + w_t*transactions_32_load")
+        fit_model(measured(), model=MODEL)
     charged = {"terms": {"launch": ["launches"], "lines": ["transactions.*.load"]}}
     with pytest.raises(DocumentError, match="name the work items of a sub-group"):
-        ModelDefinition.from_object(
-            {
-                **{"format": "countperf-model", "version": 1, "name": "lines", **charged},
-                "expression": "launch + lines",
-            }
-        )
+        sum_model(charged["terms"])
 
 
 def test_a_vector_of_counts_by_hand_may_have_a_formula_of_them() -> None:
     by_hand = {"launches": 1, f"{ROOT}.load": "[n] -> { 3*n }", f"{ROOT}.store": "[n] -> { n }"}
     cost = fitted().weights.compile(PropertyVector.from_mapping(by_hand))
-    expected = LAUNCH_S + 10 * (3 * TRUTH_S["w_load"] + TRUTH_S["w_store"])
+    expected = LAUNCH_S + 10 * (3 * TRUTH_S[f"{ROOT}.load"] + TRUTH_S[f"{ROOT}.store"])
     assert cost(n=10) == pytest.approx(expected, rel=1e-6)
 
 
@@ -195,7 +187,7 @@ def test_lines_keep_them_and_cases_without_them_are_left_out_and_named(tmp_path:
     assert text.count("transactions.32x128.load") == len(SIZES[known])
     found = MeasurementSet.read_text(text)
 
-    result = fit(found, expression="w_0 + w_t*transactions_32x128_load")
+    result = fit(found, model=MODEL)
 
     assert {case.kernel for case in result.observations} == {known}
     verdict = next(v for v in result.verdicts if v.name == "counting")

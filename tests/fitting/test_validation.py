@@ -80,8 +80,11 @@ def test_many_cases_are_left_out_by_as_many_processes_as_asked_for(
 
 
 def test_a_fit_that_stops_early_says_so_from_any_executor() -> None:
-    cases = observe_all()
-    model = fitted_model("overlap")
+    cases = [
+        replace(case, time_s=case.time_s * (1 + place % 3))
+        for place, case in enumerate(observe_all())
+    ]
+    model = fitted_model("linear").model_copy(update={"residual": "log", "loss": "soft_l1"})
     whole = estimate(cases, model, recipe_of(model))
     hasty = recipe_of(model, max_evaluations=1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from countperf.hardware.identity import DeviceIdentity
+from countperf.models.definition import ModelDefinition
 from countperf.models.linear import LINEAR
 from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
 from countperf.models.weights import WeightSet
@@ -64,3 +65,10 @@ TWO_TO_ONE = IndistinguishableGroup(
     features=("gmem.load.32.1of2", "gmem.store.32.1of2"),
     relations=({"gmem.load.32.1of2": 1.0, "gmem.store.32.1of2": -2.0},),
 )
+
+
+def sum_model(terms: dict[str, Any], **fields: Any) -> ModelDefinition:
+    """A model that is a sum of terms, of which a document says what is given."""
+    return ModelDefinition.from_object(
+        {"format": "countperf-model", "version": 3, "name": "sum", "terms": terms, **fields}
+    )

@@ -219,9 +219,8 @@ LOAD = "gmem.load.32.stride1"
 MODEL = ModelDefinition.from_object(
     {
         "format": "countperf-model",
-        "version": 1,
-        "name": "overlapping",
-        "expression": "launch + waves*overlap(chip, memory, sharpness=2.5)",
+        "version": 3,
+        "name": "in-waves",
         "derived": {
             "bytes": "4*gmem_load_32_stride1",
             "beyond": "bytes*max(0, 1 - 4096/max(1, bytes))",
@@ -229,8 +228,8 @@ MODEL = ModelDefinition.from_object(
         },
         "terms": {
             "launch": ["launches", "groups"],
-            "chip": ["flop.*.*", "lmem.load.*"],
-            "memory": ["gmem.load.*.*", "beyond"],
+            "chip": {"charged": ["flop.*.*", "lmem.load.*"], "scale": "waves"},
+            "memory": {"charged": ["gmem.load.*.*", "beyond"], "scale": "waves"},
         },
         "ignored": ["iop.*"],
     }

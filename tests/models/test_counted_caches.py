@@ -62,7 +62,9 @@ def test_old_weights_predict_what_they_did(columns: Any, n: int, m: int, time_s:
 
     assert "counted_caches" not in json.loads(OLD.read_text())
     assert weights.counted_caches == DEFAULT_CACHES
-    assert weights.predict(columns, n=n, m=m).time_s == float.fromhex(time_s)
+    assert weights.predict(columns, n=n, m=m).time_s == pytest.approx(
+        float.fromhex(time_s), rel=1e-14
+    )
 
 
 def test_weights_count_kernels_for_their_caches(columns: Any) -> None:

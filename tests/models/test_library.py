@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DocumentError, ParameterError
-from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.selection import numbered
 from countperf.mechanistic.predict_all import model_names
 from countperf.models import library
 from countperf.models.compiled import compiled_candidates
-from countperf.models.library import find_fit, fits_folders, load_weights, named_fits, policy_of
-from countperf.models.shipped import MODELS
-from countperf.models.standard import from_expression
+from countperf.models.library import find_fit, fits_folders, load_weights, named_fits
 from countperf.models.structural import candidates
 from countperf.models.weights import WeightSet
 from tests.models.builders import make_device, make_weights
@@ -129,27 +126,6 @@ def test_an_installed_package_and_a_checkout_have_their_fits(
     assert checkout == (*installed, tmp_path / "fits")
 
 
-def test_a_policy_is_that_of_a_fit_or_of_a_models_document(tmp_path: Path) -> None:
-    model = from_expression(
-        "launch + w_p*issue_vector_passes_free", policy=ExecutionPolicy(width=4)
-    )
-    model.write_file(tmp_path / "model.json")
-    (tmp_path / "model.toml").write_text(
-        'format = "countperf-model"\nversion = 1\nname = "mine"\n'
-        'expression = "w_p*issue_vector_passes_free"\n[policy]\nwidth = 4\n'
-    )
-    shipped = load_weights("pocl-epyc-zen5").definition.policy
-
-    assert policy_of("pocl-epyc-zen5") == shipped != ExecutionPolicy()
-    for name in ("model.json", "model.toml"):
-        assert policy_of(tmp_path / name) == ExecutionPolicy(width=4)
-    without = _store(tmp_path, "pocl-a")
-    with pytest.raises(ParameterError, match=r"linear model of .* has no execution policy"):
-        policy_of(without)
-    with pytest.raises(DocumentError, match="did you mean pocl-epyc-zen5"):
-        policy_of("pocl-epyc-zen55")
-
-
 def test_policies_are_those_of_shipped_fits_whatever_the_user_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +142,6 @@ def test_names_of_models_are_short() -> None:
     shipped = named_fits(own="/nowhere").values()
     documents = [WeightSet.read_file(path) for fit in shipped for path in fit.models.values()]
     names = {
-        *MODELS,
         *model_names(),
         *numbered(candidates()),
         *compiled_candidates(),

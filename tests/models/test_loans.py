@@ -72,7 +72,7 @@ def test_all_ways_to_predict_agree() -> None:
     cost = WEIGHTS.compile(kernel)
     assert [cost(n=1), cost(n=10)] == pytest.approx(list(np.asarray(times)))
     explained = WEIGHTS.explain(kernel, n=10)
-    assert {p.name: p.own_s for p in explained.parts}["flop.mul.f32"] == pytest.approx(5e-8)
+    assert {p.name: p.part_s for p in explained.parts}["flop.mul.f32"] == pytest.approx(5e-8)
     coverage = WEIGHTS.coverage(kernel, n=1000)
     assert coverage.time_s == pytest.approx(1e-6 + 5e-6)
     (row,) = [row for row in coverage.features if row.name == "flop.mul.f32"]

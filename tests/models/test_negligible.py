@@ -14,14 +14,13 @@ LOAD, ADD, DIV = "gmem.load.32.stride1", "flop.add.f32", "flop.div.f32"
 MODEL = ModelDefinition.from_object(
     {
         "format": "countperf-model",
-        "version": 1,
+        "version": 3,
         "name": "some",
         "terms": {"memory": ["gmem.*.*", "far"], "chip": ["flop.*.*"]},
         "derived": {
             "share": "max(0, 1 - 8/gmem_load_32_stride1)",
             "far": "gmem_load_32_stride1*share",
         },
-        "expression": "memory + chip",
     }
 )
 

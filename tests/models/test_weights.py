@@ -193,7 +193,6 @@ def test_a_property_that_the_model_has_no_rule_for_is_never_dropped() -> None:
             name="linear",
             ignored=("iop.*",),
             terms={"cost": Term(charged=("launches",))},
-            expression="cost",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Where a predicted time goes, with rates, for sums and for overlaps; and comparisons."""
+"""Where a predicted time goes, with rates; and comparisons."""
 
 from __future__ import annotations
 
@@ -9,54 +9,40 @@ import pytest
 
 from countperf.errors import ParameterError
 from countperf.execution.policy import ExecutionPolicy
-from countperf.fitting.fit import fit
 from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import ModelDefinition
 from countperf.models.library import load_weights
-from countperf.models.records import FittedParameter, IndistinguishableGroup, Range, Weight
+from countperf.models.records import IndistinguishableGroup, Weight
 from countperf.models.structural import structural
-from countperf.models.units import counts_bytes, parameter_unit, unit_of
+from countperf.models.units import counts_bytes, unit_of
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.report.explanation import difference_text, explanation_object, explanation_text
 from countperf.report.plausibility import UNKNOWN, implied_rate, plausibility
 from countperf.report.text import weights_text
-from tests.fitting.builders import measure
-from tests.models.builders import make_weight, make_weights
+from tests.models.builders import make_weight, make_weights, sum_model
 
 
 def make_model(
     derived: str = "4*gmem_load_32_stride1 + 8*gmem_store_64_stride1",
 ) -> ModelDefinition:
-    return ModelDefinition.from_object(
-        {
-            "format": "countperf-model",
-            "version": 1,
-            "name": "mine",
-            "expression": "launch + w_group*groups + overlap(memory, on_chip)",
-            "derived": {"traffic": derived},
-            "terms": {"launch": ["launches"], "memory": ["traffic"], "on_chip": ["flop.add.*"]},
-        }
-    )
+    terms = {"launch": ["launches", "groups"], "memory": ["traffic"], "on_chip": ["flop.add.*"]}
+    return sum_model(terms, derived={"traffic": derived})
 
 
-def make_overlapping(**changes: Any) -> WeightSet:
-    """Sharpness two: what is overlapped takes the root of the sum of squares."""
+def make_summed(**changes: Any) -> WeightSet:
     traffic = make_weight("gmem.load.32.stride1", 1e-10, term="memory")
-    cost = {"standard_error": 1e-10, "lower": 0.0, "upper": None, "at_bound": False}
     return make_weights(
         {"launches": 1e-6},
         definition=make_model(),
         weights=(
             make_weight("launches", 1e-6, term="launch"),
+            make_weight("groups", 1e-8, term="launch").model_copy(
+                update={"standard_error_s": 1e-10}
+            ),
             traffic.model_copy(update={"feature": "traffic", "unit": "unit"}),
             make_weight("flop.add.f32", 6e-10, term="on_chip"),
         ),
-        parameters=(
-            FittedParameter.model_validate({"name": "w_group", "value": 1e-8, **cost}),
-            FittedParameter.model_validate({"name": "sharpness", "value": 2.0, **cost}),
-        ),
-        ranges={"groups": Range(smallest=1.0, largest=100.0)},
         covariance_s2=None,
         **changes,
     )
@@ -86,39 +72,33 @@ DEVICE = declare_device(
 )
 
 
-def test_terms_in_an_overlap_show_their_own_time_and_their_part_by_derivative() -> None:
-    found = make_overlapping().explain(VECTOR, n=1000)
+def test_terms_and_parts_sum_to_the_time() -> None:
+    found = make_summed().explain(VECTOR, n=1000)
 
-    own = {term.name: term.own_s for term in found.terms}
     parts = {term.name: term.part_s for term in found.terms}
-    # 8000 bytes take 0.8 us, additions 0.6 us, together the root of the sum of squares: 1 us
-    assert own == pytest.approx({"launch": 1e-6, "memory": 8e-7, "on_chip": 6e-7})
-    assert parts == pytest.approx({"launch": 1e-6, "memory": 6.4e-7, "on_chip": 3.6e-7})
+    assert parts == pytest.approx({"launch": 1.1e-6, "memory": 8e-7, "on_chip": 6e-7})
     assert sum(part.part_s for part in found.parts) == pytest.approx(found.prediction.time_s)
-    assert found.prediction.time_s == pytest.approx(2.1e-6)
-    (group,) = [part for part in found.parts if part.name == "w_group"]
-    assert (group.count, group.own_s, group.part_s) == pytest.approx((10, 1e-7, 1e-7))
+    assert found.prediction.time_s == pytest.approx(2.5e-6)
+    (group,) = [part for part in found.parts if part.name == "groups"]
+    assert (group.count, group.part_s) == pytest.approx((10, 1e-7))
     assert (found.global_bytes, found.flops) == (8000, 1000)
 
 
 def test_the_text_holds_rates_against_the_device() -> None:
-    weights = make_overlapping()
+    weights = make_summed()
 
     lines = explanation_text(weights.explain(VECTOR, n=1000), weights, DEVICE).splitlines()
     cells = {line.split()[0]: line for line in lines}
 
-    assert lines[3] == (
-        "time_s = launch + w_group*groups + overlap(memory, on_chip), sharpness 2 ± 1e-10"
-    )
-    assert "20 % hidden by others" in cells["memory"]
+    assert lines[3] == "time_s = launch + memory + on_chip"
     # 0.1 ns a byte; 0.6 ns an addition where 2 Gflop/s were measured; 10 ns a group
     assert cells["traffic"].endswith("10.0 Gbyte/s  50 % of peak")
     assert cells["flop.add.f32"].endswith("1.67 Gflop/s  83 % of what was measured")
-    assert "(10.00 ± 0.10) ns per work group" in cells["w_group"]
-    assert cells["w_group"].endswith("100 Mwork group/s  no such rate of the device is known")
+    assert "(10.00 ± 0.10) ns per work group" in cells["groups"]
+    assert cells["groups"].endswith("100 Mwork group/s  no such rate of the device is known")
     assert cells["the"] == (
-        "the kernel then gets 3.81 Gbyte/s of global memory (19 % of peak) and 476 Mflop/s of"
-        " arithmetic (0.48 % of peak)"
+        "the kernel then gets 3.20 Gbyte/s of global memory (16 % of peak) and 400 Mflop/s of"
+        " arithmetic (0.40 % of peak)"
     )
     unknown = explanation_text(weights.explain(VECTOR, n=1000), weights)
     assert "no rates of this device are known" in unknown
@@ -140,57 +120,28 @@ def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
 
 
 def test_the_object_has_what_the_text_has_unrounded() -> None:
-    weights = make_overlapping()
+    weights = make_summed()
 
     found = explanation_object(weights.explain(VECTOR, n=1000), weights, DEVICE)
 
-    assert found["time_s"] == pytest.approx(2.1e-6)
+    assert found["time_s"] == pytest.approx(2.5e-6)
     parts = {part["name"]: part for part in found["explanation"]["parts"]}
     assert parts["traffic"]["implied_rate"] == pytest.approx(1e10)
     assert parts["traffic"]["implied_rate_unit"] == "byte/s"
-    assert found["explanation"]["shapes"] == {"sharpness": 2.0}
 
 
-def test_weights_of_expressions_have_units_rates_and_the_names_they_are_mixed_up_with() -> None:
+def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None:
     group = IndistinguishableGroup(
-        features=("launches", "w_group"), relations=({"launches": 1.0, "w_group": -1.0},)
+        features=("launches", "groups"), relations=({"launches": 1.0, "groups": -1.0},)
     )
 
-    lines = weights_text(make_overlapping(indistinguishable=(group,)), DEVICE).splitlines()
+    lines = weights_text(make_summed(indistinguishable=(group,)), DEVICE).splitlines()
     cells = {line.split()[0]: line for line in lines}
 
     assert "per byte" in cells["traffic"]
-    assert "per work group" in cells["w_group"]
-    assert cells["w_group"].endswith("not told apart from launches")
-    assert cells["launches"].endswith("not told apart from w_group")
-    assert cells["sharpness"].split() == ["sharpness", "2", "±", "1e-10"]
-
-
-def test_parameters_that_nothing_tells_apart_are_named_by_the_fit() -> None:
-    # every kernel is launched once: two costs of a launch share it
-    model = ModelDefinition.from_object(
-        {
-            "format": "countperf-model",
-            "version": 1,
-            "name": "twice",
-            "residual": "log",
-            "expression": "launch + w_once + overlap(memory, on_chip)",
-            "ignored": ["gmem.load.32.1of2"],
-            "terms": {
-                "launch": ["launches"],
-                "memory": ["gmem.load.*.stride1", "gmem.store.*.*"],
-                "on_chip": ["flop.*.*"],
-            },
-        }
-    )
-
-    found = fit(measure(), model=model)
-
-    assert ("launches", "w_once") in [g.features for g in found.weights.indistinguishable]
-    assert found.weights.parameters[0].standard_error is None
-    assert found.weights.by_feature["launches"].standard_error_s is None
-    assert not found.verdicts[0].passed
-    assert "launches and w_once" in found.verdicts[0].message
+    assert "per work group" in cells["groups"]
+    assert cells["groups"].endswith("not told apart from launches")
+    assert cells["launches"].endswith("not told apart from groups")
 
 
 @pytest.mark.parametrize(
@@ -206,15 +157,13 @@ def test_parameters_that_nothing_tells_apart_are_named_by_the_fit() -> None:
 def test_derived_features_that_count_bytes_are_known(derived: str, bytes_: bool) -> None:
     model = make_model(derived)
     assert counts_bytes(model, "traffic") is bytes_
-    assert parameter_unit(model, "w_group") == "s per work group"
-    assert parameter_unit(model, "sharpness") == ""
 
 
 def test_two_predictions_differ_by_counts_and_by_costs() -> None:
-    weights = make_overlapping()
+    weights = make_summed()
     dearer = weights.model_copy(
         update={
-            "weights": (*weights.weights[:2], make_weight("flop.add.f32", 9e-10, term="on_chip"))
+            "weights": (*weights.weights[:3], make_weight("flop.add.f32", 9e-10, term="on_chip"))
         }
     )
     first = (weights.explain(VECTOR, n=1000), weights, DEVICE)
@@ -222,16 +171,14 @@ def test_two_predictions_differ_by_counts_and_by_costs() -> None:
 
     (line,) = [x for x in difference_text(first, second).splitlines() if "flop.add.f32" in x]
 
-    # 1.8 us of additions beside 0.8 us of traffic: 1.8**2 / (1.8**2 + 0.8**2)**0.5, from 0.36 us
-    time = 1.8**2 / (1.8**2 + 0.8**2) ** 0.5 / 0.36
-    assert line.split()[1:4] == ["2", "1.5", f"{time:.3g}"]
+    assert line.split()[1:4] == ["2", "1.5", "3"]
     assert "1.67 Gflop/s (83 % of what was measured)" in line
     assert line.endswith("1.11 Gflop/s")
 
 
 def test_arrays_of_sizes_are_refused() -> None:
     with pytest.raises(ParameterError, match="one size at a time"):
-        make_overlapping().explain(VECTOR, {"n": np.array([1, 2])})  # pyright: ignore[reportArgumentType] - that is the test
+        make_summed().explain(VECTOR, {"n": np.array([1, 2])})  # pyright: ignore[reportArgumentType] - that is the test
 
 
 @pytest.mark.parametrize(

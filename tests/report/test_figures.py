@@ -24,7 +24,7 @@ from countperf.report.figures import figure_of, roofline_figure
 from countperf.tuning.points import Predicted
 from countperf.tuning.ranking import Ranking
 from tests.fitting.builders import KERNELS, measure
-from tests.report.test_explanation import DEVICE, VECTOR, make_overlapping
+from tests.report.test_explanation import DEVICE, VECTOR, make_summed
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
 FITS = Path(__file__).resolve().parents[2] / "fits"
@@ -35,11 +35,11 @@ def _shipped(name: str = "evaluation.json") -> Evaluation:
 
 
 def _prediction(**more: Any) -> Prediction:
-    return make_overlapping().predict(VECTOR, **more)
+    return make_summed().predict(VECTOR, **more)
 
 
 def _figures() -> dict[str, Any]:
-    explained = make_overlapping().explain(VECTOR, n=1000)
+    explained = make_summed().explain(VECTOR, n=1000)
     several = _prediction(n=np.array([100, 1000, 10000]))
     comparison = Comparison.read_file(FITS / "pocl-epyc-zen5" / "comparison.json")
     return {
@@ -139,17 +139,17 @@ def test_bars_sum_to_the_time() -> None:
     panel = found.plot().axes[0]
 
     widths = [patch.get_width() for patch in bars if str(patch.get_gid()).startswith("bar-")]
-    # 2.1 µs, drawn in µs
-    assert sum(widths) == pytest.approx(2.1, rel=5e-3)
+    # 2.5 µs, drawn in µs
+    assert sum(widths) == pytest.approx(2.5, rel=5e-3)
     assert panel.get_xlabel() == "time, µs"
 
 
 def test_the_point_of_a_roofline_is_the_kernels_rate_at_its_intensity() -> None:
-    # 1000 additions and 8000 bytes in 2.1 µs
-    (panel,) = roofline_figure(make_overlapping().explain(VECTOR, n=1000), DEVICE).axes
+    # 1000 additions and 8000 bytes in 2.5 µs
+    (panel,) = roofline_figure(make_summed().explain(VECTOR, n=1000), DEVICE).axes
     points = {line.get_gid(): np.asarray(line.get_xydata())[0] for line in panel.lines}
 
-    assert points["kernel"] == pytest.approx([1000 / 8000, 1000 / 2.1e-6 / 1e9])
+    assert points["kernel"] == pytest.approx([1000 / 8000, 1000 / 2.5e-6 / 1e9])
     x, y = points["memory-ceiling"]
     assert y == pytest.approx(20 * x)  # 20 Gbyte/s
 

@@ -15,15 +15,11 @@ from countperf.report.names import (
 
 
 def _features() -> set[str]:
-    """Return all features and parameters of the shipped models."""
+    """Return all features of the shipped models."""
     shipped = [
         load_weights(fit.name, model=model) for fit in named_fits().values() for model in fit.models
     ]
-    return {
-        name
-        for weights in shipped
-        for name in (*weights.by_feature, *(each.name for each in weights.parameters))
-    }
+    return {name for weights in shipped for name in weights.by_feature}
 
 
 def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> None:

@@ -20,6 +20,7 @@ from countperf.harness.devices import discover, find_device
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
+from countperf.models.linear import LINEAR
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
 from countperf.properties.vector_document import caches_of
@@ -182,13 +183,14 @@ def test_a_published_model_is_the_default_and_predicts_from_its_slug(
 
     measured = _of_paper(slug, "measurement", "test")
     judged = sum(m.purpose == "test" for m in measured)
-    folder = publishing.publish(measured, tmp_path, model="overlap")
+    logs = LINEAR.model_copy(update={"name": "logs", "residual": "log"})
+    folder = publishing.publish(measured, tmp_path, model=logs)
 
     monkeypatch.setattr(library, "fits_folders", lambda: (tmp_path,))
     chosen = prediction.predict(counts, weights=slug, level=0.9)
     paper = prediction.predict(counts, weights=slug, model="linear", level=0.9)
     evaluation = Evaluation.read_file(folder / "evaluation.json")
-    assert (chosen.model, paper.model, evaluation.model) == ("overlap", "linear", "overlap")
+    assert (chosen.model, paper.model, evaluation.model) == ("logs", "linear", "logs")
     assert chosen.interval_s is not None
     assert (folder / "weights.json").stat().st_size < 200_000
     assert evaluation.coverage()[1] == len(evaluation.cases) == judged > 8

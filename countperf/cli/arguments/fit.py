@@ -33,29 +33,14 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="SLUG|FILE",
         help="for a table: the measured device, of the catalogue or an identity (.json)",
     )
-    which = command.add_mutually_exclusive_group()
-    which.add_argument(
+    command.add_argument(
         "--model",
         metavar="NAME|FILE",
-        help="name of a model (linear, bounded, bounded-log, overlap, overlap3), a model document"
-        " (.toml); or auto: choose by leaving out families of kernels, structural: among execution"
-        " policies alone, compiled: among those that read compiled code, which countperf compiled"
-        " --store has noted (default: of a"
+        help="the paper's model (linear) or a model document (.toml); or auto: choose by leaving"
+        " out families of kernels, structural: among execution policies alone, compiled: among"
+        " those that read compiled code, which countperf compiled --store has noted (default: of a"
         " campaign's file structural, linear, and compiled if code is noted, all under one name; of"
         " a table, and for --output, linear)",
-    )
-    which.add_argument(
-        "--expression",
-        metavar="FORMULA",
-        help='the time as a formula, such as "launch + w_group*groups + overlap(global_memory,'
-        ' on_chip)"',
-    )
-    command.add_argument(
-        "--policy",
-        metavar="SLUG|FILE",
-        help="for an --expression of what the device issues (issue_vector_gmem_load_next,"
-        " bytes_group_load_dense, load_beyond_llc ...; terms compute, accesses, chains, traffic"
-        " ...): the execution policy, as that of a fit or of a model document",
     )
     _add_solver(command)
     _add_outcome(command)

@@ -20,7 +20,7 @@ from countperf.fitting.threads import on_one_thread
 from countperf.fitting.transfer.changed import changed_prior
 from countperf.fitting.transfer.common_unknowns import guesses, with_columns
 from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
-from countperf.fitting.transfer.prior import KnownDevice, KnownModel, prior_for, unknowns_of
+from countperf.fitting.transfer.prior import KnownDevice, KnownModel, prior_for
 from countperf.fitting.validation import HeldOutCase
 from countperf.hardware.identity import DeviceIdentity
 from countperf.metrics import factor_between
@@ -183,9 +183,9 @@ def fit_definition(
         As for `fit_new_device`.
     """
     design = design_of(observations, definition)
-    wanted = (*dict.fromkeys((*columns, *unknowns_of(design.function))),)
+    wanted = (*dict.fromkeys((*columns, *design.function.columns)),)
     design = with_columns(design, wanted)
-    prior = prior_of(unknowns_of(design.function), guesses(design))
+    prior = prior_of(design.function.columns, guesses(design))
     off = np.array([(carried or {}).get(case.kernel, 0.0) for case in observations])
     without = replace(design, times_s=design.times_s * np.exp(-off))
     fitted = fit_with_prior(without, prior, error=error)
@@ -279,7 +279,7 @@ def _leave_families_out(
     for fold in range(min(_FOLDS, len(families))):
         out = folds == fold
         again = fit_with_prior(rows_of(design, ~out), prior, error=error, start=fitted.logs)
-        predicted[out] = Times(design.function, rows_of(design, out))(again.logs)[0]
+        predicted[out] = Times(rows_of(design, out))(again.logs)[0]
     return tuple(map(_held_out, observations, predicted.tolist()))
 
 
@@ -300,7 +300,7 @@ def rows_of(design: Design, chosen: NDArray[np.bool_ | np.intp]) -> Design:
         counts=design.counts[chosen],
         times_s=design.times_s[chosen],
         noise=design.noise[chosen],
-        variables={name: values[chosen] for name, values in design.variables.items()},
+        scales={name: values[chosen] for name, values in design.scales.items()},
     )
 
 

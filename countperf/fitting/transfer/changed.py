@@ -12,7 +12,7 @@ import numpy as np
 
 from countperf.fitting.solve import Vector
 from countperf.fitting.transfer.penalised import LogPrior
-from countperf.fitting.transfer.prior import LARGEST_SPREAD, PARAMETER, KnownDevice, KnownModel
+from countperf.fitting.transfer.prior import LARGEST_SPREAD, KnownDevice, KnownModel
 from countperf.models.function import Column
 
 _CHANGE = 0.5
@@ -52,8 +52,6 @@ def groups_of(columns: Sequence[Column]) -> dict[str, Vector]:
 
 def _group(column: Column) -> str:
     term, feature = column
-    if term == PARAMETER:
-        return ""
     if term == "launch":
         return "launches"
     for name, marks in _BY_NAME.items():

@@ -18,7 +18,6 @@ from countperf.metrics import mean_error
 from countperf.models.records import (
     Calibration,
     FitQuality,
-    FittedParameter,
     MeasurementSource,
     Range,
     Weight,
@@ -68,7 +67,7 @@ def weights_document(
     unknowns = np.exp(fit.fitted.logs)
     covariance = fit.fitted.covariance * np.outer(unknowns, unknowns)
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0)).tolist()
-    columns = len(function.columns)
+
     weights = tuple(
         Weight(
             feature=feature,
@@ -81,17 +80,6 @@ def weights_document(
         )
         for i, (term, feature) in enumerate(function.columns)
     )
-    parameters = tuple(
-        FittedParameter(
-            name=name,
-            value=float(unknowns[i]),
-            standard_error=errors[i],
-            lower=parameter.lower,
-            upper=parameter.upper,
-            at_bound=False,
-        )
-        for i, (name, parameter) in enumerate(fit.definition.all_parameters.items(), columns)
-    )
     is_emitted = fit.definition.policy is None and not fit.definition.named_shape
     view: View = "source" if is_emitted else "structure"
     return WeightSet(
@@ -102,10 +90,9 @@ def weights_document(
         view=view,
         counted_caches=caches,
         weights=weights,
-        parameters=parameters,
         ranges={
             name: Range(smallest=_smallest(values), largest=float(values.max()))
-            for name, values in fit.design.variables.items()
+            for name, values in fit.design.scales.items()
             if np.any(values)
         },
         covariance_s2=tuple(tuple(row) for row in covariance.tolist()),

@@ -93,31 +93,16 @@ class PenalisedFit(ShortRepr):
 
 
 class Times:
-    """Times of cases, and their derivatives, by the logarithms of a model's unknowns."""
+    """Times of cases, and their derivatives, by the logarithms of weights."""
 
-    def __init__(self, function: ModelFunction, design: Design) -> None:
-        self._function = function
-        self._values = design.counts.T
-        self._variables = design.variables
-        ones = np.ones(len(function.keys))
-        self._fixed = self._gradient(ones) if function.is_linear else None
+    def __init__(self, design: Design) -> None:
+        self._slopes = design.scaled
 
     def __call__(self, logs: Vector) -> tuple[Vector, Matrix]:
-        """Return times, s, and derivatives of their logarithms, shape (n_cases, n_unknowns)."""
-        unknowns = np.exp(logs)
-        parts = self.slopes(unknowns) * unknowns
-        if self._fixed is not None:
-            times = parts.sum(axis=1) + _TINY_S
-        else:
-            times = self._function.times(self._values, self._variables, unknowns) + _TINY_S
+        """Return times, s, and derivatives of their logarithms, shape (n_cases, n_weights)."""
+        parts = self._slopes * np.exp(logs)
+        times = parts.sum(axis=1) + _TINY_S
         return times, parts / times[:, np.newaxis]
-
-    def slopes(self, unknowns: Vector) -> Matrix:
-        """Return derivatives of the times by the unknowns, shape (n_cases, n_unknowns)."""
-        return self._gradient(unknowns) if self._fixed is None else self._fixed
-
-    def _gradient(self, unknowns: Vector) -> Matrix:
-        return self._function.gradient(self._values, self._variables, unknowns).T
 
 
 def fit_with_prior(
@@ -141,7 +126,7 @@ def fit_with_prior(
     PenalisedFit
         Always: without a case, the prior.
     """
-    times_of = Times(design.function, design)
+    times_of = Times(design)
     wanted = np.log(design.times_s)
     weights = error / np.hypot(error, design.noise)
     low, high = _bounds(design.function)

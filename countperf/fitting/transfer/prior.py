@@ -37,7 +37,7 @@ from countperf.fitting.transfer.penalised import LogPrior
 from countperf.hardware.identity import DeviceIdentity, platform_prefix
 from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import Column, ModelFunction
+from countperf.models.function import Column
 from countperf.models.structural import structural
 
 SPREAD = 0.5
@@ -61,9 +61,6 @@ _SPEED, _OTHER_SPEED = 0.2, 2.0
 """Standard deviation of the logarithm of a device's speed; of one whose kind no known device is."""
 
 _WIDTHS = (8, 16)
-
-PARAMETER = ""
-"""Instead of a term: the unknown is a parameter of the expression."""
 
 _MEMORY_TERMS = ("traffic", "misses")
 _LAUNCH = "launch"
@@ -127,7 +124,7 @@ class KnownModel(Part):
     kind : {"structural", "compiled"}
         Which model.
     columns : tuple of (str, str)
-        Term and feature of each weight; of parameters `PARAMETER` and their names.
+        Term and feature of each weight.
     negligible : tuple of str
         Features that no device spends notable time on, and that are left out.
     error : float
@@ -277,11 +274,6 @@ def shipped_devices() -> KnownDevices:
     return KnownDevices.read_file(_SHIPPED)
 
 
-def unknowns_of(function: ModelFunction) -> tuple[Column, ...]:
-    """Return the columns of a function, and then its parameters as columns without a term."""
-    return (*function.columns, *((PARAMETER, name) for name in function.parameters))
-
-
 def is_alike(one: DeviceIdentity, other: DeviceIdentity) -> bool:
     """Tell whether two devices have one platform and are of one type."""
     same = platform_prefix(one.platform) == platform_prefix(other.platform)
@@ -341,7 +333,7 @@ def _values(
 
 def _shared(columns: Sequence[Column]) -> tuple[Vector, ...]:
     """Return which weights a device's speed changes, and which that of its memory."""
-    works = np.array([term not in (_LAUNCH, PARAMETER) for term, _ in columns], np.float64)
+    works = np.array([term != _LAUNCH for term, _ in columns], np.float64)
     memory = np.array([term in _MEMORY_TERMS for term, _ in columns], np.float64)
     return works, memory
 

@@ -16,7 +16,6 @@ MODEL = ModelDefinition(
         "launch": Term(charged=("launches",)),
         "work": Term(charged=("flop.add.f32", "flop.mul.f32", "gmem.load.32.stride1")),
     },
-    expression="launch + work",
     residual="log",
 )
 COLUMNS = (

@@ -35,7 +35,6 @@ MODEL = ModelDefinition(
         "work": Term(charged=("flop.add.f32", "flop.mul.f32")),
         "traffic": Term(charged=("load_beyond_llc",)),
     },
-    expression="launch + work + traffic",
 )
 OLD = {
     "launches": 1e-5,
