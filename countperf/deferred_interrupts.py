@@ -19,11 +19,6 @@ def deferred_interrupts() -> Generator[None]:
     Python raises `KeyboardInterrupt` between any two instructions of the main thread, also where a
     lock has just been taken that another thread waits for. In other threads, and where interrupts
     are not handled as Python does by default, this does nothing.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Ctrl-C was pressed; if twice, at once.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

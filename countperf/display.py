@@ -29,15 +29,7 @@ _DEEPEST = 2  # collections and objects in each other
 
 
 def shortened(text: str, most: int = MOST_LINES) -> str:
-    r"""Break the long lines of a text, cut it to a number of lines, and say how many are left out.
-
-    Examples
-    --------
-    >>> print(shortened("a\nb\nc\nd", most=3))
-    a
-    b
-    ... 2 more lines
-    """
+    r"""Break the long lines of a text, cut it to a number of lines, and say how many are out."""
     lines = [part for line in text.splitlines() for part in _broken(line)]
     if len(lines) <= most:
         return "\n".join(lines)
@@ -54,25 +46,7 @@ def _broken(line: str) -> list[str]:
 
 
 def short_repr(value: object) -> str:
-    """Return a ``repr`` of at most 25 lines: a field on each, long values cut.
-
-    Parameters
-    ----------
-    value : object
-        A dataclass, or a pydantic model.
-
-    Examples
-    --------
-    >>> @dataclasses.dataclass
-    ... class Many:
-    ...     name: str
-    ...     numbers: tuple[int, ...]
-    >>> print(short_repr(Many(name="n", numbers=tuple(range(1000)))))
-    Many(
-      name='n',
-      numbers=(0, 1, 2, ... 997 more),
-    )
-    """
+    """Return a ``repr`` of at most 25 lines: a field on each, long values cut."""
     lines = [f"  {name}={_one_line(part)}," for name, part in _fields(value)]
     kept = MOST_LINES - 2
     if len(lines) > kept:
@@ -81,13 +55,7 @@ def short_repr(value: object) -> str:
 
 
 def short_html(value: object) -> str:
-    """Return the fields of a dataclass or a pydantic model as a table for notebooks, values cut.
-
-    Parameters
-    ----------
-    value : object
-        A dataclass, or a pydantic model.
-    """
+    """Return the fields of a dataclass or a pydantic model as a table for notebooks, values cut."""
     rows = [
         f"<tr><th>{name}</th><td>{escape(_one_line(part))}</td></tr>"
         for name, part in _fields(value)
@@ -103,16 +71,6 @@ class ShortRepr:
     """A class whose objects are shown field by field: in at most 25 lines, long values cut.
 
     Dataclasses keep the ``repr`` that their class has when they are decorated.
-
-    Examples
-    --------
-    >>> @dataclasses.dataclass
-    ... class Samples(ShortRepr):
-    ...     samples_s: tuple[float, ...]
-    >>> Samples(samples_s=(0.5,) * 9)
-    Samples(
-      samples_s=(0.5, 0.5, 0.5, ... 6 more),
-    )
     """
 
     __slots__ = ()
@@ -208,25 +166,5 @@ class Drawable:
     __slots__ = ()
 
     def plot(self, path: Path | str | None = None, **options: Any) -> Figure:
-        """Draw the result.
-
-        Parameters
-        ----------
-        path : Path or str, optional
-            Where to write the picture; the ending chooses the format (.svg, .png, .pdf).
-        **options
-            Those of the function in `countperf.report.figures` that draws results of this class.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The picture; a notebook shows it.
-
-        Raises
-        ------
-        MissingExtraError
-            Matplotlib is not installed.
-        ParameterError
-            There is nothing to draw, or the ending is of no format that matplotlib writes.
-        """
+        """Draw the result."""
         return front_door.function("figure_of")(self, path, **options)

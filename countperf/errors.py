@@ -27,13 +27,7 @@ def _restored(
 
 
 class CountingError(CountperfError):
-    """A kernel, or a part of it, cannot be counted exactly.
-
-    Attributes
-    ----------
-    kernel, where : str or None
-        Name of the kernel, and the instruction, set or expression at fault, where known.
-    """
+    """A kernel, or a part of it, cannot be counted exactly."""
 
     def __init__(
         self, message: str, *, kernel: str | None = None, where: str | None = None
@@ -52,14 +46,7 @@ class UnsupportedExpressionError(CountingError):
 
 
 class DataDependentControlFlowError(CountingError):
-    """A condition, trip count or index depends on data, and no statistics were passed.
-
-    Attributes
-    ----------
-    statistics : dict from str to float or str
-        What the kernel lacks, by what to name it in ``statistics=``, with made-up values; empty
-        where statistics are no help.
-    """
+    """A condition, trip count or index depends on data, and no statistics were passed."""
 
     def __init__(
         self,
@@ -78,13 +65,7 @@ class GranularityError(CountingError):
 
 
 class ParameterError(CountperfError, ValueError):
-    """A parameter is missing, unknown, or outside the assumptions of the kernel.
-
-    Attributes
-    ----------
-    parameter : str or None
-        Name of the parameter at fault.
-    """
+    """A parameter is missing, unknown, or outside the assumptions of the kernel."""
 
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
         super().__init__(message)
@@ -96,17 +77,7 @@ class ModelNotApplicableError(ParameterError):
 
 
 class ExpressionError(CountperfError, ValueError):
-    """A formula of a model cannot be read, or names something that is not there.
-
-    Attributes
-    ----------
-    text : str
-        The formula.
-    position : int or None
-        Where in the text, counted from 0, as far as that is known.
-    names : tuple of str
-        Unknown names, in the order of the text.
-    """
+    """A formula of a model cannot be read, or names something that is not there."""
 
     def __init__(
         self, message: str, *, text: str, position: int | None = None, names: Sequence[str] = ()
@@ -118,13 +89,7 @@ class ExpressionError(CountperfError, ValueError):
 
 
 class PropertyNameError(CountperfError, ValueError):
-    """A name is not a property name of the taxonomy.
-
-    Attributes
-    ----------
-    name : str
-        The name at fault.
-    """
+    """A name is not a property name of the taxonomy."""
 
     def __init__(self, message: str, *, name: str) -> None:
         super().__init__(message)
@@ -132,13 +97,7 @@ class PropertyNameError(CountperfError, ValueError):
 
 
 class DeviceParameterError(CountperfError, ValueError):
-    """A device parameter is missing or has an impossible value.
-
-    Attributes
-    ----------
-    field : str or None
-        Name of the device parameter.
-    """
+    """A device parameter is missing or has an impossible value."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -150,15 +109,7 @@ class PredictionError(CountperfError):
 
 
 class UnmeasuredPropertyError(PredictionError):
-    """A kernel needs properties for which the fit has no weight.
-
-    Attributes
-    ----------
-    properties : tuple of str
-        Names of the properties without a weight.
-    exercising_kernels : dict from str to tuple of str
-        For each of them, measurement kernels that would supply the weight; may be empty.
-    """
+    """A kernel needs properties for which the fit has no weight."""
 
     def __init__(
         self,
@@ -180,43 +131,19 @@ class _MismatchError(PredictionError):
 
 
 class DeviceMismatchError(_MismatchError):
-    """Weights are to be used for a device that they were not fitted on.
-
-    Attributes
-    ----------
-    expected, found : str
-        Device of the weights, and device asked for.
-    """
+    """Weights are to be used for a device that they were not fitted on."""
 
 
 class ViewMismatchError(_MismatchError):
-    """Counts of one view of a kernel are to be used with weights for the other.
-
-    Attributes
-    ----------
-    expected, found : str
-        View that the weights were fitted to, and view of the counts: ``source`` or ``compiled``.
-    """
+    """Counts of one view of a kernel are to be used with weights for the other."""
 
 
 class CacheMismatchError(_MismatchError):
-    """Counts for some caches are to be used with weights for others.
-
-    Attributes
-    ----------
-    expected, found : str
-        Caches that the kernels of the fit were counted for, and those of the counts, in words.
-    """
+    """Counts for some caches are to be used with weights for others."""
 
 
 class DeviceError(CountperfError):
-    """No such device, or none that works.
-
-    Attributes
-    ----------
-    device : str or None
-        The device asked for.
-    """
+    """No such device, or none that works."""
 
     def __init__(self, message: str, *, device: str | None = None) -> None:
         super().__init__(message)
@@ -228,13 +155,7 @@ class DeviceLostError(DeviceError):
 
 
 class KernelSpecificationError(CountperfError, ValueError):
-    """Kernel specification that names no kernel.
-
-    Attributes
-    ----------
-    specification : str
-        What was given.
-    """
+    """Kernel specification that names no kernel."""
 
     def __init__(self, message: str, *, specification: str) -> None:
         super().__init__(message)
@@ -242,13 +163,7 @@ class KernelSpecificationError(CountperfError, ValueError):
 
 
 class MeasurementError(CountperfError):
-    """A measurement failed.
-
-    Attributes
-    ----------
-    case : str or None
-        Name of the measurement case.
-    """
+    """A measurement failed."""
 
     def __init__(self, message: str, *, case: str | None = None) -> None:
         super().__init__(message)
@@ -276,13 +191,7 @@ class SearchSpaceError(CountperfError, ValueError):
 
 
 class TuningError(CountperfError):
-    """A search cannot be made, or has nothing to answer.
-
-    Attributes
-    ----------
-    refusals : tuple of str
-        Why variants fell out, where that is the reason.
-    """
+    """A search cannot be made, or has nothing to answer."""
 
     def __init__(self, message: str, *, refusals: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -290,13 +199,7 @@ class TuningError(CountperfError):
 
 
 class FitError(CountperfError):
-    """A fit cannot be made from these measurements.
-
-    Attributes
-    ----------
-    result : object or None
-        The failed ``FitResult``, where there is one.
-    """
+    """A fit cannot be made from these measurements."""
 
     def __init__(self, message: str, *, result: object | None = None) -> None:
         super().__init__(message)
@@ -312,13 +215,7 @@ class FitNotConvergedError(FitError):
 
 
 class MissingExtraError(CountperfError):
-    """Something needs a package that only an extra of countperf installs.
-
-    Attributes
-    ----------
-    extra : str
-        Name of the extra, as in ``pip install 'countperf[extra]'``.
-    """
+    """Something needs a package that only an extra of countperf installs."""
 
     def __init__(self, message: str, *, extra: str) -> None:
         super().__init__(message)
@@ -326,15 +223,7 @@ class MissingExtraError(CountperfError):
 
 
 class IncompatibleVersionError(CountperfError, ImportError):
-    """A package that countperf needs is missing, or of a version that it does not work with.
-
-    Attributes
-    ----------
-    package : str
-        Name of the package.
-    found : str
-        Its version; empty if it is missing.
-    """
+    """A package that countperf needs is missing, or of a version that it does not work with."""
 
     def __init__(self, message: str, *, package: str, found: str = "") -> None:
         super().__init__(message)
@@ -343,17 +232,7 @@ class IncompatibleVersionError(CountperfError, ImportError):
 
 
 class DocumentError(CountperfError):
-    """A document is damaged, foreign, or of a version that cannot be read.
-
-    Attributes
-    ----------
-    path : str or None
-        File at fault.
-    field : str or None
-        Path of the bad field inside the document, such as ``$.weights[3].value``.
-    line, offset : int or None
-        Line, from 1, and byte, from 0, of the damage in a file of lines.
-    """
+    """A document is damaged, foreign, or of a version that cannot be read."""
 
     def __init__(
         self,
@@ -372,15 +251,7 @@ class DocumentError(CountperfError):
 
 
 class TableError(CountperfError, ValueError):
-    """A table of times that were measured elsewhere cannot be read.
-
-    Attributes
-    ----------
-    row : int or None
-        Row at fault, from 1, the header aside; None if all are.
-    column : str
-        Name of the column at fault.
-    """
+    """A table of times that were measured elsewhere cannot be read."""
 
     def __init__(self, message: str, *, row: int | None = None, column: str = "") -> None:
         super().__init__(message)
@@ -389,15 +260,7 @@ class TableError(CountperfError, ValueError):
 
 
 class OutputError(CountperfError):
-    """A file cannot be written.
-
-    Attributes
-    ----------
-    path : str or None
-        The file.
-    rescued : str or None
-        Where the result is kept instead.
-    """
+    """A file cannot be written."""
 
     def __init__(
         self, message: str, *, path: str | None = None, rescued: str | None = None

@@ -34,30 +34,17 @@ FeatureValue = float | NDArray[np.float64]
 
 
 class FeatureSpec(Part):
-    """Patterns of the properties that a model charges, and of those that it ignores.
+    """Patterns of the properties that a model charges, and of those that it ignores."""
 
-    Attributes
-    ----------
-    charged : tuple of str
-        Patterns of charged properties, in the order in which features are listed.
-    ignored : tuple of str
-        Patterns of properties that have no term in the model, by its definition.
-    negligible : tuple of str
-        Features that are ignored, too, though a pattern charges them.
-    """
-
+    # patterns of charged properties, in the order in which features are listed
     charged: tuple[str, ...]
+    # patterns of properties that have no term in the model, by its definition
     ignored: tuple[str, ...] = ()
+    # features that are ignored, too, though a pattern charges them
     negligible: tuple[str, ...] = ()
 
     def feature_of(self, name: str) -> str | None:
-        """Return the feature that charges a property, or None if none does.
-
-        Examples
-        --------
-        >>> FeatureSpec(charged=("flop.special.*",)).feature_of("flop.special.f32.exp")
-        'flop.special.f32'
-        """
+        """Return the feature that charges a property, or None if none does."""
         feature = self._covered_by(name)
         return None if feature in self.negligible else feature
 
@@ -76,13 +63,7 @@ class FeatureSpec(Part):
         return _first_cover(self.ignored, name) is not None
 
     def apply(self, counts: Mapping[str, CountValue]) -> Features:
-        """Sort a kernel's counts into features.
-
-        Parameters
-        ----------
-        counts : Mapping from str to int, Fraction or ndarray
-            Property values, as ``PropertyVector.evaluate`` returns them.
-        """
+        """Sort a kernel's counts into features."""
         sums: dict[str, Any] = {}
         ignored: list[str] = []
         unknown: list[str] = []
@@ -109,17 +90,11 @@ class FeatureSpec(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Features(ShortRepr):
-    """Feature values of a kernel at given parameters.
+    """Feature values of a kernel at given parameters."""
 
-    Attributes
-    ----------
-    values : dict from str to float or ndarray
-        Value of each feature that is not zero, in the order of the spec.
-    ignored, unknown : tuple of str
-        Properties that are not zero and that the model ignores, or has no rule for.
-    """
-
+    # value of each feature that is not zero, in the order of the spec
     values: dict[str, FeatureValue]
+    # properties that are not zero and that the model ignores, or has no rule for
     ignored: tuple[str, ...]
     unknown: tuple[str, ...]
 
@@ -127,22 +102,7 @@ class Features(ShortRepr):
 def exercising_kernels_of(
     spec: FeatureSpec, kernels: Mapping[str, Iterable[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """List, for each feature, the kernels that have it.
-
-    Parameters
-    ----------
-    spec : FeatureSpec
-        What the model charges.
-    kernels : Mapping from str to iterable of str
-        Kernel to the names of its properties; a property vector iterates over them.
-
-    Examples
-    --------
-    >>> spec = FeatureSpec(charged=("flop.special.*",))
-    >>> kernels = {"rsqrt-chain": ["flop.special.f32.rsqrt"], "copy": ["launches"]}
-    >>> exercising_kernels_of(spec, kernels)
-    {'flop.special.f32': ('rsqrt-chain',)}
-    """
+    """List, for each feature, the kernels that have it."""
     found: dict[str, list[str]] = {}
     for kernel, names in kernels.items():
         features = dict.fromkeys(spec.feature_of(name) for name in names)
@@ -159,27 +119,7 @@ def vector_of(
     transactions: Sequence[str] = (),
     caches: CountedCaches = DEFAULT_CACHES,
 ) -> PropertyVector:
-    """Return the property vector of whatever stands for a kernel.
-
-    Parameters
-    ----------
-    kernel : PropertyVector, Mapping from str to int or str, or loopy.TranslationUnit
-        A vector; counts by property name, written by hand; or a kernel, which gets counted.
-    view : {"source", "compiled"}
-        How a kernel is counted, and what counts written by hand are taken for.
-    transactions : sequence of str, optional
-        Which transactions of sub-groups a kernel's vector is to have at sizes, such as
-        ``transactions.32x128``.
-    caches : CountedCaches, optional
-        For which a kernel is counted in the structure view.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be counted exactly.
-    PropertyNameError
-        A name written by hand is not in the taxonomy.
-    """
+    """Return the property vector of whatever stands for a kernel."""
     from countperf.properties.vector import PropertyVector
 
     if isinstance(kernel, PropertyVector):
@@ -206,13 +146,7 @@ def _first_cover(patterns: tuple[str, ...], name: str) -> int | None:
 
 
 def covers(feature: str, name: str) -> bool:
-    """Return whether a property belongs to a feature: the same, or it begins with its components.
-
-    Examples
-    --------
-    >>> covers("flop.special.f32", "flop.special.f32.exp"), covers("groups", "launches")
-    (True, False)
-    """
+    """Return whether a property belongs to a feature: the same, or one that begins with it."""
     return name == feature or name.startswith(feature + ".")
 
 

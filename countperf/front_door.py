@@ -14,28 +14,11 @@ _HOMES: dict[str, str] = {}
 
 
 def register(homes: Mapping[str, str]) -> None:
-    """Make functions known.
-
-    Parameters
-    ----------
-    homes : Mapping from str to str
-        For each name, the module that has it; ``module:attribute`` if it has another name there.
-    """
+    """Make functions known."""
     _HOMES.update(homes)
 
 
 def function(name: str) -> Any:
-    """Import a registered function or class.
-
-    Raises
-    ------
-    KeyError
-        The name is not registered.
-
-    Examples
-    --------
-    >>> function("predict").__module__
-    'countperf.workflow.prediction'
-    """
+    """Import a registered function or class."""
     module, _, attribute = _HOMES[name].partition(":")
     return getattr(import_module(module), attribute or name)

@@ -22,51 +22,25 @@ _MOST_KINDS = 10_000
 
 @dataclass(slots=True, kw_only=True)
 class KernelLaunches:
-    """Launches of one kernel with the same scalars, shapes and types, on one device.
+    """Launches of one kernel with the same scalars, shapes and types, on one device."""
 
-    Attributes
-    ----------
-    unit : loopy.TranslationUnit
-        The kernel, as the program made it.
-    entrypoint : str
-        Its entry point.
-    integers : dict from str to int
-        Integer arguments that were passed.
-    shapes : dict from str to tuple of int
-        Shapes of array arguments that were passed.
-    types : dict from str to str
-        Types of the arguments that were passed and have one.
-    device : object or None
-        Pyopencl's device; None of programs in C.
-    launches : int
-        How often.
-    """
-
-    unit: Any
-    entrypoint: str
-    integers: dict[str, int]
-    shapes: dict[str, tuple[int, ...]]
-    types: dict[str, str]
-    device: Any = None
-    launches: int = 0
+    unit: Any  # the kernel, as the program made it
+    entrypoint: str  # its entry point
+    integers: dict[str, int]  # integer arguments that were passed
+    shapes: dict[str, tuple[int, ...]]  # shapes of array arguments that were passed
+    types: dict[str, str]  # types of the arguments that were passed and have one
+    device: Any = None  # pyopencl's device
+    launches: int = 0  # how often
 
 
 @dataclass(eq=False)
 class Recorder:
-    """Launches that happened while it was active.
+    """Launches that happened while it was active."""
 
-    Attributes
-    ----------
-    kinds : dict
-        Launches by what tells them apart.
-    left_out : int
-        Launches that were too many to be kept apart.
-    problems : list of str
-        What went wrong in noting launches, each text once.
-    """
-
+    # launches by what tells them apart
     kinds: dict[Any, KernelLaunches] = field(default_factory=dict[Any, KernelLaunches])
-    left_out: int = 0
+    left_out: int = 0  # launches that were too many to be kept apart
+    # what went wrong in noting launches, each text once
     problems: list[str] = field(default_factory=list[str])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -32,66 +32,28 @@ NOISE_DEVIATIONS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanError:
-    """Geometric mean of relative errors.
+    """Geometric mean of relative errors."""
 
-    Attributes
-    ----------
-    value : float
-        The mean, as a fraction (0.3 is 30 %).
-    count, zero_errors : int
-        Number of errors, and how many of them were exactly zero.
-    """
-
-    value: float
-    count: int
+    value: float  # the mean, as a fraction (0.3 is 30 %)
+    count: int  # number of errors, and how many of them were exactly zero
     zero_errors: int
 
 
 def factor_between(predicted_s: float, measured_s: float) -> float:
-    """Return ``max(predicted/measured, measured/predicted)``; infinite for times below zero.
-
-    Parameters
-    ----------
-    predicted_s, measured_s : float
-        Times, s; the measured one is positive.
-    """
+    """Return ``max(predicted/measured, measured/predicted)``; infinite for times below zero."""
     if predicted_s <= 0:
         return math.inf
     return max(predicted_s / measured_s, measured_s / predicted_s)
 
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> NDArray[np.float64]:
-    """Return ``|predicted - measured| / measured`` for each case.
-
-    Raises
-    ------
-    ParameterError
-        Different lengths, empty, not one-dimensional, not finite, or a measured value <= 0.
-    """
+    """Return ``|predicted - measured| / measured`` for each case."""
     prediction, measurement = _pair(predicted, measured)
     return np.abs(prediction - measurement) / _positive(measurement)
 
 
 def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
-    """Take the geometric mean of relative errors, or of means of them.
-
-    Parameters
-    ----------
-    errors : array_like
-        Relative errors as fractions, not negative.
-    floor : float, optional
-        Raise smaller errors to it; with 0, a single zero error makes the mean zero.
-
-    Raises
-    ------
-    ParameterError
-        Empty, not one-dimensional, not finite, a negative error, or a negative floor.
-
-    Examples
-    --------
-    >>> round(mean_error([0.30, 0.08, 0.32, 0.10]).value, 4)
-    0.1665
-    """
+    """Take the geometric mean of relative errors, or of means of them."""
     values = _vector(errors, "errors")
     if np.any(values < 0):
         message = f"relative errors are not negative; found {values.min()}"
@@ -111,13 +73,7 @@ def mape(predicted: ArrayLike, measured: ArrayLike) -> float:
 
 
 def linear_fit(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
-    """Return slope and intercept of the least-squares line of y against x.
-
-    Raises
-    ------
-    ParameterError
-        Fewer than two distinct x, or not two finite vectors of the same length.
-    """
+    """Return slope and intercept of the least-squares line of y against x."""
     abscissa, ordinate = _pair(x, y, names=("x", "y"))
     centered = abscissa - abscissa.mean()
     spread = float(centered @ centered)
@@ -130,8 +86,6 @@ def linear_fit(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
 def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) -> float:
     r"""Return the error of a curve's shape over occupancies, in percent.
 
-    Notes
-    -----
     :math:`\frac{100}{n}\sum_i |d_i - l(o_i)| / m_i` where :math:`d_i = p_i - m_i` and :math:`l` is
     the least-squares line of :math:`d` against the occupancy :math:`o`. It applies to throughput,
     not to time, and it is not always below `mape`: the line minimises squared absolute errors.
@@ -146,33 +100,17 @@ def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) 
 
 
 class EvaluatedCase(Part):
-    """One case that was both measured and predicted.
+    """One case that was both measured and predicted."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel; cases of one kernel differ in their parameters.
-    parameters : dict from str to int
-        Size parameters.
-    measured_s, predicted_s : float
-        Times, s.
-    complete : bool
-        Whether the prediction knows the cost of every property of the kernel.
-    purpose : str
-        What the kernel is for: ``test``, ``application``, ``variant``.
-    noise : float or None
-        How well the measured time repeats: standard deviation of its logarithm; None if unknown.
-    interval_s : tuple of float, or None
-        Where the prediction expects the time in 90 of 100 cases, s; None if it does not say.
-    """
-
-    kernel: str
-    parameters: dict[str, int]
-    measured_s: float = Field(gt=0)
+    kernel: str  # name of the kernel
+    parameters: dict[str, int]  # size parameters
+    measured_s: float = Field(gt=0)  # times, s
     predicted_s: float
-    complete: bool = True
-    purpose: str = "test"
+    complete: bool = True  # whether the prediction knows the cost of every property of the kernel
+    purpose: str = "test"  # what the kernel is for: ``test``, ``application``, ``variant``
+    # how well the measured time repeats: standard deviation of its logarithm
     noise: float | None = Field(default=None, ge=0)
+    # where the prediction expects the time in 90 of 100 cases, s
     interval_s: Interval | None = None
 
     @property
@@ -207,21 +145,13 @@ def mean_errors_by_kernel(cases: Iterable[EvaluatedCase]) -> dict[str, MeanError
 
 
 class Evaluation(Table, Drawable, Document):
-    """Predicted against measured times on one device.
-
-    Attributes
-    ----------
-    device, model : str
-        Slug of the device, and name of the model that predicted.
-    cases : tuple of EvaluatedCase
-        At least one.
-    """
+    """Predicted against measured times on one device."""
 
     format: Literal["countperf-evaluation"] = "countperf-evaluation"
     version: Literal[1] = 1
-    device: str
+    device: str  # slug of the device, and name of the model that predicted
     model: ModelName
-    cases: tuple[EvaluatedCase, ...] = Field(min_length=1)
+    cases: tuple[EvaluatedCase, ...] = Field(min_length=1)  # at least one
 
     def by_kernel(self) -> dict[str, MeanError]:
         """Return the mean error of each kernel over its sizes, in the order of the cases."""

@@ -22,24 +22,12 @@ ParameterValue = int | NDArray[np.integer]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Outcome of one check on a fit or a prediction.
+    """Outcome of one check on a fit or a prediction."""
 
-    Attributes
-    ----------
-    name : str
-        What was checked, such as ``"rank"`` or ``"extrapolation"``.
-    passed : bool
-        Whether the result can be used without a caveat, as far as this check goes.
-    message : str
-        What was found.
-    remedy : str
-        What to do about it; empty if the check passed.
-    """
-
-    name: str
-    passed: bool
-    message: str
-    remedy: str = ""
+    name: str  # what was checked, such as ``"rank"`` or ``"extrapolation"``
+    passed: bool  # whether the result can be used without a caveat, as far as this check goes
+    message: str  # what was found
+    remedy: str = ""  # what to do about it
 
 
 class Origin(Protocol):
@@ -162,15 +150,9 @@ class Prediction(Table, Drawable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PredictionPair(Table, Drawable):
-    """Two predictions side by side.
+    """Two predictions side by side."""
 
-    Attributes
-    ----------
-    first, second : Prediction
-        Each at one size.
-    """
-
-    first: Prediction
+    first: Prediction  # each at one size
     second: Prediction
 
     def __post_init__(self) -> None:
@@ -221,11 +203,5 @@ class TimeModel(Protocol):
 
 
 def largest_first(parts: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """Sort the parts of a time by size, negative ones last; arrays by their sum.
-
-    Examples
-    --------
-    >>> list(largest_first({"groups": -1.0, "launches": 2.0, "flop.add.f32": 3.0}))
-    ['flop.add.f32', 'launches', 'groups']
-    """
+    """Sort the parts of a time by size, negative ones last; arrays by their sum."""
     return dict(sorted(parts.items(), key=lambda item: (-float(np.sum(item[1])), item[0])))

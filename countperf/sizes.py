@@ -26,34 +26,7 @@ _MOST_VALUES = 10_000
 
 
 def parse_sizes(name: str, text: str) -> int | tuple[int, ...]:
-    """Return the values that a text names.
-
-    Parameters
-    ----------
-    name : str
-        The parameter, for messages.
-    text : str
-        An integer; integers after commas; ``start:stop:count``, evenly spaced integers with both
-        ends; or ``start:stop:count:log``, evenly spaced in logarithms. Ranges may stand among
-        integers.
-
-    Returns
-    -------
-    int or tuple of int
-        An integer if the text is one.
-
-    Raises
-    ------
-    ParameterError
-        The text is none of these, or a range has fewer integers than asked for.
-
-    Examples
-    --------
-    >>> parse_sizes("n", "1024"), parse_sizes("n", "256,512"), parse_sizes("n", "16:64:4")
-    (1024, (256, 512), (16, 32, 48, 64))
-    >>> parse_sizes("n", "256:4096:5:log")
-    (256, 512, 1024, 2048, 4096)
-    """
+    """Return the values that a text names."""
     parts = text.split(",")
     values = [value for part in parts for value in _part(name, part.strip())]
     if len(parts) == 1 and ":" not in text:
@@ -119,29 +92,7 @@ def _spaced(
 
 
 def combine_sizes(sizes: Sizes) -> list[dict[str, int]]:
-    """Return the points that values of several parameters name together.
-
-    Parameters
-    ----------
-    sizes : mapping from str to int or sequence of int
-        Parameters with several values each have equally many, and go together value by value;
-        single values are the same at all points.
-
-    Returns
-    -------
-    list of dict from str to int
-        A point for each value; one point if all are single.
-
-    Raises
-    ------
-    ParameterError
-        Two parameters have different numbers of values, one has none, or a point is named twice.
-
-    Examples
-    --------
-    >>> combine_sizes({"n": [256, 512], "m": [16, 32], "q": 4})
-    [{'n': 256, 'm': 16, 'q': 4}, {'n': 512, 'm': 32, 'q': 4}]
-    """
+    """Return the points that values of several parameters name together."""
     columns = {name: list(value) for name, value in sizes.items() if _is_several(value)}
     for name, values in columns.items():
         if not values:
@@ -170,11 +121,6 @@ def size_arrays(sizes: Sizes) -> dict[str, int | NDArray[np.int64]]:
     """Return values of parameters as counts and predictions take them.
 
     Parameters and errors are those of `combine_sizes`.
-
-    Returns
-    -------
-    dict from str to int or ndarray
-        Arrays, all of one length, for parameters with several values.
     """
     points = combine_sizes(sizes)
     import numpy as np
@@ -188,25 +134,7 @@ def size_arrays(sizes: Sizes) -> dict[str, int | NDArray[np.int64]]:
 
 
 def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
-    """Return the sizes that a mapping and keywords give together.
-
-    Parameters
-    ----------
-    sizes : Mapping from str to int, or None
-        What stands in the place of the sizes.
-    more : Mapping from str to int
-        The keywords.
-
-    Raises
-    ------
-    ParameterError
-        `sizes` is no mapping, or both give one.
-
-    Examples
-    --------
-    >>> given_sizes({"n": 16}, {"m": 4})
-    {'n': 16, 'm': 4}
-    """
+    """Return the sizes that a mapping and keywords give together."""
     if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         raise ParameterError(
             f"sizes are given by name, and {sizes!r} has none; pass n=1024, or a mapping such as"

@@ -17,21 +17,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Progress of some work.
+    """Progress of some work."""
 
-    Attributes
-    ----------
-    work : str
-        What is done, such as ``counting kernels``.
-    done : int
-        Steps that are done; 0 at the beginning.
-    total : int or None
-        Steps in all; None if nobody knows.
-    """
-
-    work: str
-    done: int
-    total: int | None
+    work: str  # what is done, such as ``counting kernels``
+    done: int  # steps that are done
+    total: int | None  # steps in all
 
 
 Listener = Callable[[Step], None]
@@ -65,13 +55,7 @@ def is_heard() -> bool:
 
 
 def report(work: str, done: int, total: int | None = None) -> None:
-    """Tell the listener, if there is one, how far some work is.
-
-    Parameters
-    ----------
-    work, done, total
-        As the attributes of `Step`.
-    """
+    """Tell the listener, if there is one, how far some work is."""
     channel = _channel.get()
     if channel is not None and not channel.is_busy:
         channel.listener(Step(work=work, done=done, total=total))
@@ -81,24 +65,6 @@ def stepped(items: Iterable[_T], work: str, total: int | None = None) -> Generat
     """Yield items, and tell the listener of each that is done with.
 
     What is done within a step is not told apart: its own steps go to nobody.
-
-    Parameters
-    ----------
-    items : iterable
-        What to go through.
-    work : str
-        What is done with them.
-    total : int, optional
-        How many there are, where they do not say so themselves.
-
-    Examples
-    --------
-    >>> told = []
-    >>> with listening(told.append):
-    ...     list(stepped("ab", "reading"))
-    ['a', 'b']
-    >>> [(step.done, step.total) for step in told]
-    [(0, 2), (1, 2), (2, 2)]
     """
     channel = _channel.get()
     if channel is None or channel.is_busy:
@@ -117,12 +83,6 @@ def stepped(items: Iterable[_T], work: str, total: int | None = None) -> Generat
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration for people who wait, to the second.
-
-    Examples
-    --------
-    >>> format_duration(7.2), format_duration(125)
-    ('7 s', '2 min 05 s')
-    """
+    """Write a duration for people who wait, to the second."""
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

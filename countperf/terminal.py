@@ -27,20 +27,7 @@ _written_s = 0.0
 
 
 def safe(text: str, encoding: str | None = "utf-8") -> str:
-    r"""Write a text so that it can be shown: as escapes what controls terminals or has no code.
-
-    Parameters
-    ----------
-    text : str
-        Lines and tabulators are kept.
-    encoding : str, optional
-        What the letters have to be in.
-
-    Examples
-    --------
-    >>> print(safe("a\x1b[2Jb"), safe("2 µs, naïve", "ascii"))
-    a\x1b[2Jb 2 us, na\xefve
-    """
+    r"""Write a text so that it can be shown: as escapes what controls terminals or has no code."""
     text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
     encoding = encoding or "utf-8"
     try:

@@ -32,34 +32,7 @@ def find_in_user_code(
     error: MakeError,
     convert: Callable[[object], object] = lambda found: found,
 ) -> object:
-    """Return the object that a text names, or what a function of that name returns.
-
-    Parameters
-    ----------
-    specification : str
-        ``path/file.py:name`` or ``package.module:name``. A file may import modules that lie beside
-        it; a module may lie in the current folder. Installed modules of the same name come first.
-    kind : type
-        An object of this type is returned as it is; a function without arguments that returns one
-        is called.
-    kind_name : str
-        Name of that type in messages, such as ``loopy.TranslationUnit``.
-    error : callable
-        Makes the error from its message.
-    convert : callable, optional
-        Makes an object of the type from one that stands for it; returns others as they are.
-
-    Returns
-    -------
-    object
-        Of the type.
-
-    Raises
-    ------
-    CountperfError
-        The one of `error`: the code cannot be imported, exits, fails, or has nothing of the kind
-        under that name; the message lists what it has.
-    """
+    """Return the object that a text names, or what a function of that name returns."""
     place, _, name = specification.rpartition(":")
     file = Path(place) if place.endswith(".py") else None
     if file is not None and not file.is_file():
@@ -88,21 +61,7 @@ def find_in_user_code(
 
 @contextlib.contextmanager
 def guarded(what: str, error: MakeError) -> Generator[None]:
-    """Turn however code of the user's ends into an error; let it print to standard error only.
-
-    Parameters
-    ----------
-    what : str
-        Begins the message.
-    error : callable
-        Makes the error from its message.
-
-    Raises
-    ------
-    CountperfError
-        The one of `error`, for whatever is raised, ``SystemExit`` included. Errors that countperf
-        raises itself, and interrupts by the keyboard, are passed on.
-    """
+    """Turn however code of the user's ends into an error; let it print to standard error only."""
     try:
         with stdout_to_stderr():
             yield

@@ -160,18 +160,7 @@ def _kept(options: argparse.Namespace) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default those of the process.
-
-    Returns
-    -------
-    int
-        Exit status.
-    """
+    """Run the command line."""
     with shown():
         try:
             return _run(parser().parse_args(arguments))

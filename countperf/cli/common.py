@@ -180,12 +180,6 @@ def in_options(text: str, options: argparse.Namespace) -> str:
     """Write the parameters of functions that a message names as options of a command.
 
     What the command has no option for stays as it is.
-
-    Examples
-    --------
-    >>> here = argparse.Namespace(registers=None, incomplete=False)
-    >>> in_options("pass registers_per_work_item=16 or incomplete_ok=True, not force=True", here)
-    'pass --registers 16 or --incomplete, not force=True'
     """
 
     def option(match: re.Match[str]) -> str:
@@ -202,13 +196,7 @@ def in_options(text: str, options: argparse.Namespace) -> str:
 
 
 def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
-    """Collect parsed ``name=value`` pairs.
-
-    Raises
-    ------
-    ParameterError
-        A name is given twice.
-    """
+    """Collect parsed ``name=value`` pairs."""
     found: dict[str, Any] = {}
     for name, value in pairs or ():
         if name in found:
@@ -226,20 +214,7 @@ def points(pairs: Sequence[tuple[str, Any]] | None) -> list[dict[str, int]]:
 
 
 def one_point(pairs: Sequence[tuple[str, Any]] | None, what: str) -> dict[str, int]:
-    """Return parsed sizes of which each has one value.
-
-    Parameters
-    ----------
-    pairs : sequence of (str, int or tuple of int), or None
-        As `sizes` parses them.
-    what : str
-        What takes one value only, for the message.
-
-    Raises
-    ------
-    ParameterError
-        A size has several values, or is given twice.
-    """
+    """Return parsed sizes of which each has one value."""
     found = as_dict(pairs)
     for name, value in found.items():
         if not isinstance(value, int):

@@ -26,13 +26,6 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the script of a shell that completes a command line.
 
     Names of fits are those that there are when the script is made.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Of the whole command line.
-    shell : str
-        One of `SHELLS`.
     """
     names = " ".join(sorted(named_fits()))
     fits = {**shtab.FILE, "bash": "_countperf_fits", "zsh": f"({names})"}

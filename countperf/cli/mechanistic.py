@@ -42,13 +42,7 @@ def profile_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
-    """Return the names of the mechanistic models that ``--model`` lists; None if it means weights.
-
-    Raises
-    ------
-    ParameterError
-        Models of both kinds are listed, or a device is described and a name is unknown.
-    """
+    """Return the names of the mechanistic models that ``--model`` lists; None for weights."""
     if options.model is None:
         return [ALL] if options.device_document is not None else None
     names = [name.strip() for name in options.model.split(",") if name.strip()]

@@ -31,13 +31,7 @@ _STAGES = {
 
 
 class Progress:
-    """Shows what runs, how far it is and how long it will take.
-
-    Parameters
-    ----------
-    now : callable
-        A clock, s.
-    """
+    """Shows what runs, how far it is and how long it will take."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

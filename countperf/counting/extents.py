@@ -152,15 +152,7 @@ class AddressedElements:
     def unproved(
         self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, int]
     ) -> list[ArrayAccess]:
-        """Return the accesses that are not shown to stay in their arrays without looking at data.
-
-        Parameters
-        ----------
-        shapes : mapping from str to sequence of int
-            Of the arrays; others are not looked at.
-        values : mapping from str to int
-            Values of all integer arguments.
-        """
+        """Return the accesses that are not shown to stay in their arrays without data."""
         found: list[ArrayAccess] = []
         by_array = {} if self.kernel is None else self._collected[0]
         for array, accesses in by_array.items():

@@ -71,14 +71,9 @@ class Part(BaseModel):
 
 
 class Document(Part):
-    """Base of all documents; a subclass declares ``format``, ``version`` and its own fields.
+    """Base of all documents; a subclass declares ``format``, ``version`` and its own fields."""
 
-    Attributes
-    ----------
-    remade_by : str
-        Advice for files of older versions, which are refused.
-    """
-
+    # advice for files of older versions, which are refused
     remade_by: ClassVar[str] = "make the file anew"
 
     @classmethod
@@ -98,26 +93,7 @@ class Document(Part):
 
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> Self:
-        """Parse and validate a document.
-
-        Parameters
-        ----------
-        text : str
-            The document, JSON.
-        path : Path or str, optional
-            Where it comes from, for messages.
-
-        Returns
-        -------
-        Self
-            The validated document.
-
-        Raises
-        ------
-        DocumentError
-            The text is not JSON, of another format, of a version that cannot be read, or a field
-            is bad; the attribute ``field`` then holds the path of the first bad one.
-        """
+        """Parse and validate a document."""
         return cls.from_object(parse_json(text, path=path), path=path)
 
     @classmethod
@@ -161,31 +137,12 @@ class Document(Part):
         return format_json(self.to_object()) + "\n"
 
     def write_file(self, path: Path | str, *, rescue: bool = False) -> None:
-        """Write the document; a reader sees the old file or the new one, never a part of it.
-
-        Parameters
-        ----------
-        path : Path or str
-            The file.
-        rescue : bool, optional
-            Whether the document is kept elsewhere if the file cannot be written.
-
-        Raises
-        ------
-        OutputError
-            The file cannot be written.
-        """
+        """Write the document; a reader sees the old file or the new one, never a part of it."""
         (write_rescued if rescue else write_atomically)(path, self.write_text())
 
 
 def check_format(content: object, wanted: str, *, path: Path | str | None = None) -> dict[str, Any]:
-    """Return parsed JSON as a dict if it is a document of the wanted format, else say what it is.
-
-    Raises
-    ------
-    DocumentError
-        Not a JSON object, without a format, or of another format.
-    """
+    """Return parsed JSON as a dict if it is a document of the wanted format, else refuse it."""
     if not isinstance(content, dict):
         kind = "an array" if isinstance(content, list) else f"the value {_abbreviated(content)}"
         _fail(f"a {wanted} document is wanted, not {kind}", path=path, field="$")
@@ -209,24 +166,7 @@ def check_format(content: object, wanted: str, *, path: Path | str | None = None
 def validate(
     part_type: type[_Part], content: object, *, path: Path | str | None = None, root: str = "$"
 ) -> _Part:
-    """Validate parsed JSON against a type of `Part`.
-
-    Parameters
-    ----------
-    part_type : type of Part
-        What the content is to be.
-    content : object
-        Parsed JSON.
-    path : Path or str, optional
-        Where it comes from, for messages.
-    root : str, optional
-        Path of the content inside its document, such as ``$.device`` (or ``line 7: $``).
-
-    Raises
-    ------
-    DocumentError
-        A field is missing, unknown or bad; ``field`` is the path of the first one.
-    """
+    """Validate parsed JSON against a type of `Part`."""
     try:
         # strict validation of JSON text takes arrays for tuples, that of Python values does not
         return part_type.model_validate_json(json.dumps(content, allow_nan=False))
@@ -246,15 +186,7 @@ def validate(
 
 
 def field_path(location: Sequence[str | int], *, root: str = "$") -> str:
-    """Write the place of a field as a JSON path: ``$.weights[3].value``.
-
-    Examples
-    --------
-    >>> field_path(("weights", 3, "value"))
-    '$.weights[3].value'
-    >>> field_path(("ranges", "flop.add.f32"))
-    '$.ranges["flop.add.f32"]'
-    """
+    """Write the place of a field as a JSON path: ``$.weights[3].value``."""
     steps = (
         f"[{step}]"
         if isinstance(step, int)

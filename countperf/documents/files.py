@@ -20,25 +20,7 @@ _DIGITS = 20  # of the largest, or of the smallest with its sign
 def parse_json(
     text: str, *, path: Path | str | None = None, first_line: int = 1, allow_nan: bool = False
 ) -> object:
-    """Parse JSON strictly.
-
-    Parameters
-    ----------
-    text : str
-        The JSON text.
-    path : Path or str, optional
-        Where it comes from, for messages.
-    first_line : int, optional
-        Number of the text's first line in that file, for texts that are one line of a file.
-    allow_nan : bool, optional
-        Whether ``NaN`` and ``Infinity`` are read, which other programs write.
-
-    Raises
-    ------
-    DocumentError
-        The text is not JSON, and the message gives line and column; or it is nested too deeply, has
-        a field twice in an object, an integer of more than 64 bits, or a number that is not finite.
-    """
+    """Parse JSON strictly."""
 
     def refuse(message: str) -> NoReturn:
         where = "" if first_line == 1 else f" (line {first_line})"
@@ -81,14 +63,7 @@ def parse_json(
 
 
 def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object]:
-    """Parse TOML of the values that JSON has as well.
-
-    Raises
-    ------
-    DocumentError
-        The text is not TOML, is nested too deeply, or has a date, a time, an integer of more than
-        64 bits, or a number that is not finite; ``field`` is the path of such a value.
-    """
+    """Parse TOML of the values that JSON has as well."""
     try:
         content: dict[str, object] = tomllib.loads(text)
         field, message = next(_unlike_json(content, "$"), ("", ""))
@@ -155,13 +130,7 @@ def format_json(value: object, *, indent: str = "") -> str:
 
 
 def read_file_text(path: Path | str) -> str:
-    """Read a text file (UTF-8).
-
-    Raises
-    ------
-    DocumentError
-        The file is missing, unreadable or not text.
-    """
+    """Read a text file (UTF-8)."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:

@@ -33,31 +33,15 @@ _Entry = TypeVar("_Entry")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLines:
-    """The whole lines of a file.
+    """The whole lines of a file."""
 
-    Attributes
-    ----------
-    lines : tuple of str
-        Without their line feeds.
-    kept_bytes : int
-        Length of these lines in the file, line feeds included; what follows was cut short.
-    lacks_feed : bool
-        Whether the last line is whole, but for its line feed.
-    """
-
-    lines: tuple[str, ...]
-    kept_bytes: int
-    lacks_feed: bool = False
+    lines: tuple[str, ...]  # without their line feeds
+    kept_bytes: int  # length of these lines in the file, line feeds included
+    lacks_feed: bool = False  # whether the last line is whole, but for its line feed
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """Read a file.
-
-    Raises
-    ------
-    DocumentError
-        It is missing or unreadable.
-    """
+    """Read a file."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -66,13 +50,7 @@ def read_bytes(path: Path | str) -> bytes:
 
 
 def read_content(path: Path | str) -> bytes:
-    """Read a file that may be compressed by gzip, which its first bytes tell, not its name.
-
-    Raises
-    ------
-    DocumentError
-        It is missing or unreadable, or the compressed content is damaged or larger than 256 MiB.
-    """
+    """Read a file that may be compressed by gzip, which its first bytes tell, not its name."""
     content = read_bytes(path)
     if not content.startswith(_GZIP):
         return content
@@ -90,22 +68,7 @@ def read_content(path: Path | str) -> bytes:
 
 
 def split_lines(content: bytes, *, path: Path | str | None = None) -> FileLines:
-    """Split a file into lines, and leave out a last line that was cut short.
-
-    Parameters
-    ----------
-    content : bytes
-        The file. A last line without its line feed is whole if it is a JSON object, cut short if
-        it is the beginning of one, and damaged if something follows the object.
-    path : Path or str, optional
-        Where it comes from, for messages.
-
-    Raises
-    ------
-    DocumentError
-        A byte is not UTF-8, or something follows the object in the last line. The attributes
-        ``line`` and ``offset`` say where.
-    """
+    """Split a file into lines, and leave out a last line that was cut short."""
     *whole, tail = content.split(b"\n")
     lines: list[str] = []
     offset = 0
@@ -158,21 +121,7 @@ def damaged_line(
     path: Path | str | None = None,
     field: str | None = None,
 ) -> DocumentError:
-    """Make the error of a damaged line, with the advice that mends it.
-
-    Parameters
-    ----------
-    said : str
-        What is wrong.
-    number : int
-        Of the line, from 1.
-    offset : int
-        Of the damage from the beginning of the file, or of the line that it is in, byte.
-    path : Path or str, optional
-        The file.
-    field : str, optional
-        Path of the bad field; by default that of the line.
-    """
+    """Make the error of a damaged line, with the advice that mends it."""
     message = located(f"{said} (byte {offset}, line {number})", path)
     return DocumentError(
         f"{message}; {_mend(number, path)}",
@@ -208,25 +157,7 @@ def parse_lines(
     *,
     path: Path | str | None = None,
 ) -> tuple[_Header, list[_Entry]]:
-    """Parse the lines of a file; an error says which byte is damaged, and how to mend it.
-
-    Parameters
-    ----------
-    lines : sequence of str
-        All lines, without line feeds; at least one.
-    parse_header : callable
-        From the first line to the header. That it is of another format or version is no damage.
-    parse : callable
-        From any other line and its number, from 1, to the entry; the ``offset`` of a
-        `DocumentError` of it counts from the beginning of the line, byte.
-    path : Path or str, optional
-        The file.
-
-    Raises
-    ------
-    DocumentError
-        A line is damaged.
-    """
+    """Parse the lines of a file; an error says which byte is damaged, and how to mend it."""
     try:
         header = parse_header(lines[0])
     except DocumentError as error:

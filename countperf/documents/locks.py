@@ -15,24 +15,7 @@ from countperf.errors import MeasurementError
 
 
 def open_locked(path: Path, what: str, *, new: bool = True) -> IO[bytes]:
-    """Open a file to append to, and keep other processes out until it is closed.
-
-    Parameters
-    ----------
-    path : Path
-        The file; missing folders are made.
-    what : str
-        What is to be written, for messages.
-    new : bool, optional
-        Whether the file is made if it is not there.
-
-    Raises
-    ------
-    MeasurementError
-        Another process has it, or it is a compressed file.
-    OutputError
-        It cannot be written.
-    """
+    """Open a file to append to, and keep other processes out until it is closed."""
     if path.name.endswith(COMPRESSED):
         name, plain = shlex.quote(str(path)), shlex.quote(str(path).removesuffix(COMPRESSED))
         raise MeasurementError(
@@ -70,18 +53,6 @@ def locked(path: Path | str, *, wait: bool = False) -> Generator[None]:
 
     The lock is a hidden file beside it, which is removed at the end. Where none can be made, what
     is done inside will say why.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file or folder, which need not be there.
-    wait : bool, optional
-        Wait until nobody else has it, instead of raising.
-
-    Raises
-    ------
-    MeasurementError
-        Another process or thread has it.
     """
     target = Path(os.path.realpath(path))
     beside = target.with_name(f".{target.name[:200]}.lock")

@@ -14,13 +14,7 @@ _PLAIN = "plain"
 
 
 def current_model_name(name: str) -> str:
-    """Return what a model is called now.
-
-    Examples
-    --------
-    >>> current_model_name("plain-structural"), current_model_name("linear")
-    ('uncorrected', 'linear')
-    """
+    """Return what a model is called now."""
     return UNCORRECTED if name == _PLAIN or name.startswith(f"{_PLAIN}-") else name
 
 

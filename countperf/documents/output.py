@@ -34,17 +34,7 @@ _MENDS = {
 
 
 def output_error(path: Path | str, error: OSError, *, what: str = "") -> OutputError:
-    """Make the error of a file that cannot be written, from what the system says.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file.
-    error : OSError
-        From the system.
-    what : str, optional
-        What was to be written.
-    """
+    """Make the error of a file that cannot be written, from what the system says."""
     said = error.strerror or str(error)
     mend = _MENDS.get(error.errno or 0, "name another file")
     written = f"{what} to {path}" if what else path
@@ -55,16 +45,6 @@ def check_writable(*paths: Path | str | None) -> None:
     """Find out, before the work that fills them, whether files can be written.
 
     Missing folders are made, and a file of 4 KiB is written beside each file and removed.
-
-    Parameters
-    ----------
-    *paths : Path, str or None
-        The files; None is one that was not asked for.
-
-    Raises
-    ------
-    OutputError
-        One of them cannot be written.
     """
     for path in paths:
         if path is None:
@@ -86,11 +66,6 @@ def write_atomically(path: Path | str, content: str | bytes) -> None:
 
     What a symbolic link leads to is replaced, and pipes and devices (``/dev/stdout``) are written
     to.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written; an old file is then left as it was.
     """
     data = content.encode() if isinstance(content, str) else content
     target = _real(path)
@@ -106,15 +81,7 @@ def write_atomically(path: Path | str, content: str | bytes) -> None:
 
 
 def write_rescued(path: Path | str, content: str | bytes) -> None:
-    """Write a result that took work as `write_atomically` does, or keep it elsewhere.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written. The result is kept in the folder that the process runs in, in
-        that of temporary files or at home, under a new name that ``rescued`` holds; or nowhere,
-        which the message says.
-    """
+    """Write a result that took work as `write_atomically` does, or keep it elsewhere."""
     try:
         write_atomically(path, content)
     except OutputError as error:
@@ -149,11 +116,6 @@ def replacing(path: Path | str) -> Generator[Path]:
     """Give the path of a new file beside a file, which is to replace it; makes missing folders.
 
     What is left of the new file at the end is removed.
-
-    Raises
-    ------
-    OutputError
-        There is a folder in the file's place, or the system refuses whatever is done inside.
     """
     try:
         with _replacing(_real(path)) as scratch:
@@ -176,13 +138,7 @@ def _replacing(target: Path) -> Generator[Path]:
 
 
 def append_synced(file: IO[bytes], path: Path | str, data: bytes) -> None:
-    """Append to an unbuffered file; the data are on the disk when this returns.
-
-    Raises
-    ------
-    OutputError
-        Not all of it can be written; the file is then as it was.
-    """
+    """Append to an unbuffered file; the data are on the disk when this returns."""
     before = os.fstat(file.fileno()).st_size
     try:
         _flush(file, data)
@@ -197,21 +153,6 @@ class LineFile:
 
     That a line cannot be written does not end the work that gives the lines: those before it are
     kept, whole, and the attribute ``failure`` says what happened.
-
-    Parameters
-    ----------
-    path : Path, str or None
-        The file, which is begun anew; None for none.
-
-    Attributes
-    ----------
-    failure : OutputError or None
-        Why lines are missing.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
     """
 
     def __init__(self, path: Path | str | None) -> None:

@@ -26,28 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Places of the elements of an array in a buffer, at given sizes.
+    """Places of the elements of an array in a buffer, at given sizes."""
 
-    Attributes
-    ----------
-    name : str
-        Of the argument.
-    dtype : numpy.dtype
-        Type of an element.
-    shape, strides : tuple of int
-        Of the array; strides in elements.
-    offset : int
-        Element of the buffer that the array's first one is.
-    count : int
-        Elements of the buffer.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    name: str  # of the argument
+    dtype: np.dtype[Any]  # type of an element
+    shape: tuple[int, ...]  # of the array
     strides: tuple[int, ...]
-    offset: int
-    count: int
+    offset: int  # element of the buffer that the array's first one is
+    count: int  # elements of the buffer
 
     @property
     def size_bytes(self) -> int:
@@ -65,13 +51,7 @@ class Placement:
         )
 
     def contents(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return what the buffer holds when the array is in it, zero where no element lies.
-
-        Raises
-        ------
-        KernelBuildError
-            Different elements of the array lie in the same place.
-        """
+        """Return what the buffer holds when the array is in it, zero where no element lies."""
         if self._is_laid_out_as(array):
             return array
         flat = np.zeros(self.count, self.dtype)
@@ -112,44 +92,20 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayArgument:
-    """An array argument of generated code, its sizes still symbolic.
+    """An array argument of generated code, its sizes still symbolic."""
 
-    Attributes
-    ----------
-    name : str
-        Of the argument.
-    dtype : numpy.dtype
-        Type of its elements; of a vector axis, of the components.
-    shape : tuple
-        Expressions of pymbolic in the parameters; None where no extent is declared.
-    strides : tuple
-        Expressions, elements.
-    offset : expression
-        Where it begins in its buffer, elements.
-    vector : int
-        Elements of its vectors, which code addresses as a whole; 1 without a vector axis.
-    vector_axis : int or None
-        The axis of vectors.
-    automatic : mapping from str to int
-        Arguments that are strides and left to the caller: the axis of each.
-    index_limit : int
-        Largest index that the generated code can compute.
-    source : str
-        The array of the kernel that it is a part of; by default its own name.
-    fixed : mapping from int to int
-        Which part: axes of that array that are split, and the place along each.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[Any, ...]
-    strides: tuple[Any, ...]
-    offset: Any = 0
-    vector: int = 1
-    vector_axis: int | None = None
+    name: str  # of the argument
+    dtype: np.dtype[Any]  # type of its elements
+    shape: tuple[Any, ...]  # expressions of pymbolic in the parameters
+    strides: tuple[Any, ...]  # expressions, elements
+    offset: Any = 0  # where it begins in its buffer, elements
+    vector: int = 1  # elements of its vectors, which code addresses as a whole
+    vector_axis: int | None = None  # the axis of vectors
+    # arguments that are strides and left to the caller: the axis of each
     automatic: Mapping[str, int] = field(default_factory=dict[str, int])
-    index_limit: int = 2**63 - 1
-    source: str = ""
+    index_limit: int = 2**63 - 1  # largest index that the generated code can compute
+    source: str = ""  # the array of the kernel that it is a part of
+    # which part: axes of that array that are split, and the place along each
     fixed: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def extents(
@@ -158,22 +114,7 @@ class ArrayArgument:
         addressed: AddressedElements | None = None,
         given: Sequence[int] | None = None,
     ) -> tuple[int, ...]:
-        """Return the shape at given sizes.
-
-        Parameters
-        ----------
-        parameters : mapping from str to number
-            Values of all scalars.
-        addressed : AddressedElements, optional
-            Of the kernel: decides the extents that are not declared.
-        given : sequence of int, optional
-            Shape of an array of the caller's, which decides them instead.
-
-        Raises
-        ------
-        KernelBuildError
-            An extent is negative, or nothing decides it.
-        """
+        """Return the shape at given sizes."""
         found = [
             None if extent is None else evaluate_integer(extent, parameters)
             for extent in self.shape
@@ -229,22 +170,7 @@ class ArrayArgument:
     def chosen_strides(
         self, shape: Sequence[int], parameters: Mapping[str, Any], given: NDArray[Any] | None = None
     ) -> dict[str, int]:
-        """Choose the strides that are left to the caller, and that `parameters` lacks.
-
-        Parameters
-        ----------
-        shape : sequence of int
-            Of the array.
-        parameters : mapping from str to number
-            Values of all other scalars.
-        given : ndarray, optional
-            An array of the caller's: it is laid out as that is, if its elements fill memory.
-
-        Returns
-        -------
-        dict from str to int
-            Elements, by argument; in C order by default.
-        """
+        """Choose the strides that are left to the caller, and that `parameters` lacks."""
         axes = {axis: name for name, axis in self.automatic.items() if name not in parameters}
         if given is not None and len(axes) == len(self.strides) and given.shape == tuple(shape):
             own = _strides_of(given)
@@ -266,23 +192,7 @@ class ArrayArgument:
         addressed: AddressedElements | None = None,
         shape: Sequence[int] | None = None,
     ) -> Placement:
-        """Return where the elements lie at given sizes.
-
-        Parameters
-        ----------
-        parameters : mapping from str to number
-            Values of all scalars.
-        addressed : AddressedElements, optional
-            Of the kernel; what it addresses is then compared with the buffer.
-        shape : sequence of int, optional
-            As `extents` gave it.
-
-        Raises
-        ------
-        KernelBuildError
-            An element, or what the kernel addresses, lies outside of the buffer; or the generated
-            code cannot address it.
-        """
+        """Return where the elements lie at given sizes."""
         extents = tuple(self.extents(parameters, addressed) if shape is None else shape)
         strides = tuple(evaluate_integer(stride, parameters) for stride in self.strides)
         offset = evaluate_integer(self.offset, parameters) * self.vector
@@ -366,28 +276,14 @@ class ArrayArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelArray:
-    """An array argument as the kernel is written, in one buffer or in several.
+    """An array argument as the kernel is written, in one buffer or in several."""
 
-    Attributes
-    ----------
-    name : str
-        Of the array.
-    parts : mapping from tuple of int to ArrayArgument
-        Arguments of the generated code, by place along the axes that are split; one, under ``()``,
-        if none is.
-    separate : tuple of int
-        The axes that are split.
-    extent : tuple of int
-        Extents of these axes.
-    is_read, is_written : bool
-        Whether the kernel reads it, and writes it.
-    """
-
-    name: str
+    name: str  # of the array
+    # arguments of the generated code, by place along the axes that are split
     parts: Mapping[tuple[int, ...], ArrayArgument]
-    separate: tuple[int, ...] = ()
-    extent: tuple[int, ...] = ()
-    is_read: bool = True
+    separate: tuple[int, ...] = ()  # the axes that are split
+    extent: tuple[int, ...] = ()  # extents of these axes
+    is_read: bool = True  # whether the kernel reads it, and writes it
     is_written: bool = True
 
     @property
@@ -416,13 +312,7 @@ class KernelArray:
 
 
 def evaluate_integer(expression: Any, parameters: Mapping[str, Any]) -> int:
-    """Evaluate an expression of pymbolic.
-
-    Raises
-    ------
-    KernelBuildError
-        The value of a parameter is missing.
-    """
+    """Evaluate an expression of pymbolic."""
     try:
         return int(evaluate(expression, dict(parameters)))
     except UnknownVariableError as error:

@@ -39,32 +39,11 @@ class Session(Protocol):
         ...
 
     def load(self, source: str, *, fresh: bool = False) -> Program:
-        """Build hand-written kernels.
-
-        Parameters
-        ----------
-        source : str
-            In the dialect of `countperf.harness.portable`.
-        fresh : bool, optional
-            Whether to compile even where a cache has the binary.
-
-        Raises
-        ------
-        KernelBuildError
-            The source does not build.
-        """
+        """Build hand-written kernels."""
         ...
 
     def build_kernel(self, t_unit: Any) -> Kernel:
-        """Generate code for a translation unit and build it.
-
-        Raises
-        ------
-        KernelBuildError
-            The device's compiler refuses it.
-        loopy.LoopyError
-            Loopy generates no code for it.
-        """
+        """Generate code for a translation unit and build it."""
         ...
 
     def allocate(self, size: int) -> Any:
@@ -105,30 +84,16 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Devices of a backend on this machine, or the reason for their absence.
+    """Devices of a backend on this machine, or the reason for their absence."""
 
-    Attributes
-    ----------
-    label_prefix : str
-        As in `Backend`.
-    devices : tuple of Device
-        All its devices, whether they work or not.
-    platforms : tuple of (str, str)
-        Name and version of each platform.
-    problem, advice : str
-        If it can have no devices: why, and what to do about it.
-    is_expected : bool
-        Whether the machine seems to have such devices, so that the advice is worth giving.
-    drivers : DriverSearch, optional
-        Drivers that a loader was to load, where the backend has one.
-    """
-
-    label_prefix: str = ""
-    devices: tuple[Device, ...] = ()
-    platforms: tuple[tuple[str, str], ...] = ()
-    problem: str = ""
+    label_prefix: str = ""  # as in `Backend`
+    devices: tuple[Device, ...] = ()  # all its devices, whether they work or not
+    platforms: tuple[tuple[str, str], ...] = ()  # name and version of each platform
+    problem: str = ""  # if it can have no devices: why, and what to do about it
     advice: str = ""
+    # whether the machine seems to have such devices, so that the advice is worth giving
     is_expected: bool = False
+    # drivers that a loader was to load, where the backend has one
     drivers: DriverSearch | None = None
 
 

@@ -43,21 +43,11 @@ _UNLIMITED_STACK_BYTES = 2**21  # of threads of glibc, where the limit is none
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bindings:
-    """Values of a kernel's scalars, and where its arrays lie, at given sizes.
+    """Values of a kernel's scalars, and where its arrays lie, at given sizes."""
 
-    Attributes
-    ----------
-    scalars : mapping from str to numpy scalar
-        All scalar arguments, by name.
-    shapes : mapping from str to tuple of int
-        Shape of each array of the kernel.
-    placements : mapping from str to Placement
-        Of each buffer, by argument.
-    """
-
-    scalars: Mapping[str, Any]
-    shapes: Mapping[str, tuple[int, ...]]
-    placements: Mapping[str, Placement]
+    scalars: Mapping[str, Any]  # all scalar arguments, by name
+    shapes: Mapping[str, tuple[int, ...]]  # shape of each array of the kernel
+    placements: Mapping[str, Placement]  # of each buffer, by argument
 
     @property
     def size_bytes(self) -> int:
@@ -67,20 +57,12 @@ class Bindings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundArguments:
-    """Arguments of a launch.
-
-    Attributes
-    ----------
-    arguments : dict from str to object
-        For `Kernel.launch`: device memory and NumPy scalars, by name.
-    bindings : Bindings
-        Where arrays lie in that memory.
-    """
+    """Arguments of a launch."""
 
     kernel: Kernel
     session: Session
-    arguments: dict[str, Any]
-    bindings: Bindings
+    arguments: dict[str, Any]  # for `Kernel.launch`: device memory and NumPy scalars, by name
+    bindings: Bindings  # where arrays lie in that memory
 
     def read(self, name: str) -> NDArray[Any]:
         """Copy an array of the kernel from the device, in its own shape."""
@@ -102,24 +84,7 @@ class BoundArguments:
 def resolve_arguments(
     kernel: Kernel, parameters: Mapping[str, Any], inputs: Mapping[str, Any] | None = None
 ) -> Bindings:
-    """Find the values of all scalars, and where arrays lie, at given sizes.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        What is to be launched.
-    parameters : mapping from str to number
-        Values of scalar arguments. Offsets are 0 and automatic strides those of C order if they
-        are not among them.
-    inputs : mapping from str to array or number, optional
-        Arrays and scalars by name; scalars in it go before `parameters`.
-
-    Raises
-    ------
-    KernelBuildError
-        A value is missing or does not fit its type; an array is none of the kernel's, or not of the
-        declared shape and type; or what the kernel addresses lies outside of a buffer.
-    """
+    """Find the values of all scalars, and where arrays lie, at given sizes."""
     arrays = {array.name: array for array in kernel.arrays}
     given: dict[str, NDArray[Any]] = {}
     numbers = {name: value for name, value in parameters.items() if name in kernel.scalars}
@@ -204,22 +169,7 @@ def _add_strides(
 
 
 def check_accesses(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
-    """Refuse a launch in which a subscript that data decide leaves its array, or may leave it.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        What is to be launched.
-    bindings : Bindings
-        Its sizes and shapes.
-    inputs : mapping from str to array or number
-        Its inputs; arrays that are not among them are zero.
-
-    Raises
-    ------
-    KernelBuildError
-        An access would lie outside of its array, or it cannot be told; the message says where.
-    """
+    """Refuse a launch in which a subscript that data decide leaves its array, or may leave it."""
     source = kernel.addressed.kernel
     if source is None:
         return
@@ -281,11 +231,6 @@ def check_private_arrays(kernel: Kernel, device: Device, bindings: Bindings) -> 
 
     Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
     it ends the process. GPUs address 512 KiB for each work item.
-
-    Raises
-    ------
-    KernelBuildError
-        They are larger.
     """
     source = kernel.addressed.kernel
     if source is None:
@@ -326,23 +271,7 @@ def bind_arguments(
     parameters: Mapping[str, Any],
     inputs: Mapping[str, Any] | None = None,
 ) -> BoundArguments:
-    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for.
-
-    Parameters
-    ----------
-    session : Session
-        The device.
-    kernel : Kernel
-        Built for it.
-    parameters, inputs
-        As for `resolve_arguments`. Arrays are laid out as the kernel wants them, in whatever order
-        they come; those that are not given are zero.
-
-    Raises
-    ------
-    KernelBuildError
-        As of `resolve_arguments`, `check_private_arrays` and `check_accesses`.
-    """
+    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for."""
     bindings = resolve_arguments(kernel, parameters, inputs)
     check_private_arrays(kernel, session.device, bindings)
     check_accesses(kernel, bindings, inputs or {})

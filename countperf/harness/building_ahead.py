@@ -17,11 +17,6 @@ class BuildAhead:
 
     It does not where the device has a processor of its own (a GPU) and a clock of its own. On a
     CPU the compiler would take a core from the kernel that is timed: nothing is built ahead.
-
-    Parameters
-    ----------
-    runner : CaseRunner
-        What builds kernels.
     """
 
     def __init__(self, runner: CaseRunner) -> None:
@@ -32,26 +27,14 @@ class BuildAhead:
         self._begun: dict[str, Future[None]] = {}
 
     def begin(self, now: KernelCase, following: KernelCase | None) -> None:
-        """Begin to build the kernel of the next case, while the case of now is timed.
-
-        Parameters
-        ----------
-        now, following : KernelCase
-            The cases; there may be no next one.
-        """
+        """Begin to build the kernel of the next case, while the case of now is timed."""
         if not self._may_build or following is None or following.kernel == now.kernel:
             return
         if following.kernel not in self._begun:
             self._begun[following.kernel] = self._helper.submit(self._runner.prepare, following)
 
     def finish(self, now: KernelCase) -> None:
-        """Wait for the kernel of a case if it is being built.
-
-        Raises
-        ------
-        MeasurementError
-            It does not build.
-        """
+        """Wait for the kernel of a case if it is being built."""
         building = self._begun.pop(now.kernel, None)
         if building is not None:
             building.result()

@@ -89,18 +89,7 @@ def measure(
 
 
 def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Store:
-    """Open the file of a campaign before any work for it begins; other processes are kept out.
-
-    Parameters
-    ----------
-    path, runner, protocol
-        As for `measure`; the path is made if it is not there.
-
-    Raises
-    ------
-    IncompatibleMeasurementsError, DocumentError, MeasurementError
-        As for `measure`.
-    """
+    """Open the file of a campaign before any work for it begins; other processes are kept out."""
     environment = gather_environment(
         runner.limits.sizes(),
         runner.limits.max_clock_mhz,
@@ -331,13 +320,7 @@ class RoundRunner(typing.Protocol):
 def round_of(
     runner: CaseRunner, case: KernelCase, protocol: Protocol, neighbors: Neighbors
 ) -> Round:
-    """Put a case into memory, and run it as often as the protocol says.
-
-    Raises
-    ------
-    MeasurementError
-        As of `CaseRunner.loaded`.
-    """
+    """Put a case into memory, and run it as often as the protocol says."""
     with runner.loaded(case) as run:
         neighbors.look()
         turn = time_round(run, protocol, runner.clock.now)

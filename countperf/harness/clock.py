@@ -47,18 +47,10 @@ Launch = Callable[[], Sequence[Event]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """One run.
+    """One run."""
 
-    Attributes
-    ----------
-    time_s : float
-        By the timer of the clock, s.
-    host_s : float
-        From before the launch to after the end by the host's clock, s.
-    """
-
-    time_s: float
-    host_s: float
+    time_s: float  # by the timer of the clock, s
+    host_s: float  # from before the launch to after the end by the host's clock, s
 
 
 class Clock(Protocol):
@@ -106,15 +98,7 @@ class EventClock:
 
 
 class FakeClock:
-    """Scripted run times for tests; nothing is launched and nobody waits.
-
-    Parameters
-    ----------
-    durations : iterable of float
-        Run times in the order of the runs, s.
-    overhead_s : float, optional
-        By how much the host's clock exceeds them, s.
-    """
+    """Scripted run times for tests; nothing is launched and nobody waits."""
 
     timer: Timer = "event"
 
@@ -141,21 +125,11 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockCheck:
-    """Comparison of the event timer with the host clock.
+    """Comparison of the event timer with the host clock."""
 
-    Attributes
-    ----------
-    agree : bool
-        Whether they are.
-    host_overhead_s : float
-        Median of host time minus event time, s.
-    remark : str
-        What is wrong; empty if they agree.
-    """
-
-    agree: bool
-    host_overhead_s: float
-    remark: str = ""
+    agree: bool  # whether they are
+    host_overhead_s: float  # median of host time minus event time, s
+    remark: str = ""  # what is wrong
 
 
 def check_clocks(timings: Sequence[Timing]) -> ClockCheck:
@@ -163,16 +137,6 @@ def check_clocks(timings: Sequence[Timing]) -> ClockCheck:
 
     An event lies within the host's interval, so it is not longer (but for 1 % between the clocks'
     rates), and what the host adds is launching and waking up: at most 1 ms or half the event.
-
-    Parameters
-    ----------
-    timings : sequence of Timing
-        Runs of one case; at least one.
-
-    Returns
-    -------
-    ClockCheck
-        The verdict, on medians.
     """
     overhead = median(timing.host_s - timing.time_s for timing in timings)
     event = median(timing.time_s for timing in timings)

@@ -44,25 +44,7 @@ KERNEL flush_caches(GLOBAL const F4 *RESTRICT data, GLOBAL float *RESTRICT sums,
 
 
 class CacheFlush:
-    """Fills the caches of a device with data that no kernel uses.
-
-    Parameters
-    ----------
-    session : Session
-        The open device.
-    caches_bytes : int, optional
-        Size of its caches, byte; by default as `cache_bytes` finds it.
-
-    Attributes
-    ----------
-    size_bytes : int
-        How much is read each time, byte.
-
-    Raises
-    ------
-    MeasurementError
-        The device allocates no buffer that is larger than its caches.
-    """
+    """Fills the caches of a device with data that no kernel uses."""
 
     def __init__(self, session: Session, caches_bytes: int | None = None) -> None:
         device = session.device
@@ -131,18 +113,7 @@ def cache_bytes(device: Device) -> int:
 
 
 def processor_cache_bytes(root: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Return the size of the last level of caches of the cores that this process may use.
-
-    Parameters
-    ----------
-    root : Path, optional
-        Linux's folder of processors.
-
-    Returns
-    -------
-    int
-        All caches of that level together, byte; 0 where the system does not say.
-    """
+    """Return the size of the last level of caches of the cores that this process may use."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
     caches: dict[tuple[int, str], int] = {}
     for core in cores:

@@ -15,23 +15,7 @@ CONTROLS = 8
 def choose_controls(
     cases: Sequence[KernelCase], measured: Collection[Measurement], *, most: int = CONTROLS
 ) -> list[tuple[KernelCase, float]]:
-    """Choose cases that settled when they were measured.
-
-    Parameters
-    ----------
-    cases : sequence of KernelCase
-        Of the campaign.
-    measured : collection of Measurement
-        What its file holds.
-    most : int, optional
-        How many cases at most.
-
-    Returns
-    -------
-    list of (KernelCase, float)
-        At most `CONTROLS` and `most` of them, each of another kernel, from the whole of the
-        campaign, and what they took, s.
-    """
+    """Choose cases that settled when they were measured."""
     times = {each.case: each.time_s for each in measured if each.stable}
     known = {case.kernel: case for case in in_mixed_order(cases) if case.name in times}
     number = min(most, CONTROLS)
@@ -40,23 +24,7 @@ def choose_controls(
 
 
 def describe_change(ratios: Mapping[str, float], protocol: Protocol) -> str:
-    """Say by which factor known cases take longer than before; nothing if that may be noise.
-
-    Parameters
-    ----------
-    ratios : Mapping from str to float
-        Time now over time then, by case.
-    protocol : Protocol
-        Whose `noise_limit` times of one state of the machine may differ by.
-
-    Examples
-    --------
-    >>> from countperf.harness.protocols import BROAD
-    >>> describe_change({"a": 1.0, "b": 1.1, "c": 3.0}, BROAD)
-    ''
-    >>> describe_change({"a": 1.3, "b": 1.4, "c": 3.0}, BROAD)[:59]
-    '3 cases that had been measured take 1.40 times as long now '
-    """
+    """Say by which factor known cases take longer than before; nothing if that may be noise."""
     if not ratios:
         return ""
     typical = median(ratios.values())

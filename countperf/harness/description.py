@@ -34,38 +34,18 @@ _KEPT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """A kernel built for a device.
+    """A kernel built for a device."""
 
-    Attributes
-    ----------
-    name : str
-        Of the kernel in the translation unit.
-    arrays : tuple of KernelArray
-        Its array arguments.
-    scalars : Mapping from str to numpy.dtype
-        Names and types of its other arguments.
-    offsets : frozenset of str
-        Those of them that only say where arrays begin; 0 by default.
-    temporaries : tuple of (ArrayArgument, expression)
-        Its temporary arrays in global memory, and the bytes that Loopy allocates for each.
-    addressed : AddressedElements
-        Which elements it addresses.
-    assumptions : IntegerSet
-        Sizes for which Loopy generated the code.
-    enqueue : callable
-        Enqueues it unchecked; use `launch`.
-    checked_indices : set
-        Sizes and digests of index arrays with which no access leaves its array.
-    """
-
-    name: str
-    arrays: tuple[KernelArray, ...]
-    scalars: Mapping[str, np.dtype[Any]]
-    offsets: frozenset[str]
+    name: str  # of the kernel in the translation unit
+    arrays: tuple[KernelArray, ...]  # its array arguments
+    scalars: Mapping[str, np.dtype[Any]]  # names and types of its other arguments
+    offsets: frozenset[str]  # those of them that only say where arrays begin
+    # its temporary arrays in global memory, and the bytes that Loopy allocates for each
     temporaries: tuple[tuple[ArrayArgument, Any], ...] = field(repr=False)
-    addressed: AddressedElements = field(repr=False)
-    assumptions: Any = field(repr=False)
-    enqueue: Launch = field(repr=False)
+    addressed: AddressedElements = field(repr=False)  # which elements it addresses
+    assumptions: Any = field(repr=False)  # sizes for which Loopy generated the code
+    enqueue: Launch = field(repr=False)  # enqueues it unchecked
+    # sizes and digests of index arrays with which no access leaves its array
     checked_indices: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]], repr=False)
     _needed: dict[tuple[Any, ...], Mapping[str, int]] = field(
         default_factory=dict[tuple[Any, ...], Mapping[str, int]], repr=False
@@ -88,23 +68,7 @@ class Kernel:
         return tuple(name for name, dtype in self.scalars.items() if dtype.kind in "iu")
 
     def launch(self, arguments: Mapping[str, Any]) -> list[Any]:
-        """Enqueue the kernel, unless a buffer is smaller than what it addresses.
-
-        Parameters
-        ----------
-        arguments : mapping from str to object
-            All arguments by name: device memory for arrays, NumPy scalars for the others.
-
-        Returns
-        -------
-        list
-            The events of its launches.
-
-        Raises
-        ------
-        KernelBuildError
-            A buffer is too small, or the sizes are not as the kernel assumes; nothing is enqueued.
-        """
+        """Enqueue the kernel, unless a buffer is smaller than what it addresses."""
         key = tuple(int(arguments[name]) for name in self.integers)
         needed = self._needed.get(key)
         if needed is None:
@@ -121,18 +85,7 @@ class Kernel:
         return self.enqueue(arguments)
 
     def needed_bytes(self, values: Mapping[str, Any]) -> dict[str, int]:
-        """Return the bytes that each buffer has to have, by argument.
-
-        Parameters
-        ----------
-        values : mapping from str to number
-            Values of all scalars.
-
-        Raises
-        ------
-        KernelBuildError
-            The sizes are not as the kernel assumes, or it addresses what is no element of an array.
-        """
+        """Return the bytes that each buffer has to have, by argument."""
         self.check_sizes(values)
         found: dict[str, int] = {}
         for name, argument in self.arguments.items():
@@ -140,13 +93,7 @@ class Kernel:
         return found
 
     def check_sizes(self, values: Mapping[str, Any]) -> None:
-        """Compare sizes with what the kernel assumes, and temporaries with what is addressed.
-
-        Raises
-        ------
-        KernelBuildError
-            They do not fit.
-        """
+        """Compare sizes with what the kernel assumes, and temporaries with what is addressed."""
         if self.addressed.copied_bounds:
             name = self.addressed.copied_bounds[0]
             raise KernelBuildError(
@@ -171,13 +118,7 @@ class Kernel:
 
 
 def check_offsets(t_unit: Any) -> None:
-    """Refuse offsets that are texts of expressions, which Loopy takes for names.
-
-    Raises
-    ------
-    KernelBuildError
-        An offset is such a text.
-    """
+    """Refuse offsets that are texts of expressions, which Loopy takes for names."""
     entry = t_unit.default_entrypoint
     for arg in entry.args:
         offset = getattr(arg, "offset", None)
@@ -190,20 +131,7 @@ def check_offsets(t_unit: Any) -> None:
 
 
 def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
-    """Describe a kernel of Loopy's that can be launched.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        What code was generated of; with one entry point.
-    enqueue : callable
-        Launches it.
-
-    Raises
-    ------
-    KernelBuildError
-        The type of an argument is not known, or an argument is of a kind that cannot be passed.
-    """
+    """Describe a kernel of Loopy's that can be launched."""
     t_unit = with_argument_types(t_unit)
     entry = with_arguments(t_unit.default_entrypoint)
     limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)

@@ -13,35 +13,17 @@ GroupClass = Literal["small", "medium", "large"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits(ShortRepr):
-    """Limits of a device: group sizes, memory, timer resolution.
+    """Limits of a device: group sizes, memory, timer resolution."""
 
-    Attributes
-    ----------
-    max_group_size : int
-        Work items per group.
-    max_group_shape : tuple of int
-        Work items per group along each axis.
-    local_memory_bytes, global_memory_bytes, max_allocation_bytes : int
-        Local memory of a group, global memory, largest single array; byte.
-    timer_resolution_s : float
-        Of event times, s.
-    max_clock_mhz : int
-        As the driver reports it, MHz; 0 if it does not.
-    sub_group_size : int
-        Work items that execute together; on a CPU the elements of a vector. 0 if not known.
-    compute_capability : str
-        NVIDIA's version of the architecture, such as ``"9.0"``; empty for others.
-    """
-
-    max_group_size: int
-    max_group_shape: tuple[int, ...]
-    local_memory_bytes: int
+    max_group_size: int  # work items per group
+    max_group_shape: tuple[int, ...]  # work items per group along each axis
+    local_memory_bytes: int  # local memory of a group, global memory, largest single array
     global_memory_bytes: int
     max_allocation_bytes: int
-    timer_resolution_s: float = 1e-9
-    max_clock_mhz: int = 0
-    sub_group_size: int = 0
-    compute_capability: str = ""
+    timer_resolution_s: float = 1e-9  # of event times, s
+    max_clock_mhz: int = 0  # as the driver reports it, MHz
+    sub_group_size: int = 0  # work items that execute together
+    compute_capability: str = ""  # NVIDIA's version of the architecture, such as ``"9.0"``
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that are stored with measurements, by name."""
@@ -66,24 +48,11 @@ class DeviceLimits(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device(ShortRepr):
-    """A device that is present.
+    """A device that is present."""
 
-    Attributes
-    ----------
-    label : str
-        Platform and index, ``pocl:0`` or ``cuda:0``.
-    identity : DeviceIdentity
-        Which device it is.
-    limits : DeviceLimits
-        What it can hold and run.
-    handle : object
-        What the backend knows the device by.
-    backend : str
-        Name of what runs kernels on it, one of `countperf.harness.registry.backends`.
-    """
-
-    label: str
-    identity: DeviceIdentity
-    limits: DeviceLimits
-    handle: Any = field(repr=False, compare=False)
+    label: str  # platform and index, ``pocl:0`` or ``cuda:0``
+    identity: DeviceIdentity  # which device it is
+    limits: DeviceLimits  # what it can hold and run
+    handle: Any = field(repr=False, compare=False)  # what the backend knows the device by
+    # name of what runs kernels on it, one of `countperf.harness.registry.backends`
     backend: str = "opencl"

@@ -22,43 +22,22 @@ _TIE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """Reason why a backend has no devices.
+    """Reason why a backend has no devices."""
 
-    Attributes
-    ----------
-    prefix : str
-        What the labels of its devices would begin with.
-    problem, advice : str
-        Why, and what to do about it.
-    is_expected : bool
-        Whether the machine seems to have such devices.
-    """
-
-    prefix: str
-    problem: str
+    prefix: str  # what the labels of its devices would begin with
+    problem: str  # why, and what to do about it
     advice: str
-    is_expected: bool = False
+    is_expected: bool = False  # whether the machine seems to have such devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """Devices of this machine, and backends that have none.
+    """Devices of this machine, and backends that have none."""
 
-    Attributes
-    ----------
-    drivers : DriverSearch
-        Which drivers the OpenCL loader was to load.
-    platforms : tuple of (str, str)
-        Name and version of each platform.
-    devices : tuple of Device
-        All devices, whether they work or not.
-    absences : tuple of Absence
-        Backends other than OpenCL that can have no devices, and why.
-    """
-
-    drivers: DriverSearch
-    platforms: tuple[tuple[str, str], ...]
-    devices: tuple[Device, ...]
+    drivers: DriverSearch  # which drivers the OpenCL loader was to load
+    platforms: tuple[tuple[str, str], ...]  # name and version of each platform
+    devices: tuple[Device, ...]  # all devices, whether they work or not
+    # backends other than OpenCL that can have no devices, and why
     absences: tuple[Absence, ...] = ()
 
     def absence(self, name: str) -> Absence | None:
@@ -69,13 +48,7 @@ class Discovery:
 
 @cache
 def discover() -> Discovery:
-    """List the devices of all backends; the first call decides which drivers the process sees.
-
-    Returns
-    -------
-    Discovery
-        Possibly without any device.
-    """
+    """List the devices of all backends; the first call decides which drivers the process sees."""
     findings = [each.discover() for each in backends().values()]
     searches = [each.drivers for each in findings if each.drivers is not None]
     return Discovery(
@@ -96,26 +69,7 @@ def discover() -> Discovery:
 
 
 def select_device(name: str, devices: Sequence[Device]) -> Device:
-    """Find the device that a name means.
-
-    Parameters
-    ----------
-    name : str
-        A label such as ``pocl:0``, or any part of label, slug, device or platform name that only
-        one device has; upper and lower case are the same.
-    devices : sequence of Device
-        To choose from.
-
-    Returns
-    -------
-    Device
-        The one that is meant.
-
-    Raises
-    ------
-    DeviceError
-        None or several have that name.
-    """
+    """Find the device that a name means."""
     wanted = name.strip().lower()
     exact = [device for device in devices if wanted in (device.label, device.identity.slug)]
     found = exact or [device for device in devices if _is_part(wanted, device)]
@@ -149,28 +103,7 @@ def find_device(
     attempt: Callable[[Device], Trial] | None = None,
     bandwidth: Callable[[Device], float] | None = None,
 ) -> Device:
-    """Return a device that works.
-
-    Parameters
-    ----------
-    name : str, optional
-        As for `select_device`; by default the working device with the highest copy bandwidth, as
-        `choose_default` says.
-    discovery : Discovery, optional
-        Devices to choose from; by default those that are present.
-    attempt, bandwidth : callable, optional
-        How to try a device, and how to measure its copy bandwidth, byte/s.
-
-    Returns
-    -------
-    Device
-        A device that built and ran a one-line kernel and gave the right numbers.
-
-    Raises
-    ------
-    DeviceError
-        No such device, or it does not work, or none does.
-    """
+    """Return a device that works."""
     found = discovery or discover()
     attempt = attempt or try_device
     if name is not None and (absence := found.absence(name)) is not None:
@@ -203,20 +136,7 @@ def find_device(
 
 
 def choose_default(bandwidth: Mapping[str, float]) -> str | None:
-    """Choose the device that is used if none is named.
-
-    Parameters
-    ----------
-    bandwidth : Mapping from str to float
-        Copy bandwidth of each working device by its label, byte/s.
-
-    Returns
-    -------
-    str or None
-        Label of the one with the highest bandwidth. Those within a factor of two of it are ties,
-        since the same device's bandwidth varies that much from minute to minute, and of ties
-        the first by label is taken, so that the default stays the same. None if there is none.
-    """
+    """Choose the device that is used if none is named."""
     highest = max(bandwidth.values(), default=0.0)
     ties = (label for label, value in bandwidth.items() if value >= _TIE * highest)
     return min(ties, default=None)

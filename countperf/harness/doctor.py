@@ -24,112 +24,56 @@ from countperf.machine_code.throughput import find_analyzer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverReport:
-    """A driver that the loader was told of.
+    """A driver that the loader was told of."""
 
-    Attributes
-    ----------
-    library, origin : str
-        The library, and the folder or package that names it.
-    problem : str
-        What is wrong with it, as far as can be seen from outside; empty if nothing is.
-    """
-
-    library: str
+    library: str  # the library, and the folder or package that names it
     origin: str
-    problem: str = ""
+    problem: str = ""  # what is wrong with it, as far as can be seen from outside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReport:
-    """A device, tried for real.
+    """A device, tried for real."""
 
-    Attributes
-    ----------
-    label, slug, name, platform, driver_version, device_type : str
-        Which device.
-    compute_units, max_group_size, local_memory_bytes, global_memory_bytes : int
-        What it has; byte.
-    works : bool
-        Whether a one-line kernel was built and run and gave the right numbers.
-    reason, advice : str
-        If not: why, and what to do.
-    copy_bandwidth_byte_per_s : float or None
-        Bytes read plus bytes written per second; None if it does not work.
-    """
-
-    label: str
+    label: str  # which device
     slug: str
     name: str
     platform: str
     driver_version: str
     device_type: str
-    compute_units: int
+    compute_units: int  # what it has
     max_group_size: int
     local_memory_bytes: int
     global_memory_bytes: int
-    works: bool
-    reason: str = ""
+    works: bool  # whether a one-line kernel was built and run and gave the right numbers
+    reason: str = ""  # if not: why, and what to do
     advice: str = ""
-    copy_bandwidth_byte_per_s: float | None = None
+    copy_bandwidth_byte_per_s: float | None = None  # bytes read plus bytes written per second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReport:
-    """A program that reads machine code.
+    """A program that reads machine code."""
 
-    Attributes
-    ----------
-    name : str
-        What it is.
-    needed_for : str
-        What goes without it.
-    path : str or None
-        Where it is; None if it is not found.
-    advice : str
-        How to get it; empty if it is there.
-    """
-
-    name: str
-    needed_for: str
-    path: str | None
-    advice: str = ""
+    name: str  # what it is
+    needed_for: str  # what goes without it
+    path: str | None  # where it is
+    advice: str = ""  # how to get it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorReport(ShortRepr):
-    """The state of OpenCL and CUDA on this machine.
+    """The state of OpenCL and CUDA on this machine."""
 
-    Attributes
-    ----------
-    processor : str
-        Of the machine.
-    cores : int
-        That this process may use.
-    vendors_setting : str or None
-        The user's ``OCL_ICD_VENDORS``.
-    drivers : tuple of DriverReport
-        Drivers that the loader was told of.
-    platforms : tuple of (str, str)
-        Name and version of those that answered.
-    devices : tuple of DeviceReport
-        Their devices.
-    default : str or None
-        Label of the device that is used if none is named; None if none works.
-    advice : tuple of str
-        What to do, most important first; empty if all is well.
-    tools : tuple of ToolReport
-        Programs that read machine code; everything else works without them.
-    """
-
-    processor: str
-    cores: int
-    vendors_setting: str | None
-    drivers: tuple[DriverReport, ...]
-    platforms: tuple[tuple[str, str], ...]
-    devices: tuple[DeviceReport, ...]
-    default: str | None
-    advice: tuple[str, ...]
-    tools: tuple[ToolReport, ...] = ()
+    processor: str  # of the machine
+    cores: int  # that this process may use
+    vendors_setting: str | None  # the user's ``OCL_ICD_VENDORS``
+    drivers: tuple[DriverReport, ...]  # drivers that the loader was told of
+    platforms: tuple[tuple[str, str], ...]  # name and version of those that answered
+    devices: tuple[DeviceReport, ...]  # their devices
+    default: str | None  # label of the device that is used if none is named
+    advice: tuple[str, ...]  # what to do, most important first
+    tools: tuple[ToolReport, ...] = ()  # programs that read machine code
 
     @property
     def is_healthy(self) -> bool:

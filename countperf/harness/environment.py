@@ -26,24 +26,7 @@ def gather_environment(
     device_state: Mapping[str, float] | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> Environment:
-    """Describe the machine as it is now.
-
-    Parameters
-    ----------
-    device_limits : Mapping from str to int
-        The device's sizes, byte and work items, by name.
-    device_clock_mhz : float, optional
-        What the driver gives as the device's clock, MHz; 0 if it gives none.
-    device_state : Mapping from str to float, optional
-        What the driver says of the device now.
-    versions : Mapping from str to str, optional
-        Of drivers and compilers, besides the Python packages.
-
-    Returns
-    -------
-    Environment
-        With whatever was readable.
-    """
+    """Describe the machine as it is now."""
     clocks = read_clocks()
     if device_clock_mhz > 0:
         clocks["device_max"] = float(device_clock_mhz)

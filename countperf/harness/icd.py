@@ -30,21 +30,11 @@ _INTEL_LIBRARY = "libintelocl.so"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverFile:
-    """An ``.icd`` file.
+    """An ``.icd`` file."""
 
-    Attributes
-    ----------
-    name : str
-        Of the file.
-    library : str
-        Driver library it names: a path, or a name for the dynamic loader.
-    origin : str
-        Folder or package it comes from.
-    """
-
-    name: str
-    library: str
-    origin: str
+    name: str  # of the file
+    library: str  # driver library it names: a path, or a name for the dynamic loader
+    origin: str  # folder or package it comes from
 
     @property
     def is_missing(self) -> bool:
@@ -54,24 +44,12 @@ class DriverFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSearch:
-    """Drivers that the loader finds, and where.
+    """Drivers that the loader finds, and where."""
 
-    Attributes
-    ----------
-    files : tuple of DriverFile
-        The drivers.
-    setting : str or None
-        The user's own ``OCL_ICD_VENDORS``.
-    needs_folder : bool
-        Whether the drivers have to be gathered in a folder of our own.
-    problem, advice : str
-        What is wrong with the user's setting, and how to mend it; empty if nothing is.
-    """
-
-    files: tuple[DriverFile, ...]
-    setting: str | None = None
-    needs_folder: bool = False
-    problem: str = ""
+    files: tuple[DriverFile, ...]  # the drivers
+    setting: str | None = None  # the user's own ``OCL_ICD_VENDORS``
+    needs_folder: bool = False  # whether the drivers have to be gathered in a folder of our own
+    problem: str = ""  # what is wrong with the user's setting, and how to mend it
     advice: str = ""
 
 
@@ -81,22 +59,7 @@ def find_drivers(
     *,
     system_folder: Path = _SYSTEM_FOLDER,
 ) -> DriverSearch:
-    """Find out which drivers the loader is to see; changes nothing.
-
-    Parameters
-    ----------
-    environment : Mapping from str to str, optional
-        Environment variables; by default the process's.
-    prefix : Path or str, optional
-        Root of the Python environment; by default that of this interpreter.
-    system_folder : Path, optional
-        Where the system's drivers are listed.
-
-    Returns
-    -------
-    DriverSearch
-        The drivers, and what is wrong if the user's setting leads nowhere.
-    """
+    """Find out which drivers the loader is to see; changes nothing."""
     variables = os.environ if environment is None else environment
     root = Path(sys.prefix if prefix is None else prefix)
     system = Path(variables.get(_SYSTEM_VARIABLE) or system_folder)
@@ -116,13 +79,6 @@ def loader_setting(
     """Point the loader to the drivers while it asks for platforms for the first time.
 
     The variable is put back afterwards, so that child processes make up their own minds.
-
-    Parameters
-    ----------
-    search : DriverSearch
-        What to see.
-    cache_folder : callable, optional
-        Where to keep the folder of drivers; by default the user's cache.
     """
     if not search.needs_folder:
         yield

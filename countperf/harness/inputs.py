@@ -32,37 +32,7 @@ def default_inputs(
     given: Mapping[str, Any] | None = None,
     statistics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Make inputs for a kernel, from the types and shapes that it declares.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        As `Session.build_kernel` returns it.
-    rng : numpy.random.Generator
-        Decides the numbers: the same generator state and parameters give the same inputs.
-    parameters : mapping from str to number
-        Values of the size parameters, and of other scalars that are to be as they are told.
-    given : mapping from str to ndarray or number, optional
-        Inputs that are there already; they are in what is returned, but for scalars that
-        `parameters` has.
-    statistics : mapping from str to number or str, optional
-        What is stated of the data: rows of index arrays get the mean length that is stated.
-
-    Returns
-    -------
-    dict from str to ndarray or number
-        All arrays that the kernel reads, in the declared shape, and all scalars that `parameters`
-        lacks and that are no sizes. Floating-point numbers are from 0.5 to 1.5, complex ones in
-        both parts; integers from 1 to 3, unless they are subscripts or bound loops: those lie in
-        range, and do not fall where they bound loops. What is only written is not in it, and zero
-        in a launch.
-
-    Raises
-    ------
-    KernelBuildError
-        A size is missing; no elements of an index array are known to keep the kernel inside of its
-        arrays, or what is made up would not be as `statistics` say: then pass `make_arguments`.
-    """
+    """Make inputs for a kernel, from the types and shapes that it declares."""
     known, scalars, shapes, indices = _found(kernel, rng, parameters, given or {}, statistics or {})
     inputs: dict[str, Any] = {**scalars, **known}
     for array in kernel.arrays:

@@ -88,29 +88,7 @@ class _Recorder:
 def build_kernel(
     session: OpenClSession, t_unit: Any, *, choose_groups: ChooseGroups | None = None
 ) -> Kernel:
-    """Generate OpenCL C for a translation unit and build it.
-
-    Parameters
-    ----------
-    session : OpenClSession
-        Device to build for.
-    t_unit : loopy.TranslationUnit
-        With one entry point whose argument types are known.
-    choose_groups : callable, optional
-        Says which of the groups of a launch run: the first ones along each axis; by default all.
-
-    Returns
-    -------
-    Kernel
-        Ready to be launched.
-
-    Raises
-    ------
-    KernelBuildError
-        The device's compiler refuses it.
-    loopy.LoopyError
-        Loopy generates no code for it.
-    """
+    """Generate OpenCL C for a translation unit and build it."""
     if not isinstance(t_unit.target, lp.PyOpenCLTarget):
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
     entry = t_unit.default_entrypoint
@@ -138,13 +116,7 @@ def build_kernel(
 
 
 def check_types(device: Device, t_unit: Any) -> None:
-    """Refuse a kernel with types that no code is generated for, or that a device lacks.
-
-    Raises
-    ------
-    KernelBuildError
-        With what to declare instead.
-    """
+    """Refuse a kernel with types that no code is generated for, or that a device lacks."""
     try:
         check_element_types(t_unit.default_entrypoint)
     except CountingError as error:
@@ -163,13 +135,7 @@ def _kernels_of(program: cl.Program) -> Any:
 
 
 def check_group(session: OpenClSession, kernel: cl.Kernel, group_shape: tuple[int, ...]) -> None:
-    """Compare a work group with what the device can run.
-
-    Raises
-    ------
-    KernelBuildError
-        The group has too many work items, or needs too much local memory.
-    """
+    """Compare a work group with what the device can run."""
     device = session.device
     limits = device.limits
     items = int(np.prod(group_shape))

@@ -34,26 +34,14 @@ class MachineCodeProfiler(KernelProfiler):
     With SASS, latency bound, core instructions and issue slots are those of the machine code, which
     MERPSYS takes; with PTX, the graph of instructions, which all models take. The first sub-group
     of the middle work group is followed. Launch and lines of accesses come from Loopy.
-
-    Attributes
-    ----------
-    cuda : CudaLaunches
-        Arguments of each launch.
-    gpu : GpuKernel or None
-        Machine code that is followed; None if there is none.
-    sass : Mapping from str to SassAnalysis
-        Segments of the machine code of each device program.
-    ptx : Mapping from str to PtxProgram
-        PTX of each; empty if there is machine code.
-    origin : str
-        What was read.
     """
 
-    cuda: CudaLaunches
-    gpu: GpuKernel | None = None
+    cuda: CudaLaunches  # arguments of each launch
+    gpu: GpuKernel | None = None  # machine code that is followed
+    # segments of the machine code of each device program
     sass: Mapping[str, SassAnalysis] = field(default_factory=dict[str, SassAnalysis])
-    ptx: Mapping[str, PtxProgram] = field(default_factory=dict[str, PtxProgram])
-    origin: str
+    ptx: Mapping[str, PtxProgram] = field(default_factory=dict[str, PtxProgram])  # PTX of each
+    origin: str  # what was read
 
     @property
     def note(self) -> str:
@@ -63,13 +51,7 @@ class MachineCodeProfiler(KernelProfiler):
     def launches_at(
         self, parameters: Mapping[str, Any], /
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
-        """Return profile and launch of each device program, and how often it is launched.
-
-        Raises
-        ------
-        ParameterError, ModelNotApplicableError, CountingError, DeviceParameterError
-            As of `KernelProfiler.launches_at`; or the code cannot be followed.
-        """
+        """Return profile and launch of each device program, and how often it is launched."""
         found = KernelProfiler.launches_at(self, parameters)
         launches = {each.kernel: each for each in reversed(self.cuda.at(parameters))}
         return tuple(
@@ -97,26 +79,6 @@ def with_machine_code(
 
     Loops are not unrolled. Where there is no SASS, for lack of ``nvdisasm`` or since nvcc does not
     know the device's compute capability any more, PTX is read, and ``note`` says so.
-
-    Parameters
-    ----------
-    profiler : KernelProfiler
-        Of this kernel, for an NVIDIA device.
-    kernel : loopy.TranslationUnit
-        The kernel.
-    analysis : {"sass", "ptx"}
-        What to read.
-
-    Raises
-    ------
-    ModelNotApplicableError
-        The device has no compute capability, or an instruction of PTX has no class.
-    ParameterError
-        The machine code has calls, or loops that overlap.
-    DeviceParameterError
-        The device lacks a latency.
-    DeviceError, KernelBuildError
-        There is no nvcc, or it refuses the code.
     """
     device = profiler.device
     capability = device.compute_capability

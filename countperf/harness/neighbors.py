@@ -22,16 +22,6 @@ def time_of_others_s(path: Path = Path("/proc/stat")) -> float | None:
     """Return the processor time that other programs have used so far on our cores, s.
 
     Time that a hypervisor gave to other machines counts as theirs.
-
-    Parameters
-    ----------
-    path : Path, optional
-        Linux's file of processor times.
-
-    Returns
-    -------
-    float or None
-        None where the system does not say.
     """
     try:
         ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
@@ -52,15 +42,7 @@ def time_of_others_s(path: Path = Path("/proc/stat")) -> float | None:
 
 
 class Neighbors:
-    """Watches how many cores other programs keep busy.
-
-    Parameters
-    ----------
-    time_s : callable
-        Processor time that they have used so far, s; None if nobody knows.
-    now : callable
-        A clock, s.
-    """
+    """Watches how many cores other programs keep busy."""
 
     def __init__(self, time_s: Callable[[], float | None], now: Callable[[], float]) -> None:
         self._time_s = time_s

@@ -40,55 +40,24 @@ _OLD_DEVICES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelResources:
-    """Registers and memory of a kernel compiled for an architecture.
+    """Registers and memory of a kernel compiled for an architecture."""
 
-    Attributes
-    ----------
-    registers : int
-        Registers per work item.
-    spill_store_bytes, spill_load_bytes : int
-        Bytes of registers that did not fit and are stored and loaded, per work item.
-    stack_bytes : int
-        Stack per work item, byte.
-    shared_bytes : int
-        Local memory (CUDA: shared memory) per group that the kernel declares, byte.
-    """
-
-    registers: int
+    registers: int  # registers per work item
+    # bytes of registers that did not fit and are stored and loaded, per work item
     spill_store_bytes: int = 0
     spill_load_bytes: int = 0
-    stack_bytes: int = 0
+    stack_bytes: int = 0  # stack per work item, byte
+    # local memory (CUDA: shared memory) per group that the kernel declares, byte
     shared_bytes: int = 0
 
 
 def find_nvcc() -> Path | None:
-    """Find CUDA's compiler.
-
-    Returns
-    -------
-    Path or None
-        What ``COUNTPERF_NVCC`` names, else as `find_cuda_program` finds it; None if there is none.
-    """
+    """Find CUDA's compiler."""
     return find_cuda_program("nvcc", "COUNTPERF_NVCC")
 
 
 def find_cuda_program(name: str, variable: str) -> Path | None:
-    """Find a program of CUDA's toolkit.
-
-    Parameters
-    ----------
-    name : str
-        The program.
-    variable : str
-        The environment variable that may name it.
-
-    Returns
-    -------
-    Path or None
-        What the variable names, else the one on the path, of the toolkit (``CUDA_HOME``,
-        ``CUDA_PATH``, ``/usr/local/cuda``), or of a PyPI package of NVIDIA's; None if there is
-        none.
-    """
+    """Find a program of CUDA's toolkit."""
     named = os.environ.get(variable)
     if named:
         found = shutil.which(named)
@@ -111,31 +80,7 @@ def _candidates(name: str) -> Iterator[Path]:
 def compile_for(
     t_unit: Any, capability: str = "9.0", *, wide_indices: bool = False
 ) -> dict[str, KernelResources]:
-    """Compile a Loopy kernel for a compute capability and read what it takes.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        For any target, with one entry point whose argument types are known.
-    capability : str, optional
-        NVIDIA's compute capability, such as ``"9.0"``.
-    wide_indices : bool, optional
-        As for `countperf.harness.cuda.target.generate_cuda`.
-
-    Returns
-    -------
-    dict from str to KernelResources
-        One entry for each launch, by name of the kernel, in the order of the launches.
-
-    Raises
-    ------
-    KernelBuildError
-        nvcc refuses the code.
-    DeviceError
-        There is no nvcc.
-    loopy.LoopyError
-        Loopy generates no code for it.
-    """
+    """Compile a Loopy kernel for a compute capability and read what it takes."""
     from countperf.harness.cuda.target import generate_cuda
 
     code = generate_cuda(t_unit, wide_indices=wide_indices)
@@ -146,27 +91,7 @@ def compile_for(
 def compile_sources(
     sources: Mapping[str, str], capability: str = "9.0"
 ) -> dict[str, dict[str, KernelResources]]:
-    """Compile many sources in one go and read what their kernels take.
-
-    Parameters
-    ----------
-    sources : Mapping from str to str
-        CUDA C by any name; kernels of different sources may have the same name.
-    capability : str, optional
-        NVIDIA's compute capability, such as ``"9.0"``.
-
-    Returns
-    -------
-    dict from str to dict from str to KernelResources
-        For each source, its kernels by name.
-
-    Raises
-    ------
-    KernelBuildError
-        nvcc refuses the code; the message names the sources.
-    DeviceError
-        There is no nvcc.
-    """
+    """Compile many sources in one go and read what their kernels take."""
     names = list(sources)
     texts = [_apart(sources[name], name, number) for number, name in enumerate(names)]
     found: dict[str, dict[str, KernelResources]] = {name: {} for name in names}
@@ -185,27 +110,7 @@ def _apart(source: str, label: str, number: int) -> str:
 
 
 def compile_cubin(source: str, capability: str = "9.0") -> bytes:
-    """Compile CUDA C to machine code.
-
-    Parameters
-    ----------
-    source : str
-        CUDA C.
-    capability : str, optional
-        NVIDIA's compute capability, such as ``"9.0"``; one that the nvcc at hand knows.
-
-    Returns
-    -------
-    bytes
-        An object file ("cubin"), which `countperf.harness.compile.sass` disassembles.
-
-    Raises
-    ------
-    KernelBuildError
-        nvcc refuses the code or does not know the compute capability.
-    DeviceError
-        There is no nvcc.
-    """
+    """Compile CUDA C to machine code."""
     return run_nvcc(source, capability, "-cubin")[1]
 
 
@@ -236,16 +141,7 @@ def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
 
 
 def parse_resources(text: str) -> dict[str, KernelResources]:
-    """Read what ``ptxas -v`` says.
-
-    Examples
-    --------
-    >>> parse_resources('''ptxas info    : Compiling entry function 'add' for 'sm_90'
-    ... ptxas info    : Function properties for add
-    ...     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
-    ... ptxas info    : Used 10 registers, used 1 barriers, 1792 bytes smem''')["add"].shared_bytes
-    1792
-    """
+    """Read what ``ptxas -v`` says."""
     found: dict[str, KernelResources] = {}
     entry, stack = "", (0, 0, 0)
     for line in text.splitlines():

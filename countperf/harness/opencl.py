@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
 
 class OpenClBackend:
-    """Runs kernels through pyopencl.
-
-    Attributes
-    ----------
-    name, label_prefix : str
-        As in `countperf.harness.backend.Backend`; labels begin with the platform's name.
-    """
+    """Runs kernels through pyopencl."""
 
     name = "opencl"
     label_prefix = ""

@@ -17,37 +17,16 @@ _EMPTY_GROUP = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOverhead:
-    """Time of an empty launch.
+    """Time of an empty launch."""
 
-    Attributes
-    ----------
-    event_s, host_s : float
-        By the clock's timer and by the host's clock, s.
-    """
-
-    event_s: float
+    event_s: float  # by the clock's timer and by the host's clock, s
     host_s: float
 
 
 def measure_launch_overhead(
     session: Session, clock: Clock | None = None, *, runs: int = 40
 ) -> LaunchOverhead:
-    """Time the launch of a single group that does nothing.
-
-    Parameters
-    ----------
-    session : Session
-        The device.
-    clock : Clock, optional
-        By default the device's event timer.
-    runs : int, optional
-        Number of launches; the first quarter does not count.
-
-    Returns
-    -------
-    LaunchOverhead
-        The usual launch, which is the median, by either clock.
-    """
+    """Time the launch of a single group that does nothing."""
     clock = clock or EventClock()
     program = session.load(_EMPTY_SOURCE)
     arguments = (session.allocate(4),)
@@ -63,21 +42,7 @@ def measure_launch_overhead(
 
 
 def memory_limit(limits: DeviceLimits, host_bytes: int | None) -> int:
-    """Return how large the arguments of a kernel may be together.
-
-    Parameters
-    ----------
-    limits : DeviceLimits
-        Of the device.
-    host_bytes : int or None
-        Free memory of the host, byte, if known; it makes inputs, and may be the device's memory.
-
-    Returns
-    -------
-    int
-        The smallest of the largest array, a quarter of the device's memory, and a quarter of the
-        host's, byte.
-    """
+    """Return how large the arguments of a kernel may be together."""
     bounds = [limits.max_allocation_bytes, limits.global_memory_bytes // 4]
     if host_bytes is not None:
         bounds.append(host_bytes // 4)
@@ -92,22 +57,7 @@ def measure_limits(
     max_run_s: float = 0.25,
     max_setup_s: float = 2.0,
 ) -> SizeLimits:
-    """Find out what bounds the sizes on a device.
-
-    Parameters
-    ----------
-    session : Session
-        The device.
-    clock : Clock, optional
-        By default the device's event timer.
-    overhead_factor, max_run_s, max_setup_s : float, optional
-        How far above an empty launch is clearly, and the caller's patience; as in `SizeLimits`.
-
-    Returns
-    -------
-    SizeLimits
-        With the measured launch overhead, and the memory there is.
-    """
+    """Find out what bounds the sizes on a device."""
     overhead = measure_launch_overhead(session, clock)
     return SizeLimits(
         launch_overhead_s=max(overhead.event_s, overhead.host_s),

@@ -51,14 +51,7 @@ def profile_kernel(
 
 
 def compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, int] | None:
-    """Return the registers of a work item by device program, as ``nvcc`` allocates them.
-
-    Returns
-    -------
-    dict from str to int, or None
-        None if registers limit nothing on the device, there is no ``nvcc``, or it does not compile
-        the kernel for the device's compute capability.
-    """
+    """Return the registers of a work item by device program, as ``nvcc`` allocates them."""
     if device.registers_per_compute_unit is None or device.compute_capability is None:
         return None
     if find_nvcc() is None:

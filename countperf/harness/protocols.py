@@ -126,40 +126,15 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Consecutive runs of one case.
+    """Consecutive runs of one case."""
 
-    Attributes
-    ----------
-    timings : tuple of Timing
-        Every run.
-    cut_short : bool
-        Whether the protocol's time was up before its runs were done.
-    disturbed : bool
-        Whether other programs kept the processor busy meanwhile.
-    """
-
-    timings: tuple[Timing, ...]
-    cut_short: bool
-    disturbed: bool = False
+    timings: tuple[Timing, ...]  # every run
+    cut_short: bool  # whether the protocol's time was up before its runs were done
+    disturbed: bool = False  # whether other programs kept the processor busy meanwhile
 
 
 def time_round(run: Callable[[], Timing], protocol: Protocol, now: Callable[[], float]) -> Round:
-    """Run a case as often as the protocol says, once it has warmed up.
-
-    Parameters
-    ----------
-    run : callable
-        Runs the case once.
-    protocol : Protocol
-        How often, and how long.
-    now : callable
-        A clock, s.
-
-    Returns
-    -------
-    Round
-        At least two runs more than the protocol drops, or all that it asks for.
-    """
+    """Run a case as often as the protocol says, once it has warmed up."""
     warm = now() + protocol.warm_up_s
     while now() < warm:
         run()

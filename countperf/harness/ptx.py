@@ -14,22 +14,7 @@ _FOR = re.compile(r"^(\s*)for \(\w+ (\w+) =", re.MULTILINE)
 
 
 def compile_ptx(source: str, capability: str = "9.0") -> str:
-    """Translate CUDA C to PTX; loops stay loops.
-
-    Parameters
-    ----------
-    source : str
-        CUDA C, its loops written as Loopy writes them.
-    capability : str, optional
-        NVIDIA's compute capability.
-
-    Raises
-    ------
-    KernelBuildError
-        nvcc refuses the code.
-    DeviceError
-        There is no nvcc.
-    """
+    """Translate CUDA C to PTX; loops stay loops."""
     return run_nvcc(with_loops_kept(source), capability, "-ptx")[1].decode()
 
 

@@ -35,54 +35,29 @@ from countperf.measurements import Header, KernelCase
 
 
 class RoundsHeader(Document):
-    """First line of the file.
-
-    Attributes
-    ----------
-    store : Header
-        First line of the store that the rounds belong to.
-    """
+    """First line of the file."""
 
     format: Literal["countperf-rounds"] = "countperf-rounds"
     version: Literal[1] = 1
-    store: Header
+    store: Header  # first line of the store that the rounds belong to
 
 
 class SessionLine(Part):
-    """Beginning of a session, before its rounds.
+    """Beginning of a session, before its rounds."""
 
-    Attributes
-    ----------
-    began_at : str
-        When, UTC, ISO 8601.
-    """
-
-    began_at: str
+    began_at: str  # when, UTC, ISO 8601
 
 
 class RoundLine(Part):
-    """A round of a case.
+    """A round of a case."""
 
-    Attributes
-    ----------
-    case : str
-        Name of the case.
-    parameters : dict from str to int
-        Its sizes.
-    recorded_at : str
-        When the round ended, UTC, ISO 8601.
-    samples_s, host_s : tuple of float
-        Every run by the campaign's timer and by the host's clock, s.
-    cut_short, disturbed : bool
-        As in `countperf.harness.protocols.Round`.
-    """
-
-    case: str
-    parameters: dict[str, int]
-    recorded_at: AwareDatetime
+    case: str  # name of the case
+    parameters: dict[str, int]  # its sizes
+    recorded_at: AwareDatetime  # when the round ended, UTC, ISO 8601
+    # every run by the campaign's timer and by the host's clock, s
     samples_s: tuple[NonNegativeFloat, ...] = Field(min_length=1)
     host_s: tuple[NonNegativeFloat, ...] = Field(min_length=1)
-    cut_short: bool
+    cut_short: bool  # as in `countperf.harness.protocols.Round`
     disturbed: bool
 
     @model_validator(mode="after")
@@ -102,29 +77,7 @@ class RoundLine(Part):
 
 
 class RoundsFile:
-    """The file of rounds of a store that is open; a context manager.
-
-    Parameters
-    ----------
-    store : Path
-        The store's file, whose lock this process has.
-    header : Header
-        The store's. Rounds of another one are dropped.
-
-    Attributes
-    ----------
-    lines : tuple of RoundLine
-        What earlier sessions noted.
-    before : int or None
-        How many rounds the session before this one ran; None if the file is new.
-
-    Raises
-    ------
-    DocumentError
-        The file is damaged, or something else; it is left as it is.
-    OutputError
-        It cannot be written.
-    """
+    """The file of rounds of a store that is open; a context manager."""
 
     def __init__(self, store: Path, header: Header) -> None:
         self.path = rounds_path(store)

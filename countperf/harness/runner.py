@@ -80,22 +80,7 @@ class CaseRunner(Protocol):
 
 
 class KernelRunner:
-    """Runs cases on a device.
-
-    Parameters
-    ----------
-    session : Session
-        The open device.
-    clock : Clock, optional
-        By default the device's event timer.
-    seed : int, optional
-        For the kernels' inputs.
-
-    Attributes
-    ----------
-    device, identity, limits, clock
-        The session's device; the others as in `CaseRunner`.
-    """
+    """Runs cases on a device."""
 
     def __init__(self, session: Session, clock: Clock | None = None, *, seed: int = 0) -> None:
         self.session = session
@@ -130,11 +115,6 @@ class KernelRunner:
         """Build a case's kernel, so that it need not be built when it is checked.
 
         Another thread may do so meanwhile for another kernel.
-
-        Raises
-        ------
-        KernelBuildError
-            The kernel is not made, or does not build.
         """
         self._kernel(case)
 
@@ -142,18 +122,6 @@ class KernelRunner:
         """Build a case's kernel and compare its numbers with the reference at small sizes.
 
         Done once per kernel and check sizes.
-
-        Parameters
-        ----------
-        case : KernelCase
-            The case.
-
-        Raises
-        ------
-        KernelBuildError
-            The kernel is not made, does not build, or exceeds the device's limits.
-        WrongResultError
-            Its numbers differ from the reference, or are not what the reference describes.
         """
         key = (case.kernel, tuple(sorted(case.check_parameters.items())))
         if key in self._checked:
@@ -181,21 +149,6 @@ class KernelRunner:
 
         Fresh memory each time, since times depend on where arrays happen to lie; allocators like to
         give back what they got last, so memory of another size is held before the arrays.
-
-        Parameters
-        ----------
-        case : KernelCase
-            The case, at its full size.
-
-        Yields
-        ------
-        callable
-            Runs and times the case once.
-
-        Raises
-        ------
-        MeasurementError
-            It does not fit into memory, or does not run.
         """
         kernel = self._kernel(case)
         with self._failing_as(MeasurementError, case, "does not run"):
@@ -259,11 +212,6 @@ def tolerance_of(dtype: np.dtype[Any]) -> float:
     """Return how far results may be off by default, relative to the largest.
 
     Sums of a million numbers in another order stay within it; integers are exact.
-
-    Examples
-    --------
-    >>> tolerance_of(np.dtype("complex64")), tolerance_of(np.dtype("int32"))
-    (0.0001, 0.0)
     """
     if dtype.kind not in "fc":
         return 0.0
@@ -272,13 +220,7 @@ def tolerance_of(dtype: np.dtype[Any]) -> float:
 
 
 def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) -> None:
-    """Compare an output with the reference.
-
-    Raises
-    ------
-    WrongResultError
-        The shapes differ, or some element is farther off than the case's tolerance.
-    """
+    """Compare an output with the reference."""
     got, expected = without_vectors(got), without_vectors(np.asarray(want))
     if got.shape != expected.shape:
         message = f"{case.name}: {name} has shape {got.shape}, the reference {expected.shape}"

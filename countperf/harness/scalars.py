@@ -11,13 +11,7 @@ from countperf.errors import KernelBuildError
 
 
 def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """Return the names of the components of a vector type, padding left out; of others none.
-
-    Examples
-    --------
-    >>> components_of(np.dtype([(("x", "s0"), "<f4"), (("y", "s1"), "<f4")]))
-    ('s0', 's1')
-    """
+    """Return the names of the components of a vector type, padding left out; of others none."""
     found: dict[int, str] = {}
     fields: Any = dtype.fields or {}
     for name in dtype.names or ():
@@ -28,22 +22,7 @@ def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
 
 
 def as_scalar(dtype: np.dtype[Any], value: Any, what: str = "scalar argument") -> Any:
-    """Return a number as a NumPy scalar of the type that a kernel declares.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        Type of the argument; vector types have a field for each component.
-    value : number, sequence of numbers, or scalar of the type
-        A number stands for all components of a vector.
-    what : str, optional
-        For messages.
-
-    Raises
-    ------
-    KernelBuildError
-        The value does not fit the type.
-    """
+    """Return a number as a NumPy scalar of the type that a kernel declares."""
     try:
         if dtype.names:
             return _vector(dtype, value, what)

@@ -15,18 +15,10 @@ from countperf.measurements import KernelCase, Protocol, Summary, summarize
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CaseState:
-    """A case in the course of a campaign.
+    """A case in the course of a campaign."""
 
-    Attributes
-    ----------
-    case : KernelCase
-        The case.
-    rounds : list of Round
-        Its rounds so far.
-    """
-
-    case: KernelCase
-    rounds: list[Round] = field(default_factory=list)
+    case: KernelCase  # the case
+    rounds: list[Round] = field(default_factory=list)  # its rounds so far
 
     def samples_s(self) -> list[list[float]]:
         """Return all run times in rounds, s."""
@@ -61,15 +53,6 @@ class Schedule:
     A case whose next round is due goes first, then cases that have not begun, then rounds that are
     early since nothing else is left, and at last what was unstable, when it is due. So cases
     finish one after another all along the campaign, and little is lost if it is interrupted.
-
-    Parameters
-    ----------
-    cases : iterable of KernelCase
-        Cases to measure, in the order in which they begin; see `in_mixed_order`.
-    protocol : Protocol
-        How many rounds they get, and how far apart.
-    begun : sequence of (float, CaseState), optional
-        Cases that earlier sessions began, and when their next rounds are due.
     """
 
     def __init__(
@@ -134,15 +117,7 @@ def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
 
 
 class Estimate:
-    """Estimate of the remaining time of a campaign.
-
-    Parameters
-    ----------
-    protocol : Protocol
-        How many rounds cases get.
-    expected_run_s : Mapping from str to float
-        Time of one run by case, where known, s.
-    """
+    """Estimate of the remaining time of a campaign."""
 
     def __init__(self, protocol: Protocol, expected_run_s: Mapping[str, float]) -> None:
         self._protocol = protocol

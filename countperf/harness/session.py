@@ -45,15 +45,7 @@ class Program:
 
 
 class Session:
-    """Context and profiling queue of an OpenCL device.
-
-    Attributes
-    ----------
-    device : Device
-        The device.
-    context, queue
-        Of pyopencl; the queue is in order and records when commands run.
-    """
+    """Context and profiling queue of an OpenCL device."""
 
     def __init__(self, device: Device, context: cl.Context, queue: cl.CommandQueue) -> None:
         self.device = device
@@ -62,13 +54,7 @@ class Session:
 
     @classmethod
     def open(cls, device: Device) -> Self:
-        """Open a device.
-
-        Raises
-        ------
-        pyopencl.Error
-            The driver refuses.
-        """
+        """Open a device."""
         context = cl.Context([device.handle])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         return cls(device, context, cl.CommandQueue(context, properties=profiling))
@@ -76,27 +62,7 @@ class Session:
     def build(
         self, source: str, options: Sequence[str] = (), *, cache_folder: Path | None = None
     ) -> cl.Program:
-        """Build a program.
-
-        Parameters
-        ----------
-        source : str
-            OpenCL C.
-        options : sequence of str, optional
-            For the compiler.
-        cache_folder : Path, optional
-            Where pyopencl keeps binaries; by default in the user's cache.
-
-        Returns
-        -------
-        pyopencl.Program
-            The built program.
-
-        Raises
-        ------
-        KernelBuildError
-            It does not build; the message holds the compiler's words.
-        """
+        """Build a program."""
         with warnings.catch_warnings():
             # some drivers chat about builds that succeeded, and pyopencl warns of every word
             warnings.simplefilter("ignore", cl.CompilerWarning)

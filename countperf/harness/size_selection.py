@@ -44,27 +44,7 @@ class CaseCost:
 
 
 def time_case(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> CaseCost:
-    """Find out roughly what a case costs.
-
-    Parameters
-    ----------
-    runner : CaseRunner
-        What runs it.
-    case : KernelCase
-        The case.
-    limits : SizeLimits
-        A run that is far longer than they allow is not repeated.
-
-    Returns
-    -------
-    CaseCost
-        The fastest of a few runs, the first one apart: some drivers compile only then.
-
-    Raises
-    ------
-    MeasurementError
-        It does not build, gives wrong numbers, or does not run.
-    """
+    """Find out roughly what a case costs."""
     runner.check(case)
     began = runner.clock.now()
     with runner.loaded(case) as run:
@@ -125,25 +105,7 @@ class _Search:
 def choose_sizes(
     entry: Sizable, cost_of: Callable[[KernelCase], CaseCost], limits: SizeLimits
 ) -> SizeChoice:
-    """Choose the sizes at which a kernel is measured.
-
-    Parameters
-    ----------
-    entry : Sizable
-        The kernel.
-    cost_of : callable
-        What a case costs; asked for larger and larger cases.
-    limits : SizeLimits
-        What bounds the sizes.
-
-    Returns
-    -------
-    SizeChoice
-        From the smallest p whose first size takes long enough, all sizes that fit; from a smaller p
-        where some do not fit and its first size is still clearly longer than a launch. If none
-        takes long enough, from the largest p that fits. If none fits, the smallest as long as it
-        takes no more than ten times the time of a run. Kernels that judge may take twice the time.
-    """
+    """Choose the sizes at which a kernel is measured."""
     search = _Search(entry, cost_of, limits)
     steps = entry.exponent_steps
     nothing_to_do = entry.case(entry.exponents[0] + steps[0]).global_memory_bytes == 0
@@ -189,37 +151,7 @@ def calibrate(
     store: Path | str | None = None,
     progress: Progress = silent,
 ) -> Calibration:
-    """Choose the sizes of many kernels, alike for those that differ in their work groups only.
-
-    Parameters
-    ----------
-    entries : sequence of Sizable
-        Kernels.
-    runner : CaseRunner
-        What runs them.
-    limits : SizeLimits
-        What bounds the sizes.
-    store : Path or str, optional
-        File that keeps the choices as they are made. If it is there already, its choices and its
-        measured limits hold, so that a campaign that resumes gets the same cases again.
-    progress : callable, optional
-        Is told which kernel is looked at.
-
-    Returns
-    -------
-    Calibration
-        A choice for every kernel. One that fails gets its smallest size, so that the campaign
-        records the failure.
-
-    Raises
-    ------
-    IncompatibleMeasurementsError
-        The file is of another device, or for other limits of time.
-    DocumentError
-        The file is damaged, or something else.
-    DeviceLostError
-        A kernel made the device unusable for this process; the file notes it like one that fails.
-    """
+    """Choose the sizes of many kernels, alike for those that differ in their work groups only."""
     calibration = Calibration(device=runner.identity, timer=runner.clock.timer, limits=limits)
     if store is not None and Path(store).exists():
         calibration = _resumed(calibration, Path(store))

@@ -53,26 +53,14 @@ class Sizable(Protocol):
 
 
 class SizeLimits(Part):
-    """Limits of the sizes.
+    """Limits of the sizes."""
 
-    Attributes
-    ----------
-    launch_overhead_s : float
-        Time of an empty launch by the host's clock, s.
-    memory_bytes : int
-        Largest size of all arguments together, byte.
-    overhead_factor : float
-        How many times the overhead the smallest size has to take.
-    max_run_s : float
-        Longest time of a run, s.
-    max_setup_s : float
-        Longest time to make inputs and put them into the device's memory, s.
-    """
-
-    launch_overhead_s: float = Field(gt=0)
-    memory_bytes: int = Field(gt=0)
+    launch_overhead_s: float = Field(gt=0)  # time of an empty launch by the host's clock, s
+    memory_bytes: int = Field(gt=0)  # largest size of all arguments together, byte
+    # how many times the overhead the smallest size has to take
     overhead_factor: float = Field(default=10.0, ge=1)
-    max_run_s: float = Field(default=0.25, gt=0)
+    max_run_s: float = Field(default=0.25, gt=0)  # longest time of a run, s
+    # longest time to make inputs and put them into the device's memory, s
     max_setup_s: float = Field(default=2.0, gt=0)
 
     @property
@@ -87,26 +75,14 @@ class SizeLimits(Part):
 
 
 class SizeChoice(Part):
-    """The sizes chosen for kernels that differ in their work groups only.
+    """The sizes chosen for kernels that differ in their work groups only."""
 
-    Attributes
-    ----------
-    family, variant, element_type : str
-        Which kernels.
-    exponents : tuple of int
-        ``p + step`` of each size; may be empty.
-    run_s : tuple of float
-        Time of a run of each, s.
-    reason : str
-        Why there are fewer sizes than the kernel has steps; empty if there are not.
-    """
-
-    family: str
+    family: str  # which kernels
     variant: str
     element_type: str
-    exponents: tuple[NonNegativeInt, ...]
-    run_s: tuple[NonNegativeFloat, ...]
-    reason: str = ""
+    exponents: tuple[NonNegativeInt, ...]  # ``p + step`` of each size
+    run_s: tuple[NonNegativeFloat, ...]  # time of a run of each, s
+    reason: str = ""  # why there are fewer sizes than the kernel has steps
 
     @model_validator(mode="after")
     def _each_size_has_a_time(self) -> Self:
@@ -116,44 +92,21 @@ class SizeChoice(Part):
 
 
 class Calibration(Document):
-    """The sizes chosen for a device; keep it beside the measurements, which resume with it.
-
-    Attributes
-    ----------
-    device : DeviceIdentity
-        The device.
-    timer : {"event", "host"}
-        Where times come from.
-    limits : SizeLimits
-        What the choice rests on.
-    choices : tuple of SizeChoice
-        One for each kernel, work groups apart.
-    """
+    """The sizes chosen for a device; keep it beside the measurements, which resume with it."""
 
     format: Literal["countperf-calibration"] = "countperf-calibration"
     version: Literal[1] = 1
-    device: DeviceIdentity
-    timer: Literal["event", "host"] = "event"
-    limits: SizeLimits
-    choices: tuple[SizeChoice, ...] = ()
+    device: DeviceIdentity  # the device
+    timer: Literal["event", "host"] = "event"  # where times come from
+    limits: SizeLimits  # what the choice rests on
+    choices: tuple[SizeChoice, ...] = ()  # one for each kernel, work groups apart
 
     def choice(self, entry: Sizable) -> SizeChoice | None:
         """Return the choice for a kernel, if there is one."""
         return next((each for each in self.choices if size_key(each) == size_key(entry)), None)
 
     def timed_cases(self, entries: Iterable[Sizable]) -> list[tuple[KernelCase, float]]:
-        """Make the cases of kernels at the chosen sizes.
-
-        Parameters
-        ----------
-        entries : iterable of Sizable
-            Kernels; those without a choice have no cases.
-
-        Returns
-        -------
-        list of (KernelCase, float)
-            Each case once, with the expected time of a run, s.
-        """
+        """Make the cases of kernels at the chosen sizes."""
         timed: dict[str, tuple[KernelCase, float]] = {}
         for entry in entries:
             choice = self.choice(entry)

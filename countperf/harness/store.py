@@ -29,19 +29,7 @@ _BEGINNING = b'{"format": "countperf-measurements"'
 
 
 class Store:
-    """A measurement file that is open for appending; a context manager.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    content : MeasurementSet
-        What was in it when it was opened.
-    environment : Environment
-        Of this session.
-    begun : bool
-        Whether an earlier session had begun the campaign.
-    """
+    """A measurement file that is open for appending; a context manager."""
 
     def __init__(
         self,
@@ -63,29 +51,6 @@ class Store:
         """Open a file to go on with its campaign, or begin a new one.
 
         A last line that was cut short when an earlier session died is removed.
-
-        Parameters
-        ----------
-        path : Path or str
-            The file; missing folders are made.
-        header : Header
-            Of this campaign.
-
-        Returns
-        -------
-        Store
-            With the header in the file.
-
-        Raises
-        ------
-        IncompatibleMeasurementsError
-            The file holds measurements of another device, protocol or timer.
-        DocumentError
-            The file is damaged, or something else.
-        MeasurementError
-            Another process is writing to it.
-        OutputError
-            It cannot be written.
         """
         target = Path(path)
         file = open_locked(target, "measurements")
@@ -134,13 +99,7 @@ class Store:
 
 
 def check_compatible(stored: Header, wanted: Header, path: Path) -> None:
-    """Compare what a file holds with what is to be added to it.
-
-    Raises
-    ------
-    IncompatibleMeasurementsError
-        Device, driver, protocol or timer differ.
-    """
+    """Compare what a file holds with what is to be added to it."""
     differences = [
         f"{name} is {old!r} there and {new!r} now"
         for name, (old, new) in stored.device.differences(wanted.device).items()
@@ -175,20 +134,6 @@ class Rewriting:
 
     A context manager. A reader sees the old file or the new one, and a campaign that asks for the
     file is refused, between two writes as well.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file; it has to be there.
-
-    Raises
-    ------
-    DocumentError
-        There is no such file, or it is damaged.
-    MeasurementError
-        Another process is writing to it.
-    OutputError
-        It cannot be written.
     """
 
     def __init__(self, path: Path | str) -> None:

@@ -25,34 +25,15 @@ _COPY_GROUP = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Outcome of a trial run on a device.
+    """Outcome of a trial run on a device."""
 
-    Attributes
-    ----------
-    works : bool
-        A one-line kernel was built and run, and its numbers were right.
-    reason, advice : str
-        If not: what happened, and what to do about it.
-    """
-
-    works: bool
-    reason: str = ""
+    works: bool  # a one-line kernel was built and run, and its numbers were right
+    reason: str = ""  # if not: what happened, and what to do about it
     advice: str = ""
 
 
 def try_device(device: Device) -> Trial:
-    """Build and run a one-line kernel and look at its numbers.
-
-    Parameters
-    ----------
-    device : Device
-        Device to try.
-
-    Returns
-    -------
-    Trial
-        Whether it works.
-    """
+    """Build and run a one-line kernel and look at its numbers."""
     backend = backend_of(device)
     try:
         right = _run_trial(backend.open(device))
@@ -81,22 +62,7 @@ def _run_trial(session: Session) -> bool:
 
 
 def measure_copy_bandwidth(device: Device, clock: Clock | None = None, runs: int = 6) -> float:
-    """Measure roughly how fast a device copies within its memory.
-
-    Parameters
-    ----------
-    device : Device
-        A device that works.
-    clock : Clock, optional
-        By default the device's event timer.
-    runs : int, optional
-        The fastest of so many counts.
-
-    Returns
-    -------
-    float
-        Bytes read plus bytes written per second, byte/s.
-    """
+    """Measure roughly how fast a device copies within its memory."""
     clock = clock or EventClock()
     session = open_session(device)
     size = min(_COPY_BYTES, device.limits.max_allocation_bytes // 4)

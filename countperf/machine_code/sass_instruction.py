@@ -66,30 +66,14 @@ _JUMPS = ("BRA", "SSY", "PBK", "PCNT", "BSSY", "CALL", "CAL", "JCAL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SassInstruction:
-    """An instruction.
+    """An instruction."""
 
-    Attributes
-    ----------
-    opcode : str
-        Its name with modifiers.
-    operands : tuple of str
-        As they are printed.
-    guard : str
-        The predicate that guards it, ``!P0`` for its inverse; empty if none does.
-    target : int or None
-        Place of the instruction that it names; None if it names none.
-    address : int
-        Its place in the code, byte.
-    with_previous : bool
-        Whether it is issued together with the one before.
-    """
-
-    opcode: str
-    operands: tuple[str, ...] = ()
-    guard: str = ""
-    target: int | None = None
-    address: int = 0
-    with_previous: bool = False
+    opcode: str  # its name with modifiers
+    operands: tuple[str, ...] = ()  # as they are printed
+    guard: str = ""  # the predicate that guards it, ``!P0`` for its inverse
+    target: int | None = None  # place of the instruction that it names
+    address: int = 0  # its place in the code, byte
+    with_previous: bool = False  # whether it is issued together with the one before
 
     @property
     def base(self) -> str:
@@ -128,25 +112,7 @@ class SassInstruction:
 
 @lru_cache(maxsize=2**12)
 def classify_sass(opcode: str, operands: tuple[str, ...] = ()) -> str:
-    """Return the class of an instruction.
-
-    Parameters
-    ----------
-    opcode : str
-        Its name with modifiers.
-    operands : tuple of str, optional
-        As they are printed; a fused operation of zeros moves a constant.
-
-    Raises
-    ------
-    CountingError
-        The instruction is not known.
-
-    Examples
-    --------
-    >>> [classify_sass(each) for each in ("FFMA", "LDS.U.128", "IMAD.WIDE", "BRA")]
-    ['flop.fma.f32.1', 'load.local.128', 'iop.scalar', 'branch']
-    """
+    """Return the class of an instruction."""
     base = opcode.split(".")[0]
     if match := _ACCESS.match(base):
         return _access(match[1], match[2] or "", opcode)
@@ -183,28 +149,13 @@ def results_of(opcode: str, operands: tuple[str, ...]) -> tuple[str, ...]:
 
     Predicates before the first register are results; behind it, those before the first operand that
     is none of them are carries out.
-
-    Examples
-    --------
-    >>> results_of("IADD3", ("R18", "P1", "R18", "0x40", "RZ"))
-    ('R18', 'P1')
-    >>> results_of("LDG.E.128", ("R4", "desc[UR4][R2.64]"))
-    ('R4', 'R5', 'R6', 'R7')
     """
     return tuple(each for each, _ in _results(opcode, operands) if each not in _NOTHING)
 
 
 @lru_cache(maxsize=2**12)
 def reads_of(opcode: str, operands: tuple[str, ...]) -> frozenset[str]:
-    """Return the registers and predicates that an instruction reads, but for its guard.
-
-    Examples
-    --------
-    >>> sorted(reads_of("STG.E.64", ("desc[UR4][R2.64]", "R8")))
-    ['R2', 'R3', 'R8', 'R9', 'UR4', 'UR5']
-    >>> sorted(reads_of("IMAD.WIDE", ("R2", "R3", "0x4", "R6")))
-    ['R3', 'R6', 'R7']
-    """
+    """Return the registers and predicates that an instruction reads, but for its guard."""
     taken = {place for _, place in _results(opcode, operands)}
     found: set[str] = set()
     for place, each in enumerate(operands):

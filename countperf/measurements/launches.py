@@ -12,46 +12,20 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules
 
 
 class RecordedKernel(Part):
-    """A kernel at the sizes of its launches.
+    """A kernel at the sizes of its launches."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel.
-    parameters : dict from str to int
-        Values of its size parameters.
-    launches : int
-        How often it was launched.
-    device : str
-        Slug of the device; empty if it is not known.
-    flops, global_bytes : float or None
-        Floating-point operations, and bytes that work items load from and store to global memory,
-        of one launch; None if the kernel cannot be counted.
-    exact : bool
-        Whether all counts are exact.
-    weights, model : str
-        Slug of the device of the weights that predicted, and name of their model; empty if nothing
-        predicted.
-    predicted_s : float or None
-        Predicted time of one launch, s.
-    interval_s : pair of float, or None
-        The interval of the prediction, s.
-    reason : str
-        Why there are no counts, or no prediction, or what it is without; empty if neither.
-    """
-
-    kernel: str
-    parameters: dict[str, int] = Field(default_factory=dict)
-    launches: PositiveInt
-    device: str = ""
+    kernel: str  # name of the kernel
+    parameters: dict[str, int] = Field(default_factory=dict)  # values of its size parameters
+    launches: PositiveInt  # how often it was launched
+    device: str = ""  # slug of the device
     flops: NonNegativeFloat | None = None
     global_bytes: NonNegativeFloat | None = None
-    exact: bool = True
-    weights: str = ""
+    exact: bool = True  # whether all counts are exact
+    weights: str = ""  # slug of the device of the weights that predicted, and name of their model
     model: str = ""
-    predicted_s: PositiveFloat | None = None
-    interval_s: IntervalOfTimes | None = None
-    reason: str = ""
+    predicted_s: PositiveFloat | None = None  # predicted time of one launch, s
+    interval_s: IntervalOfTimes | None = None  # the interval of the prediction, s
+    reason: str = ""  # why there are no counts, or no prediction, or what it is without
 
     @validator_of(mode="after")
     def _fields_agree(self) -> Self:
@@ -70,29 +44,16 @@ class RecordedKernel(Part):
 
 
 class LaunchesDocument(Document):
-    """Kernels that Loopy launched in a program, those that take longest first.
-
-    Attributes
-    ----------
-    counting_rules : int
-        Version of the counting rules.
-    interval_level : float
-        In which share of cases intervals are to hold the time.
-    kernels : tuple of RecordedKernel
-        One for each kernel, sizes and device.
-    left_out : int
-        Launches that were too many different ones to be kept apart.
-    problems : tuple of str
-        What went wrong in recording.
-    """
+    """Kernels that Loopy launched in a program, those that take longest first."""
 
     format: Literal["countperf-launches"] = "countperf-launches"
     version: Literal[1] = 1
-    counting_rules: CountingRules = COUNTING_RULES_VERSION
+    counting_rules: CountingRules = COUNTING_RULES_VERSION  # version of the counting rules
+    # in which share of cases intervals are to hold the time
     interval_level: float = Field(default=0.95, gt=0, lt=1)
-    kernels: tuple[RecordedKernel, ...] = ()
-    left_out: NonNegativeInt = 0
-    problems: tuple[str, ...] = ()
+    kernels: tuple[RecordedKernel, ...] = ()  # one for each kernel, sizes and device
+    left_out: NonNegativeInt = 0  # launches that were too many different ones to be kept apart
+    problems: tuple[str, ...] = ()  # what went wrong in recording
 
     @property
     def launches(self) -> int:

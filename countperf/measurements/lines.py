@@ -224,38 +224,18 @@ class Measurement(_Line):
 
 
 class FailedCase(_Line):
-    """A case that gave no time.
-
-    Attributes
-    ----------
-    case, kernel, family, variant, element_type, group_shape, purpose, parameters, recorded_at
-        As in `Measurement`.
-    stage : {"build", "check", "run"}
-        Where it failed: making and building the kernel, comparing its numbers with the reference,
-        or running it at full size.
-    reason : str
-        What happened.
-    """
+    """A case that gave no time."""
 
     status: Literal["failed"] = "failed"
     stage: Literal["build", "check", "run"]
-    reason: str
+    reason: str  # what happened
 
 
 class Resumption(Part):
-    """A later session went on with the campaign.
-
-    Attributes
-    ----------
-    environment : Environment
-        In which it did.
-    again : dict from str to float
-        Cases that earlier sessions had measured, and the shortest of their runs now over the time
-        that they took then; empty where nothing was left to measure, and in older files.
-    """
+    """A later session went on with the campaign."""
 
     status: Literal["resumed"] = "resumed"
-    environment: Environment
+    environment: Environment  # in which it did
     again: dict[str, PositiveFloat] = Field(default_factory=dict)
 
 
@@ -293,27 +273,7 @@ def format_line(entry: Header | Line) -> str:
 
 
 def parse_line(text: str, number: int, *, path: Path | str | None = None) -> Line:
-    """Parse and validate one line below the header.
-
-    Parameters
-    ----------
-    text : str
-        The line.
-    number : int
-        Its number in the file, from 1.
-    path : Path or str, optional
-        The file, for messages.
-
-    Returns
-    -------
-    Measurement or FailedCase or Resumption
-        What the line says.
-
-    Raises
-    ------
-    DocumentError
-        The line is damaged.
-    """
+    """Parse and validate one line below the header."""
     content = parse_json(text, path=path, first_line=number)
     status = content.get("status") if isinstance(content, dict) else None
     if not isinstance(status, str) or status not in _LINE_TYPES:

@@ -53,62 +53,25 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A configuration that a tuner measured.
+    """A configuration that a tuner measured."""
 
-    Attributes
-    ----------
-    place : str
-        Path of its field in the file.
-    configuration : dict from str to value
-        A value for each parameter.
-    time_s : float
-        Its run time, s; nan where it failed.
-    cost_s : float
-        What measuring it took (compiling, checking, running), s; nan where the file does not say.
-    """
-
-    place: str
-    configuration: dict[str, Value]
-    time_s: float
-    cost_s: float
+    place: str  # path of its field in the file
+    configuration: dict[str, Value]  # a value for each parameter
+    time_s: float  # its run time, s
+    cost_s: float  # what measuring it took (compiling, checking, running), s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Content of a tuner's file.
+    """Content of a tuner's file."""
 
-    Attributes
-    ----------
-    name, device : str
-        Kernel and device, as the file names them.
-    records : tuple of Record
-        At least one of them ran; all have the same parameters, and no two the same values.
-    """
-
-    name: str
+    name: str  # kernel and device, as the file names them
     device: str
-    records: tuple[Record, ...]
+    records: tuple[Record, ...]  # at least one of them ran
 
 
 def read_times(path: Path | str) -> pd.DataFrame:
-    """Read a table of times from any file of this module.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file.
-
-    Returns
-    -------
-    DataFrame
-        The table; of a tuner's file a column per parameter and ``seconds``, without the
-        configurations that failed.
-
-    Raises
-    ------
-    DocumentError, TableError
-        The file is missing, damaged, or none of these.
-    """
+    """Read a table of times from any file of this module."""
     import pandas as pd
 
     text = _text(path)
@@ -121,25 +84,12 @@ def read_times(path: Path | str) -> pd.DataFrame:
 
 
 def read_records(path: Path | str) -> Records:
-    """Read the file of a tuner.
-
-    Raises
-    ------
-    DocumentError
-        The file cannot be read, is of no such format, or has a value that is none of its format;
-        ``field`` names the entry.
-    """
+    """Read the file of a tuner."""
     return _records(_text(path), path)
 
 
 def number_or_text(text: str) -> Value:
-    """Return what a text stands for: a number, ``true`` or ``false``, else the text.
-
-    Examples
-    --------
-    >>> number_or_text("32"), number_or_text("0.5"), number_or_text("soa"), number_or_text("true")
-    (32, 0.5, 'soa', True)
-    """
+    """Return what a text stands for: a number, ``true`` or ``false``, else the text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     if not _NUMBER.fullmatch(text) or not any(each.isdigit() for each in text):

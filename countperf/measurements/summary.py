@@ -49,28 +49,15 @@ _NORMAL_MINIMUM = (0.5641896, 0.8462844, 1.0293754, 1.1629645, 1.2672064, 1.3521
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Summary of the samples of a case.
+    """Summary of the samples of a case."""
 
-    Attributes
-    ----------
-    time_s : float
-        The statistic: the minimum of all runs that were not dropped, s.
-    spread : float
-        How far the median of the fastest round lies above its minimum, relative.
-    noise_floor : float
-        How far the median of the rounds' minima lies above the smallest of them, relative; of a
-        single round, its spread. Never below the timer's resolution.
-    noise : float
-        How well the time repeats: standard deviation of its logarithm, by the module's formula.
-        Never below the timer's resolution.
-    level_ratio : float or None
-        If the samples have two levels, the slower over the faster one.
-    """
-
-    time_s: float
-    spread: float
+    time_s: float  # the statistic: the minimum of all runs that were not dropped, s
+    spread: float  # how far the median of the fastest round lies above its minimum, relative
+    # how far the median of the rounds' minima lies above the smallest of them, relative
     noise_floor: float
+    # how well the time repeats: standard deviation of its logarithm, by the module's formula
     noise: float
+    # if the samples have two levels, the slower over the faster one
     level_ratio: float | None = None
 
     def settling(self, *, stable: bool) -> Settling:
@@ -83,33 +70,7 @@ class Summary:
 def summarize(
     samples_s: Sequence[Sequence[float]], dropped: int, *, resolution_s: float = 0.0
 ) -> Summary:
-    """Reduce the samples of a case to its time and how far to trust it.
-
-    Parameters
-    ----------
-    samples_s : sequence of sequence of float
-        Run times in rounds, s; every round has more than `dropped` of them.
-    dropped : int
-        How many runs at the start of each round do not count.
-    resolution_s : float, optional
-        Resolution of the timer, s.
-
-    Returns
-    -------
-    Summary
-        Time, spread, noise, and whether there are two levels.
-
-    Notes
-    -----
-    Linear-model protocol of Stevens and Klöckner (2016): 30 runs, the first 4 dropped, the minimum
-    of the others. Rounds separated in time are ours: other load can hold up all runs of a round.
-
-    Examples
-    --------
-    >>> found = summarize([[9.0, 1.0, 1.5, 2.0], [9.0, 3.0, 3.0, 3.0]], dropped=1)
-    >>> found.time_s, found.spread, found.noise_floor, found.level_ratio
-    (1.0, 0.5, 1.0, None)
-    """
+    """Reduce the samples of a case to its time and how far to trust it."""
     kept = [sorted(runs[dropped:]) for runs in samples_s]
     minima = sorted(runs[0] for runs in kept)
     fastest = min(kept, key=lambda runs: runs[0])
@@ -149,21 +110,7 @@ def _level_ratio(kept: Sequence[Sequence[float]], minima: Sequence[float]) -> fl
 
 
 def two_levels(values: Sequence[float], *, fewest: int) -> float | None:
-    """Return the ratio of two levels that values cluster around; None if they do not.
-
-    Parameters
-    ----------
-    values : sequence of float
-        Sorted and positive.
-    fewest : int
-        How many values make a level.
-
-    Examples
-    --------
-    >>> two_levels([1.0, 1.0, 2.0, 2.0, 2.25], fewest=2)
-    2.0
-    >>> two_levels([1.0, 1.2, 1.44], fewest=1)
-    """
+    """Return the ratio of two levels that values cluster around; None if they do not."""
     logs = [math.log(value) for value in values]
     places = range(fewest, len(logs) - fewest + 1)
     if not places:

@@ -37,22 +37,7 @@ _TEXTS = ("case", "family", "variant", "purpose")
 
 
 def identity_elsewhere(slug: str, name: str, compute_units: int) -> DeviceIdentity:
-    """Return the identity of a GPU of which only name and compute units are known.
-
-    Parameters
-    ----------
-    slug : str
-        Its short name, lower case.
-    name : str
-        Its name.
-    compute_units : int
-        How many it has.
-
-    Examples
-    --------
-    >>> identity_elsewhere("nvidia-k40c", "Tesla K40c", 15).platform
-    'unknown'
-    """
+    """Return the identity of a GPU of which only name and compute units are known."""
     return DeviceIdentity(
         slug=slug,
         platform=UNKNOWN,
@@ -65,15 +50,7 @@ def identity_elsewhere(slug: str, name: str, compute_units: int) -> DeviceIdenti
 
 
 def table_header(device: DeviceIdentity, source: str) -> Header:
-    """Return the header of measurements from a table.
-
-    Parameters
-    ----------
-    device : DeviceIdentity
-        What was measured.
-    source : str
-        Where the times come from, for the protocol's name.
-    """
+    """Return the header of measurements from a table."""
     return Header(
         device=device,
         protocol=Protocol(
@@ -99,20 +76,7 @@ def lines_of_table(
     purpose: Purpose = "measurement",
     caches: CountedCaches = DEFAULT_CACHES,
 ) -> tuple[Measurement, ...]:
-    """Return a measurement for each row of a table.
-
-    Parameters
-    ----------
-    table, kernels, transactions, ignore, purpose
-        As for `countperf.MeasurementSet.from_table`.
-    caches : CountedCaches, optional
-        For which kernels are counted.
-
-    Raises
-    ------
-    TableError
-        As there.
-    """
+    """Return a measurement for each row of a table."""
     columns = tuple(map(str, table.columns))
     records: list[dict[str, Any]] = [
         dict(zip(columns, values, strict=True))

@@ -27,28 +27,14 @@ TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no predict
 
 
 class TimedSize(Part):
-    """A measured time at one point, and the predicted one.
+    """A measured time at one point, and the predicted one."""
 
-    Attributes
-    ----------
-    measurement : Measurement
-        Every sample, and what they come to.
-    counts : dict from str to str
-        By view of the kernel, the digest of its counts (`counts_digest`); they tell whether another
-        kernel is the same one.
-    predicted_s : float or None
-        The predicted time, s.
-    interval_s : pair of float, or None
-        The interval of the prediction, s.
-    reason : str
-        Why there is no prediction, or what it is without; empty if neither.
-    """
-
-    measurement: Measurement
+    measurement: Measurement  # every sample, and what they come to
+    # by view of the kernel, the digest of its counts (`counts_digest`)
     counts: dict[str, str] = Field(default_factory=dict)
-    predicted_s: PositiveFloat | None = None
-    interval_s: IntervalOfTimes | None = None
-    reason: str = ""
+    predicted_s: PositiveFloat | None = None  # the predicted time, s
+    interval_s: IntervalOfTimes | None = None  # the interval of the prediction, s
+    reason: str = ""  # why there is no prediction, or what it is without
 
     @model_validator(mode="after")
     def _interval_holds_the_prediction(self) -> Self:
@@ -83,55 +69,26 @@ class TimedSize(Part):
 
 
 class TimingDocument(Document):
-    """Measured times of a kernel at several points, beside what was predicted.
-
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel.
-    device : DeviceIdentity
-        What it was measured on.
-    protocol : Protocol
-        How it was measured.
-    environment : Environment
-        When, and on which machine.
-    timer : {"event", "host"}
-        Which clock the samples come from.
-    cold : bool
-        Whether the caches were flushed before each run; they were warm if not.
-    counting_rules : int
-        Version of the counting rules that the digests of counts follow.
-    weights, model : str
-        Slug of the device of the weights that predicted, and name of their model; empty if nothing
-        predicted.
-    model_choice : str
-        Which model was chosen and why, where none was asked for; else empty.
-    interval_level : float
-        In which share of cases intervals are to hold the time.
-    made_up : str
-        Which index arrays were made up, and how; empty if none were.
-    sizes : tuple of TimedSize
-        One for each point that could be measured.
-    failures : tuple of FailedCase
-        One for each point that could not.
-    """
+    """Measured times of a kernel at several points, beside what was predicted."""
 
     format: Literal["countperf-timing"] = "countperf-timing"
     version: Literal[1] = 1
-    kernel: str
-    device: DeviceIdentity
-    protocol: Protocol
-    environment: Environment
-    timer: Literal["event", "host"] = "event"
-    cold: bool = False
+    kernel: str  # name of the kernel
+    device: DeviceIdentity  # what it was measured on
+    protocol: Protocol  # how it was measured
+    environment: Environment  # when, and on which machine
+    timer: Literal["event", "host"] = "event"  # which clock the samples come from
+    cold: bool = False  # whether the caches were flushed before each run
+    # version of the counting rules that the digests of counts follow
     counting_rules: CountingRules = COUNTING_RULES_VERSION
-    weights: str = ""
+    weights: str = ""  # slug of the device of the weights that predicted, and name of their model
     model: str = ""
-    model_choice: str = ""
+    model_choice: str = ""  # which model was chosen and why, where none was asked for
+    # in which share of cases intervals are to hold the time
     interval_level: float = Field(default=0.95, gt=0, lt=1)
-    made_up: str = ""
-    sizes: tuple[TimedSize, ...] = Field(min_length=1)
-    failures: tuple[FailedCase, ...] = ()
+    made_up: str = ""  # which index arrays were made up, and how
+    sizes: tuple[TimedSize, ...] = Field(min_length=1)  # one for each point that could be measured
+    failures: tuple[FailedCase, ...] = ()  # one for each point that could not
 
     @model_validator(mode="after")
     def _points_go_together(self) -> Self:
@@ -164,24 +121,7 @@ class TimingDocument(Document):
         )
 
     def runs_of(self, vector: PropertyVector) -> list[Measurement]:
-        """Return the measurements, if they are of a kernel with certain counts.
-
-        Parameters
-        ----------
-        vector : PropertyVector
-            The counts of the kernel, as they were counted.
-
-        Returns
-        -------
-        list of Measurement
-            At least one: those at points where the kernel has these counts. They differ between
-            points only where statistics of the data depend on sizes.
-
-        Raises
-        ------
-        PredictionError
-            It is another kernel, was counted by other rules, or could not be counted.
-        """
+        """Return the measurements, if they are of a kernel with certain counts."""
         if self.counting_rules != COUNTING_RULES_VERSION:
             raise PredictionError(
                 f"the timing of {self.kernel!r} knows its kernel by counts under counting rules"

@@ -17,37 +17,20 @@ Answer = MechanisticPrediction | ParameterError | DeviceParameterError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelAnswers(Mapping[str, Answer], Table, Drawable):
-    """Answers of several models by the models' names, in their order.
+    """Answers of several models by the models' names, in their order."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel.
-    device : str
-        Slug of the device.
-    parameters : Mapping from str to int
-        Values of the size parameters.
-    answers : Mapping from str to MechanisticPrediction, ParameterError or DeviceParameterError
-        For each model its prediction, or the error that says which input it lacks.
-    described : DeviceParameters
-        The device.
-    total_flops, total_bytes : float
-        Floating-point operations, and bytes that its memory moves, of all launches.
-    measured : Mapping from str to str
-        Fields of the kernel's profile that a profiler measured, and its metrics.
-    note : str
-        Where instructions come from, if not from Loopy.
-    """
-
-    kernel: str
-    device: str
-    parameters: Mapping[str, int]
+    kernel: str  # name of the kernel
+    device: str  # slug of the device
+    parameters: Mapping[str, int]  # values of the size parameters
+    # for each model its prediction, or the error that says which input it lacks
     answers: Mapping[str, Answer]
-    described: DeviceParameters
+    described: DeviceParameters  # the device
+    # floating-point operations, and bytes that its memory moves, of all launches
     total_flops: float
     total_bytes: float
+    # fields of the kernel's profile that a profiler measured, and its metrics
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
-    note: str = ""
+    note: str = ""  # where instructions come from, if not from Loopy
 
     def __getitem__(self, model: str) -> Answer:
         return self.answers[model]
@@ -81,13 +64,7 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
 
 
 def lacking_input(error: ParameterError | DeviceParameterError) -> str:
-    """Return the name of the input that an error asks for.
-
-    Examples
-    --------
-    >>> lacking_input(DeviceParameterError("no clock", field="clock_hz"))
-    'device.clock_hz'
-    """
+    """Return the name of the input that an error asks for."""
     if isinstance(error, DeviceParameterError):
         return f"device.{error.field}" if error.field else "device"
     return f"kernel.{error.parameter}" if error.parameter else "kernel"

@@ -41,41 +41,17 @@ _OPTIONS = ("stream", "device", "after", "name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(ShortRepr):
-    """One step of an application.
+    """One step of an application."""
 
-    Attributes
-    ----------
-    kind : {"h2d", "d2h", "kernel"}
-        A transfer to or from a device, or a kernel.
-    n_bytes : float
-        Size of a transfer.
-    kernel : object
-        A kernel, or a text that names one.
-    sizes : Mapping from str to int
-        The kernel's sizes.
-    stream : str
-        Its stream.
-    device : int
-        Number of its device, from 0.
-    after : tuple of str
-        Names of steps that it waits for.
-    name : str
-        Its name; empty: its kind and number.
-
-    Raises
-    ------
-    ParameterError
-        Unknown kind, a negative size, or a kernel that is none.
-    """
-
-    kind: StepKind
-    n_bytes: float = 0.0
-    kernel: Any = None
+    kind: StepKind  # a transfer to or from a device, or a kernel
+    n_bytes: float = 0.0  # size of a transfer
+    kernel: Any = None  # a kernel, or a text that names one
+    # the kernel's sizes
     sizes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    stream: str = "0"
-    device: int = 0
-    after: tuple[str, ...] = ()
-    name: str = ""
+    stream: str = "0"  # its stream
+    device: int = 0  # number of its device, from 0
+    after: tuple[str, ...] = ()  # names of steps that it waits for
+    name: str = ""  # its name
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(StepKind):
@@ -95,38 +71,20 @@ class Step(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedStep(ShortRepr):
-    """A step in a schedule.
+    """A step in a schedule."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    step : Step
-        The step.
-    start_s, end_s : float
-        When it runs, s.
-    """
-
-    name: str
-    step: Step
-    start_s: float
+    name: str  # its name
+    step: Step  # the step
+    start_s: float  # when it runs, s
     end_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule(Table, Drawable):
-    """Schedule of an application: begin and end of each step.
+    """Schedule of an application: begin and end of each step."""
 
-    Attributes
-    ----------
-    source : str
-        Where the durations come from: a model's name and devices, or ``"measured"``.
-    steps : tuple of TimedStep
-        In the order of the program.
-    """
-
-    source: str
-    steps: tuple[TimedStep, ...]
+    source: str  # where the durations come from: a model's name and devices, or ``"measured"``
+    steps: tuple[TimedStep, ...]  # in the order of the program
 
     def __repr__(self) -> str:
         return shortened(front_door.function("schedule_text")(self))
@@ -143,29 +101,7 @@ class Schedule(Table, Drawable):
 
 
 def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str = "") -> Schedule:
-    """Schedule steps that take given times; see the module for the rules.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-        The program, at least one step.
-    durations_s : sequence of float
-        Time of each, s.
-    source : str, optional
-        Where the times come from.
-
-    Raises
-    ------
-    ParameterError
-        No step, another number of durations, a negative one, a name that is given twice, or a step
-        that waits for one that does not come before it.
-
-    Examples
-    --------
-    >>> both = [Step(kind="h2d", n_bytes=1), Step(kind="d2h", n_bytes=1, stream="1")]
-    >>> schedule(both, [2.0, 3.0]).time_s
-    3.0
-    """
+    """Schedule steps that take given times; see the module for the rules."""
     if not steps or len(steps) != len(durations_s):
         message = f"{len(steps)} steps and {len(durations_s)} durations; there must be one for each"
         raise ParameterError(message, parameter="durations_s")
@@ -223,18 +159,7 @@ def _check_names(steps: Sequence[Step]) -> None:
 
 
 def parse_application(text: str) -> tuple[Step, ...]:
-    """Parse an application; see the module for the form.
-
-    Raises
-    ------
-    ParameterError
-        A line is wrong; the message has its number.
-
-    Examples
-    --------
-    >>> parse_application("h2d 40e6 stream=a")[0].n_bytes
-    40000000.0
-    """
+    """Parse an application; see the module for the form."""
     steps: list[Step] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = shlex.split(line, comments=True)

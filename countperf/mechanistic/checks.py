@@ -9,13 +9,7 @@ from countperf.errors import ParameterError
 
 
 def check_positive(value: float, name: str) -> float:
-    """Return a number that must be positive and finite.
-
-    Raises
-    ------
-    ParameterError
-        It is not; ``parameter`` is its name.
-    """
+    """Return a number that must be positive and finite."""
     if not (math.isfinite(value) and value > 0):
         message = f"{name} must be positive and finite, not {value}"
         raise ParameterError(message, parameter=name)
@@ -31,13 +25,7 @@ def check_not_negative(value: float, name: str) -> float:
 
 
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
-    """Return a number that must be whole and at least some bound.
-
-    Raises
-    ------
-    ParameterError
-        It is too small, or no whole number; ``parameter`` is its name.
-    """
+    """Return a number that must be whole and at least some bound."""
     if isinstance(value, bool) or not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         message = f"{name} must be a whole number, not {value!r}"
         raise ParameterError(message, parameter=name)
@@ -48,13 +36,7 @@ def check_whole(value: int, name: str, *, least: int = 1) -> int:
 
 
 def check_choice(value: str, name: str, choices: Sequence[str]) -> None:
-    """Refuse an option that is none of the choices.
-
-    Raises
-    ------
-    ParameterError
-        With the choices; ``parameter`` is the option's name.
-    """
+    """Refuse an option that is none of the choices."""
     if value not in choices:
         message = f"{name} must be one of {', '.join(choices)}, not {value!r}"
         raise ParameterError(message, parameter=name)

@@ -54,27 +54,7 @@ _FUNCTIONS = ("rsqrt", "sqrt", "rcp", "sin", "cos", "exp", "log", "ex2", "lg2", 
 
 
 def with_kernel_classes(device: DeviceParameters, names: Iterable[str]) -> DeviceParameters:
-    """Return a device that states the cost of all classes of a kernel.
-
-    Parameters
-    ----------
-    device : DeviceParameters
-        With some classes of its own.
-    names : iterable of str
-        Classes of the kernel, see the module.
-
-    Raises
-    ------
-    DeviceParameterError
-        Nothing that the device states stands in for a class; ``field`` is ``classes.<name>``.
-
-    Examples
-    --------
-    >>> from countperf.hardware.library import load_device
-    >>> device = with_kernel_classes(load_device("nvidia-k620"), ["fma.f32", "store.global.64"])
-    >>> device.classes["fma.f32"].cpi, device.classes["store.global.64"].cpi
-    (0.375, 36.0)
-    """
+    """Return a device that states the cost of all classes of a kernel."""
     missing = [name for name in dict.fromkeys(names) if name not in device.classes]
     found = {name: kernel_class(device, name) for name in missing}
     return device.replaced(classes={**device.classes, **found}) if found else device

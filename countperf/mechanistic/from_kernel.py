@@ -32,51 +32,21 @@ MAX_INSTRUCTIONS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelProfiler(ShortRepr):
-    """A Loopy kernel on a device: gives its profile at any sizes.
+    """A Loopy kernel on a device: gives its profile at any sizes."""
 
-    Attributes
-    ----------
-    programs : tuple of KernelProgram
-        Its device programs.
-    device : DeviceParameters
-        Gives the size of sub-groups and lines.
-    registers_per_work_item : int, mapping from str to int, or None
-        Declared, for all device programs or by their names.
-    occupancy, active_groups : float, int or None
-        Declared, see `LaunchConfiguration`; the registers are then not needed.
-    lines : mapping from str to float
-        Lines that a sub-group touches in accesses to arrays whose addresses are read from data.
-    max_instructions : int
-        Longest graph of a sub-group.
-    metrics : tuple of KernelMetrics
-        What a profiler measured, in the place of counts; see
-        `countperf.mechanistic.profiler_csv`.
-    """
-
-    programs: tuple[KernelProgram, ...]
-    device: DeviceParameters
+    programs: tuple[KernelProgram, ...]  # its device programs
+    device: DeviceParameters  # gives the size of sub-groups and lines
+    # declared, for all device programs or by their names
     registers_per_work_item: int | Mapping[str, int] | None = None
-    occupancy: float | None = None
+    occupancy: float | None = None  # declared, see `LaunchConfiguration`
     active_groups: int | None = None
+    # lines that a sub-group touches in accesses to arrays whose addresses are read from data
     lines: Mapping[str, float] = field(default_factory=dict[str, float])
-    max_instructions: int = MAX_INSTRUCTIONS
-    metrics: tuple[KernelMetrics, ...] = ()
+    max_instructions: int = MAX_INSTRUCTIONS  # longest graph of a sub-group
+    metrics: tuple[KernelMetrics, ...] = ()  # what a profiler measured, in the place of counts
 
     def at(self, parameters: Mapping[str, Any], /) -> ProfiledKernel:
-        """Return profile and launch at parameter values.
-
-        Raises
-        ------
-        ParameterError
-            A parameter is missing, unknown, no integer, or outside the kernel's assumptions.
-        ModelNotApplicableError
-            The kernel has several device programs (see `launches_at`), the registers of a work item
-            are not declared although the device limits them, or nothing is executed.
-        CountingError
-            The address of an access is read from data, and its lines are not declared.
-        DeviceParameterError
-            The device states no size of sub-groups or lines.
-        """
+        """Return profile and launch at parameter values."""
         if len(self.programs) != 1:
             names = ", ".join(program.name for program in self.programs)
             message = (
@@ -92,13 +62,7 @@ class KernelProfiler(ShortRepr):
     def launches_at(
         self, parameters: Mapping[str, Any], /
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
-        """Return profile and launch of each device program, and how often it is launched.
-
-        Raises
-        ------
-        ParameterError, ModelNotApplicableError, CountingError, DeviceParameterError
-            As in `at`; registers may be missing.
-        """
+        """Return profile and launch of each device program, and how often it is launched."""
         values = self._checked(parameters)
         found: list[tuple[ProfiledKernel, int]] = []
         for program in self.programs:
@@ -193,50 +157,7 @@ def profile_kernel(
     max_instructions: int = MAX_INSTRUCTIONS,
     metrics: Sequence[KernelMetrics] = (),
 ) -> KernelProfiler:
-    """Profile a Loopy kernel for the mechanistic models.
-
-    Parameters
-    ----------
-    kernel : loopy.TranslationUnit
-        With one entry point.
-    device : DeviceParameters
-        Must state the size of its sub-groups.
-    registers_per_work_item : int or mapping from str to int, optional
-        Registers of a work item, of all device programs or by their names. Where ``nvcc`` is
-        available, `countperf.harness.profiles.compiled_registers` finds them.
-    occupancy, active_groups : float, int, optional
-        Concurrent sub-groups or groups of a compute unit, where they are known.
-    statistics : mapping from str to number, optional
-        What data decides, as for `count_kernel`.
-    lines : mapping from str to float, optional
-        Lines that a sub-group touches in accesses whose addresses are read from data, by array.
-    contract : bool, optional
-        Whether compilers fuse multiplications and additions (by default they do).
-    max_instructions : int, optional
-        Graphs of longer programs are shortened.
-    metrics : sequence of KernelMetrics, optional
-        What a profiler measured of this kernel at the sizes that are asked for
-        (`countperf.mechanistic.profiler_csv.read_profiler_csv`): it takes the place of counts.
-
-    Returns
-    -------
-    KernelProfiler
-        A `ParametricProfile`: ``at({"n": 1024})`` is the profile at these sizes.
-
-    Raises
-    ------
-    CountingError
-        As `count_kernel`.
-
-    Examples
-    --------
-    >>> import measurement_kernels.catalog
-    >>> from countperf.hardware.library import load_device
-    >>> unit = measurement_kernels.catalog.entry("transpose/stride1-reads/16x16").builder()
-    >>> profiler = profile_kernel(unit, load_device("nvidia-k620"), registers_per_work_item=16)
-    >>> dict(profiler.at({"n": 1024, "m": 1024}).profile.alpha)
-    {'load.global.32': 1.0, 'store.global.32.x4': 1.0}
-    """
+    """Profile a Loopy kernel for the mechanistic models."""
     return KernelProfiler(
         programs=kernel_programs(kernel, statistics=statistics, contract=contract),
         device=device,

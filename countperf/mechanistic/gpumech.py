@@ -66,31 +66,17 @@ _LATENCY_BOUND = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalResult:
-    """Cycles of the concurrent sub-groups of a compute unit.
+    """Cycles of the concurrent sub-groups of a compute unit."""
 
-    Attributes
-    ----------
-    issue_probability : float
-        Share of the cycles in which one sub-group issues, Eq. (9).
-    nonoverlapped : tuple of float
-        Instructions of the other sub-groups that do not fit into the stall, per interval.
-    issue_cycles, stall_cycles : float
-        Cycles of issued instructions that nothing hides, and of the representative's stalls.
-    cpr : float
-        Their sum: cycles until all are done.
-    wpc : float
-        Sub-groups per cycle.
-    ipc, cpi : float
-        Instructions per cycle, Eq. (7), and its inverse.
-    """
-
-    issue_probability: float
+    issue_probability: float  # share of the cycles in which one sub-group issues, Eq
+    # instructions of the other sub-groups that do not fit into the stall, per interval
     nonoverlapped: tuple[float, ...]
+    # cycles of issued instructions that nothing hides, and of the representative's stalls
     issue_cycles: float
     stall_cycles: float
-    cpr: float
-    wpc: float
-    ipc: float
+    cpr: float  # their sum: cycles until all are done
+    wpc: float  # sub-groups per cycle
+    ipc: float  # instructions per cycle, Eq
     cpi: float
 
 
@@ -99,25 +85,6 @@ def interval_cycles(
 ) -> IntervalResult:
     r"""Return the cycles of concurrent sub-groups from the intervals of one.
 
-    Parameters
-    ----------
-    intervals : sequence of Interval
-        Program of a sub-group.
-    occupancy : float
-        Concurrent sub-groups, at least 1.
-    policy : {"rr", "rr_corrected", "gto"}
-        The scheduler.
-    cpi_issue : float, optional
-        Cycles per issued instruction.
-
-    Raises
-    ------
-    ParameterError
-        No interval, no instruction in any, occupancy below 1, ``cpi_issue`` not positive, or an
-        unknown policy.
-
-    Notes
-    -----
     For instructions :math:`n_i`, stalls :math:`s_i`, :math:`w` sub-groups and :math:`c` cycles per
     instruction, the time is :math:`\sum_i (c n_i + s_i + c o_i)`, where :math:`o_i` is the number
     of instructions that do not overlap:
@@ -130,11 +97,6 @@ def interval_cycles(
 
     Round robin as published, and greedy where an interval has no stall, lose instructions and can
     promise more than one instruction per issue slot.
-
-    Examples
-    --------
-    >>> [interval_cycles([Interval(3, 6)], 4, policy).cpr for policy in ("rr", "gto")]
-    [11.0, 12.0]
     """
     if not intervals:
         raise ParameterError("intervals must hold at least one interval", parameter="intervals")
@@ -195,35 +157,7 @@ def intervals_of(
     count_memory_issue: bool = False,
     ignore_computation_latency: bool = True,
 ) -> tuple[Interval, ...]:
-    """Cut the program of a sub-group into intervals, by issuing it in order and alone.
-
-    Parameters
-    ----------
-    graph : InstructionGraph
-        Instructions and dependencies.
-    device : DeviceParameters
-        Latency and kind of each class.
-    cpi_issue : float, optional
-        Cycles per issued instruction.
-    count_memory_issue : bool, optional
-        Whether a memory instruction takes an issue slot. If not, the greedy scheduler converges to
-        the memory roof of the discussion's example; if so, it does not.
-    ignore_computation_latency : bool, optional
-        Whether a computation delivers right after its issue slot.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device does not know a class.
-    ParameterError
-        ``cpi_issue`` is not positive.
-
-    Notes
-    -----
-    A reconstruction: the trace is in order; an instruction waits for what it uses, and a wait ends
-    an interval. What the last instructions still take is the stall of the last interval. Barriers
-    take a slot and deliver at once.
-    """
+    """Cut the program of a sub-group into intervals, by issuing it in order and alone."""
     check_positive(cpi_issue, "cpi_issue")
     classes = [device.require_class(name, model="GPUMech") for name in graph.nodes]
     found: list[Interval] = []
@@ -249,33 +183,13 @@ def intervals_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuMechModel(MechanisticModel):
-    """GPUMech's time of a kernel.
-
-    Attributes
-    ----------
-    policy : {"rr", "rr_corrected", "gto"}
-        The scheduler; round robin as published is there for comparison.
-    cpi_issue : float
-        Cycles per issued instruction of a compute unit; the paper assumes 1.
-    count_memory_issue, ignore_computation_latency : bool
-        How a dependency graph is cut into intervals, see `intervals_of`. Unused where the profile
-        has intervals.
-
-    Raises
-    ------
-    ParameterError
-        Unknown policy, or ``cpi_issue`` not positive.
-
-    Notes
-    -----
-    The model knows one resource, the issue slots. The time is bound by ``"issue"`` where they are
-    never idle, else by ``"latency"``.
-    """
+    """GPUMech's time of a kernel."""
 
     aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency", "scheduler_policy"})
 
-    policy: Policy = "rr_corrected"
-    cpi_issue: float = 1.0
+    policy: Policy = "rr_corrected"  # the scheduler
+    cpi_issue: float = 1.0  # cycles per issued instruction of a compute unit
+    # how a dependency graph is cut into intervals, see `intervals_of`
     count_memory_issue: bool = False
     ignore_computation_latency: bool = True
 

@@ -28,31 +28,7 @@ _GLOBAL = ("ld.global.", "st.global.", "load.global.", "store.global.")
 def cost_at_ratio(
     dram: InstructionClass, second_level: InstructionClass | None, ratio: float
 ) -> InstructionClass:
-    """Return the cost of global memory at a ratio of DRAM's bytes to the kernel's.
-
-    Parameters
-    ----------
-    dram : InstructionClass
-        Cost of an access to DRAM.
-    second_level : InstructionClass or None
-        Cost of an access to the second-level cache; None if nobody stated it: then a ratio below 1
-        changes nothing.
-    ratio : float
-        Bytes that DRAM moved over bytes that the kernel accesses.
-
-    Raises
-    ------
-    ParameterError
-        The ratio is negative or not finite.
-
-    Examples
-    --------
-    >>> from countperf.hardware.library import load_device
-    >>> dram = load_device("nvidia-k620").classes["ld.global.s32"]
-    >>> found = cost_at_ratio(dram, None, 1.5)
-    >>> dram.cpi, dram.latency, found.cpi, found.latency
-    (18.0, 440.0, 27.0, 449.0)
-    """
+    """Return the cost of global memory at a ratio of DRAM's bytes to the kernel's."""
     check_not_negative(ratio, "ratio")
     if ratio >= 1:
         cpi, latency = ratio * dram.cpi, dram.latency + (ratio - 1) * dram.cpi

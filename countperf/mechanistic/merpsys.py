@@ -73,21 +73,11 @@ _BOUNDS: dict[Resource, Bound] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceUse:
-    """Cycles of a compute unit that a sub-group takes of each resource.
+    """Cycles of a compute unit that a sub-group takes of each resource."""
 
-    Attributes
-    ----------
-    cycles : Mapping from {"cuda_cores", "schedulers", "memory"} to float
-        The three terms of Eq. (4.4).
-    bound : {"cuda_cores", "schedulers", "memory"}
-        The largest; on a tie the first.
-    wpc : float
-        Sub-groups per cycle that it allows.
-    """
-
-    cycles: Mapping[Resource, float]
-    bound: Resource
-    wpc: float
+    cycles: Mapping[Resource, float]  # the three terms of Eq
+    bound: Resource  # the largest
+    wpc: float  # sub-groups per cycle that it allows
 
 
 def bytes_per_cycle(
@@ -98,13 +88,7 @@ def bytes_per_cycle(
     num_compute_units: float,
     clock_hz: float,
 ) -> float:
-    """Return the share of global memory of a compute unit, byte/cycle, Eq. (4.5).
-
-    Raises
-    ------
-    ParameterError
-        A number is not positive and finite.
-    """
+    """Return the share of global memory of a compute unit, byte/cycle, Eq. (4.5)."""
     check_positive(mem_clock_hz, "mem_clock_hz")
     check_positive(bus_width_bits, "bus_width_bits")
     check_positive(data_rate, "data_rate")
@@ -123,13 +107,7 @@ def resource_use(
     schedulers_per_compute_unit: float,
     byte_per_cycle: float,
 ) -> ResourceUse:
-    """Bound the throughput of a compute unit by its busiest resource, Eq. (4.4).
-
-    Raises
-    ------
-    ParameterError
-        A number is out of range, or there is no work.
-    """
+    """Bound the throughput of a compute unit by its busiest resource, Eq. (4.4)."""
     check_not_negative(ins_cuda, "ins_cuda")
     check_not_negative(ins_issued, "ins_issued")
     check_not_negative(gmem_bytes, "gmem_bytes")
@@ -150,31 +128,7 @@ def resource_use(
 
 
 def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> float:
-    """Return the longest path through a graph of instructions in program order, cycles.
-
-    Parameters
-    ----------
-    num_nodes : int
-        Instructions, and a last node for the end.
-    edges : iterable of (int, int, float)
-        ``(i, j, cycles)``: ``j`` starts at least so long after ``i``. Between neighbors, the
-        latency of issuing one after the other or of a branch; from producer to user, that of the
-        result; to the end, that of replacing the group.
-
-    Raises
-    ------
-    ParameterError
-        An edge leaves the nodes, leads backwards (a cycle), or has a negative weight.
-
-    Notes
-    -----
-    The critical path of a loop's body, times its trip count, adds to those of the code around it.
-
-    Examples
-    --------
-    >>> critical_path(5, [(0, 1, 6), (1, 2, 3), (2, 3, 0), (1, 3, 6), (3, 4, 12)])
-    24.0
-    """
+    """Return the longest path through a graph of instructions in program order, cycles."""
     check_whole(num_nodes, "num_nodes")
     starts = [0.0] * num_nodes
     for source, target, cycles in sorted(edges):
@@ -190,27 +144,7 @@ def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> fl
 
 
 def issue_slots(executed: float, *, reissues: float = 0.0, dual_issued_pairs: float = 0.0) -> float:
-    """Return the issue slots that instructions take.
-
-    Parameters
-    ----------
-    executed : float
-        Instructions executed by a sub-group, memory instructions included.
-    reissues : float, optional
-        Further transactions of split accesses, and passes of bank conflicts.
-    dual_issued_pairs : float, optional
-        Pairs of instructions that share a slot, counted as often as they run.
-
-    Raises
-    ------
-    ParameterError
-        A number is negative, or more than all instructions are paired.
-
-    Examples
-    --------
-    >>> issue_slots(66, dual_issued_pairs=12)
-    54.0
-    """
+    """Return the issue slots that instructions take."""
     check_not_negative(executed, "executed")
     check_not_negative(reissues, "reissues")
     if 2 * check_not_negative(dual_issued_pairs, "dual_issued_pairs") > executed:
@@ -220,41 +154,17 @@ def issue_slots(executed: float, *, reissues: float = 0.0, dual_issued_pairs: fl
 
 
 def transfer_time(link: LinkParameters, n_bytes: float) -> float:
-    """Return the time of a transfer between host and device, s, Eq. (4.6).
-
-    Raises
-    ------
-    ParameterError
-        The number of bytes is negative.
-
-    Examples
-    --------
-    >>> transfer_time(LinkParameters(startup_s=2e-6, bandwidth_byte_per_s=1e9), 1000)
-    3e-06
-    """
+    """Return the time of a transfer between host and device, s, Eq. (4.6)."""
     check_not_negative(n_bytes, "n_bytes")
     return link.startup_s + n_bytes / (link.bandwidth_byte_per_s * link.lambda_c)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """A transfer between host and device.
+    """A transfer between host and device."""
 
-    Attributes
-    ----------
-    direction : {"h2d", "d2h"}
-        To or from the device.
-    n_bytes : float
-        Its size.
-
-    Raises
-    ------
-    ParameterError
-        Unknown direction, or a negative size.
-    """
-
-    direction: TransferDirection
-    n_bytes: float
+    direction: TransferDirection  # to or from the device
+    n_bytes: float  # its size
 
     def __post_init__(self) -> None:
         if self.direction not in get_args(TransferDirection):
@@ -265,23 +175,10 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """A sequence of transfers and kernels, one after the other.
+    """A sequence of transfers and kernels, one after the other."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    steps : tuple of Transfer, ProfiledKernel or ParametricProfile
-        What it does, in order; at least one.
-
-    Raises
-    ------
-    ParameterError
-        There is no step.
-    """
-
-    name: str
-    steps: tuple[Transfer | ProfiledKernel | ParametricProfile, ...]
+    name: str  # its name
+    steps: tuple[Transfer | ProfiledKernel | ParametricProfile, ...]  # what it does, in order
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -290,19 +187,7 @@ class Application:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MerpsysModel(ScaledModel):
-    """MERPSYS's time of a kernel, and of applications.
-
-    Attributes
-    ----------
-    lambda_k : float or None
-        Factor of the architecture; below 1 it makes kernels take longer. None: the device's, and 1
-        where it states none.
-
-    Raises
-    ------
-    ParameterError
-        The factor is not positive.
-    """
+    """MERPSYS's time of a kernel, and of applications."""
 
     aspects: ClassVar[frozenset[Aspect]] = frozenset(
         {
@@ -315,7 +200,7 @@ class MerpsysModel(ScaledModel):
         }
     )
 
-    lambda_k: float | None = None
+    lambda_k: float | None = None  # factor of the architecture
 
     def __post_init__(self) -> None:
         if self.lambda_k is not None:
@@ -365,27 +250,7 @@ class MerpsysModel(ScaledModel):
     def predict_application(
         self, application: Application, parameters: Mapping[str, ParameterValue] | None = None, /
     ) -> MechanisticPrediction:
-        """Predict the time of an application: the sum over its steps.
-
-        Parameters
-        ----------
-        application : Application
-            Its steps.
-        parameters : Mapping from str to int, optional
-            Values of the size parameters of its kernels.
-
-        Returns
-        -------
-        MechanisticPrediction
-            The time; the breakdown has the transfers by direction and the kernels by name. Its
-            bound is ``"transfer"`` where transfers take more than half, else that of the longest
-            kernel.
-
-        Raises
-        ------
-        ModelNotApplicableError, DeviceParameterError, ParameterError
-            As in `estimate`; the device lacks the link of a transfer.
-        """
+        """Predict the time of an application: the sum over its steps."""
         breakdown: dict[str, float] = {}
         kernels: list[MechanisticPrediction] = []
         transfers_s = 0.0

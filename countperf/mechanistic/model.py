@@ -38,39 +38,22 @@ ASPECTS: frozenset[Aspect] = frozenset(get_args(Aspect))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Estimate of a kernel's time before the cost of the launch.
+    """Estimate of a kernel's time before the cost of the launch."""
 
-    Attributes
-    ----------
-    time_s : float
-        The time, s.
-    bound : Bound
-        What bounds it.
-    breakdown : Mapping from str to float
-        Seconds by part (``"compute"``, ``"memory"``, ``"latency"``...); they sum to the time.
-    results : Mapping from str to float
-        Other results under their names in the vocabulary, such as ``wpc`` and ``cpr``.
-    """
-
-    time_s: float
-    bound: Bound
+    time_s: float  # the time, s
+    bound: Bound  # what bounds it
+    # seconds by part (``"compute"``, ``"memory"``, ``"latency"``...)
     breakdown: Mapping[str, float]
+    # other results under their names in the vocabulary, such as ``wpc`` and ``cpr``
     results: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MechanisticPrediction(Prediction):
-    """A prediction that also says what bounds the time.
+    """A prediction that also says what bounds the time."""
 
-    Attributes
-    ----------
-    bound : Bound
-        The part of the device that bounds the time; ``"latency"`` where none is busy all the time.
-    results : Mapping from str to float
-        Other results of the model by name, such as ``wpc``.
-    """
-
-    bound: Bound
+    bound: Bound  # the part of the device that bounds the time
+    # other results of the model by name, such as ``wpc``
     results: Mapping[str, float] = field(default_factory=dict[str, float])
 
     __repr__ = Prediction.__repr__
@@ -87,17 +70,11 @@ class ParametricProfile(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanisticModel(ABC):
-    """Base of the mechanistic models; a subclass states its name, its aspects and its estimate.
-
-    Attributes
-    ----------
-    device : DeviceParameters
-        Constants of the device.
-    """
+    """Base of the mechanistic models; a subclass states its name, its aspects and its estimate."""
 
     aspects: ClassVar[frozenset[Aspect]]
 
-    device: DeviceParameters
+    device: DeviceParameters  # constants of the device
 
     @property
     @abstractmethod
@@ -106,40 +83,12 @@ class MechanisticModel(ABC):
 
     @abstractmethod
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
-        """Estimate the time of one launch from its profile.
-
-        Raises
-        ------
-        ModelNotApplicableError
-            The kernel's profile lacks a field, or the model does not cover the kernel.
-        DeviceParameterError
-            The device lacks a constant.
-        ParameterError
-            A number of kernel or launch is out of range.
-        """
+        """Estimate the time of one launch from its profile."""
 
     def predict(
         self, kernel: object, parameters: Mapping[str, ParameterValue] | None = None, /
     ) -> MechanisticPrediction:
-        """Predict the time of one launch of a kernel.
-
-        Parameters
-        ----------
-        kernel : ProfiledKernel or ParametricProfile
-            Profile and launch, or what gives them at parameter values.
-        parameters : Mapping from str to int, optional
-            Values of the size parameters.
-
-        Returns
-        -------
-        MechanisticPrediction
-            The time; a launch overhead that the device states is part of it.
-
-        Raises
-        ------
-        ParameterError, DeviceParameterError
-            As in `estimate`; or ``kernel`` is no profile.
-        """
+        """Predict the time of one launch of a kernel."""
         values = dict(parameters or {})
         at_sizes = kernel.at(values) if isinstance(kernel, ParametricProfile) else kernel
         if not isinstance(at_sizes, ProfiledKernel):
@@ -183,18 +132,7 @@ class MechanisticModel(ABC):
 def seconds_from_throughput(
     wpc: float, total_sub_groups: float, device: DeviceParameters, *, model: str
 ) -> float:
-    """Turn sub-groups per cycle of one compute unit into the time of all sub-groups, s.
-
-    Notes
-    -----
-    ``total_sub_groups / (wpc * num_compute_units * clock_hz)``: work is taken to be divided evenly
-    among the compute units.
-
-    Raises
-    ------
-    DeviceParameterError
-        Number or clock of the compute units is absent.
-    """
+    """Turn sub-groups per cycle of one compute unit into the time of all sub-groups, s."""
     check_positive(wpc, "wpc")
     units = device.require("num_compute_units", model=model)
     return total_sub_groups / (wpc * units * device.require("clock_hz", model=model))

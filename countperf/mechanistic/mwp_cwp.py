@@ -71,48 +71,25 @@ BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "comput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MwpCwpInputs:
-    """Parameters of Hong & Kim's model, their Table 1.
+    """Parameters of Hong & Kim's model, their Table 1."""
 
-    Attributes
-    ----------
-    clock_hz, bandwidth_byte_per_s, issue_cycles, mem_ld_cycles, departure_del_uncoal_cycles, \
-departure_del_coal_cycles : float
-        The machine.
-    num_active_compute_units : float
-        Compute units that have groups: the smaller of compute units and groups.
-    sub_groups_per_group, num_groups, active_groups : float
-        The launch; ``active_groups`` are resident on one compute unit.
-    alpha_comp, alpha_mem_coal, alpha_mem_uncoal, alpha_sync : float
-        Instructions of a sub-group; at least one accesses memory.
-    uncoal_per_mw : float
-        Transactions of an uncoalesced memory instruction, at least 1.
-    load_bytes_per_sub_group : float
-        Useful bytes of a memory instruction.
-
-    Raises
-    ------
-    ParameterError
-        A number is out of range; ``parameter`` names it.
-    ModelNotApplicableError
-        There is no memory instruction, so that weights and Eq. (2) are undefined.
-    """
-
-    clock_hz: float
+    clock_hz: float  # the machine
     bandwidth_byte_per_s: float
     issue_cycles: float
     mem_ld_cycles: float
     departure_del_uncoal_cycles: float
     departure_del_coal_cycles: float
+    # compute units that have groups: the smaller of compute units and groups
     num_active_compute_units: float
-    sub_groups_per_group: float
+    sub_groups_per_group: float  # the launch
     num_groups: float
     active_groups: float
-    alpha_comp: float
+    alpha_comp: float  # instructions of a sub-group
     alpha_mem_coal: float
     alpha_mem_uncoal: float
-    load_bytes_per_sub_group: float
+    load_bytes_per_sub_group: float  # useful bytes of a memory instruction
     alpha_sync: float = 0.0
-    uncoal_per_mw: float = 1.0
+    uncoal_per_mw: float = 1.0  # transactions of an uncoalesced memory instruction, at least 1
 
     def __post_init__(self) -> None:
         for name in (
@@ -142,27 +119,12 @@ departure_del_coal_cycles : float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MwpCwpResult:
-    """Every quantity of Hong & Kim's model under the paper's name; cycles unless stated.
-
-    Attributes
-    ----------
-    case : {"occupancy", "memory", "compute"}
-        Which of Eq. (22), (23), (24) holds.
-    exec_parts : dict from str to float
-        The two terms of that equation, and the cost of barriers; they sum to
-        ``exec_cycles_with_synch``.
-    exec_cycles_app, synch_cost, exec_cycles_with_synch : float
-        Eq. (22)-(24), (26), (27).
-    cpi : float
-        Cycles per sub-group instruction of one compute unit, Eq. (25).
-    bw_per_warp : float
-        Eq. (7), byte/s.
-    """
+    """Every quantity of Hong & Kim's model under the paper's name; cycles unless stated."""
 
     mem_l: float
     departure_delay: float
     mwp_without_bw_full: float
-    bw_per_warp: float
+    bw_per_warp: float  # eq
     mwp_peak_bw: float
     mwp: float
     mem_cycles: float
@@ -172,38 +134,18 @@ class MwpCwpResult:
     cwp: float
     occupancy: float
     rep: float
-    case: Case
-    exec_parts: dict[str, float]
-    exec_cycles_app: float
+    case: Case  # which of Eq
+    exec_parts: dict[str, float]  # the two terms of that equation, and the cost of barriers
+    exec_cycles_app: float  # eq
     synch_cost: float
     exec_cycles_with_synch: float
-    cpi: float
+    cpi: float  # cycles per sub-group instruction of one compute unit, Eq
 
 
 def mwp_cwp_cycles(
     inputs: MwpCwpInputs, *, case_rule: CaseRule = "text", rep_rounding: RepRounding = "none"
 ) -> MwpCwpResult:
-    """Return the cycles of a kernel by Hong & Kim's model.
-
-    Parameters
-    ----------
-    inputs : MwpCwpInputs
-        Machine, launch and counts.
-    case_rule : {"text", "printed"}, optional
-        Condition of the memory case: ``cwp >= mwp``, or as printed, which adds ``comp_cycles >
-        mem_cycles`` and contradicts the paper's text.
-    rep_rounding : {"none", "ceil"}, optional
-        Whether a last, partial round of groups costs a whole one.
-
-    Raises
-    ------
-    ParameterError
-        Unknown rule or rounding.
-
-    Notes
-    -----
-    The comments in the code give the equation numbers of Hong & Kim (2009).
-    """
+    """Return the cycles of a kernel by Hong & Kim's model."""
     check_choice(case_rule, "case_rule", get_args(CaseRule))
     check_choice(rep_rounding, "rep_rounding", get_args(RepRounding))
     x = inputs
@@ -269,25 +211,12 @@ def mwp_cwp_cycles(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MwpCwpModel(MechanisticModel):
-    """Hong & Kim's model as published, on a whole device.
-
-    Attributes
-    ----------
-    case_rule : {"text", "printed"}
-        Condition of the memory case, see `mwp_cwp_cycles`.
-    rep_rounding : {"none", "ceil"}
-        Whether a partial round of groups costs a whole one.
-
-    Raises
-    ------
-    ParameterError
-        Unknown rule or rounding.
-    """
+    """Hong & Kim's model as published, on a whole device."""
 
     aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency", "barriers", "issue_limit"})
 
-    case_rule: CaseRule = "text"
-    rep_rounding: RepRounding = "none"
+    case_rule: CaseRule = "text"  # condition of the memory case, see `mwp_cwp_cycles`
+    rep_rounding: RepRounding = "none"  # whether a partial round of groups costs a whole one
 
     def __post_init__(self) -> None:
         check_choice(self.case_rule, "case_rule", get_args(CaseRule))

@@ -37,28 +37,12 @@ _MODEL = "occupancy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residency(ShortRepr):
-    """Work groups and sub-groups that are resident on a compute unit.
+    """Work groups and sub-groups that are resident on a compute unit."""
 
-    Attributes
-    ----------
-    active_groups : int
-        Groups resident on a compute unit; at least 1.
-    limits : Mapping from str to int
-        Groups that each resource allows: ``groups``, ``work_items``, ``sub_groups``, ``registers``,
-        ``local``; a resource that does not limit is absent.
-    limiter : str
-        The first of them that attains the minimum.
-    sub_groups_per_group : int
-        Sub-groups of a group.
-    ratio : float or None
-        ``occupancy_max`` over the most sub-groups that the device holds, where that is known (what
-        other literature calls occupancy).
-    """
-
-    active_groups: int
+    active_groups: int  # groups resident on a compute unit
     limits: Mapping[str, int]
-    limiter: str
-    sub_groups_per_group: int
+    limiter: str  # the first of them that attains the minimum
+    sub_groups_per_group: int  # sub-groups of a group
     ratio: float | None
 
     @property
@@ -69,25 +53,13 @@ class Residency(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchGeometry:
-    """A launch as one compute unit sees it.
+    """A launch as one compute unit sees it."""
 
-    Attributes
-    ----------
-    sub_groups_per_group, total_sub_groups : int
-        Sub-groups of a group and of the launch.
-    groups_on_compute_unit : int
-        Groups that the fullest compute unit executes.
-    concurrent_groups : int
-        Groups resident there at a time.
-    occupancy : float
-        Concurrent sub-groups per compute unit.
-    """
-
-    sub_groups_per_group: int
+    sub_groups_per_group: int  # sub-groups of a group and of the launch
     total_sub_groups: int
-    groups_on_compute_unit: int
-    concurrent_groups: int
-    occupancy: float
+    groups_on_compute_unit: int  # groups that the fullest compute unit executes
+    concurrent_groups: int  # groups resident there at a time
+    occupancy: float  # concurrent sub-groups per compute unit
 
 
 def resident_groups(
@@ -99,30 +71,6 @@ def resident_groups(
 ) -> Residency:
     r"""Count the work groups that are resident on a compute unit.
 
-    Parameters
-    ----------
-    device : DeviceParameters
-        Limits of a compute unit.
-    work_items_per_group : int
-        Size of a group.
-    registers_per_work_item, local_bytes_per_group : int, optional
-        Static resources; 0: they do not limit.
-
-    Returns
-    -------
-    Residency
-        Number of groups and what limits it.
-
-    Raises
-    ------
-    ParameterError
-        A number is out of range, a group is larger than the device allows, or not even one group
-        fits; ``parameter`` is the input at fault.
-    DeviceParameterError
-        The device lacks a limit that the kernel needs.
-
-    Notes
-    -----
     Ma et al., Eq. (4): :math:`B_a = \min(\lfloor Z/S_B \rfloor, \lfloor R/(R_T T_r) \rfloor,
     B_{max}, \lfloor T_{max}/T_r \rfloor)`, all per compute unit.
     """
@@ -173,37 +121,7 @@ def limiting_local_bytes(
     work_items_per_group: int,
     registers_per_work_item: int = 0,
 ) -> int:
-    """Return the least local memory of a group at which no more than some groups are resident.
-
-    Parameters
-    ----------
-    device : DeviceParameters
-        Limits of a compute unit.
-    active_groups : int
-        How many groups may be resident.
-    work_items_per_group, registers_per_work_item : int
-        As for `resident_groups`.
-
-    Returns
-    -------
-    int
-        Byte; 0 if other resources allow no more groups anyway. To be added to a kernel by
-        `countperf.with_unused_local`.
-
-    Raises
-    ------
-    ParameterError
-        A number is out of range; or a group may not have so much local memory on the device.
-    DeviceParameterError
-        The device lacks a limit.
-
-    Examples
-    --------
-    >>> from countperf.hardware.library import load_device
-    >>> device = load_device("nvidia-gtx-970")
-    >>> limiting_local_bytes(device, 2, work_items_per_group=256)
-    32769
-    """
+    """Return the least local memory of a group at which no more than some groups are resident."""
     check_whole(active_groups, "active_groups")
     uses = {
         "work_items_per_group": work_items_per_group,
@@ -234,13 +152,6 @@ def launch_geometry(
 
     An occupancy that the launch states wins; so does a number of active groups. The concurrent
     groups are then those nearest below the stated occupancy, at least one.
-
-    Raises
-    ------
-    ParameterError
-        As in `resident_groups`, or the occupancy is above the limit of the device.
-    DeviceParameterError
-        The device lacks a number that is needed.
     """
     sub_group_size = device.require_int("sub_group_size", model=_MODEL)
     units = device.require_int("num_compute_units", model=_MODEL)
@@ -262,27 +173,14 @@ def launch_geometry(
 
 
 def check_occupancy(occupancy: float, device: DeviceParameters) -> float:
-    """Return an occupancy (sub-groups per compute unit) that the device can hold.
-
-    Raises
-    ------
-    ParameterError
-        It is not positive, not finite, or above ``max_sub_groups_per_compute_unit`` where that is
-        known; ``parameter`` is ``"occupancy"``.
-    """
+    """Return an occupancy (sub-groups per compute unit) that the device can hold."""
     check_positive(occupancy, "occupancy")
     _check_most(occupancy, "occupancy", device.max_sub_groups_per_compute_unit)
     return float(occupancy)
 
 
 def check_launch(launch: LaunchConfiguration, device: DeviceParameters) -> None:
-    """Refuse a launch that the device cannot hold, for models that are the same at any occupancy.
-
-    Raises
-    ------
-    ParameterError
-        The occupancy that the launch states is out of range, as in `check_occupancy`.
-    """
+    """Refuse a launch that the device cannot hold, for models without occupancy."""
     if launch.occupancy is not None:
         check_occupancy(launch.occupancy, device)
 

@@ -16,47 +16,21 @@ from countperf.mechanistic.profile import ProfiledKernel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(ShortRepr):
-    """A change of one resource, with all others as they are, that raises the occupancy.
+    """A change of one resource, with all others as they are, that raises the occupancy."""
 
-    Attributes
-    ----------
-    resource : {"work_items_per_group", "registers_per_work_item", "local_bytes_per_group"}
-        What is changed.
-    value : int
-        Its new value, the nearest that raises the occupancy.
-    residency : Residency
-        What is then resident.
-    """
-
-    resource: str
-    value: int
-    residency: Residency
+    resource: str  # what is changed
+    value: int  # its new value, the nearest that raises the occupancy
+    residency: Residency  # what is then resident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramOccupancy(ShortRepr):
-    """Occupancy of one device program.
+    """Occupancy of one device program."""
 
-    Attributes
-    ----------
-    program : str
-        Its name.
-    uses : Mapping from str to int or None
-        ``work_items_per_group``, ``registers_per_work_item`` (None: not known) and
-        ``local_bytes_per_group``.
-    residency : Residency
-        What is resident; an upper bound where the registers are not known.
-    most_registers : int or None
-        Registers of a work item up to which it stays so; None where registers limit nothing.
-    changes : tuple of Change
-        The nearest changes that raise the occupancy: of the size of a group, of registers, of local
-        memory; those that cannot are absent.
-    """
-
-    program: str
+    program: str  # its name
     uses: Mapping[str, int | None]
-    residency: Residency
-    most_registers: int | None
+    residency: Residency  # what is resident
+    most_registers: int | None  # registers of a work item up to which it stays so
     changes: tuple[Change, ...]
 
     @property
@@ -67,42 +41,20 @@ class ProgramOccupancy(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KernelOccupancy(Table):
-    """Occupancy of a kernel on a device, program by program.
+    """Occupancy of a kernel on a device, program by program."""
 
-    Attributes
-    ----------
-    kernel, device : str
-        The kernel's name, the device's slug.
-    parameters : Mapping from str to int
-        Values of the size parameters.
-    programs : tuple of ProgramOccupancy
-        One for each device program that is launched.
-    """
-
-    kernel: str
+    kernel: str  # the kernel's name, the device's slug
     device: str
+    # values of the size parameters
     parameters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    programs: tuple[ProgramOccupancy, ...]
+    programs: tuple[ProgramOccupancy, ...]  # one for each device program that is launched
 
     def __repr__(self) -> str:
         return shortened(front_door.function("occupancy_text")(self))
 
 
 def program_occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> ProgramOccupancy:
-    """Find what is resident of a launch, what limits it, and which changes would raise it.
-
-    Parameters
-    ----------
-    profiled : ProfiledKernel
-        Profile and launch; without registers the result is an upper bound.
-    device : DeviceParameters
-        Limits of a compute unit.
-
-    Raises
-    ------
-    ParameterError, DeviceParameterError
-        As of `countperf.mechanistic.occupancy.resident_groups`.
-    """
+    """Find what is resident of a launch, what limits it, and which changes would raise it."""
     profile = profiled.profile
     uses = {
         "work_items_per_group": profiled.launch.work_items_per_group,

@@ -43,27 +43,7 @@ Mapper = Callable[[InstructionClass, KernelProfile, LaunchConfiguration], Instru
 def memory_cost(
     dram_ratio: float, *, dram: InstructionClass, cache: InstructionClass
 ) -> InstructionClass:
-    """Return the cost of a memory instruction part of whose bytes come from DRAM.
-
-    Parameters
-    ----------
-    dram_ratio : float
-        Bytes moved by DRAM over bytes that the kernel asks for; above 1 if access wastes bytes.
-    dram, cache : InstructionClass
-        Costs if all bytes come from DRAM, and from the cache.
-
-    Raises
-    ------
-    ParameterError
-        The ratio is negative.
-
-    Examples
-    --------
-    >>> dram = InstructionClass(name="ld", subsystem="mem", cpi=18, latency=440, kind="memory")
-    >>> cost = memory_cost(2.5, dram=dram, cache=dram)
-    >>> cost.cpi, cost.latency
-    (45.0, 467.0)
-    """
+    """Return the cost of a memory instruction part of whose bytes come from DRAM."""
     ratio = check_not_negative(dram_ratio, "dram_ratio")
     if ratio > 1:
         return replace(dram, cpi=ratio * dram.cpi, latency=dram.latency + (ratio - 1) * dram.cpi)
@@ -75,20 +55,7 @@ def memory_cost(
 
 
 def conflict_cost(conflict_degree: float, local: InstructionClass) -> InstructionClass:
-    """Return the cost of a local memory instruction with bank conflicts.
-
-    Parameters
-    ----------
-    conflict_degree : float
-        Additional passes: 0 without conflict, n - 1 for an n-way conflict.
-    local : InstructionClass
-        Cost without conflict.
-
-    Raises
-    ------
-    ParameterError
-        The degree is negative.
-    """
+    """Return the cost of a local memory instruction with bank conflicts."""
     degree = check_not_negative(conflict_degree, "conflict_degree")
     return replace(local, cpi=(1 + degree) * local.cpi, latency=local.latency + degree * local.cpi)
 
@@ -101,15 +68,7 @@ def implied_bandwidth(
     cpi_mem: float,
     clock_hz: float,
 ) -> float:
-    """Return the bandwidth that the cost of a memory instruction implies, byte/s.
-
-    Examples
-    --------
-    >>> rate = implied_bandwidth(num_compute_units=14, sub_group_size=32, bytes_per_work_item=4,
-    ...                          cpi_mem=23, clock_hz=1.15e9)
-    >>> round(rate / 1e9, 1)
-    89.6
-    """
+    """Return the bandwidth that the cost of a memory instruction implies, byte/s."""
     check_whole(num_compute_units, "num_compute_units")
     check_whole(sub_group_size, "sub_group_size")
     check_positive(bytes_per_work_item, "bytes_per_work_item")
@@ -128,37 +87,9 @@ def mix_throughput(
 ) -> float:
     r"""Return the throughput of type 1 in a mix of ``ratio`` of type 1 and one of type 2.
 
-    Parameters
-    ----------
-    ratio : float
-        Instructions of type 1 per instruction of type 2.
-    cpi_1, cpi_2 : float
-        Their costs, cycle/instruction.
-    separate : bool
-        Whether they run on different subsystems.
-    issue_limit : float, optional
-        Starts per cycle; only with separate subsystems.
-
-    Returns
-    -------
-    float
-        Instructions of type 1 per cycle at high occupancy.
-
-    Raises
-    ------
-    ParameterError
-        A number is not positive, or an issue limit was given for a single subsystem.
-
-    Notes
-    -----
     Lemeire et al., Eq. (43): :math:`\beta/(\beta\lambda_1 + \lambda_2)`; (44):
     :math:`\min(1/\lambda_1, \beta/\lambda_2)`; (45): the same and :math:`\beta/(\beta+1) IL`; the
     last two as corrected.
-
-    Examples
-    --------
-    >>> mix_throughput(4, cpi_1=1, cpi_2=4, separate=True, issue_limit=1)
-    0.8
     """
     check_positive(ratio, "ratio")
     check_positive(cpi_1, "cpi_1")
@@ -176,22 +107,7 @@ def mix_throughput(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineModel(MechanisticModel):
-    """Simulation of the fullest compute unit.
-
-    Attributes
-    ----------
-    scheduler : {"rr", "oldest", "gto"}
-        Which sub-group starts its instruction.
-    issue_order : {"in_order", "any"}
-        Whether a sub-group starts its instructions in program order.
-    group_launch_latency : float
-        Cycles between the end of a group and the start of its successor.
-    mapper : callable, optional
-        Costs of the classes in context.
-    simulated_groups : int or None
-        Simulate at most about this many groups and take the rate of the second half of them for
-        the rest; None: simulate all. An extension for long launches, not in the source.
-    """
+    """Simulation of the fullest compute unit."""
 
     aspects: ClassVar[frozenset[Aspect]] = frozenset(
         {
@@ -207,10 +123,12 @@ class PipelineModel(MechanisticModel):
         }
     )
 
-    scheduler: Scheduler = "rr"
+    scheduler: Scheduler = "rr"  # which sub-group starts its instruction
+    # whether a sub-group starts its instructions in program order
     issue_order: IssueOrder = "in_order"
+    # cycles between the end of a group and the start of its successor
     group_launch_latency: float = 0.0
-    mapper: Mapper | None = None
+    mapper: Mapper | None = None  # costs of the classes in context
     simulated_groups: int | None = None
 
     @property
@@ -250,15 +168,7 @@ class PipelineModel(MechanisticModel):
     def workload(
         self, profile: KernelProfile, launch: LaunchConfiguration, geometry: LaunchGeometry
     ) -> Workload:
-        """Return what is simulated: all groups of the fullest compute unit.
-
-        Raises
-        ------
-        ModelNotApplicableError
-            The profile has neither ``idg`` nor ``sub_group_idgs``.
-        ParameterError, DeviceParameterError
-            As of `Workload`.
-        """
+        """Return what is simulated: all groups of the fullest compute unit."""
         graphs = self._graphs(profile)
         classes: dict[str, InstructionClass] = {}
         for name in dict.fromkeys(name for graph in graphs for name in graph.nodes):

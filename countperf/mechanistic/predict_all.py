@@ -83,55 +83,7 @@ def predict_all(
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> ModelAnswers:
-    """Predict the time of a Loopy kernel by every mechanistic model.
-
-    Parameters
-    ----------
-    kernel : loopy.TranslationUnit or KernelProfiler
-        The kernel, or its profiler for this device.
-    device : DeviceParameters
-        The device.
-    parameters, **more : int
-        Values of all size parameters.
-    models : str, sequence of str or callable, optional
-        Names of models, see `model_names`; or a function that returns the models of a device.
-        Default: all.
-    profile_options : mapping, optional
-        Keyword arguments of `profile_kernel`, such as ``registers_per_work_item``.
-
-    Returns
-    -------
-    ModelAnswers
-        For each model by its name the prediction, summed over the launches of the kernel, or the
-        error that says which input it lacks.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be counted.
-    ParameterError
-        A parameter is missing, unknown, or outside the kernel's assumptions; or no model has a
-        name.
-    DeviceParameterError
-        The device states no size of sub-groups or lines, without which there is no profile.
-
-    Notes
-    -----
-    Only the pipeline simulation has a cost of barriers. On a device that states none, they are free
-    in the other models, which count them (MWP-CWP, the work flow graph) or name them among what
-    they ignore.
-
-    Examples
-    --------
-    >>> import measurement_kernels.catalog
-    >>> from countperf.hardware.library import load_device
-    >>> unit = measurement_kernels.catalog.entry("matmul-tiled/square/16x16").builder()
-    >>> options = {"registers_per_work_item": 32}
-    >>> found = predict_all(unit, load_device("nvidia-k620"), n=512, m=512, l=512,
-    ...                     profile_options=options)
-    >>> found["roofline"].bound
-    'memory'
-    """
+    """Predict the time of a Loopy kernel by every mechanistic model."""
     values = given_sizes(parameters, more)
     chosen = chosen_models(models)
     profiler = (
@@ -176,26 +128,14 @@ def _dram_ratio(launches: Sequence[tuple[ProfiledKernel, int]]) -> float | None:
 
 
 def model_names() -> tuple[str, ...]:
-    """Return the names of all mechanistic models.
-
-    Examples
-    --------
-    >>> "volkov" in model_names()
-    True
-    """
+    """Return the names of all mechanistic models."""
     return tuple(model.model for model in all_models(declare_device()))
 
 
 def chosen_models(
     models: ModelChoice,
 ) -> Callable[[DeviceParameters], Sequence[MechanisticModel]]:
-    """Return the function that builds the chosen models of a device, in the order of their names.
-
-    Raises
-    ------
-    ParameterError
-        No model has such a name; ``parameter`` is ``"model"``.
-    """
+    """Return the function that builds the chosen models of a device, in order of their names."""
     if callable(models):
         return models
     names = [models] if isinstance(models, str) else list(models)
@@ -217,15 +157,7 @@ def chosen_models(
 def model_makers(
     names: Iterable[str],
 ) -> dict[str, Callable[[DeviceParameters], MechanisticModel]]:
-    """Return every model by its name, as a function that builds it for a device.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Instruction classes of the kernels that are to be predicted: their costs are derived from
-        those that the device states, see `countperf.mechanistic.classes`. A barrier without a
-        stated cost is free, except in the pipeline simulation.
-    """
+    """Return every model by its name, as a function that builds it for a device."""
     classes = frozenset(names)
 
     def maker(place: int) -> Callable[[DeviceParameters], MechanisticModel]:

@@ -40,29 +40,10 @@ _WHOLE = ("registers_per_work_item", "local_bytes_per_group")
 
 @dataclass(frozen=True, slots=True)
 class InstructionGraph(ShortRepr):
-    """Instructions of a sub-group in program order, and which results each waits for.
+    """Instructions of a sub-group in program order, and which results each waits for."""
 
-    Attributes
-    ----------
-    nodes : sequence of str
-        Class of each instruction, in program order; at least one. Stored as a tuple.
-    edges : sequence of pair of int
-        ``(i, j)``: instruction ``j`` uses the result of instruction ``i``; ``i < j``, which makes
-        cycles impossible. Stored as a sorted tuple without duplicates.
-
-    Raises
-    ------
-    ParameterError
-        There is no node, or an edge leaves the nodes or leads backwards (a cycle in program order);
-        ``parameter`` is ``"nodes"`` or ``"edges"``.
-
-    Examples
-    --------
-    >>> InstructionGraph("CCM", [(0, 1), (1, 2)]).predecessors()
-    ((), (0,), (1,))
-    """
-
-    nodes: Sequence[str]
+    nodes: Sequence[str]  # class of each instruction, in program order
+    # ``(i, j)``: instruction ``j`` uses the result of instruction ``i``
     edges: Sequence[tuple[int, int]] = ()
     _used: list[tuple[tuple[int, ...], ...]] = field(
         default_factory=list[tuple[tuple[int, ...], ...]], init=False, repr=False, compare=False
@@ -91,16 +72,7 @@ class InstructionGraph(ShortRepr):
         return cls(nodes, [(index, index + 1) for index in range(len(nodes) - 1)])
 
     def repeated(self, times: int, carried: Sequence[tuple[int, int]] = ()) -> InstructionGraph:
-        """Return the graph of a loop with this body.
-
-        Parameters
-        ----------
-        times : int
-            Trip count, at least 1.
-        carried : sequence of pair of int
-            ``(i, j)``: instruction ``j`` of an iteration uses the result of instruction ``i`` of
-            the iteration before.
-        """
+        """Return the graph of a loop with this body."""
         check_whole(times, "times")
         size = len(self.nodes)
         inside = [
@@ -134,21 +106,11 @@ class InstructionGraph(ShortRepr):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of a sub-group's program, for the work flow graph.
+    """A stretch of a sub-group's program, for the work flow graph."""
 
-    Attributes
-    ----------
-    kind : {"comp", "mem", "sync"}
-        Computations, one memory instruction, or one barrier.
-    count : float
-        Number of computations; 1 for the other kinds.
-    ilp : float
-        Mean number of independent instructions among them, at least 1.
-    """
-
-    kind: BlockKind
-    count: float = 1.0
-    ilp: float = 1.0
+    kind: BlockKind  # computations, one memory instruction, or one barrier
+    count: float = 1.0  # number of computations
+    ilp: float = 1.0  # mean number of independent instructions among them, at least 1
 
     def __post_init__(self) -> None:
         if self.kind not in ("comp", "mem", "sync"):
@@ -162,18 +124,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Issued instructions up to a stall, for the interval model.
+    """Issued instructions up to a stall, for the interval model."""
 
-    Attributes
-    ----------
-    insts : float
-        Instructions issued.
-    stall : float
-        Cycles of the stall that ends the interval.
-    """
-
-    insts: float
-    stall: float
+    insts: float  # instructions issued
+    stall: float  # cycles of the stall that ends the interval
 
     def __post_init__(self) -> None:
         check_not_negative(self.insts, "intervals")
@@ -185,88 +139,45 @@ class KernelProfile(ShortRepr):
     """A kernel as mechanistic models see it; all but the name is optional.
 
     A model that needs what is absent (``None``) raises `ModelNotApplicableError` naming the field.
-
-    Attributes
-    ----------
-    name : str
-        Name of the kernel.
-    alpha : Mapping from str to float
-        Instructions of a sub-group by class; empty: unknown, unless ``idg`` is given.
-    alpha_comp, alpha_mem, alpha_sync : float or None
-        Computations, global memory instructions and barriers of a sub-group, where they are not to
-        be derived from ``alpha`` and the kinds of the device's classes (see `count_of`).
-    alpha_mem_coal, alpha_mem_uncoal : float or None
-        Coalesced and uncoalesced memory instructions of a sub-group.
-    uncoal_per_mw : float or None
-        Transactions of one uncoalesced memory instruction.
-    load_bytes_per_sub_group : float or None
-        Bytes that one memory instruction moves.
-    gmem_bytes : float or None
-        Bytes of global memory traffic of a sub-group.
-    total_flops, total_bytes : float or None
-        Work of the whole kernel.
-    idg : InstructionGraph or None
-        Instructions and dependencies of a sub-group.
-    idg_is_sample : bool
-        Whether the graphs stand for a longer or shorter program (loops cut short, a typical
-        sub-group): what they take scales with the instructions in ``alpha``, see `repetitions`.
-    sub_group_idgs : tuple of InstructionGraph, or None
-        One graph per sub-group of a group, where they differ (divergence).
-    blocks : tuple of Block, or None
-        Program of a sub-group (work flow graph).
-    intervals : tuple of Interval, or None
-        Program of a sub-group (interval model).
-    dependent, independent : tuple of pair of float, or None
-        (count, cycles) of instructions that are waited for and of those that overlap (Volkov).
-    latency_app : float or None
-        Cycles of one sub-group alone.
-    ins_cuda, ins_issued, latency_bound : float or None
-        Instructions on the cores, issue slots, and cycles of the critical path (MERPSYS).
-    registers_per_work_item, local_bytes_per_group : int or None
-        Static resources.
-    work, span, transactions : float or None
-        Operations, critical path and memory transactions of the whole kernel (TMM).
-    dram_ratio : float or None
-        Bytes that DRAM moved, as measured, over bytes that the kernel accesses in global memory.
-    measured : Mapping from str to str
-        Fields (and ``occupancy``) that a profiler measured: where from. The others are counted.
-
-    Raises
-    ------
-    ParameterError
-        A number is negative or not finite; ``parameter`` names the field (``alpha[class]`` for an
-        entry of ``alpha``).
     """
 
-    name: str
+    name: str  # name of the kernel
+    # instructions of a sub-group by class
     alpha: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     alpha_comp: float | None = None
     alpha_mem: float | None = None
     alpha_sync: float | None = None
+    # coalesced and uncoalesced memory instructions of a sub-group
     alpha_mem_coal: float | None = None
     alpha_mem_uncoal: float | None = None
-    uncoal_per_mw: float | None = None
-    load_bytes_per_sub_group: float | None = None
-    gmem_bytes: float | None = None
-    total_flops: float | None = None
+    uncoal_per_mw: float | None = None  # transactions of one uncoalesced memory instruction
+    load_bytes_per_sub_group: float | None = None  # bytes that one memory instruction moves
+    gmem_bytes: float | None = None  # bytes of global memory traffic of a sub-group
+    total_flops: float | None = None  # work of the whole kernel
     total_bytes: float | None = None
-    idg: InstructionGraph | None = None
+    idg: InstructionGraph | None = None  # instructions and dependencies of a sub-group
     idg_is_sample: bool = False
+    # one graph per sub-group of a group, where they differ (divergence)
     sub_group_idgs: tuple[InstructionGraph, ...] | None = None
-    blocks: tuple[Block, ...] | None = None
-    intervals: tuple[Interval, ...] | None = None
+    blocks: tuple[Block, ...] | None = None  # program of a sub-group (work flow graph)
+    intervals: tuple[Interval, ...] | None = None  # program of a sub-group (interval model)
+    # (count, cycles) of instructions that are waited for and of those that overlap (Volkov)
     dependent: tuple[tuple[float, float], ...] | None = None
     independent: tuple[tuple[float, float], ...] | None = None
-    latency_app: float | None = None
+    latency_app: float | None = None  # cycles of one sub-group alone
+    # instructions on the cores, issue slots, and cycles of the critical path (MERPSYS)
     ins_cuda: float | None = None
     ins_issued: float | None = None
     latency_bound: float | None = None
-    registers_per_work_item: int | None = None
+    registers_per_work_item: int | None = None  # static resources
     local_bytes_per_group: int | None = None
+    # operations, critical path and memory transactions of the whole kernel (TMM)
     work: float | None = None
     span: float | None = None
     transactions: float | None = None
+    # bytes that DRAM moved, as measured, over bytes that the kernel accesses in global memory
     dram_ratio: float | None = None
+    # fields (and ``occupancy``) that a profiler measured: where from
     measured: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
@@ -288,26 +199,14 @@ class KernelProfile(ShortRepr):
                 check_not_negative(cycles, name)
 
     def require(self, name: str, *, model: str) -> Any:
-        """Return a field that a model cannot do without.
-
-        Raises
-        ------
-        ModelNotApplicableError
-            It is absent; ``parameter`` is its name.
-        """
+        """Return a field that a model cannot do without."""
         value = getattr(self, name)
         if value is None or (name == "alpha" and not value):
             raise self._lacking(name, model)
         return value
 
     def counts(self, *, model: str = "the model") -> dict[str, float]:
-        """Return instructions of a sub-group by class: ``alpha``, else the counts of ``idg``.
-
-        Raises
-        ------
-        ModelNotApplicableError
-            Neither is given.
-        """
+        """Return instructions of a sub-group by class: ``alpha``, else the counts of ``idg``."""
         if self.alpha:
             return dict(self.alpha)
         if self.idg is not None:
@@ -315,18 +214,7 @@ class KernelProfile(ShortRepr):
         raise self._lacking("alpha", model)
 
     def repetitions(self, graphs: Sequence[InstructionGraph] | None = None) -> float:
-        """Return how many times as long as its graphs the program of a sub-group is.
-
-        Parameters
-        ----------
-        graphs : sequence of InstructionGraph, optional
-            Their mean length counts; default: ``idg``.
-
-        Returns
-        -------
-        float
-            Instructions in ``alpha`` over those of the graphs; 1 unless the graphs are a sample.
-        """
+        """Return how many times as long as its graphs the program of a sub-group is."""
         chosen = graphs or (() if self.idg is None else (self.idg,))
         if not self.idg_is_sample or not self.alpha or not chosen:
             return 1.0
@@ -343,13 +231,6 @@ class KernelProfile(ShortRepr):
         """Return the instructions of one kind: ``alpha_comp``, ``alpha_mem`` or ``alpha_sync``.
 
         The field wins where it is given; else the counts of the classes of that kind are added up.
-
-        Raises
-        ------
-        ModelNotApplicableError
-            Neither the field nor counts by class are given.
-        DeviceParameterError
-            The device does not know a class of the kernel.
         """
         own = {
             "compute": self.alpha_comp,
@@ -387,27 +268,12 @@ class KernelProfile(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchConfiguration:
-    """Launch configuration of a kernel.
+    """Launch configuration of a kernel."""
 
-    Attributes
-    ----------
-    work_items_per_group, num_groups : int
-        Size and number of work groups.
-    occupancy : float or None
-        Concurrent sub-groups per compute unit, where known; it then wins over the derived one.
-    active_groups : int or None
-        Groups that fit on a compute unit, where known; else derived from the resources.
-
-    Raises
-    ------
-    ParameterError
-        A number is not positive; ``parameter`` names it.
-    """
-
-    work_items_per_group: int
+    work_items_per_group: int  # size and number of work groups
     num_groups: int
-    occupancy: float | None = None
-    active_groups: int | None = None
+    occupancy: float | None = None  # concurrent sub-groups per compute unit, where known
+    active_groups: int | None = None  # groups that fit on a compute unit, where known
 
     def __post_init__(self) -> None:
         check_whole(self.work_items_per_group, "work_items_per_group")
@@ -428,15 +294,7 @@ class LaunchConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledKernel(ShortRepr):
-    """A kernel's profile and launch at fixed sizes: what mechanistic models predict.
+    """A kernel's profile and launch at fixed sizes: what mechanistic models predict."""
 
-    Attributes
-    ----------
-    profile : KernelProfile
-        Work of a sub-group.
-    launch : LaunchConfiguration
-        How it is launched.
-    """
-
-    profile: KernelProfile
-    launch: LaunchConfiguration
+    profile: KernelProfile  # work of a sub-group
+    launch: LaunchConfiguration  # how it is launched

@@ -91,63 +91,25 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelMetrics(ShortRepr):
-    """Metrics of one kernel at one size on one device, means over its launches.
+    """Metrics of one kernel at one size on one device, means over its launches."""
 
-    Attributes
-    ----------
-    kernel : str
-        The profiler's name of the kernel.
-    launches : int
-        How many launches the means are over.
-    values : Mapping from str to float
-        By metric, in byte, instruction and the like; shares as fractions.
-    groups, work_items_per_group : int or None
-        Of each launch, where the table says so.
-    """
-
-    kernel: str
-    launches: int
-    values: Mapping[str, float]
-    groups: int | None = None
+    kernel: str  # the profiler's name of the kernel
+    launches: int  # how many launches the means are over
+    values: Mapping[str, float]  # by metric, in byte, instruction and the like
+    groups: int | None = None  # of each launch, where the table says so
     work_items_per_group: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredField:
-    """A number that was measured.
+    """A number that was measured."""
 
-    Attributes
-    ----------
-    value : float
-        Of the whole launch.
-    metrics : tuple of str
-        Where it comes from.
-    """
-
-    value: float
-    metrics: tuple[str, ...]
+    value: float  # of the whole launch
+    metrics: tuple[str, ...]  # where it comes from
 
 
 def read_profiler_csv(path: Path | str) -> tuple[KernelMetrics, ...]:
-    """Read a profiler's table.
-
-    Parameters
-    ----------
-    path : Path or str
-        What ``ncu --csv`` or ``nvprof --csv`` wrote.
-
-    Returns
-    -------
-    tuple of KernelMetrics
-        One per kernel, size and device, in the order of the table.
-
-    Raises
-    ------
-    DocumentError
-        The file cannot be read.
-    TableError
-        It is no such table, or has a number that is none.
-    """
+    """Read a profiler's table."""
     return parse_profiler_csv(read_file_text(Path(path)), name=str(path))
 
 
@@ -364,29 +326,7 @@ def _is_called(kernel: str, name: str) -> bool:
 def with_measured(
     profiled: ProfiledKernel, metrics: Sequence[KernelMetrics], device: DeviceParameters
 ) -> ProfiledKernel:
-    """Return a profile with what a profiler measured in the place of what was counted.
-
-    Parameters
-    ----------
-    profiled : ProfiledKernel
-        Profile and launch by counts.
-    metrics : sequence of KernelMetrics
-        Those of the kernel with the profile's name and the launch's size are taken.
-    device : DeviceParameters
-        Size of its sub-groups, and how many a compute unit holds.
-
-    Returns
-    -------
-    ProfiledKernel
-        ``profile.measured`` names each field that was measured, and its metrics.
-
-    Raises
-    ------
-    TableError
-        No kernel, or more than one, has such a name and size; or no metric gives a field.
-    DeviceParameterError
-        The device lacks a number that is needed.
-    """
+    """Return a profile with what a profiler measured in the place of what was counted."""
     name = profiled.profile.name
     size = (profiled.launch.num_groups, profiled.launch.work_items_per_group)
     named = [each for each in metrics if _is_called(each.kernel, name)]

@@ -45,13 +45,7 @@ _MOST_INSTRUCTIONS = 200_000
 
 
 def memory_shape(device: DeviceParameters) -> MemoryShape:
-    """Return how a device's memory is cut up.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device states no line and is not NVIDIA's; ``field`` is ``cache_line_bytes``.
-    """
+    """Return how a device's memory is cut up."""
     if device.compute_capability is None:
         stated = device.require_int("cache_line_bytes", model="the kernel's profile")
         return MemoryShape(line_bytes=stated, sector_bytes=stated)
@@ -72,26 +66,7 @@ class _Instruction:
 
 
 class ProgramAtSizes:
-    """One device program at given sizes, on a device.
-
-    Parameters
-    ----------
-    program : KernelProgram
-        The program.
-    values : mapping from str to int
-        Values of all size parameters.
-    device : DeviceParameters
-        Gives the size of sub-groups and lines.
-    lines : mapping from str to float
-        Lines of accesses whose addresses are read from data, by array.
-    max_instructions : int
-        Longest graph of a sub-group.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device states no size of sub-groups or lines.
-    """
+    """One device program at given sizes, on a device."""
 
     def __init__(
         self,
@@ -115,15 +90,7 @@ class ProgramAtSizes:
         self.sub_groups = self.groups * self.per_group  # of one launch
 
     def profile(self, registers_per_work_item: int | None) -> KernelProfile:
-        """Return the profile of one launch.
-
-        Raises
-        ------
-        ModelNotApplicableError
-            Nothing is executed.
-        CountingError
-            An address is read from data, and the lines are not declared.
-        """
+        """Return the profile of one launch."""
         instructions = self._instructions()
         names = {each.node: each.name for each in instructions}
         graphs, is_shortened = self._graphs(names)

@@ -64,17 +64,10 @@ _SPACES = {"global": "global", "shared": "local", "local": "private", "const": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxLaunch:
-    """What a kernel in PTX is launched with, and the work group to follow.
+    """What a kernel in PTX is launched with, and the work group to follow."""
 
-    Attributes
-    ----------
-    arguments : sequence of NumPy scalar or None
-        In order; None for arrays.
-    groups, shape, group : tuple of int
-        Groups of the grid, items of a group, and numbers of the group, along three axes.
-    """
-
-    arguments: Sequence[np.generic | None]
+    arguments: Sequence[np.generic | None]  # in order
+    # groups of the grid, items of a group, and numbers of the group, along three axes
     groups: tuple[int, ...]
     shape: tuple[int, ...]
     group: tuple[int, ...]
@@ -99,24 +92,12 @@ class PtxLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxProgram:
-    """A kernel in PTX.
+    """A kernel in PTX."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    instructions : tuple of PtxInstruction
-        In order.
-    labels : Mapping from str to int
-        Instruction that follows each label.
-    parameters : tuple of str
-        Names of its arguments.
-    """
-
-    name: str
-    instructions: tuple[PtxInstruction, ...]
-    labels: Mapping[str, int]
-    parameters: tuple[str, ...] = ()
+    name: str  # its name
+    instructions: tuple[PtxInstruction, ...]  # in order
+    labels: Mapping[str, int]  # instruction that follows each label
+    parameters: tuple[str, ...] = ()  # names of its arguments
 
     def loops(self) -> tuple[str, ...]:
         """Return the labels of loops, in order."""
@@ -134,26 +115,7 @@ class PtxProgram:
         launch: PtxLaunch | None = None,
         max_instructions: int = MAX_INSTRUCTIONS,
     ) -> InstructionGraph:
-        """Write the instructions of a sub-group out.
-
-        Parameters
-        ----------
-        trips : mapping from str to int, optional
-            Iterations of each loop that no values decide, by its label, each time that it is
-            entered; at least 1.
-        launch : PtxLaunch, optional
-            Values that decide branches.
-        max_instructions : int, optional
-            Longest program.
-
-        Raises
-        ------
-        ParameterError
-            The trips of a loop are missing or below 1, a name is no loop, a branch is not decided,
-            or there are too many instructions; ``parameter`` is ``trips``, or ``max_instructions``.
-        CountingError
-            A function is called.
-        """
+        """Write the instructions of a sub-group out."""
         given = dict(trips or {})
         loops = self.loops()
         for label, number in given.items():
@@ -216,24 +178,7 @@ class _Followed(WarpProgram):
 
 
 def parse_ptx(text: str) -> dict[str, PtxProgram]:
-    """Read the kernels of a PTX file.
-
-    Raises
-    ------
-    ModelNotApplicableError
-        An instruction has no class, such as an atomic one.
-
-    Examples
-    --------
-    >>> text = '''.entry scale(.param .u64 p) {
-    ... ld.global.f32 %f1, [%rd1];
-    ... mul.f32 %f2, %f1, 0f40000000;
-    ... st.global.f32 [%rd1], %f2;
-    ... ret;
-    ... }'''
-    >>> parse_ptx(text)["scale"].graph({}).nodes
-    ('load.global.32', 'mul.f32', 'store.global.32')
-    """
+    """Read the kernels of a PTX file."""
     parts = _ENTRY.split(_COMMENT.sub("", text))
     return {
         name: _program(name, tuple(_PARAMETER.findall(parameters)), body)

@@ -24,28 +24,14 @@ from countperf.mechanistic.volkov import latency_alone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """Cycles of a run, that is of the concurrent sub-groups of a compute unit.
+    """Cycles of a run, that is of the concurrent sub-groups of a compute unit."""
 
-    Attributes
-    ----------
-    mwp, cwp : float
-        The two degrees of parallelism.
-    case : {"occupancy", "memory", "compute"}
-        What bounds the run.
-    parts : dict from str to float
-        Cycles by part; they sum to ``cpr``.
-    cpr : float
-        Cycles of the run.
-    wpc : float
-        Sub-groups per cycle.
-    """
-
-    mwp: float
+    mwp: float  # the two degrees of parallelism
     cwp: float
-    case: Case
-    parts: dict[str, float]
-    cpr: float
-    wpc: float
+    case: Case  # what bounds the run
+    parts: dict[str, float]  # cycles by part
+    cpr: float  # cycles of the run
+    wpc: float  # sub-groups per cycle
 
 
 def restated_cycles(
@@ -53,31 +39,8 @@ def restated_cycles(
 ) -> RunResult:
     """Return the cycles of a run by the restated model.
 
-    Parameters
-    ----------
-    system : TwoSubsystems
-        Counts and costs; the latency of computations has no use here.
-    occupancy : float
-        Concurrent sub-groups.
-    spaced_departures : bool, optional
-        Fill the memory pipeline by Eq. (29), with departures spaced by ``cpi_mem``, not by (26).
-
-    Raises
-    ------
-    ParameterError
-        The occupancy is not positive.
-
-    Notes
-    -----
     Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
     the occupancy open; it is taken as bound by memory, as Hong & Kim do.
-
-    Examples
-    --------
-    >>> example = TwoSubsystems(alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2,
-    ...                         latency_mem=6)
-    >>> [restated_cycles(example, occupancy).cpr for occupancy in (1, 4, 5)]
-    [16.0, 22.0, 26.0]
     """
     check_positive(occupancy, "occupancy")
     mwp, cwp, comp_p = _parallelism(system)
@@ -106,29 +69,7 @@ def restated_cycles(
 
 
 def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> RunResult:
-    """Return the cycles of a run by MWP-CWP*: the longest of the three cases.
-
-    Parameters
-    ----------
-    system : TwoSubsystems
-        Counts and costs.
-    occupancy : float
-        Concurrent sub-groups.
-    latency_app : float
-        Cycles of one sub-group alone; replaces the first two terms of Eq. (28).
-
-    Raises
-    ------
-    ParameterError
-        Occupancy or latency are not positive.
-
-    Examples
-    --------
-    >>> example = TwoSubsystems(alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2,
-    ...                         latency_mem=6)
-    >>> corrected_cycles(example, 9, 25).cpr
-    42.0
-    """
+    """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
     check_positive(occupancy, "occupancy")
     check_positive(latency_app, "latency_app")
     mwp, _, comp_p = _parallelism(system)
@@ -164,22 +105,11 @@ def _run(system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestatedMwpCwpModel(MechanisticModel):
-    """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*.
-
-    Attributes
-    ----------
-    variant : {"published", "corrected"}
-        Eq. (26)-(28), or MWP-CWP*, which needs ``latency_app`` or a dependency graph.
-
-    Raises
-    ------
-    ParameterError
-        Unknown variant.
-    """
+    """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*."""
 
     aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency"})
 
-    variant: Variant = "corrected"
+    variant: Variant = "corrected"  # eq
 
     def __post_init__(self) -> None:
         check_choice(self.variant, "variant", get_args(Variant))

@@ -43,49 +43,25 @@ _KIND_ORDER = ("compute", "memory", "barrier", "issue")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roof:
-    """Throughput that the subsystems of a compute unit allow.
+    """Throughput that the subsystems of a compute unit allow."""
 
-    Attributes
-    ----------
-    wpc : float
-        Sub-groups per cycle.
-    bound : str
-        The subsystem that bounds it, or ``"issue"``.
-    kind : {"compute", "memory", "barrier", "issue"}
-        What that is.
-    busy : Mapping from str to float
-        Cycles per sub-group by subsystem, in the order in which ties are decided; with an issue
-        limit also under ``"issue"``.
-    """
-
-    wpc: float
-    bound: str
-    kind: Bound
+    wpc: float  # sub-groups per cycle
+    bound: str  # the subsystem that bounds it, or ``"issue"``
+    kind: Bound  # what that is
+    # cycles per sub-group by subsystem, in the order in which ties are decided
     busy: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRoof:
-    """Roofline of the whole device in flop and byte.
+    """Roofline of the whole device in flop and byte."""
 
-    Attributes
-    ----------
-    time_s : float
-        Lower bound of the time, s.
-    bound : {"compute", "memory"}
-        What attains it; compute on a tie.
-    intensity, ridge : float
-        Operational intensity of the kernel (``inf`` if it moves no data) and of the ridge,
-        flop/byte.
-    attainable_flops : float
-        Flop rate that the peaks allow at this intensity, flop/s.
-    """
-
-    time_s: float
-    bound: Literal["compute", "memory"]
+    time_s: float  # lower bound of the time, s
+    bound: Literal["compute", "memory"]  # what attains it
+    # operational intensity of the kernel (``inf`` if it moves no data) and of the ridge, flop/byte
     intensity: float
     ridge: float
-    attainable_flops: float
+    attainable_flops: float  # flop rate that the peaks allow at this intensity, flop/s
 
 
 def roof(
@@ -97,28 +73,6 @@ def roof(
 ) -> Roof:
     r"""Bound the throughput of a compute unit by its busiest subsystem.
 
-    Parameters
-    ----------
-    counts : Mapping from str to float
-        Instructions of a sub-group by class.
-    device : DeviceParameters
-        Costs and subsystems of the classes.
-    issue_limit : float, optional
-        Instructions per cycle over all subsystems; None: no such limit.
-    instructions_per_sub_group : float, optional
-        Needed with ``issue_limit``.
-
-    Raises
-    ------
-    ParameterError
-        A count is negative, there is no work, or the issue limit is not positive.
-    ModelNotApplicableError
-        An issue limit without ``instructions_per_sub_group``.
-    DeviceParameterError
-        The device does not know a class.
-
-    Notes
-    -----
     :math:`b_s = \sum_{i \in s} \alpha_i \lambda_i`, :math:`WPC = 1/\max_s b_s`. On a tie
     (relative 1e-12) the first in the order compute, memory, barrier, issue, then by name.
     """
@@ -167,20 +121,7 @@ def byte_roof(
 ) -> ByteRoof:
     r"""Bound the time of a kernel by compute peak and memory traffic.
 
-    Raises
-    ------
-    ParameterError
-        A number is out of range, or flop and byte are both zero.
-
-    Notes
-    -----
     :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
-
-    Examples
-    --------
-    >>> byte_roof(total_flops=2e9, total_bytes=1.2e10, peak_flops=1e12,
-    ...           bandwidth_byte_per_s=1e11).time_s
-    0.12
     """
     check_not_negative(total_flops, "total_flops")
     check_not_negative(total_bytes, "total_bytes")

@@ -41,30 +41,16 @@ _REFUSED = ("CALL", "JCAL", "RET", "BRX", "JMP", "JMX")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SassLatencies:
-    """Latencies of instructions, cycles; by default Maxwell's (Gajger & Czarnul, Table 4.1).
+    """Latencies of instructions, cycles; by default Maxwell's (Gajger & Czarnul, Table 4.1)."""
 
-    Attributes
-    ----------
-    arithmetic, global_memory : float
-        Until a result can be used.
-    shared_memory, constant_memory : float or None
-        The same; None: not known, and code that uses it is refused.
-    issue : float
-        From one instruction to the next of the same sub-group.
-    branch_taken, branch_not_taken : float
-        From a branch to the next instruction.
-    group_replacement : float
-        From the last exit of a group to the start of the next.
-    """
-
-    arithmetic: float = 6.0
+    arithmetic: float = 6.0  # until a result can be used
     global_memory: float = 350.0
-    shared_memory: float | None = None
+    shared_memory: float | None = None  # the same
     constant_memory: float | None = None
-    issue: float = 3.0
-    branch_taken: float = 12.0
+    issue: float = 3.0  # from one instruction to the next of the same sub-group
+    branch_taken: float = 12.0  # from a branch to the next instruction
     branch_not_taken: float = 10.0
-    group_replacement: float = 150.0
+    group_replacement: float = 150.0  # from the last exit of a group to the start of the next
 
 
 def latencies_of(device: DeviceParameters) -> SassLatencies:
@@ -73,11 +59,6 @@ def latencies_of(device: DeviceParameters) -> SassLatencies:
     Those of multiplications, and of loads from global and local memory, are the device's. Constants
     take as long as local memory. Issue, branches and the replacement of a group are Maxwell's
     (Gajger & Czarnul, Table 4.1), on every device.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device states no such latency.
     """
     local = kernel_class(device, "load.local.32").latency
     return SassLatencies(
@@ -90,24 +71,13 @@ def latencies_of(device: DeviceParameters) -> SassLatencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SassSegment:
-    """Instructions that are executed equally often: between loops, or in the body of one.
+    """Instructions that are executed equally often: between loops, or in the body of one."""
 
-    Attributes
-    ----------
-    loops : tuple of int
-        Loops around it, the outermost first, numbered in the order in which they begin.
-    instructions : tuple of SassInstruction
-        In order.
-    critical_path : float
-        Cycles of one pass.
-    place : int
-        Place of the first among all instructions of the function.
-    """
-
+    # loops around it, the outermost first, numbered in the order in which they begin
     loops: tuple[int, ...]
-    place: int
-    instructions: tuple[SassInstruction, ...]
-    critical_path: float
+    place: int  # place of the first among all instructions of the function
+    instructions: tuple[SassInstruction, ...]  # in order
+    critical_path: float  # cycles of one pass
 
     @property
     def pairs(self) -> int:
@@ -121,18 +91,10 @@ class SassSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SassAnalysis:
-    """A kernel's segments.
+    """A kernel's segments."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the function.
-    segments : tuple of SassSegment
-        In the order of the code.
-    """
-
-    kernel: str
-    segments: tuple[SassSegment, ...]
+    kernel: str  # name of the function
+    segments: tuple[SassSegment, ...]  # in the order of the code
 
     @property
     def loops(self) -> int:
@@ -151,18 +113,7 @@ class SassAnalysis:
         return tuple(found[loop] for loop in sorted(found))
 
     def latency_bound(self, *trips: float) -> float:
-        """Return the cycles of the critical path.
-
-        Parameters
-        ----------
-        *trips : float
-            Trip count of each loop each time that it is entered, in the order in which they begin.
-
-        Raises
-        ------
-        ParameterError
-            Another number of trip counts, or a negative one.
-        """
+        """Return the cycles of the critical path."""
         return sum(t * s.critical_path for t, s in self._executed(trips))
 
     def ins_cuda(self, *trips: float) -> float:
@@ -203,25 +154,7 @@ class SassAnalysis:
 
 
 def analyze_sass(text: str, latencies: SassLatencies | None = None) -> dict[str, SassAnalysis]:
-    """Analyze the kernels of a listing.
-
-    Parameters
-    ----------
-    text : str
-        What ``cuobjdump -sass`` or ``nvdisasm`` prints.
-    latencies : SassLatencies, optional
-        Those of the architecture; by default Maxwell's.
-
-    Returns
-    -------
-    dict from str to SassAnalysis
-        By name of the kernel.
-
-    Raises
-    ------
-    ParameterError
-        There is no instruction, a kernel has calls or loops that overlap, or a latency is unknown.
-    """
+    """Analyze the kernels of a listing."""
     known = latencies or SassLatencies()
     return {
         name: SassAnalysis(kernel=name, segments=_segments(name, code.instructions, known))

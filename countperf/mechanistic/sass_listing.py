@@ -20,38 +20,13 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SassCode:
-    """A function of a listing.
+    """A function of a listing."""
 
-    Attributes
-    ----------
-    instructions : list of SassInstruction
-        In order.
-    """
-
-    instructions: list[SassInstruction]
+    instructions: list[SassInstruction]  # in order
 
 
 def parse_sass(text: str) -> dict[str, SassCode]:
-    """Read the functions of a listing.
-
-    Parameters
-    ----------
-    text : str
-        What ``cuobjdump -sass`` or ``nvdisasm`` prints.
-
-    Returns
-    -------
-    dict from str to SassCode
-        By name, functions without instructions left out. In a listing for several architectures,
-        names end in theirs: ``axpy (sm_90)``.
-
-    Raises
-    ------
-    ParameterError
-        There is no instruction, or two functions have one name.
-    CountingError
-        An instruction is not known.
-    """
+    """Read the functions of a listing."""
     found: dict[str, SassCode] = {}
     architectures = {match[1] for line in text.splitlines() if (match := _ARCHITECTURE.match(line))}
     for name, architecture, lines in _functions(text):

@@ -21,34 +21,9 @@ def fit_scale(
 ) -> float:
     r"""Return the factor on estimates that fits measured times best.
 
-    Parameters
-    ----------
-    estimated_s, measured_s : sequence of float
-        Times of the same launches, s; at least one.
-    overhead_s : float, optional
-        Part of every measured time that is not to be scaled (a launch), s.
-
-    Returns
-    -------
-    float
-        The factor; positive.
-
-    Raises
-    ------
-    ParameterError
-        Different lengths, no time, a time that is not positive and finite, or times no longer than
-        the overhead.
-
-    Notes
-    -----
     :math:`x` with the least :math:`\sum_i (1 - (x e_i + o)/m_i)^2`, the objective of the fitted
     models: with :math:`r_i = e_i/m_i` and :math:`a_i = 1 - o/m_i`, :math:`x = \sum a_i r_i / \sum
     r_i^2`. A single measurement is met exactly.
-
-    Examples
-    --------
-    >>> fit_scale([2.0], [3.0])
-    1.5
     """
     check_not_negative(overhead_s, "overhead_s")
     estimated = _times(estimated_s, "estimated_s")
@@ -73,20 +48,7 @@ class ScaledModel(MechanisticModel):
         """Return the model with this factor; at 1, its time is what the factor multiplies."""
 
     def calibrated(self, kernels: Sequence[ProfiledKernel], measured_s: Sequence[float]) -> Self:
-        """Return the model with the factor that fits measured times best, see `fit_scale`.
-
-        Parameters
-        ----------
-        kernels : sequence of ProfiledKernel
-            What was measured.
-        measured_s : sequence of float
-            Their times, s; a single one is met exactly.
-
-        Raises
-        ------
-        ParameterError, DeviceParameterError
-            As in `MechanisticModel.estimate` and `fit_scale`.
-        """
+        """Return the model with the factor that fits measured times best, see `fit_scale`."""
         unscaled = self.scaled(1.0)
         estimated = [unscaled.estimate(each.profile, each.launch).time_s for each in kernels]
         overhead = self.device.launch_overhead_s or 0.0

@@ -62,37 +62,7 @@ _SCHEDULERS = {"rr": ROUND_ROBIN, "oldest": OLDEST, "gto": GREEDY}
 
 
 def simulate(workload: Workload, *, record: bool = False, engine: Engine = "auto") -> Simulation:
-    """Simulate the sub-groups of one compute unit.
-
-    Parameters
-    ----------
-    workload : Workload
-        Programs, costs, groups and scheduler.
-    record : bool, optional
-        Whether to keep every start, for `Simulation.timeline`.
-    engine : {"auto", "compiled", "python"}, optional
-        Whether the compiled core is used; all give the same results. ``"auto"`` uses it for many
-        instructions, where Numba is installed and the core covers the workload.
-
-    Returns
-    -------
-    Simulation
-        Cycles and utilization; deterministic and exact.
-
-    Raises
-    ------
-    ParameterError
-        ``"compiled"`` was asked for, but Numba is not installed, or the core does not cover the
-        workload: it starts instructions in order, and counts to 2**61 ticks.
-
-    Examples
-    --------
-    >>> fma = InstructionClass(name="fma", subsystem="alu", cpi=1, latency=4, kind="compute")
-    >>> chain = InstructionGraph.chain(["fma"] * 3)
-    >>> workload = Workload(programs=(chain,), classes={"fma": fma}, concurrent_groups=4)
-    >>> simulate(workload).cycles
-    15.0
-    """
+    """Simulate the sub-groups of one compute unit."""
     check_choice(engine, "engine", ("auto", "compiled", "python"))
     compiled = _compile(workload)
     run = _Run(workload, compiled, record)
@@ -111,36 +81,6 @@ def simulate_with_first(
 
     Both runs are the same until the group after the first ones starts; in Python they share that
     part.
-
-    Parameters
-    ----------
-    workload : Workload
-        As for `simulate`.
-    first : int
-        Number of groups, at least those that are resident at a time and fewer than all.
-    engine : {"auto", "compiled", "python"}, optional
-        As for `simulate`.
-
-    Returns
-    -------
-    Simulation
-        Simulation of all groups.
-    float
-        Cycles of the first groups if there are no others.
-
-    Raises
-    ------
-    ParameterError
-        As `simulate`; or `first` is out of range.
-
-    Examples
-    --------
-    >>> fma = InstructionClass(name="fma", subsystem="alu", cpi=1, latency=4, kind="compute")
-    >>> chain = InstructionGraph.chain(["fma"] * 3)
-    >>> workload = Workload(programs=(chain,), classes={"fma": fma}, total_groups=3)
-    >>> simulated, alone = simulate_with_first(workload, 1)
-    >>> simulated.cycles, alone
-    (36.0, 12.0)
     """
     if not workload.concurrent_groups <= first < workload.groups:
         message = (

@@ -62,34 +62,7 @@ def in_order(
     busy: Ticks,
     trace: Ticks,
 ) -> tuple[int, int, int]:
-    """Simulate sub-groups that start their instructions in program order.
-
-    Parameters
-    ----------
-    offsets, lengths : ndarray, shape (n_sub_groups_per_group,)
-        First instruction of each sub-group's program in the next arrays, and how many there are.
-    subsystem, cpi, latency, barrier : ndarray, shape (n_instructions,)
-        Subsystem by number, costs in ticks, and whether it is a barrier.
-    waits, waits_until : ndarray, shapes (n_waits,) and (n_instructions + 1,)
-        Instruction ``k`` uses the results ``waits[waits_until[k]:waits_until[k + 1]]``, positions
-        in its program.
-    groups, concurrent : int
-        Groups to execute, and resident at a time.
-    valve_step, launch_step : int
-        Ticks between two starts, and between the end of a group and the start of the next.
-    scheduler : int
-        ``ROUND_ROBIN``, ``OLDEST`` or ``GREEDY``.
-    busy : ndarray, shape (n_subsystems,)
-        Filled with the ticks for which each subsystem is occupied.
-    trace : ndarray, shape (n_starts, 4) or (0, 4)
-        Filled with time, subsystem, sub-group and position of every start, if there is room.
-
-    Returns
-    -------
-    tuple of int
-        When the last group ends, and the time in which at least one and at least two subsystems
-        are occupied; ticks.
-    """
+    """Simulate sub-groups that start their instructions in program order."""
     size = lengths.size
     rows = concurrent * size  # a row: a place for a resident sub-group
     each_group = 0

@@ -37,41 +37,21 @@ _SAME = 1e-9
 
 
 class Stall(NamedTuple):
-    """A stretch of time in which a subsystem is idle for one cause.
+    """A stretch of time in which a subsystem is idle for one cause."""
 
-    Attributes
-    ----------
-    start, end : float
-        Its ends, cycle.
-    cause : Cause
-        Why.
-    """
-
-    start: float
+    start: float  # its ends, cycle
     end: float
-    cause: Cause
+    cause: Cause  # why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallReport(ShortRepr):
-    """Stalls of one subsystem over a simulation.
+    """Stalls of one subsystem over a simulation."""
 
-    Attributes
-    ----------
-    subsystem : str
-        The subsystem: the one that is occupied longest, unless another was asked for.
-    cycles : float
-        Length of the simulation, cycle.
-    busy : float
-        Cycles within it in which the subsystem is occupied.
-    stalls : tuple of Stall
-        The others, in order.
-    """
-
-    subsystem: str
-    cycles: float
-    busy: float
-    stalls: tuple[Stall, ...]
+    subsystem: str  # the subsystem: the one that is occupied longest, unless another was asked for
+    cycles: float  # length of the simulation, cycle
+    busy: float  # cycles within it in which the subsystem is occupied
+    stalls: tuple[Stall, ...]  # the others, in order
 
     @property
     def by_cause(self) -> dict[Cause, float]:
@@ -85,23 +65,7 @@ class StallReport(ShortRepr):
 def find_stalls(
     simulation: Simulation, workload: Workload, subsystem: str | None = None
 ) -> StallReport:
-    """Say why a subsystem is idle when it is.
-
-    Parameters
-    ----------
-    simulation : Simulation
-        A run of the workload with ``record=True``.
-    workload : Workload
-        What was simulated, in program order.
-    subsystem : str, optional
-        Which one; by default the one that is occupied longest.
-
-    Raises
-    ------
-    ParameterError
-        The simulation did not record its starts, sub-groups do not start in program order, or there
-        is no such subsystem.
-    """
+    """Say why a subsystem is idle when it is."""
     if not simulation.issues:
         message = "the simulation did not record its starts; simulate with record=True"
         raise ParameterError(message, parameter="simulation")

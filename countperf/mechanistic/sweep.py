@@ -28,56 +28,27 @@ _PARALLEL = (1, 2, 4, 8)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint(ShortRepr):
-    """Predictions at one value of an axis.
+    """Predictions at one value of an axis."""
 
-    Attributes
-    ----------
-    value : int
-        The value, see `countperf.mechanistic.variations.vary`.
-    occupancy : float or None
-        Sub-groups resident on the fullest compute unit; None where it cannot be known.
-    intensity : float or None
-        Operational intensity of the varied kernel, flop/byte.
-    work : float
-        Sub-groups of the kernel as it was given whose work is done.
-    flops : float or None
-        Floating-point operations of the launch.
-    roofs : dict from str to float
-        Sub-groups (as given) per cycle of a compute unit that each subsystem allows.
-    answers : dict from str to MechanisticPrediction, ParameterError or DeviceParameterError
-        By model.
-    """
-
-    value: int
-    occupancy: float | None
-    intensity: float | None
-    work: float
-    flops: float | None
+    value: int  # the value, see `countperf.mechanistic.variations.vary`
+    occupancy: float | None  # sub-groups resident on the fullest compute unit
+    intensity: float | None  # operational intensity of the varied kernel, flop/byte
+    work: float  # sub-groups of the kernel as it was given whose work is done
+    flops: float | None  # floating-point operations of the launch
+    # sub-groups (as given) per cycle of a compute unit that each subsystem allows
     roofs: dict[str, float]
-    answers: dict[str, Answer]
+    answers: dict[str, Answer]  # by model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sweep(Table, Drawable):
-    """Predictions of models over one axis, as a frame and as a figure.
+    """Predictions of models over one axis, as a frame and as a figure."""
 
-    Attributes
-    ----------
-    kernel, device : str
-        Name of the kernel, slug of the device.
-    over : {"occupancy", "group_size", "intensity", "ilp", "mlp"}
-        The axis.
-    described : DeviceParameters
-        The device.
-    points : tuple of SweepPoint
-        In the order of the axis.
-    """
-
-    kernel: str
+    kernel: str  # name of the kernel, slug of the device
     device: str
-    over: Axis
-    described: DeviceParameters
-    points: tuple[SweepPoint, ...]
+    over: Axis  # the axis
+    described: DeviceParameters  # the device
+    points: tuple[SweepPoint, ...]  # in the order of the axis
 
     def __repr__(self) -> str:
         return shortened(front_door.function("sweep_text")(self))
@@ -110,36 +81,7 @@ def sweep(
     values: Sequence[int] | None = None,
     models: ModelChoice = ALL,
 ) -> Sweep:
-    """Predict a kernel by all models over an axis.
-
-    Parameters
-    ----------
-    profiled : ProfiledKernel
-        Profile and launch of the kernel as it is.
-    device : DeviceParameters
-        The device.
-    over : {"occupancy", "group_size", "intensity", "ilp", "mlp"}, optional
-        The axis, see `countperf.mechanistic.variations.vary`.
-    values : sequence of int, optional
-        Values on it; by default those from 1 up to what the device holds (``occupancy``,
-        ``group_size`` in sub-groups), 1 to 64 (``intensity``), 1 to 8 (``ilp``, ``mlp``).
-    models : str, sequence of str or callable, optional
-        As for `countperf.predict_all`.
-
-    Returns
-    -------
-    Sweep
-        At each value the prediction of each model, or the error that says what it lacks.
-
-    Raises
-    ------
-    ParameterError
-        Unknown axis or model, a bad value, or nothing of the axis fits on the device.
-    ModelNotApplicableError
-        The kernel cannot be varied along the axis.
-    DeviceParameterError
-        The device lacks a number without which there is no axis.
-    """
+    """Predict a kernel by all models over an axis."""
     _check_registers(profiled, device, over)
     build = chosen_models(models)
     names = set(profiled.profile.counts())
@@ -249,13 +191,7 @@ def _fits(profiled: ProfiledKernel, device: DeviceParameters) -> bool:
 
 
 def _check_registers(profiled: ProfiledKernel, device: DeviceParameters, over: Axis) -> None:
-    """Refuse a sweep whose occupancy nobody knows.
-
-    Raises
-    ------
-    ModelNotApplicableError
-        The registers of a work item limit the occupancy and are not known; the axis is another.
-    """
+    """Refuse a sweep whose occupancy nobody knows."""
     unknown = (
         profiled.profile.registers_per_work_item is None
         and device.registers_per_compute_unit is not None

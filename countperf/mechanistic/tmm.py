@@ -54,40 +54,20 @@ _BOUNDS: dict[Term, Bound] = {"work": "compute", "span": "latency", "memory": "m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBound:
-    """Steps of an algorithm, and the term that gives them.
+    """Steps of an algorithm, and the term that gives them."""
 
-    Attributes
-    ----------
-    steps : float
-        The largest term.
-    which : {"work", "span", "memory"}
-        Its name; on a tie the first.
-    """
-
-    steps: float
-    which: Term
+    steps: float  # the largest term
+    which: Term  # its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledSteps:
-    """Steps of a kernel whose groups run in waves.
+    """Steps of a kernel whose groups run in waves."""
 
-    Attributes
-    ----------
-    steps : float
-        Eq. (7).
-    which : {"work", "memory"}
-        The larger term.
-    scheduling : float
-        The factor of Eq. (3) in it, at least 1.
-    waves : int
-        Times that the slots for groups are filled.
-    """
-
-    steps: float
-    which: Term
-    scheduling: float
-    waves: int
+    steps: float  # eq
+    which: Term  # the larger term
+    scheduling: float  # the factor of Eq
+    waves: int  # times that the slots for groups are filled
 
 
 def step_bound(
@@ -102,20 +82,7 @@ def step_bound(
 ) -> StepBound:
     r"""Return the asymptotic running time of an algorithm, in steps.
 
-    Raises
-    ------
-    ParameterError
-        A number is out of range, there is no work, or ``work_items_per_core`` is above its limit.
-
-    Notes
-    -----
     Eq. (1): :math:`T_P = \max(T_1/P, T_\infty, M L / (\mathcal{T} P))`.
-
-    Examples
-    --------
-    >>> step_bound(work=4.8e9, span=1e3, transactions=3e8, latency_steps=400,
-    ...            work_items_per_core=4, num_cores=480)
-    StepBound(steps=62500000.0, which='memory')
     """
     check_not_negative(work, "work")
     check_not_negative(span, "span")
@@ -146,20 +113,8 @@ def step_bound(
 def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: int) -> float:
     r"""Return how much longer a kernel takes because its last wave of groups is not full.
 
-    Raises
-    ------
-    ParameterError
-        A number is not whole and positive.
-
-    Notes
-    -----
     Eq. (3): :math:`\lceil B_r / W \rceil W / B_r` with :math:`W = B_a P / Q` slots. At least 1,
     and 1 just where the groups are a multiple of the slots.
-
-    Examples
-    --------
-    >>> [scheduling_factor(groups, 1, 15) for groups in (15, 16, 30)]
-    [1.0, 1.875, 1.0]
     """
     check_whole(num_groups, "num_groups")
     slots = _slots(active_groups, num_compute_units)
@@ -185,13 +140,6 @@ def scheduled_steps(
 ) -> ScheduledSteps:
     r"""Return the steps of a kernel whose groups run in waves.
 
-    Raises
-    ------
-    ParameterError
-        A number is out of range, or there is no work.
-
-    Notes
-    -----
     Eq. (7): :math:`\max(T_1/P, M L / (\mathcal{T} P)) \lceil B_r / W \rceil W / B_r`.
     """
     bound = step_bound(
@@ -214,22 +162,11 @@ def scheduled_steps(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TmmModel(ScaledModel):
-    """TMM's time of a kernel: Eq. (7), in seconds by a factor.
-
-    Attributes
-    ----------
-    seconds_per_step : float or None
-        The factor, s; None: a cycle of the compute units, with nothing calibrated.
-
-    Raises
-    ------
-    ParameterError
-        The factor is not positive.
-    """
+    """TMM's time of a kernel: Eq. (7), in seconds by a factor."""
 
     aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency", "work_groups"})
 
-    seconds_per_step: float | None = None
+    seconds_per_step: float | None = None  # the factor, s
 
     def __post_init__(self) -> None:
         if self.seconds_per_step is not None:

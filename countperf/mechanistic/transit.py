@@ -37,46 +37,21 @@ _NEAR = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransitSplit:
-    """The balance of memory supply and demand.
+    """The balance of memory supply and demand."""
 
-    Attributes
-    ----------
-    wpc : float
-        Sub-groups per cycle.
-    waiting, computing : float
-        Sub-groups that wait for memory, and that compute.
-    regime : {"latency", "compute", "memory"}
-        What bounds the throughput.
-    """
-
-    wpc: float
-    waiting: float
+    wpc: float  # sub-groups per cycle
+    waiting: float  # sub-groups that wait for memory, and that compute
     computing: float
-    regime: Literal["latency", "compute", "memory"]
+    regime: Literal["latency", "compute", "memory"]  # what bounds the throughput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSubsystems:
-    """One compute and one memory subsystem, and a kernel's use of them.
+    """One compute and one memory subsystem, and a kernel's use of them."""
 
-    Attributes
-    ----------
-    alpha_comp, alpha_mem : float
-        Computations and memory instructions of a sub-group.
-    cpi_comp, latency_comp, cpi_mem, latency_mem : float
-        Their costs, cycle/instruction and cycle.
-
-    Raises
-    ------
-    ParameterError
-        A number is not positive.
-    ModelNotApplicableError
-        A count is zero: there is only one subsystem.
-    """
-
-    alpha_comp: float
+    alpha_comp: float  # computations and memory instructions of a sub-group
     alpha_mem: float
-    cpi_comp: float
+    cpi_comp: float  # their costs, cycle/instruction and cycle
     latency_comp: float
     cpi_mem: float
     latency_mem: float
@@ -106,13 +81,6 @@ class TwoSubsystems:
 def transit(system: TwoSubsystems, occupancy: float) -> TransitSplit:
     r"""Split the concurrent sub-groups into waiting and computing ones.
 
-    Raises
-    ------
-    ParameterError
-        The occupancy is not positive and finite.
-
-    Notes
-    -----
     Lemeire et al., Eq. (8): the smallest :math:`k \in [0, \omega]` with :math:`WPC_{mem}(k) =
     WPC_{comp}(\omega - k)`, by bisection; supply minus demand never falls with k.
     """
@@ -141,8 +109,6 @@ def transit(system: TwoSubsystems, occupancy: float) -> TransitSplit:
 def transit_throughput(system: TwoSubsystems, occupancy: float) -> float:
     r"""Return the throughput in closed form, sub-group/cycle.
 
-    Notes
-    -----
     Lemeire et al., Eq. (13) below both roofs: :math:`\omega / (\Lambda_{mem} \alpha_{mem} +
     \Lambda_{comp} \alpha_{comp})`, and never above either roof.
     """
@@ -157,13 +123,6 @@ def two_subsystems(
     """Merge the classes of a kernel into one computation and one memory instruction.
 
     Counts add up; costs are the means weighted with the counts. Barriers are left out.
-
-    Raises
-    ------
-    ModelNotApplicableError
-        The profile has no counts, or none of one kind.
-    DeviceParameterError
-        The device does not know a class.
     """
     counts = profile.counts(model=model)
 

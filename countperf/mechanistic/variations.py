@@ -23,30 +23,7 @@ AXES: tuple[Axis, ...] = get_args(Axis)
 def vary(
     profiled: ProfiledKernel, axis: Axis, value: int, device: DeviceParameters
 ) -> ProfiledKernel:
-    """Return a kernel with another value on an axis.
-
-    Parameters
-    ----------
-    profiled : ProfiledKernel
-        The kernel as it is.
-    axis : {"occupancy", "group_size", "intensity", "ilp", "mlp"}
-        What is varied.
-    value : int
-        ``occupancy``: groups resident on a compute unit. ``group_size``: work items of a group,
-        with as many work items in all; local memory grows in proportion. ``intensity``: how often
-        each operation is executed, one after the other. ``ilp``, ``mlp``: how many work items' work
-        one work item does, where computations (memory instructions) of different ones overlap, and
-        the others wait for each other.
-    device : DeviceParameters
-        Tells computations from memory instructions.
-
-    Raises
-    ------
-    ParameterError
-        Unknown axis, or a value below 1.
-    ModelNotApplicableError
-        The kernel has no operation to repeat, or no graph of its instructions.
-    """
+    """Return a kernel with another value on an axis."""
     check_whole(value, axis)
     varied: dict[Axis, Callable[[], ProfiledKernel]] = {
         "occupancy": lambda: replace(

@@ -41,45 +41,19 @@ from countperf.mechanistic.roofline import profile_roof
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OccupancyRoof:
-    """Throughput at an occupancy.
+    """Throughput at an occupancy."""
 
-    Attributes
-    ----------
-    wpc : float
-        Sub-groups per cycle.
-    cpr : float
-        Cycles of ``occupancy`` sub-groups.
-    ridge_occupancy : float
-        Occupancy at which the roof is reached.
-    ridge_occupancy_int : int
-        The same in whole sub-groups.
-    is_latency_bound : bool
-        Whether the occupancy is below the ridge.
-    """
-
-    wpc: float
-    cpr: float
-    ridge_occupancy: float
-    ridge_occupancy_int: int
-    is_latency_bound: bool
+    wpc: float  # sub-groups per cycle
+    cpr: float  # cycles of ``occupancy`` sub-groups
+    ridge_occupancy: float  # occupancy at which the roof is reached
+    ridge_occupancy_int: int  # the same in whole sub-groups
+    is_latency_bound: bool  # whether the occupancy is below the ridge
 
 
 def occupancy_roof(*, occupancy: float, latency_app: float, wpc_roof: float) -> OccupancyRoof:
     r"""Bound the throughput at an occupancy.
 
-    Raises
-    ------
-    ParameterError
-        A number is not positive and finite.
-
-    Notes
-    -----
     Lemeire et al., Eq. (3): :math:`WPC = \min(WPC_{roof}, \omega/\Lambda_{app})`.
-
-    Examples
-    --------
-    >>> occupancy_roof(occupancy=6, latency_app=25, wpc_roof=0.25).wpc
-    0.24
     """
     check_positive(occupancy, "occupancy")
     check_positive(latency_app, "latency_app")
@@ -101,11 +75,6 @@ def latency_from_graph(graph: InstructionGraph, device: DeviceParameters) -> flo
 
     In-order issue in program order, every subsystem a pipeline, no issue limit. Two instructions of
     different subsystems may start in the same cycle.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device does not know a class.
     """
     free: dict[str, float] = {}
     finish: list[float] = []
@@ -125,26 +94,7 @@ def latency_from_instructions(
 ) -> float:
     r"""Return the cycles of one sub-group alone, from what it waits for and what overlaps.
 
-    Parameters
-    ----------
-    dependent : iterable of pair of float
-        (count, latency) of instructions whose result the next step waits for.
-    independent : iterable of pair of float
-        (count, cpi) of instructions that overlap with others.
-
-    Raises
-    ------
-    ParameterError
-        A number is negative; ``parameter`` is ``"dependent"`` or ``"independent"``.
-
-    Notes
-    -----
     Lemeire et al., Eq. (2): :math:`\sum_{i \in I} \Lambda_i + \sum_{j \in J} \lambda_j`.
-
-    Examples
-    --------
-    >>> latency_from_instructions([(3, 4), (2, 6)], [(1, 1)])
-    25.0
     """
     total = 0.0
     for name, pairs in (("dependent", dependent), ("independent", independent)):
@@ -154,13 +104,7 @@ def latency_from_instructions(
 
 
 def latency_from_counts(counts: Mapping[str, float], device: DeviceParameters) -> float:
-    """Return the cycles of one sub-group alone without any parallelism: an upper value.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device does not know a class.
-    """
+    """Return the cycles of one sub-group alone without any parallelism: an upper value."""
     return sum(
         check_not_negative(count, f"alpha[{name}]")
         * device.require_class(name, model="volkov").latency
@@ -175,13 +119,6 @@ def latency_alone(
 
     A stated ``latency_app`` comes first, then the graph, then ``dependent`` and ``independent``,
     then the counts (no parallelism).
-
-    Raises
-    ------
-    ModelNotApplicableError
-        The profile has none of them.
-    ParameterError
-        The latency comes out as zero.
     """
     if profile.latency_app is not None:
         return profile.latency_app

@@ -67,30 +67,15 @@ _BUSY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFlowCosts:
-    """Costs of computations, memory instructions and barriers.
+    """Costs of computations, memory instructions and barriers."""
 
-    Attributes
-    ----------
-    cpi_comp, latency_comp, cpi_mem, latency_mem : float
-        Cycles between the starts of two instructions, and from start to result.
-    cpi_mem_instr : float or None
-        Cycles that a memory instruction takes of the compute pipeline; None: ``cpi_comp``, and 0 in
-        the corrected variant.
-    sync_cycles : float
-        Cycles of a barrier.
-
-    Raises
-    ------
-    ParameterError
-        A number is out of range; ``parameter`` names it.
-    """
-
-    cpi_comp: float
+    cpi_comp: float  # cycles between the starts of two instructions, and from start to result
     latency_comp: float
     cpi_mem: float
     latency_mem: float
+    # cycles that a memory instruction takes of the compute pipeline
     cpi_mem_instr: float | None = None
-    sync_cycles: float = 0.0
+    sync_cycles: float = 0.0  # cycles of a barrier
 
     def __post_init__(self) -> None:
         check_positive(self.cpi_comp, "cpi_comp")
@@ -109,29 +94,16 @@ class WorkFlowCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFlowResult:
-    """Average cycles of a sub-group.
+    """Average cycles of a sub-group."""
 
-    Attributes
-    ----------
-    cpw : float
-        Cycles per sub-group: the sum of the next three.
-    computation, memory, barrier : float
-        Cycles of the computation blocks, of the memory instructions and of the barriers.
-    cpr : float
-        Cycles of a run, ``cpw`` times the occupancy.
-    wpc : float
-        Sub-groups per cycle.
-    busy_comp, busy_mem : float
-        Cycles per sub-group in which either pipeline is busy; the roofline is the larger.
-    """
-
-    cpw: float
+    cpw: float  # cycles per sub-group: the sum of the next three
+    # cycles of the computation blocks, of the memory instructions and of the barriers
     computation: float
     memory: float
     barrier: float
-    cpr: float
-    wpc: float
-    busy_comp: float
+    cpr: float  # cycles of a run, ``cpw`` times the occupancy
+    wpc: float  # sub-groups per cycle
+    busy_comp: float  # cycles per sub-group in which either pipeline is busy
     busy_mem: float
 
 
@@ -144,25 +116,6 @@ def work_flow_cycles(
 ) -> WorkFlowResult:
     r"""Return the average cycles of a sub-group.
 
-    Parameters
-    ----------
-    blocks : sequence of Block
-        Program of a sub-group.
-    occupancy : float
-        Concurrent sub-groups.
-    costs : WorkFlowCosts
-        Costs of the instructions.
-    variant : {"original", "first_fix", "corrected"}, optional
-        How much of the memory latency is exposed.
-
-    Raises
-    ------
-    ParameterError
-        No block, no work, a memory or barrier block whose count is not 1, an unknown variant, or
-        an occupancy that is not positive.
-
-    Notes
-    -----
     :math:`CPW = \sum_i trans_i + \sum_{mem} \max(trans_{mem}, exposed) + \alpha_{sync} c_{sync}`:
 
     - Eq. (30): :math:`trans_i = n_i \max(\lambda_{comp}, \Lambda_{comp} / (ILP_i\, \omega))`,
@@ -174,13 +127,6 @@ def work_flow_cycles(
       :math:`\omega`,
     - Eq. (42): :math:`exposed = \Lambda_{mem}/\omega - \max(0, \frac{\omega - 1}{\omega} NBC - n_i
       \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
-
-    Examples
-    --------
-    >>> program = [Block("comp", 2), Block("mem"), Block("comp", 2), Block("mem")]
-    >>> costs = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6)
-    >>> [work_flow_cycles(program, occupancy, costs).cpr for occupancy in (1, 4, 12)]
-    [28.0, 28.0, 48.0]
     """
     check_choice(variant, "variant", get_args(Variant))
     check_positive(occupancy, "occupancy")
@@ -247,25 +193,7 @@ def _check_blocks(blocks: Sequence[Block]) -> None:
 
 
 def blocks_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Block, ...]:
-    """Cut the program of a sub-group at memory instructions and barriers.
-
-    Parameters
-    ----------
-    graph : InstructionGraph
-        Instructions and dependencies.
-    device : DeviceParameters
-        Kind of each class.
-
-    Raises
-    ------
-    DeviceParameterError
-        The device does not know a class.
-
-    Notes
-    -----
-    A reconstruction, since the sources take the parallelism as given: that of a run of computations
-    is its count over the length of its longest chain.
-    """
+    """Cut the program of a sub-group at memory instructions and barriers."""
     sources = graph.predecessors()
     found: list[Block] = []
     depths: dict[int, int] = {}
@@ -286,34 +214,14 @@ def _computations(depths: dict[int, int]) -> list[Block]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFlowModel(MechanisticModel):
-    """Work flow graph's time of a kernel.
-
-    Attributes
-    ----------
-    variant : {"original", "first_fix", "corrected"}
-        How much of the memory latency is exposed.
-    sync_cycles : float
-        Cycles of a barrier; the sources give it no cost.
-
-    Raises
-    ------
-    ParameterError
-        Unknown variant, or a negative cost.
-
-    Notes
-    -----
-    Costs of computations and of memory instructions are means over the kernel's instructions; where
-    the profile has blocks only, they are those of the device's only class of that kind. The time is
-    bound by a pipeline that is never idle, else by barriers where they take most of it, else by
-    latency.
-    """
+    """Work flow graph's time of a kernel."""
 
     aspects: ClassVar[frozenset[Aspect]] = frozenset(
         {"instruction_parallelism", "computation_latency", "memory_latency", "barriers"}
     )
 
-    variant: Variant = "corrected"
-    sync_cycles: float = 0.0
+    variant: Variant = "corrected"  # how much of the memory latency is exposed
+    sync_cycles: float = 0.0  # cycles of a barrier
 
     def __post_init__(self) -> None:
         check_not_negative(self.sync_cycles, "sync_cycles")

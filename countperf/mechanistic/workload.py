@@ -23,61 +23,28 @@ IssueOrder = Literal["in_order", "any"]
 
 
 class Issue(NamedTuple):
-    """The start of one instruction.
+    """The start of one instruction."""
 
-    Attributes
-    ----------
-    time : float
-        When it starts, cycle.
-    subsystem : str
-        Where.
-    group, sub_group : int
-        Launch number of the group, and index of the sub-group in it.
-    node : int
-        Position of the instruction in its program.
-    name : str
-        Class of the instruction.
-    cpi : float
-        How long it occupies its subsystem, cycles.
-    """
-
-    time: float
-    subsystem: str
-    group: int
+    time: float  # when it starts, cycle
+    subsystem: str  # where
+    group: int  # launch number of the group, and index of the sub-group in it
     sub_group: int
-    node: int
-    name: str
-    cpi: float
+    node: int  # position of the instruction in its program
+    name: str  # class of the instruction
+    cpi: float  # how long it occupies its subsystem, cycles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation(ShortRepr, Drawable):
-    """Result of a simulation.
+    """Result of a simulation."""
 
-    Attributes
-    ----------
-    cycles : float
-        End of the last group, with the drain of the pipelines.
-    instructions, sub_groups : int
-        What was executed.
-    fill : Mapping from str to float
-        Share of the cycles in which a subsystem was occupied; an instruction occupies its
-        subsystem for ``cpi`` cycles (beyond the end, where its latency is less).
-    occupied_any : float
-        Share of the cycles in which at least one subsystem was occupied.
-    overlap : float
-        Share of those in which at least two were.
-    issues : tuple of Issue
-        Every start in order, if it was asked for.
-    """
-
-    cycles: float
-    instructions: int
+    cycles: float  # end of the last group, with the drain of the pipelines
+    instructions: int  # what was executed
     sub_groups: int
-    fill: Mapping[str, float]
-    occupied_any: float
-    overlap: float
-    issues: tuple[Issue, ...] = ()
+    fill: Mapping[str, float]  # share of the cycles in which a subsystem was occupied
+    occupied_any: float  # share of the cycles in which at least one subsystem was occupied
+    overlap: float  # share of those in which at least two were
+    issues: tuple[Issue, ...] = ()  # every start in order, if it was asked for
 
     @property
     def wpc(self) -> float:
@@ -102,45 +69,19 @@ class Simulation(ShortRepr, Drawable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Workload of a simulation.
+    """Workload of a simulation."""
 
-    Attributes
-    ----------
-    programs : tuple of InstructionGraph
-        The program of all sub-groups, or one per sub-group of a group (divergence).
-    classes : Mapping from str to InstructionClass
-        Costs; classes of kind ``"barrier"`` synchronize the sub-groups of a group.
-    sub_groups_per_group, concurrent_groups : int
-        Size of a group, and groups resident at a time.
-    total_groups : int or None
-        Groups to execute; None: the concurrent ones, once.
-    issue_limit : float or None
-        Starts per cycle over all subsystems.
-    scheduler : {"rr", "oldest", "gto"}
-        Which of the sub-groups that can start does: the next in order after the last one, the
-        oldest, or the last one as long as it can and then the oldest.
-    issue_order : {"in_order", "any"}
-        Whether a sub-group starts its instructions in program order.
-    group_launch_latency : float
-        Cycles between the end of a group and the start of the next in its slot.
-
-    Raises
-    ------
-    ParameterError
-        A number is out of range, an unknown scheduler or order, the wrong number of programs, or
-        programs of a group with different numbers of barriers (a deadlock).
-    DeviceParameterError
-        A class without costs.
-    """
-
+    # the program of all sub-groups, or one per sub-group of a group (divergence)
     programs: tuple[InstructionGraph, ...]
-    classes: Mapping[str, InstructionClass]
-    sub_groups_per_group: int = 1
+    classes: Mapping[str, InstructionClass]  # costs
+    sub_groups_per_group: int = 1  # size of a group, and groups resident at a time
     concurrent_groups: int = 1
-    total_groups: int | None = None
-    issue_limit: float | None = None
+    total_groups: int | None = None  # groups to execute
+    issue_limit: float | None = None  # starts per cycle over all subsystems
     scheduler: Scheduler = "rr"
+    # whether a sub-group starts its instructions in program order
     issue_order: IssueOrder = "in_order"
+    # cycles between the end of a group and the start of the next in its slot
     group_launch_latency: float = 0.0
 
     def __post_init__(self) -> None:

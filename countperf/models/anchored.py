@@ -51,36 +51,16 @@ _LEAST_SCATTER = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AnchoredWeights(ShortRepr):
-    """Weights for one kernel, corrected by runs of it; a `TimeModel`.
+    """Weights for one kernel, corrected by runs of it; a `TimeModel`."""
 
-    Attributes
-    ----------
-    weights : FittedWeights
-        The weights as fitted.
-    vector : PropertyVector
-        The kernel.
-    factor : float
-        By what predictions are multiplied.
-    shrink : float
-        By what the logarithmic width of intervals is multiplied, at most one.
-    runs : int
-        Measured runs.
-    scatter : float
-        Standard deviation of logarithms that is left after them; zero if intervals only shrink.
-    cold : bool
-        Whether some of the runs began with cold caches.
-    given : object
-        The kernel as it was given, by which timings know it; by default `vector`.
-    """
-
-    weights: FittedWeights
-    vector: PropertyVector
-    factor: float
-    shrink: float
-    runs: int
-    scatter: float = 0.0
-    cold: bool = False
-    given: object = None
+    weights: FittedWeights  # the weights as fitted
+    vector: PropertyVector  # the kernel
+    factor: float  # by what predictions are multiplied
+    shrink: float  # by what the logarithmic width of intervals is multiplied, at most one
+    runs: int  # measured runs
+    scatter: float = 0.0  # standard deviation of logarithms that is left after them
+    cold: bool = False  # whether some of the runs began with cold caches
+    given: object = None  # the kernel as it was given, by which timings know it
 
     @property
     def model(self) -> str:
@@ -96,22 +76,7 @@ class AnchoredWeights(ShortRepr):
         level: Level = 0.95,
         **more: ParameterValue,
     ) -> Prediction:
-        """Predict the time of one launch.
-
-        Parameters
-        ----------
-        kernel : object, optional
-            The kernel of the anchor, as `WeightSet.predict` takes it; by default that.
-        parameters, **more : int or ndarray
-            Values of the size parameters.
-        level : {0.95, 0.9}, optional
-            In which share of cases the interval is to hold the time.
-
-        Raises
-        ------
-        PredictionError
-            Another kernel is asked for; and as for `WeightSet.predict`.
-        """
+        """Predict the time of one launch."""
         if kernel is not None:
             self._check(self.weights.counted(kernel))
         values = given_sizes(parameters, more)
@@ -156,13 +121,7 @@ class AnchoredWeights(ShortRepr):
         return moved if isinstance(time_s, np.ndarray) else float(moved)
 
     def compile(self, kernel: object | None = None) -> CostFunction:
-        """Return the corrected time as a fast function of the parameters.
-
-        Raises
-        ------
-        PredictionError, CountingError
-            As for `predict`.
-        """
+        """Return the corrected time as a fast function of the parameters."""
         if kernel is not None:
             self._check(self.weights.counted(kernel))
         return replace(compile_cost(self.weights, self.vector), factor=self.factor)
@@ -177,24 +136,12 @@ class AnchoredWeights(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WeightsAndKernel:
-    """Weights and the kernel that they predicted; the origin of a prediction.
+    """Weights and the kernel that they predicted; the origin of a prediction."""
 
-    Attributes
-    ----------
-    weights : FittedWeights
-        The weights, not anchored.
-    kernel : object
-        The kernel, as `WeightSet.predict` took it.
-    parameters : Mapping from str to int or ndarray
-        Values of the size parameters.
-    level : {0.95, 0.9}
-        Of the interval.
-    """
-
-    weights: FittedWeights
-    kernel: object
-    parameters: Mapping[str, ParameterValue]
-    level: Level
+    weights: FittedWeights  # the weights, not anchored
+    kernel: object  # the kernel, as `WeightSet.predict` took it
+    parameters: Mapping[str, ParameterValue]  # values of the size parameters
+    level: Level  # of the interval
 
     def anchored(self, *runs: Run | Measurement | TimingDocument) -> Prediction:
         """Return the prediction, corrected by measured runs; errors as of `anchor`."""

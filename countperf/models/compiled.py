@@ -112,19 +112,7 @@ _COVERED = ("issue.*", "code.*", "miss.*", "spill.*", "bytes.*", "segments.*", "
 def compiled(
     order: Order = "lanes", *, units: int = 0, memory: MemoryHierarchy | None = None
 ) -> ModelDefinition:
-    """Return the model for a device.
-
-    Parameters
-    ----------
-    order : {"lanes", "items"}, optional
-        In which order lanes access memory, as in `ORDERS`.
-    units : int, optional
-        Compute units of the device, which run so many groups at once; 0 if they are not known: then
-        the last round of groups takes as long as its share.
-    memory : MemoryHierarchy, optional
-        Caches and translation reach of the device; by default
-        `countperf.execution.memory_hierarchy.ASSUMED`.
-    """
+    """Return the model for a device."""
     memory = memory or load_hierarchy(ASSUMED)
     lines, traffic = _lines(), _traffic()
     charged = {

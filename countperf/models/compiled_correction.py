@@ -28,50 +28,22 @@ from countperf.symbolic.memory import FieldsAlone
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompiledCorrection(ShortRepr, FieldsAlone):
-    """The correction of a kernel's time (`countperf.models.correction`), over its own weights.
+    """The correction of a kernel's time (`countperf.models.correction`), over its own weights."""
 
-    Attributes
-    ----------
-    model : ModelDefinition
-        What the time is made of.
-    corrector : Corrector
-        Over the weights that charge something of the kernel, and the distance of measured kernels
-        by the others.
-    charged : ndarray, shape (n_weights, n_properties)
-        1 where a weight charges a property, else 0.
-    derived : tuple of (int, str)
-        Which of the weights charge a derived feature instead, by position, and its name.
-    terms : tuple of str
-        The term of each weight.
-    value_s : ndarray, shape (n_weights,)
-        The weights, s per unit.
-    groups : int or None
-        Position of the weight of groups.
-    """
-
-    model: ModelDefinition
+    model: ModelDefinition  # what the time is made of
     corrector: Corrector
-    charged: NDArray[np.float64]
+    charged: NDArray[np.float64]  # 1 where a weight charges a property, else 0
+    # which of the weights charge a derived feature instead, by position, and its name
     derived: tuple[tuple[int, str], ...]
-    terms: tuple[str, ...]
-    value_s: NDArray[np.float64]
-    groups: int | None
+    terms: tuple[str, ...]  # the term of each weight
+    value_s: NDArray[np.float64]  # the weights, s per unit
+    groups: int | None  # position of the weight of groups
 
     @classmethod
     def build(
         cls, weights: FittedWeights, properties: Sequence[str], derived: Collection[str]
     ) -> Self | None:
-        """Leave out weights that charge nothing of a kernel; None without a correction.
-
-        Parameters
-        ----------
-        weights : FittedWeights
-            The weights.
-        properties : sequence of str
-            The kernel's properties.
-        derived : collection of str
-            Derived features that may be other than zero.
-        """
+        """Leave out weights that charge nothing of a kernel; None without a correction."""
         if weights.correction is None:
             return None
         model = weights.definition
@@ -108,15 +80,7 @@ class CompiledCorrection(ShortRepr, FieldsAlone):
         return {scale: np.flatnonzero(scales == scale) for scale in dict.fromkeys(scales.tolist())}
 
     def log_factor(self, counts: NDArray[np.float64], named: Mapping[str, Any]) -> Quantity:
-        """Return the logarithm by which the time is corrected.
-
-        Parameters
-        ----------
-        counts : ndarray, shape (n_properties, *shape)
-            The kernel's property values.
-        named : Mapping from str to float or ndarray
-            Values of all names of the expression.
-        """
+        """Return the logarithm by which the time is corrected."""
         values = np.einsum("ij,j...->i...", self.charged, counts)
         for place, feature in self.derived:
             values[place] = named[feature]
@@ -135,20 +99,6 @@ class CompiledCorrection(ShortRepr, FieldsAlone):
         charge what is proportional in terms of one scale, whose shares are proportional. What is
         charged for a group in the same way at all sizes is constant. Derived
         features come first or last, so that the correction may leave them out where they are zero.
-
-        Parameters
-        ----------
-        source : FormulaSource
-            A function that has all names of the expression.
-        shapes : ProportionalCounts
-            The kernel's counts.
-
-        Returns
-        -------
-        str
-            A list of numbers.
-        ProjectedCorrector
-            What corrects the time after them.
         """
         charging = {feature for _, feature in self.derived}
         features = [feature for feature in self.model.needed_derived if feature in charging]

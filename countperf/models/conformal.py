@@ -54,22 +54,7 @@ Array = NDArray[np.float64]
 
 
 def time_shares(gradient: Array, unknowns: Sequence[float]) -> Array:
-    """Return which share of the time, by amount, each unknown takes; zero for pure numbers.
-
-    Parameters
-    ----------
-    function : ModelFunction
-        The model.
-    gradient : ndarray, shape (n_unknowns, *shape)
-        Derivatives of the time.
-    unknowns : sequence of float
-        Weights, then parameters.
-
-    Returns
-    -------
-    ndarray, shape (n_unknowns, *shape)
-        They sum to one over the first axis, or are all zero.
-    """
+    """Return which share of the time, by amount, each unknown takes; zero for pure numbers."""
     factors = np.abs(np.asarray(unknowns, np.float64))
     parts = factors.reshape(-1, *(1,) * (gradient.ndim - 1)) * np.abs(gradient)
     whole = parts.sum(axis=0)
@@ -78,37 +63,18 @@ def time_shares(gradient: Array, unknowns: Sequence[float]) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Region:
-    """Measured region of a fit: `Support` with arrays.
+    """Measured region of a fit: `Support` with arrays."""
 
-    Attributes
-    ----------
-    families : ndarray, shape (n_unknowns,)
-        For each weight and parameter, how many families have kernels in which it matters.
-    largest : ndarray, shape (n_columns,)
-        For each weight, the largest measured value of its feature.
-    measured : sequence of ndarray, shape (n_profiles, n_unknowns)
-        Shares of the time of some kernels of each family.
-    """
-
+    # for each weight and parameter, how many families have kernels in which it matters
     families: Array
-    largest: Array
-    measured: Sequence[Array]
+    largest: Array  # for each weight, the largest measured value of its feature
+    measured: Sequence[Array]  # shares of the time of some kernels of each family
 
 
 def region_of(
     shares: Array, largest: Array, families: NDArray[np.intp], kept: NDArray[np.bool_]
 ) -> Region:
-    """Return what measured cases say about which kernels are near.
-
-    Parameters
-    ----------
-    shares, largest
-        As for `support_of`.
-    families : ndarray of int, shape (n_cases,)
-        Number of the family of each case.
-    kept : ndarray of bool, shape (n_cases,)
-        The cases that stand for those within 0.1 of them (`representatives`).
-    """
+    """Return what measured cases say about which kernels are near."""
     exercised = shares >= NOTABLE_SHARE
     numbers = np.unique(families)
     return Region(
@@ -136,22 +102,7 @@ def representatives(shares: Array, families: Sequence[str]) -> NDArray[np.bool_]
 
 
 def support_of(shares: Array, largest: Array, families: Sequence[str]) -> Support:
-    """Return what measured cases say about which kernels are near.
-
-    Parameters
-    ----------
-    shares : ndarray, shape (n_unknowns, n_cases)
-        Of the cases of a fit.
-    largest : ndarray, shape (n_columns,)
-        Largest measured value of each feature.
-    families : sequence of str
-        Family of each case.
-
-    Returns
-    -------
-    Support
-        With a few kernels for each family, within 0.1 of which all others lie.
-    """
+    """Return what measured cases say about which kernels are near."""
     labels = np.array(families)
     names = list(dict.fromkeys(families))
     exercised = shares >= NOTABLE_SHARE
@@ -173,17 +124,7 @@ def support_of(shares: Array, largest: Array, families: Sequence[str]) -> Suppor
 def relative_standard_error(
     time_s: Quantity, gradient: Array, covariance: Array | None
 ) -> NDArray[np.float64]:
-    """Return the standard error of a time by the weights' covariance, relative; NaN if unknown.
-
-    Parameters
-    ----------
-    time_s : float or ndarray
-        The time, s.
-    gradient : ndarray, shape (n_unknowns, *shape)
-        Its derivatives.
-    covariance : ndarray, shape (n_unknowns, n_unknowns), or None
-        Of the unknowns.
-    """
+    """Return the standard error of a time by the weights' covariance, relative; NaN if unknown."""
     if covariance is None:
         return np.full(gradient.shape[1:], np.nan)
     variance = np.einsum("i...,ij,j...->...", gradient, covariance, gradient)
@@ -209,21 +150,7 @@ def difficulty(
     relative_error: Quantity,
     overshoot: Quantity = 0.0,
 ) -> Quantity:
-    """Return how hard a prediction is, by the formula of the module.
-
-    Parameters
-    ----------
-    support : Support or Region
-        What the fit has measured.
-    shares : ndarray, shape (n_unknowns, *shape)
-        Of the time, as `time_shares` returns them.
-    values : ndarray, shape (n_columns, *shape)
-        Feature values.
-    relative_error : float or ndarray
-        Standard error of the time by the weights' covariance, relative.
-    overshoot : float or ndarray, optional
-        Logarithm of how far names of the expression lie above their largest measured value.
-    """
+    """Return how hard a prediction is, by the formula of the module."""
     trailing = (1,) * (shares.ndim - 1)
     largest = np.array(support.largest, np.float64).reshape(-1, *trailing)
     above = np.log(np.maximum(values, largest) / largest)

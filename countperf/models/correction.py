@@ -64,41 +64,18 @@ Array = NDArray[np.float64]
 
 
 class Correction(Part):
-    r"""Measured kernels, and what each says of kernels like it.
+    r"""Measured kernels, and what each says of kernels like it."""
 
-    Attributes
-    ----------
-    kernels : tuple of str
-        Their names.
-    places : tuple of tuple of int
-        For each kernel, which weights charge something of it, by position.
-    roots, logs : tuple of tuple of float
-        For each of these weights, the square root of its share of the predicted time, and the
-        logarithm of one and what it charges for a group.
-    coefficients : tuple of float
-        For each kernel, :math:`\alpha_i`, natural logarithms.
-    columns : int
-        How many weights there are.
-    scale : float
-        Median squared distance of `logs` over pairs of kernels.
-    factor, uncorrected_factor : float
-        By which factor families of kernels are typically off that were left out, with the
-        correction and without it: geometric mean over families.
-    without : FitQuality
-        How well the model fits without the correction; the support of its intervals is left out,
-        since it is that of the fit.
-    """
-
-    kernels: Names = Field(min_length=1)
-    places: IntegerRows
+    kernels: Names = Field(min_length=1)  # their names
+    places: IntegerRows  # for each kernel, which weights charge something of it, by position
     roots: FloatRows
     logs: FloatRows
-    coefficients: Floats
-    columns: int = Field(gt=0)
-    scale: float = Field(gt=0)
+    coefficients: Floats  # for each kernel, :math:`\alpha_i`, natural logarithms
+    columns: int = Field(gt=0)  # how many weights there are
+    scale: float = Field(gt=0)  # median squared distance of `logs` over pairs of kernels
     factor: float = Field(ge=1)
     uncorrected_factor: float = Field(ge=1, validation_alias=_UNCORRECTED_FACTOR)
-    without: FitQuality
+    without: FitQuality  # how well the model fits without the correction
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -123,15 +100,7 @@ class Correction(Part):
         return Corrector.over(axes, np.array(self.coefficients, np.float64), self.scale)
 
     def verdict(self, log_factor: Quantity, told: tuple[Array, Array]) -> Verdict:
-        """Say by what a prediction was multiplied, and after which measured kernels.
-
-        Parameters
-        ----------
-        log_factor : float or ndarray
-            What `Corrector.log_factor` returned.
-        told : pair of ndarray
-            The profile, as there.
-        """
+        """Say by what a prediction was multiplied, and after which measured kernels."""
         nearest = [self.kernels[place] for place in self.corrector.nearest(*told)]
         factor = np.exp(np.atleast_1d(log_factor))
         low, high = float(factor.min()), float(factor.max())
@@ -165,26 +134,7 @@ def with_support(quality: FitQuality, support: Support) -> FitQuality:
 def profile(
     function: ModelFunction, values: Array, gradient: Array, unknowns: tuple[float, ...] | Array
 ) -> tuple[Array, Array]:
-    """Return what tells how alike kernels are: roots of shares of time, and logarithms of counts.
-
-    Parameters
-    ----------
-    function : ModelFunction
-        The model over its weights.
-    values : ndarray, shape (n_columns, *shape)
-        Feature values.
-    gradient : ndarray, shape (n_unknowns, *shape)
-        Derivatives of the time.
-    unknowns : sequence of float
-        Weights, then parameters.
-
-    Returns
-    -------
-    ndarray, shape (n_columns, *shape)
-        Square roots of the shares of the time that the weights take.
-    ndarray, shape (n_columns, *shape)
-        Natural logarithms of one and what each weight charges for a group.
-    """
+    """Return a measure of likeness: roots of shares of time, and logarithms of counts."""
     weights = np.asarray(unknowns, np.float64)[: len(values)]
     parts = (weights * gradient[: len(values)].T).T
     return roots_of(parts), logs_of(values, groups_column(function.columns))
@@ -247,24 +197,12 @@ def _in_blocks(rows: Array, width: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Corrector(ShortRepr):
-    """A correction over weights, ready to be asked.
+    """A correction over weights, ready to be asked."""
 
-    Attributes
-    ----------
-    axes : ndarray, shape (2 * n_columns, n_kernels)
-        The measured kernels as points, axis by axis.
-    squares : ndarray, shape (n_kernels,)
-        Squares of their distances from the origin, also along axes that are left out.
-    alpha : ndarray, shape (n_kernels,)
-        Their coefficients.
-    scale : float
-        As in `Correction`.
-    """
-
-    axes: Array
-    squares: Array
-    alpha: Array
-    scale: float
+    axes: Array  # the measured kernels as points, axis by axis
+    squares: Array  # squares of their distances from the origin, also along axes that are left out
+    alpha: Array  # their coefficients
+    scale: float  # as in `Correction`
 
     @classmethod
     def over(cls, axes: Array, alpha: Array, scale: float) -> Self:
@@ -278,17 +216,7 @@ class Corrector(ShortRepr):
         return replace(self, axes=self.axes[[*columns, *(number + column for column in columns)]])
 
     def projected(self, *, roots: Array, logs: Array, fixed: Array) -> ProjectedCorrector:
-        """Return it for kernels whose profiles follow from few numbers, one size at a time.
-
-        Parameters
-        ----------
-        roots : ndarray, shape (n_roots, n_columns)
-            For each of these numbers, an orthonormal row: which roots it makes up.
-        logs : ndarray, shape (n_logs, n_columns)
-            For each number, 1 for the logarithms that it equals, 0 for others.
-        fixed : ndarray, shape (n_columns,)
-            The other logarithms; 0 for those that are not fixed.
-        """
+        """Return it for kernels whose profiles follow from few numbers, one size at a time."""
         of_roots, of_logs = np.split(self.axes, 2)
         of_logs = of_logs / np.sqrt(_COUNT_SHARE * self.scale)
         constant = np.sum(fixed**2) / (_COUNT_SHARE * self.scale)
@@ -306,13 +234,7 @@ class Corrector(ShortRepr):
         )
 
     def log_factor(self, roots: Array, logs: Array) -> Quantity:
-        """Return the logarithm by which times are corrected.
-
-        Parameters
-        ----------
-        roots, logs : ndarray, shape (n_columns, *shape)
-            What `profile` returns.
-        """
+        """Return the logarithm by which times are corrected."""
         points = as_points(roots, logs, self.scale)
         shape = points.shape[1:]
         if not shape:
@@ -354,30 +276,15 @@ class ProjectedCorrector(ShortRepr):
 
     With a row of :math:`-2 x_i` for each number, one of :math:`|x_i|^2` and one of ones, a single
     product gives all squared distances :math:`|x_i|^2 - 2 x_i \cdot x + |x|^2`.
-
-    Attributes
-    ----------
-    blocks : ndarray, shape (n_blocks, n_logs + 2 + n_roots, width)
-        The rows, for some measured kernels after the other.
-    alpha : ndarray, shape (n_blocks * width,)
-        Their coefficients; 0 for kernels that fill up the last block.
-    per_log : ndarray, shape (n_logs,)
-        What the square of each logarithm adds to the squared distance from the origin.
     """
 
-    blocks: NDArray[np.float64]
-    alpha: NDArray[np.float64]
+    blocks: NDArray[np.float64]  # the rows, for some measured kernels after the other
+    alpha: NDArray[np.float64]  # their coefficients
+    # what the square of each logarithm adds to the squared distance from the origin
     per_log: NDArray[np.float64]
 
     def log_factor(self, numbers: Sequence[float]) -> float:
-        """Return the logarithm by which a time is corrected.
-
-        Parameters
-        ----------
-        numbers : sequence of float
-            What a group is charged, of which logarithms are taken; one and one; and shares of the
-            time, which sum to one. Zeros at both ends cost next to nothing.
-        """
+        """Return the logarithm by which a time is corrected."""
         number = len(self.per_log)
         point = np.array(numbers, np.float64)
         logs, shares = point[:number], point[number + 2 :]

@@ -48,52 +48,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CostFunction(ShortRepr, FieldsAlone):
-    """Predicted time of a kernel on a device, s, at parameters; microseconds per call; picklable.
+    """Predicted time of a kernel on a device, s, in microseconds per call; picklable."""
 
-    Attributes
-    ----------
-    kernel, device : str
-        Name of the kernel, slug of the device.
-    vector : CompiledVector
-        The kernel's property values.
-    shapes : ProportionalCounts
-        The same, up to factors.
-    model : ModelDefinition
-        What the time is made of.
-    names : tuple of str
-        The terms of the model, then the names that its formulas have for properties.
-    per_unit : ndarray, shape (n_names, n_properties)
-        What a unit of each property adds to each of them: s for terms, 1 or 0 for the others.
-    derived_s : dict from (term, derived feature) to float
-        Weights of derived features that may be other than zero, s per unit; 0.0 for one whose cost
-        is not known.
-    unweighted : tuple of int
-        Positions of the properties whose cost is not known.
-    costless : tuple of str
-        Derived features whose cost is not known and that may be other than zero.
-    unmeasured : Unmeasured or None
-        What to complain of where one of them is not zero; None to leave them out.
-    factor : float
-        What the time is multiplied by: that of an anchor.
-    correction : CompiledCorrection or None
-        What corrects the time; None if nothing does.
-    held_sizes : mapping from str to range
-        Values that the types of the kernel's arguments have; others are refused.
-    """
-
-    kernel: str
+    kernel: str  # name of the kernel, slug of the device
     device: str
-    vector: CompiledVector
-    shapes: ProportionalCounts
-    model: ModelDefinition
+    vector: CompiledVector  # the kernel's property values
+    shapes: ProportionalCounts  # the same, up to factors
+    model: ModelDefinition  # what the time is made of
+    # the terms of the model, then the names that its formulas have for properties
     names: tuple[str, ...]
+    # what a unit of each property adds to each of them: s for terms, 1 or 0 for the others
     per_unit: NDArray[np.float64]
+    # weights of derived features that may be other than zero, s per unit
     derived_s: dict[tuple[str, str], float]
-    unweighted: tuple[int, ...] = ()
+    unweighted: tuple[int, ...] = ()  # positions of the properties whose cost is not known
+    # derived features whose cost is not known and that may be other than zero
     costless: tuple[str, ...] = ()
-    unmeasured: Unmeasured | None = None
-    factor: float = 1.0
-    correction: CompiledCorrection | None = None
+    unmeasured: Unmeasured | None = None  # what to complain of where one of them is not zero
+    factor: float = 1.0  # what the time is multiplied by: that of an anchor
+    correction: CompiledCorrection | None = None  # what corrects the time
+    # values that the types of the kernel's arguments have
     held_sizes: Mapping[str, range] = field(default_factory=dict[str, range])
 
     @classmethod
@@ -212,16 +186,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         return source.function(arguments, f"({time_s}, {numbers})"), corrector
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
-        """Return the predicted time, s; an array where a parameter is one.
-
-        Raises
-        ------
-        UnmeasuredPropertyError
-            A property without a weight is not zero at these parameters.
-        ParameterError
-            A parameter is missing, beyond its type or outside the kernel's assumptions, or the
-            model's time there is not finite or below zero.
-        """
+        """Return the predicted time, s; an array where a parameter is one."""
         time_s = self._quick_time(parameters)
         return self._any_time(parameters) if time_s is None else time_s
 

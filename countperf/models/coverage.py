@@ -29,64 +29,29 @@ _ELEMENT_TYPES = ("f32", "f64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureCoverage(ShortRepr):
-    """Coverage of one feature of a kernel.
+    """Coverage of one feature of a kernel."""
 
-    Attributes
-    ----------
-    name : str
-        The feature, as breakdowns name it; or a parameter, or a counted name of the expression.
-    status : Status
-        The worst that can be said.
-    unit : str
-        Of the value; empty for a parameter.
-    value, per_group : float or None
-        The kernel's, of the launch and for each work group; None without sizes.
-    share : float or None
-        Of the predicted time, the parts of which are taken as positive; negative where the weight
-        is; None without sizes and for what has no time of its own.
-    measured, measured_per_group : Range or None
-        What the measurements had; None where nothing says so.
-    beyond : float
-        How many times the largest measured value the kernel's is, the worse of the two; at least 1.
-    beyond_in : {"", "launch", "work group"}
-        In which of the two.
-    below : float
-        How many times the kernel's the smallest measured value is, the worse of the two; at least
-        1. Nothing is extrapolated there: what a launch costs by itself is measured.
-    below_in : {"", "launch", "work group"}
-        In which of the two.
-    relative_error : float or None
-        Standard error of the weight over its value; None where it has none.
-    idle : bool
-        Whether the weight is zero: what it costs is hidden in others.
-    exercise : Exercise or None
-        The measurements that exercise it; None where nothing says so.
-    together_with : tuple of str
-        Features that the measurements cannot tell it apart from.
-    substituted : tuple of str
-        Properties of the kernel that no measured kernel has, and that the feature charges.
-    exercising_kernels : tuple of str
-        Measurement kernels that would help.
-    """
-
-    name: str
-    status: Status
-    unit: str = ""
-    value: float | None = None
+    name: str  # the feature, as breakdowns name it
+    status: Status  # the worst that can be said
+    unit: str = ""  # of the value
+    value: float | None = None  # the kernel's, of the launch and for each work group
     per_group: float | None = None
-    share: float | None = None
-    measured: Range | None = None
+    share: float | None = None  # of the predicted time, the parts of which are taken as positive
+    measured: Range | None = None  # what the measurements had
     measured_per_group: Range | None = None
+    # how many times the largest measured value the kernel's is, the worse of the two
     beyond: float = 1.0
-    beyond_in: Part = ""
+    beyond_in: Part = ""  # in which of the two
+    # how many times the kernel's the smallest measured value is, the worse of the two
     below: float = 1.0
-    below_in: Part = ""
-    relative_error: float | None = None
-    idle: bool = False
-    exercise: Exercise | None = None
-    together_with: tuple[str, ...] = ()
+    below_in: Part = ""  # in which of the two
+    relative_error: float | None = None  # standard error of the weight over its value
+    idle: bool = False  # whether the weight is zero: what it costs is hidden in others
+    exercise: Exercise | None = None  # the measurements that exercise it
+    together_with: tuple[str, ...] = ()  # features that the measurements cannot tell it apart from
+    # properties of the kernel that no measured kernel has, and that the feature charges
     substituted: tuple[str, ...] = ()
-    exercising_kernels: tuple[str, ...] = ()
+    exercising_kernels: tuple[str, ...] = ()  # measurement kernels that would help
 
     @property
     def matters(self) -> bool:
@@ -105,49 +70,26 @@ class FeatureCoverage(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage(Table, ShortRepr):
-    """Coverage of the features of a kernel.
+    """Coverage of the features of a kernel."""
 
-    Attributes
-    ----------
-    kernel, device, model : str
-        Name of the kernel, slug of the device of the weights, name of the model.
-    parameters : dict from str to int
-        Sizes; empty where none were given.
-    needs_sizes : bool
-        Whether the kernel has sizes and none were given, so that ranges could not be looked at.
-    time_s : float or None
-        Predicted time, as `WeightSet.predict` gives it, without what was not measured; None without
-        sizes.
-    correction : Verdict or None
-        By what and after which measured kernels it is corrected, if it is; its share is the feature
-        ``correction``.
-    weights_error : float or None
-        Relative standard error of the uncorrected time from the weights alone; None if unknown.
-    features : tuple of FeatureCoverage
-        Those of the kernel, what was never measured first, then by share of the time.
-    ignored : tuple of str
-        Properties that the kernel has and the model leaves out by its definition.
-    recorded : bool
-        Whether it is known which measurements exercise what.
-    grade : {"covered", "extrapolates", "not covered"}
-        The verdict in a word.
-    verdict : Verdict
-        Why, and what to measure.
-    """
-
-    kernel: str
+    kernel: str  # name of the kernel, slug of the device of the weights, name of the model
     device: str
     model: str
-    parameters: Mapping[str, int]
+    parameters: Mapping[str, int]  # sizes
+    # whether the kernel has sizes and none were given, so that ranges could not be looked at
     needs_sizes: bool
+    # predicted time, as `WeightSet.predict` gives it, without what was not measured
     time_s: float | None
-    correction: Verdict | None
+    correction: Verdict | None  # by what and after which measured kernels it is corrected, if it is
+    # relative standard error of the uncorrected time from the weights alone
     weights_error: float | None
+    # those of the kernel, what was never measured first, then by share of the time
     features: tuple[FeatureCoverage, ...]
+    # properties that the kernel has and the model leaves out by its definition
     ignored: tuple[str, ...]
-    recorded: bool
-    grade: Grade
-    verdict: Verdict
+    recorded: bool  # whether it is known which measurements exercise what
+    grade: Grade  # the verdict in a word
+    verdict: Verdict  # why, and what to measure
 
 
 def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tuple[Grade, Verdict]:

@@ -80,54 +80,28 @@ _WHICH_TRANSACTIONS = (
 
 
 class ModelDefinition(Document):
-    """A model whose weights are fitted.
-
-    Attributes
-    ----------
-    name : str
-        Name on the command line and in documents.
-    description : str
-        One line for people.
-    policy : ExecutionPolicy or None
-        How the device runs work groups, for models of what it issues (``issue...``), which need
-        kernels counted in the structure view; None for models of what kernels do.
-    memory : MemoryHierarchy or None
-        Caches of the device, whose sizes stand in the formulas of derived features; None in
-        documents of before there were any, and for models that need none.
-    residual : {"relative", "log"}
-        What a fit makes small: ``1 - predicted/measured``, or ``log(predicted/measured)``.
-    loss : {"linear", "soft_l1", "huber"}
-        How residuals are summed: squares, or less for those far beyond `loss_scale`.
-    loss_scale : float
-        Size of the residuals from which on a robust loss counts them for less.
-    ignored : tuple of str
-        Patterns of properties that have no term, by definition.
-    most_weights : int or None
-        Of how many features at most weights are kept: those that take the largest shares of the
-        measured times. The others become `negligible` in a fit. None to keep all.
-    negligible : tuple of str
-        Features that are left out though a pattern of a term has them, since a fit found that they
-        take next to no time.
-    derived : dict from str to str
-        Derived features: formulas of properties, and of those above them.
-    terms : dict from str to Term
-        The terms, whose sum is the time, s.
-    """
+    """A model whose weights are fitted."""
 
     format: Literal["countperf-model"] = "countperf-model"
     version: Literal[3] = 3
     remade_by = "write it as a sum of terms, docs/guides/fitting.md"
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
-    description: str = ""
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")  # name on the command line and in documents
+    description: str = ""  # one line for people
     policy: ExecutionPolicy | None = None
+    # caches of the device, whose sizes stand in the formulas of derived features
     memory: MemoryHierarchy | None = None
+    # what a fit makes small: ``1 - predicted/measured``, or ``log(predicted/measured)``
     residual: Residual = "relative"
+    # how residuals are summed: squares, or less for those far beyond `loss_scale`
     loss: Loss = "linear"
+    # size of the residuals from which on a robust loss counts them for less
     loss_scale: float = Field(default=0.1, gt=0)
-    ignored: tuple[Pattern, ...] = ()
+    ignored: tuple[Pattern, ...] = ()  # patterns of properties that have no term, by definition
     most_weights: int | None = Field(default=None, gt=0)
     negligible: tuple[Pattern, ...] = ()
+    # derived features: formulas of properties, and of those above them
     derived: dict[str, FormulaText] = Field(default_factory=dict)
+    # the terms, whose sum is the time, s
     terms: dict[str, Annotated[Term, BeforeValidator(as_term)]] = Field(min_length=1)
 
     @field_validator("derived")
@@ -202,24 +176,12 @@ class ModelDefinition(Document):
 
     @classmethod
     def read_toml(cls, path: Path | str) -> Self:
-        """Read a model from a TOML file.
-
-        Raises
-        ------
-        DocumentError
-            The file is missing or no TOML, or a field is bad: ``field`` is its path.
-        """
+        """Read a model from a TOML file."""
         content = parse_toml(read_file_text(path), path=path)
         return cls.from_object(content, path=path)
 
     def issued(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the counts that the model is made of: what the device issues, or what is emitted.
-
-        Parameters
-        ----------
-        counts : Mapping from str to a number, an array or a count
-            By property name, of any view.
-        """
+        """Return the counts that the model is made of: what is issued, or what is emitted."""
         as_they_are = {n: count for n, count in counts.items() if n.startswith(_NO_FORMULA)}
         read = {n: c for n, c in as_they_are.items() if f"{n}.".startswith(self._read)}
         if self.policy is None:
@@ -249,18 +211,7 @@ class ModelDefinition(Document):
         return CODE in self._read
 
     def made_of(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what is `issued`, and the shape of work groups as far as the model names it.
-
-        Parameters
-        ----------
-        counts : Mapping from str to a number, an array or a count
-            By property name, of any view.
-
-        Raises
-        ------
-        CountingError
-            The model names the shape of work groups, and the counts do not say it.
-        """
+        """Return what is `issued`, and the shape of work groups as far as the model names it."""
         found = {n: count for n, count in self.issued(counts).items() if n not in GROUP_SHAPE}
         wanted = self.named_shape
         known = counts if all(name in counts for name in wanted) else group_shape(counts)

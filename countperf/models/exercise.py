@@ -15,32 +15,16 @@ from countperf.models.records import Range
 
 
 class Exercise(Part):
-    """Measurements of a fit that exercise one weight, parameter or counted name.
+    """Measurements of a fit that exercise one weight, parameter or counted name."""
 
-    Attributes
-    ----------
-    families : dict from str to int
-        Cases that have it, by family of kernels.
-    kernels : int
-        How many kernels have it.
-    properties : tuple of str
-        The properties behind it that some measured kernel has; none for a parameter.
-    mean_share, largest_share : float or None
-        Share of the measured time that the fit attributes to it: mean over the cases that have it,
-        each counting the same, and largest; negative where the weight is. None for what has no time
-        of its own, such as a sharpness.
-    per_group : Range or None
-        Range of its value for each work group of a launch, over the cases that have it.
-    relies_on : tuple of str
-        Families of which each is needed: without its measurements nothing determines the value.
-    """
-
-    families: dict[str, PositiveInt]
-    kernels: int = Field(gt=0)
-    properties: tuple[str, ...] = ()
+    families: dict[str, PositiveInt]  # cases that have it, by family of kernels
+    kernels: int = Field(gt=0)  # how many kernels have it
+    properties: tuple[str, ...] = ()  # the properties behind it that some measured kernel has
     mean_share: float | None = None
     largest_share: float | None = None
+    # range of its value for each work group of a launch, over the cases that have it
     per_group: Range | None = None
+    # families of which each is needed: without its measurements nothing determines the value
     relies_on: tuple[str, ...] = ()
 
     @property
@@ -50,19 +34,7 @@ class Exercise(Part):
 
 
 def packed(exercise: Mapping[str, Exercise]) -> dict[str, Any]:
-    """Return the exercise of weights as documents have it: families and properties by number.
-
-    Parameters
-    ----------
-    exercise : Mapping from str to Exercise
-        By weight, parameter or counted name.
-
-    Returns
-    -------
-    dict
-        ``families`` and ``properties``, all names; ``of``, the rest by weight: its families as
-        numbers of the list, each followed by its cases, its properties as numbers of the list.
-    """
+    """Return the exercise of weights as documents have it: families and properties by number."""
     families = sorted({name for each in exercise.values() for name in each.families})
     properties = sorted({name for each in exercise.values() for name in each.properties})
     of: dict[str, Any] = {}
@@ -77,13 +49,7 @@ def packed(exercise: Mapping[str, Exercise]) -> dict[str, Any]:
 
 
 def unpacked(content: Any) -> Any:
-    """Return the exercise of weights by name, from what `packed` returned; all else as it is.
-
-    Raises
-    ------
-    ValueError
-        A number is none of a list.
-    """
+    """Return the exercise of weights by name, from what `packed` returned; all else as it is."""
     if not isinstance(content, dict):
         return content
     given = cast("dict[str, Any]", content)
@@ -129,20 +95,7 @@ def _named(names: Any, numbers: Any, *, step: int = 1) -> tuple[str, ...]:
 
 
 def properties_behind(function: ModelFunction, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Sort properties under the weights and counted names of a model that they are charged by.
-
-    Parameters
-    ----------
-    function : ModelFunction
-        The model over its columns.
-    names : iterable of str
-        Properties of kernels.
-
-    Returns
-    -------
-    dict from str to tuple of str
-        By key of a column, or counted name; sorted.
-    """
+    """Sort properties under the weights and counted names of a model that they are charged by."""
     model, present = function.model, sorted(set(names))
     found = {
         key: tuple(

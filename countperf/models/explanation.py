@@ -50,13 +50,7 @@ class Explanation(Table, Drawable, ShortRepr):
 
 
 def explain(weights: FittedWeights, vector: PropertyVector, prediction: Prediction) -> Explanation:
-    """Explain a prediction of a kernel by weights.
-
-    Raises
-    ------
-    ParameterError
-        It is of several sizes.
-    """
+    """Explain a prediction of a kernel by weights."""
     if isinstance(prediction.time_s, np.ndarray):
         raise ParameterError("a prediction is explained at one size at a time, not at an array")
     counts = vector.evaluate(prediction.parameters)

@@ -14,75 +14,35 @@ NOTABLE_FACTOR = 1.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableFit:
-    """Fitted weights of a device that can be asked for by name.
+    """Fitted weights of a device that can be asked for by name."""
 
-    Attributes
-    ----------
-    name : str
-        For ``load_weights`` and ``--weights``: the device's slug, or ``mine/NAME``.
-    device : str
-        Slug of the device.
-    models : tuple of str
-        What ``model=`` and ``--model`` take.
-    date : str
-        When the device was measured, ISO 8601; empty if the document does not say.
-    held_out_error : float or None
-        Geometric mean of the relative errors of the default model, each family of kernels predicted
-        from the others; None if none could be left out.
-    is_here : bool
-        Whether a device of this machine matches that of the weights.
-    problem : str
-        Why the default document cannot be read; empty if it can.
-    """
-
-    name: str
-    device: str
-    models: tuple[str, ...]
-    date: str
+    name: str  # for ``load_weights`` and ``--weights``: the device's slug, or ``mine/NAME``
+    device: str  # slug of the device
+    models: tuple[str, ...]  # what ``model=`` and ``--model`` take
+    date: str  # when the device was measured, ISO 8601
     held_out_error: float | None
-    is_here: bool
-    problem: str = ""
+    is_here: bool  # whether a device of this machine matches that of the weights
+    problem: str = ""  # why the default document cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedComparison:
-    """Errors of a fit beside those of the shipped weights of the device.
+    """Errors of a fit beside those of the shipped weights of the device."""
 
-    Attributes
-    ----------
-    name : str
-        Of the shipped weights.
-    held_out_error, shipped_held_out_error : float or None
-        Geometric means of the relative errors of both, each on its own measurements, families of
-        kernels left out; None where none could be.
-    judged_cases : int
-        Cases of the measurements that judge fits, such as those of test kernels.
-    judged_error, shipped_judged_error : float or None
-        The same of both on these cases, which neither was fitted to here; None without any.
-    """
-
-    name: str
+    name: str  # of the shipped weights
     held_out_error: float | None
     shipped_held_out_error: float | None
-    judged_cases: int
-    judged_error: float | None
+    judged_cases: int  # cases of the measurements that judge fits, such as those of test kernels
+    judged_error: float | None  # the same of both on these cases, which neither was fitted to here
     shipped_judged_error: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A kernel that was measured to check weights.
+    """A kernel that was measured to check weights."""
 
-    Attributes
-    ----------
-    of : str
-        What it shows: ``bandwidth`` or ``clock``.
-    measured_s, predicted_s : float
-        Fastest run, and what the weights predict, s.
-    """
-
-    of: str
-    measured_s: float
+    of: str  # what it shows: ``bandwidth`` or ``clock``
+    measured_s: float  # fastest run, and what the weights predict, s
     predicted_s: float
 
     @property
@@ -98,22 +58,12 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsCheck(ShortRepr):
-    """Comparison of weights with the machine at hand.
+    """Comparison of weights with the machine at hand."""
 
-    Attributes
-    ----------
-    weights, device : str
-        Name of the weights, label of the device.
-    probes : tuple of Probe
-        What was measured.
-    problem : str
-        Why nothing could be measured or predicted; empty if it could.
-    """
-
-    weights: str
+    weights: str  # name of the weights, label of the device
     device: str
-    probes: tuple[Probe, ...] = ()
-    problem: str = ""
+    probes: tuple[Probe, ...] = ()  # what was measured
+    problem: str = ""  # why nothing could be measured or predicted
 
     @property
     def fits(self) -> bool:

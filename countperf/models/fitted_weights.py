@@ -30,7 +30,6 @@ from countperf.models.unmeasured import ExercisingKernels, Unmeasured
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,
-    NOTABLE_SHARE,
     Level,
     broken_groups,
     device_verdict,
@@ -49,6 +48,10 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
+
+
+MOST_GUESSED = 0.5
+"""Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
 
 
 class FittedWeights(WeightsDocument):
@@ -113,7 +116,7 @@ class FittedWeights(WeightsDocument):
             The weights were fitted under other counting rules; the model reads compiled code, and
             the kernel is no vector that has it; `ViewMismatchError` if the kernel's vector is of
             another view than the weights, `CacheMismatchError` if it was counted for other caches;
-            more than 5 % of the time would be a guess, for the measurements of the fit cannot tell
+            more than half of the time would be a guess, for the measurements of the fit cannot tell
             apart what the kernel has in another proportion.
         ParameterError
             A parameter is missing, unknown, or outside the kernel's assumptions; the model has no
@@ -178,7 +181,7 @@ class FittedWeights(WeightsDocument):
         sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
         guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))
         whole = sum(sizes.values(), start=np.zeros(()))
-        if np.any(guessed > NOTABLE_SHARE * whole):
+        if np.any(guessed > MOST_GUESSED * whole):
             raise PredictionError(
                 f"kernel {kernel!r}: {verdict.message}; {verdict.remedy}, or ask for the guess"
                 " (incomplete_ok=True)"

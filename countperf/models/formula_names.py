@@ -22,15 +22,7 @@ def _components(name: str) -> list[str]:
 
 
 def property_of(name: str) -> str | None:
-    """Return the property that a name of a formula stands for, or None.
-
-    Examples
-    --------
-    >>> property_of("gmem_load_32_stride1"), property_of("groups"), property_of("on_chip")
-    ('gmem.load.32.stride1', 'groups', None)
-    >>> property_of("code_cycles_loop")
-    'code.cycles_loop'
-    """
+    """Return the property that a name of a formula stands for, or None."""
     parts = _components(name)
     for pieces in (parts, [*parts[:3], "_".join(parts[3:])], [parts[0], "_".join(parts[1:])]):
         try:

@@ -87,15 +87,7 @@ class ModelFunction(ShortRepr):
     def scaled(
         self, values: NDArray[np.float64], variables: Mapping[str, Quantity]
     ) -> NDArray[np.float64]:
-        """Return features times the scales of their terms: derivatives of the time by weights.
-
-        Parameters
-        ----------
-        values : ndarray, shape (n_columns, *shape)
-            Feature values.
-        variables : dict from str to float or ndarray
-            The scales of terms.
-        """
+        """Return features times the scales of their terms: derivatives of the time by weights."""
         found = np.array(values, np.float64)
         for term, members in self.members.items():
             if (scale := self.model.terms[term].scale) and members.size:
@@ -138,13 +130,7 @@ class ModelFunction(ShortRepr):
 
 
 def column_keys(columns: Sequence[Column]) -> tuple[str, ...]:
-    """Name columns by their feature, preceded by the term where several terms have it.
-
-    Examples
-    --------
-    >>> column_keys([("cost", "groups"), ("a", "lmem.load.32"), ("b", "lmem.load.32")])
-    ('groups', 'a:lmem.load.32', 'b:lmem.load.32')
-    """
+    """Name columns by their feature, preceded by the term where several terms have it."""
     features = [feature for _, feature in columns]
     return tuple(
         feature if features.count(feature) == 1 else f"{term}:{feature}"

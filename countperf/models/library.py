@@ -60,31 +60,15 @@ def fits_folders() -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedFit:
-    """A folder of fits of one device.
+    """A folder of fits of one device."""
 
-    Attributes
-    ----------
-    name : str
-        By which weights are asked for.
-    folder : Path
-        Where the documents are.
-    is_own : bool
-        Whether it is the user's, not one that ships.
-    """
-
-    name: str
-    folder: Path
-    is_own: bool = False
+    name: str  # by which weights are asked for
+    folder: Path  # where the documents are
+    is_own: bool = False  # whether it is the user's, not one that ships
 
     @property
     def identity(self) -> DeviceIdentity:
-        """The device; fits of the user's that older versions wrote have it in the weights only.
-
-        Raises
-        ------
-        DocumentError
-            The document that says so is bad.
-        """
+        """The device; fits of the user's that older versions wrote have it in the weights only."""
         path = self.folder / "identity.json"
         if path.is_file():
             return DeviceIdentity.read_file(path)
@@ -118,13 +102,7 @@ class NamedFit:
         return newest[-1] if newest else None
 
     def path_of(self, model: str | None) -> Path:
-        """Return the document of a model.
-
-        Raises
-        ------
-        ParameterError
-            There is none; the message lists those there are.
-        """
+        """Return the document of a model."""
         wanted = current_model_name(model or UNCORRECTED)
         models = self.models
         found = self.default if wanted == UNCORRECTED else models.get(wanted)
@@ -153,13 +131,7 @@ def _model_in(path: Path) -> str:
 
 
 def short_name(model: str) -> str:
-    """Return the name by which weights of a model are asked for.
-
-    Examples
-    --------
-    >>> short_name("structural-w8-flat"), short_name("plain-structural"), short_name("overlap")
-    ('structural', 'uncorrected', 'overlap')
-    """
+    """Return the name by which weights of a model are asked for."""
     model = current_model_name(model)
     kind = model.partition("-")[0]
     return kind if kind in (STRUCTURAL, COMPILED) else model
@@ -168,15 +140,7 @@ def short_name(model: str) -> str:
 def named_fits(
     folders: Sequence[Path | str] | None = None, *, own: Path | str | None = None
 ) -> dict[str, NamedFit]:
-    """List all fits by name: those that ship first, then the user's own.
-
-    Parameters
-    ----------
-    folders : sequence of Path or str, optional
-        Where fits that ship are, the one that wins first; by default `fits_folders`.
-    own : Path or str, optional
-        Where the user's own are; by default `user_fits_folder`, or nowhere if `folders` are given.
-    """
+    """List all fits by name: those that ship first, then the user's own."""
     shipped: dict[str, NamedFit] = {}
     for folder in reversed(fits_folders() if folders is None else folders):
         for path in Path(folder).glob("*/"):
@@ -237,33 +201,7 @@ def store_own_fit(
     replace: bool | Callable[[Path], bool] = False,
     own: Path | None = None,
 ) -> tuple[str, Path]:
-    """Store weights among the user's own; no other fit is overwritten unless that is asked for.
-
-    Parameters
-    ----------
-    weights, *others : WeightSet
-        The weights, and those of other models that have the same name.
-    name : str
-        Of the fit, without or with ``mine/``. If a fit of that name has one of the models already,
-        or is of another device, a number is added.
-    replace : bool or callable, optional
-        Overwrite the weights of the same model and device that have the name; or what says so of
-        their file.
-    own : Path, optional
-        Where the user's own fits are; by default `user_fits_folder`.
-
-    Returns
-    -------
-    (str, Path)
-        The name under which they are found, and the file of the first ones.
-
-    Raises
-    ------
-    ParameterError
-        The name cannot be that of a folder.
-    OutputError
-        The file cannot be written; the error says where the weights are kept instead.
-    """
+    """Store weights among the user's own; no other fit is overwritten unless that is asked for."""
     plain = checked_own_name(name)
     place = user_fits_folder() if own is None else own
     every = {short_name(each.model): each for each in (weights, *others)}
@@ -285,13 +223,7 @@ def store_own_fit(
 
 
 def checked_own_name(name: str) -> str:
-    """Return the name of a fit of the user's without ``mine/``.
-
-    Raises
-    ------
-    ParameterError
-        It has other characters than letters, digits, dots, hyphens and underscores.
-    """
+    """Return the name of a fit of the user's without ``mine/``."""
     plain = name.removeprefix(OWN)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", plain):
         raise ParameterError(
@@ -305,15 +237,7 @@ def checked_own_name(name: str) -> str:
 def find_fit(
     name: str, folders: Sequence[Path | str] | None = None, *, own: Path | str | None = None
 ) -> NamedFit | None:
-    """Return the fit of a name, or the user's newest of the device of that slug; else None.
-
-    Parameters
-    ----------
-    name : str
-        A slug, ``mine/NAME``, or the path of a folder of fits.
-    folders, own
-        As for `named_fits`.
-    """
+    """Return the fit of a name, or the user's newest of the device of that slug; else None."""
     known = named_fits(folders, own=own)
     if name in known:
         return known[name]

@@ -91,24 +91,12 @@ _LIKE_FUNCTION, _OTHER_FUNCTION = (2, 6.0), (5, 16.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loan(ShortRepr):
-    """Cost of a property that has no weight, taken from a feature that has one.
+    """Cost of a property that has no weight, taken from a feature that has one."""
 
-    Attributes
-    ----------
-    name : str
-        The property.
-    lender : str
-        The feature whose weight it is charged at.
-    units : Fraction
-        Units of the lender that one unit of the property is charged as.
-    off_by : float
-        Factor by which that may be off, upward and downward.
-    """
-
-    name: str
-    lender: str
-    units: Fraction
-    off_by: float
+    name: str  # the property
+    lender: str  # the feature whose weight it is charged at
+    units: Fraction  # units of the lender that one unit of the property is charged as
+    off_by: float  # factor by which that may be off, upward and downward
 
     @property
     def text(self) -> str:
@@ -125,15 +113,7 @@ class _Offer:
 
 
 class Lenders:
-    """Loans that the weights of a fit offer.
-
-    Parameters
-    ----------
-    weights : mapping from (str, str) to float
-        Weights by term and feature, s per unit.
-    charging : mapping from str to FeatureSpec
-        What each term of the model charges.
-    """
+    """Loans that the weights of a fit offer."""
 
     def __init__(
         self, weights: Mapping[tuple[str, str], float], charging: Mapping[str, FeatureSpec]
@@ -143,13 +123,7 @@ class Lenders:
         self._found: dict[str, Loan | None] = {}
 
     def loans(self, counts: Mapping[str, Any]) -> tuple[Loan, ...]:
-        """Return loans for the properties of a kernel that have no weight, as far as there are any.
-
-        Parameters
-        ----------
-        counts : mapping from str to number, array or count
-            By property name, as the model sees them.
-        """
+        """Return loans for the properties of a kernel that have no weight, where there are any."""
         for name in counts.keys() - self._found.keys():
             self._found[name] = self._loan(name)
         return tuple(
@@ -184,17 +158,7 @@ def _is_there(count: Any) -> bool:
 
 
 def lent(counts: Mapping[str, Any], loans: Collection[Loan], *, off: int = 0) -> dict[str, Any]:
-    """Return counts in which what is borrowed counts as what lends.
-
-    Parameters
-    ----------
-    counts : mapping from str to number, array or count
-        By property name.
-    loans : collection of Loan
-        Of them.
-    off : {0, 1, -1}
-        1 to charge each loan at the most that it may cost, -1 at the least.
-    """
+    """Return counts in which what is borrowed counts as what lends."""
     found = dict(counts)
     for loan in loans:
         amount = found.pop(loan.name)

@@ -15,15 +15,7 @@ from countperf.models.expressions import parse
 
 
 def without_features(model: ModelDefinition, dropped: Collection[str]) -> ModelDefinition:
-    """Return a model without weights for some features.
-
-    Parameters
-    ----------
-    model : ModelDefinition
-        The model.
-    dropped : collection of str
-        Features, derived ones among them; terms that would charge nothing at all keep theirs.
-    """
+    """Return a model without weights for some features."""
     terms = {}
     for name, term in model.terms.items():
         kept = tuple(f for f in term.charged if f not in model.derived or f not in dropped)

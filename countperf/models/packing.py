@@ -30,18 +30,7 @@ _LENGTH = np.dtype("<u4")
 
 
 def pack(rows: Rows) -> str:
-    """Return rows of numbers as text; `unpack` returns equal numbers.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of float
-        Finite numbers.
-
-    Examples
-    --------
-    >>> unpack(pack([[0.25, 0.5], [], [3.0]]))
-    ((0.25, 0.5), (), (3.0,))
-    """
+    """Return rows of numbers as text; `unpack` returns equal numbers."""
     lengths = np.array([len(row) for row in rows], _LENGTH)
     values = np.array([value for row in rows for value in row], np.float64)
     digits, kept = _smallest(values)
@@ -51,13 +40,7 @@ def pack(rows: Rows) -> str:
 
 
 def unpack(text: str) -> tuple[tuple[float, ...], ...]:
-    """Return the rows of a text that `pack` made.
-
-    Raises
-    ------
-    ValueError
-        The text is damaged.
-    """
+    """Return the rows of a text that `pack` made."""
     found = _TEXT.fullmatch(text)
     if found is None:
         raise ValueError("this is no packed rows of numbers (rows:digits:type:data)")
@@ -124,13 +107,7 @@ def unpack_square(text: str) -> tuple[tuple[float, ...], ...]:
 
 
 def pack_names(names: Sequence[str]) -> str:
-    """Return names, which have no line breaks, as text: their number, and what zlib makes of them.
-
-    Examples
-    --------
-    >>> unpack_names(pack_names(["copy/64x1", "add/64x1"]))
-    ('copy/64x1', 'add/64x1')
-    """
+    """Return names, which have no line breaks, as text: their number, and zlib's output."""
     data = zlib.compress("\n".join(names).encode(), 9)
     return f"{len(names)}:{base64.b64encode(data).decode('ascii')}"
 

@@ -23,22 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProportionalCounts(ShortRepr, FieldsAlone):
-    """A kernel's counts but for factors: one of all that are proportional to each other.
-
-    Attributes
-    ----------
-    counts : CompiledCounts
-        The guards of the kernel's assumptions, one alternative after the other, then the shapes,
-        all integers: those of counts that have to be integers are no integers where these are not.
-    guards : tuple of (int, int)
-        For each alternative, how many of its guards are to be at least zero, and how many zero.
-    factors : ndarray, shape (n_properties, n_shapes)
-        How often each property has each shape; one of a row is not zero.
-    """
+    """A kernel's counts but for factors: one of all that are proportional to each other."""
 
     counts: CompiledCounts
+    # for each alternative, how many of its guards are to be at least zero, and how many zero
     guards: tuple[tuple[int, int], ...]
-    factors: NDArray[np.float64]
+    factors: NDArray[np.float64]  # how often each property has each shape
 
     @classmethod
     def of(cls, vector: PropertyVector) -> Self:

@@ -14,30 +14,13 @@ from countperf.models.packing import as_tuples, pack, unpack
 
 
 class Weight(Part):
-    """Weight of one feature.
+    """Weight of one feature."""
 
-    Attributes
-    ----------
-    feature : str
-        The feature: a property name, or the sum of the properties that begin with it.
-    value_s : float
-        Seconds per unit of the feature; may be negative.
-    standard_error_s : float or None
-        Standard error, s; None where there is none: no degrees of freedom, held at a bound, or not
-        to be told apart from other weights.
-    unit : str
-        What one unit of the feature is, such as ``operation``.
-    smallest, largest : float
-        Range of the feature over the measurements that have it.
-    term : str
-        The term of the model that the weight is in.
-    """
-
-    feature: str
-    value_s: float
-    standard_error_s: float | None
-    unit: str
-    smallest: float
+    feature: str  # the feature: a property name, or the sum of the properties that begin with it
+    value_s: float  # seconds per unit of the feature
+    standard_error_s: float | None  # standard error, s
+    unit: str  # what one unit of the feature is, such as ``operation``
+    smallest: float  # range of the feature over the measurements that have it
     largest: float
 
     @model_validator(mode="after")
@@ -46,57 +29,30 @@ class Weight(Part):
             raise ValueError("smallest is above largest")
         return self
 
-    term: str = "cost"
+    term: str = "cost"  # the term of the model that the weight is in
 
 
 class Range(Part):
-    """Range of a scale of terms over the measurements of a fit.
+    """Range of a scale of terms over the measurements of a fit."""
 
-    Attributes
-    ----------
-    smallest, largest : float
-        Over the measurements that have it.
-    """
-
-    smallest: float
+    smallest: float  # over the measurements that have it
     largest: float
 
 
 class Candidate(Part):
-    """A model that was tried when one was chosen.
+    """A model that was tried when one was chosen."""
 
-    Attributes
-    ----------
-    model : str
-        Its name.
-    description : str
-        How it differs from others of the same kind, such as its execution policy; empty in
-        documents that were written before.
-    held_out_error : float or None
-        Geometric mean of the relative errors, families left out one at a time, each family counting
-        the same; None if it could not be fitted.
-    held_out_factor : float or None
-        The same of ``max(predicted/measured, measured/predicted)``, by which models are chosen;
-        None in documents that were written before.
-    in_sample_error : float or None
-        The same over the cases of its fit.
-    predicted_cases, cases : int
-        How many left-out cases it could predict, and of how many.
-    chosen : bool
-        Whether it was chosen.
-    failure : str
-        Why it could not be fitted.
-    """
-
-    model: str
+    model: str  # its name
+    # how it differs from others of the same kind, such as its execution policy
     description: str = ""
     held_out_error: float | None
+    # the same of ``max(predicted/measured, measured/predicted)``, by which models are chosen
     held_out_factor: float | None = None
-    in_sample_error: float | None
-    predicted_cases: NonNegativeInt
+    in_sample_error: float | None  # the same over the cases of its fit
+    predicted_cases: NonNegativeInt  # how many left-out cases it could predict, and of how many
     cases: NonNegativeInt
-    chosen: bool = False
-    failure: str = ""
+    chosen: bool = False  # whether it was chosen
+    failure: str = ""  # why it could not be fitted
 
 
 def _sizes(content: Any) -> dict[str, int]:
@@ -114,20 +70,12 @@ def _rows_of(content: Any) -> tuple[tuple[float, ...], ...]:
 
 
 class Support(Part):
-    """Region of the space of kernels in which a fit has measured; see `countperf.models.conformal`.
+    """Region of the space of kernels that a fit has measured; see `countperf.models.conformal`."""
 
-    Attributes
-    ----------
-    families : tuple of int
-        For each weight and parameter, how many families have kernels in which it matters.
-    largest : tuple of float
-        For each weight, the largest measured value of its feature.
-    profiles : dict from str to tuple of tuple of float
-        For each family, which shares of their time some of its kernels spend on each unknown.
-    """
-
+    # for each weight and parameter, how many families have kernels in which it matters
     families: tuple[NonNegativeInt, ...]
-    largest: tuple[float, ...]
+    largest: tuple[float, ...]  # for each weight, the largest measured value of its feature
+    # for each family, which shares of their time some of its kernels spend on each unknown
     profiles: dict[str, tuple[tuple[float, ...], ...]]
 
     @field_validator("profiles", mode="before")
@@ -157,131 +105,64 @@ class Support(Part):
 
 
 class Coverage(Part):
-    """In which share of left-out cases intervals made from the *other* families hold the time.
+    """In which share of left-out cases intervals made from the *other* families hold the time."""
 
-    Attributes
-    ----------
-    share_90, share_95 : float
-        For intervals of these levels; each family counts the same.
-    median_factor_90 : float
-        How far the ends of such an interval of level 0.9 lie from the time, as a factor: the median
-        over cases.
-    families, cases : int
-        What was left out, one family at a time.
-    """
-
-    share_90: float = Field(ge=0, le=1)
+    share_90: float = Field(ge=0, le=1)  # for intervals of these levels
     share_95: float = Field(ge=0, le=1)
     median_factor_90: float = Field(ge=1)
-    families: int = Field(gt=0)
+    families: int = Field(gt=0)  # what was left out, one family at a time
     cases: int = Field(gt=0)
 
 
 class LocalCalibration(Part):
-    """Quantiles of the errors of predictions in units of their difficulty.
-
-    Attributes
-    ----------
-    scores_90, scores_95 : float
-        What ``|log(predicted / measured)|`` over difficulty stays below for 90 and 95 of 100
-        left-out cases, where each family counts the same.
-    support : Support
-        From which the difficulty of a kernel is found.
-    """
+    """Quantiles of the errors of predictions in units of their difficulty."""
 
     scores_90: float = Field(ge=0)
     scores_95: float = Field(ge=0)
-    support: Support
+    support: Support  # from which the difficulty of a kernel is found
 
 
 class Calibration(Part):
-    """Quantiles of the errors of predictions of left-out families.
-
-    Attributes
-    ----------
-    log_errors_90, log_errors_95 : float
-        What ``|log(predicted / measured)|`` stays below for 90 and 95 of 100 left-out cases, where
-        each family counts the same.
-    between_kernels, within_kernels : float
-        Standard deviations of ``log(predicted / measured)``: of the kernels' means about zero, and
-        of a kernel's cases about its mean.
-    families, cases : int
-        Left-out families and cases with a prediction.
-    local : LocalCalibration or None
-        What intervals are made of that are wider for kernels that are harder to predict; None in
-        old documents, whose intervals are as wide for all.
-    """
+    """Quantiles of the errors of predictions of left-out families."""
 
     log_errors_90: float = Field(ge=0)
     log_errors_95: float = Field(ge=0)
     between_kernels: float = Field(ge=0)
     within_kernels: float = Field(ge=0)
-    families: int = Field(gt=0)
+    families: int = Field(gt=0)  # left-out families and cases with a prediction
     cases: int = Field(gt=0)
+    # what intervals are made of that are wider for kernels that are harder to predict
     local: LocalCalibration | None = None
 
 
 class IndistinguishableGroup(Part):
-    """Features whose weights the measurements cannot tell apart.
+    """Features whose weights the measurements cannot tell apart."""
 
-    Attributes
-    ----------
-    features : tuple of str
-        Their names.
-    relations : tuple of dict from str to float
-        Independent relations among them that hold in every measurement: the sum of coefficient
-        times value is zero. A kernel for which one does not hold is predicted at a guess.
-    """
-
-    features: tuple[str, ...] = Field(min_length=1)
+    features: tuple[str, ...] = Field(min_length=1)  # their names
     relations: tuple[dict[str, float], ...] = Field(min_length=1)
 
 
 class FitQuality(Part):
-    """Quality of a fit on its measurements.
+    """Quality of a fit on its measurements."""
 
-    Attributes
-    ----------
-    in_sample_error : float
-        Geometric mean of the relative errors over the measurements of the fit.
-    held_out_error : float or None
-        The same where each family of kernels is predicted from the others; None if no family could
-        be.
-    in_sample_scatter, held_out_scatter : float or None
-        Robust standard deviation of log(predicted / measured) of these predictions.
-    calibration : Calibration or None
-        What intervals are made of; None if too little could be left out, and in old documents.
-    coverage : Coverage or None
-        How well such intervals hold; None with less than four families, and in old documents.
-    model_error : float or None
-        If noisy cases counted for less: the size of the model's own errors, relative, that their
-        noise was compared with. None if all cases counted the same.
-    """
-
+    # geometric mean of the relative errors over the measurements of the fit
     in_sample_error: float = Field(ge=0)
+    # the same where each family of kernels is predicted from the others
     held_out_error: float | None = Field(ge=0)
+    # robust standard deviation of log(predicted / measured) of these predictions
     in_sample_scatter: float | None = Field(ge=0)
     held_out_scatter: float | None = Field(ge=0)
-    calibration: Calibration | None = None
-    coverage: Coverage | None = None
+    calibration: Calibration | None = None  # what intervals are made of
+    coverage: Coverage | None = None  # how well such intervals hold
     model_error: float | None = Field(default=None, gt=0)
 
 
 class MeasurementSource(Part):
-    """Source of a fit: its measurements.
+    """Source of a fit: its measurements."""
 
-    Attributes
-    ----------
-    cases, unstable_cases : int
-        Measured cases in the fit, and those of them whose samples spread too far.
-    families : tuple of str
-        Families of measurement kernels.
-    protocol, recorded_at : str
-        How and when they were measured.
-    """
-
+    # measured cases in the fit, and those of them whose samples spread too far
     cases: int = Field(gt=0)
     unstable_cases: int = Field(ge=0)
-    families: tuple[str, ...]
-    protocol: str
+    families: tuple[str, ...]  # families of measurement kernels
+    protocol: str  # how and when they were measured
     recorded_at: str

@@ -11,15 +11,7 @@ from countperf.models.linear import LINEAR
 
 
 def fitted_model(name: str) -> ModelDefinition:
-    """Return the linear model by its name, or read a model document, TOML or JSON.
-
-    Raises
-    ------
-    ParameterError
-        No fitted model has this name.
-    DocumentError
-        The file is missing, or no model document.
-    """
+    """Return the linear model by its name, or read a model document, TOML or JSON."""
     if name == LINEAR.name:
         return LINEAR
     if name.endswith(".toml"):

@@ -169,19 +169,7 @@ def candidates(
     units: int = 0,
     memory: MemoryHierarchy | None = None,
 ) -> tuple[ModelDefinition, ...]:
-    """List the models among which a fit chooses first: one for each usual policy.
-
-    Parameters
-    ----------
-    widths : sequence of int, optional
-        Of vectors.
-    known : iterable of ExecutionPolicy, optional
-        Policies of other devices, which are tried with these widths and compute units, too.
-    units : int, optional
-        Compute units of the device, if they are known.
-    memory : MemoryHierarchy, optional
-        As for `structural`.
-    """
+    """List the models among which a fit chooses first: one for each usual policy."""
     found = [
         ExecutionPolicy(width=1, vectorized="never"),
         *(

@@ -23,39 +23,16 @@ _PLAIN = {"segment": "piece", "B": "byte"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charged:
-    """Quantity that a weight is the cost of.
-
-    Attributes
-    ----------
-    kind : str
-        What it is: ``flop``, ``gmem``, ``lmem``, ``barrier``, ``groups``, ``launches``, ``iop``, or
-        ``derived``.
-    unit : str
-        What amounts are counted in, such as ``byte`` or ``flop``.
-    size : float
-        How many of these one unit of the feature is.
-    is_share : bool
-        Whether it is a share of what is counted, by other properties, as of bytes that lie beyond a
-        cache.
-    """
+    """Quantity that a weight is the cost of."""
 
     kind: str
-    unit: str
-    size: float = 1.0
+    unit: str  # what amounts are counted in, such as ``byte`` or ``flop``
+    size: float = 1.0  # how many of these one unit of the feature is
     is_share: bool = False
 
 
 def charged(feature: str, unit: str, model: ModelDefinition | None = None) -> Charged | None:
-    """Say what a weight is the cost of; None for what is no amount of anything.
-
-    Parameters
-    ----------
-    feature, unit : str
-        As in a `Weight`.
-    model : ModelDefinition, optional
-        Its model, which defines derived features. One that sums accesses to global memory times
-        their bytes is counted in byte, and shares of what is issued in what that is counted in.
-    """
+    """Say what a weight is the cost of; None for what is no amount of anything."""
     kind, *rest = feature.split(".")
     if unit == DERIVED or (model is not None and feature in model.derived):
         if model is None or feature not in model.derived:

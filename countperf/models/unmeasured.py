@@ -16,18 +16,11 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmeasured(ShortRepr):
-    """Feature that a kernel needs and a weight set lacks.
+    """Feature that a kernel needs and a weight set lacks."""
 
-    Attributes
-    ----------
-    kernel, device : str
-        Name of the kernel, and slug of the device of the weights.
-    exercising_kernels : dict from str to tuple of str
-        For each property without a weight, measurement kernels that would supply it.
-    """
-
-    kernel: str
+    kernel: str  # name of the kernel, and slug of the device of the weights
     device: str
+    # for each property without a weight, measurement kernels that would supply it
     exercising_kernels: dict[str, tuple[str, ...]]
 
     @classmethod

@@ -58,11 +58,6 @@ def log_quantile(quality: FitQuality, level: Level) -> float | None:
     It is the calibrated quantile over families left out, where the fit has one; else, with too few
     families for that, the quantile of a normal distribution with the scatter of left-out families
     or of the fit itself, whichever is larger; else None.
-
-    Raises
-    ------
-    ParameterError
-        No quantile is kept for this level.
     """
     check_level(level)
     if quality.calibration is not None:
@@ -84,23 +79,6 @@ def interval(
 ) -> tuple[Quantity, Quantity] | None:
     r"""Return where the time is expected, or None if that is not known.
 
-    Parameters
-    ----------
-    time_s : float or ndarray
-        Predicted time, s.
-    changes : sequence of float or ndarray
-        Derivative of the time by each weight and parameter; for a sum, the feature values.
-    covariance : ndarray or None
-        Of the weights and parameters.
-    quantile : float or None
-        What ``|log(predicted / measured)|`` of kernels that were not in the fit stays below.
-    level : {0.95, 0.9}, optional
-        In which share of cases the interval is to hold the time.
-    factor : float, optional
-        By how much the quantile grows.
-
-    Notes
-    -----
     Two independent sources: weights are uncertain, :math:`\sigma_w^2 = f^T C f` for derivatives
     :math:`f`, and the model is wrong by a factor that stays below :math:`e^q`. With :math:`z` of
     the level the interval reaches from :math:`T` up by
@@ -125,19 +103,6 @@ def local_interval(
 ) -> tuple[Quantity, Quantity] | None:
     r"""Return where the time is expected, or None if it is not positive.
 
-    Parameters
-    ----------
-    time_s : float or ndarray
-        Predicted time, s.
-    difficulty : float or ndarray
-        How hard the prediction is (`countperf.models.conformal`).
-    calibration : LocalCalibration
-        How far predictions of that difficulty are off.
-    level : {0.95, 0.9}
-        In which share of cases the interval is to hold the time.
-
-    Notes
-    -----
     From :math:`T e^{-h}` to :math:`T e^h`, with :math:`h` the quantile of the scores times the
     difficulty; at most a factor of 1000.
     """
@@ -205,15 +170,7 @@ def _holds(relation: Mapping[str, float], counts: Mapping[str, Quantity]) -> boo
 def features_outside(
     weights: Sequence[Weight], counts: Mapping[str, Quantity], parts: Mapping[str, Quantity]
 ) -> list[str]:
-    """Return the notable features that lie far above the range of the measurements.
-
-    Parameters
-    ----------
-    weights : sequence of Weight
-        In the order of `counts`, or a part of it.
-    counts, parts : Mapping from str to float or ndarray
-        Feature values, and seconds, by the names of the breakdown.
-    """
+    """Return the notable features that lie far above the range of the measurements."""
     whole = sum((np.abs(part) for part in parts.values()), start=np.zeros(()))
     outside: list[str] = []
     for weight in weights:
@@ -228,15 +185,7 @@ def features_outside(
 
 
 def extrapolation_verdict(outside: Sequence[str], *, has_interval: bool = True) -> Verdict:
-    """Say what lies far above the range of the measurements.
-
-    Parameters
-    ----------
-    outside : sequence of str
-        Features, and names of the expression, that do.
-    has_interval : bool, optional
-        Whether the prediction has an interval, which is wider then.
-    """
+    """Say what lies far above the range of the measurements."""
     if not outside:
         return Verdict(name="extrapolation", passed=True, message="not far above what was measured")
     return Verdict(

@@ -75,13 +75,7 @@ def current_name(name: str) -> str:
 
 
 def is_gone(name: str) -> bool:
-    """Return whether a property of old documents is counted no more: addresses kept over barriers.
-
-    Examples
-    --------
-    >>> is_gone("exec.sync.flat.16x1.addresses.40"), is_gone("site.sync.flat.16x1.idle")
-    (True, False)
-    """
+    """Return whether a property of old documents is not counted now: addresses over barriers."""
     return _GONE.fullmatch(name) is not None
 
 
@@ -123,13 +117,7 @@ def _issued(parts: list[str]) -> list[str]:
 
 
 def current_feature(name: str) -> str:
-    """Return what a feature is called now, as a property, in a formula, or derived in our models.
-
-    Examples
-    --------
-    >>> current_feature("load_segments_beyond1"), current_feature("scalar_load_far_out_of_reach")
-    ('load_segments_beyond_l2', 'scalar_load_l1_reuse_out_of_reach')
-    """
+    """Return what a feature is called now, as a property, in a formula, or derived."""
     if derived := _DERIVED.fullmatch(name):
         return f"{derived[1] or ''}{_CACHES[derived[2]]}"
     if shared := _OUT_OF_REACH.fullmatch(name):

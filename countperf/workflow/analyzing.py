@@ -96,11 +96,6 @@ def analyzed(
     """Return the structure of a kernel, or of the kernel that a text names.
 
     Statistics are as for `counted`.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be analyzed; or a property vector was given, which has no structure.
     """
     found = kernel_itself(kernel, "structure to analyze")
     known = kernel_statistics(kernel, statistics, sizes or {})

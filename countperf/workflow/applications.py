@@ -144,13 +144,7 @@ def steps_of(application: Application) -> tuple[Step, ...]:
 
 
 def steps_on_one_device(application: Application) -> tuple[Step, ...]:
-    """Return the steps of an application that is measured, all of them on device 0.
-
-    Raises
-    ------
-    ParameterError
-        As of `parse_application`, or a step is on another device.
-    """
+    """Return the steps of an application that is measured, all of them on device 0."""
     steps = steps_of(application)
     if any(step.device for step in steps):
         message = "steps are measured on one device: all steps must be on device 0"

@@ -19,13 +19,7 @@ from countperf.report.doctor import weights_table
 
 
 class AvailableWeights(Sequence[AvailableFit]):
-    """A table of the fits there are: those that ship first, then the user's own.
-
-    Parameters
-    ----------
-    fits : sequence of AvailableFit
-        The rows.
-    """
+    """A table of the fits there are: those that ship first, then the user's own."""
 
     def __init__(self, fits: Sequence[AvailableFit]) -> None:
         self._fits = tuple(fits)

@@ -117,46 +117,6 @@ def calibrate(
     own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next kernels.
     Weights of a fit of the same device that there is already are kept, model by model, unless new
     ones predict families of measured kernels that are left out notably better than they do.
-
-    Parameters
-    ----------
-    device : str or Device, optional
-        As for `measure_catalogue`.
-    minutes : float, optional
-        Time for all, building, reading code and fitting included: 1 to 60.
-    name : str, optional
-        Of the fit among the user's own; by default the device's slug.
-    serve : sequence of str, optional
-        Kernels, as `load_kernel` takes them, that the choice is to serve.
-    sizes : Mapping from str to int, optional
-        At which these are to be predicted; needed with `serve`.
-    store : Path or str, optional
-        Where measurements are kept; by default in the platform's place for data, by `name`.
-    busy : bool, optional
-        Go on although other programs use the machine: times that do not settle are used as well,
-        and intervals are as much wider as these are unsure.
-    progress : callable, optional
-        Is told of everything that happens; ``case`` says which error is expected so far.
-    runner : KernelRunner, optional
-        What runs kernels; by default one on `device`.
-    known : KnownDevices, optional
-        What is known of other devices; by default what ships.
-    choice : KernelChoice, optional
-        The kernels in their order; by default those that ship.
-
-    Returns
-    -------
-    CalibrationResult
-
-    Raises
-    ------
-    ParameterError
-        The budget is out of range, a size of a kernel to be served is missing, or a name is none.
-    UnstableMeasurementError
-        Many cases do not settle: that ends it early. Times that settled are kept, and the others
-        measured again by the next call.
-    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
-        As for `measure_catalogue`.
     """
     began = time.monotonic()
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:

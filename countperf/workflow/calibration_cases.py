@@ -42,36 +42,16 @@ _MEMORY_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CalibrationTask(ShortRepr):
-    """Task of a calibration.
+    """Task of a calibration."""
 
-    Attributes
-    ----------
-    device : Device
-        The device.
-    runner : KernelRunner
-        What runs kernels on it.
-    memory : MemoryHierarchy
-        Its caches.
-    caches : CountedCaches
-        For which kernels are counted.
-    store : Path
-        Where measurements go.
-    reads_code : bool
-        Whether compiled code will be read.
-    deadline : float
-        When all has to be done, by the monotonic clock.
-    minutes : float
-        The budget.
-    """
-
-    device: Device
-    runner: KernelRunner
-    memory: MemoryHierarchy
-    caches: CountedCaches
-    store: Path
-    reads_code: bool
-    deadline: float
-    minutes: float
+    device: Device  # the device
+    runner: KernelRunner  # what runs kernels on it
+    memory: MemoryHierarchy  # its caches
+    caches: CountedCaches  # for which kernels are counted
+    store: Path  # where measurements go
+    reads_code: bool  # whether compiled code will be read
+    deadline: float  # when all has to be done, by the monotonic clock
+    minutes: float  # the budget
 
 
 def cases_of(
@@ -153,15 +133,7 @@ def serving(
 
 
 def cost_s(run_s: Sequence[float], *, reads_code: bool) -> float:
-    """Return about how long building and measuring a kernel takes, s.
-
-    Parameters
-    ----------
-    run_s : sequence of float
-        Time of a run at each size, s.
-    reads_code : bool
-        Whether its compiled code is read as well.
-    """
+    """Return about how long building and measuring a kernel takes, s."""
     protocol = CALIBRATION
     most_s = protocol.max_seconds or 0.0
     runs = sum(

@@ -26,32 +26,7 @@ def characterize(
     max_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Characterization:
-    """Find out by microbenchmarks what a device can do; resumes where an earlier call stopped.
-
-    Parameters
-    ----------
-    store : Path or str
-        Where the document of all findings is kept (``.json``).
-    device : str, optional
-        As for `measure_catalogue`.
-    parameters : Path or str, optional
-        Where to write the device document alone, which mechanistic models read (``.json``).
-    quick : bool, optional
-        Measure with less effort.
-    max_seconds : float, optional
-        No experiment begins after so long, s.
-    progress : callable, optional
-        Is told of each experiment.
-
-    Returns
-    -------
-    Characterization
-
-    Raises
-    ------
-    DeviceError, IncompatibleMeasurementsError, DocumentError
-        As for `measure_catalogue`.
-    """
+    """Find out by microbenchmarks what a device can do; resumes where an earlier call stopped."""
     check_writable(store, parameters)
     found = run(
         open_session(find_device(device)),

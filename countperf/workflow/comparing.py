@@ -56,50 +56,7 @@ def compare(
     every: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Predict measured kernels by all models: as published, scaled by a factor, and fitted.
-
-    Parameters
-    ----------
-    measurements : MeasurementSet, Path or str
-        Measurements of one device, their file, or the slug of a device whose measurements come
-        with countperf.
-    device : DeviceParameters, optional
-        Constants of the device; by default those that ``characterize`` wrote beside the
-        measurements (``parameters.json``), else the catalogue's.
-    models : sequence of str, optional
-        Only these models; by default all, the fitted linear model among them.
-    levels : sequence of {"published", "scaled", "fitted"}
-        What is calibrated; by default all three. Fitting all constants takes minutes.
-    purposes : sequence of {"test", "application", "variant"}, optional
-        What the kernels are for on which errors are taken.
-    kernel : str or loopy.TranslationUnit, optional
-        A kernel of yours: errors are taken on it alone, by the mechanistic models.
-    timing : TimingDocument, Path or str, optional
-        Its measured times on the same device: what `countperf.time_kernel` returns, or the file of
-        ``countperf time --save``.
-    profile_options : mapping, optional
-        As for `countperf.predict_all`, for this kernel.
-    every : int, optional
-        Mechanistic models are calibrated on one of so many measurements, which takes less time.
-        They are drawn at random, always the same ones.
-    progress : callable from str to None, optional
-        Is told what is being calibrated.
-
-    Returns
-    -------
-    Comparison
-        Errors on kernels for `purposes`; calibrated on the measurement kernels.
-
-    Raises
-    ------
-    ParameterError
-        No model has such a name; `every` is below 1; a kernel has no times, or times are of
-        another kernel or device.
-    DeviceError, DocumentError
-        The device has no description, or the measurements are bad.
-    FitError
-        No case has a profile.
-    """
+    """Predict measured kernels by all models: as published, scaled by a factor, and fitted."""
     if every < 1:
         raise ParameterError(f"every = {every}: pass 1 or more", parameter="every")
     known = measured_devices()

@@ -46,27 +46,7 @@ def compiled(
     device: str = "pocl:0",
     capability: str | None = None,
 ) -> dict[str, CompiledCode]:
-    """Compile a kernel, or the kernel that a text names, and read the instructions of each launch.
-
-    Parameters
-    ----------
-    kernel : str or loopy.TranslationUnit
-        The kernel, or a text that `load_kernel` understands.
-    parameters : mapping from str to int, optional
-        Integer arguments to launch it with; PTX needs none.
-    device : str, optional
-        A device of PoCL's.
-    capability : str, optional
-        Read PTX for this compute capability of NVIDIA's instead.
-
-    Raises
-    ------
-    CountingError
-        A property vector was given, which has no code.
-    ParameterError, KernelBuildError, DeviceError, ModelNotApplicableError
-        As of `countperf.harness.compile.pocl.compile_with_pocl` and
-        `countperf.harness.compile.ptx.compile_with_nvcc`.
-    """
+    """Compile a kernel, or the kernel that a text names, and read its instructions by launch."""
     found = kernel_itself(kernel, "code to compile")
     if capability is not None:
         return compile_with_nvcc(found, capability)
@@ -80,24 +60,7 @@ def executed_on_gpu(
     capability: str = "9.0",
     every_group: bool = False,
 ) -> GpuCounts:
-    """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed.
-
-    Parameters
-    ----------
-    kernel : str or loopy.TranslationUnit
-        The kernel, or a text that `load_kernel` understands.
-    parameters : mapping from str to int, optional
-        Values of all integer arguments.
-    capability : str, optional
-        NVIDIA's compute capability, one that the nvcc at hand knows.
-    every_group : bool, optional
-        As for `countperf.harness.compile.gpu_counts.GpuKernel.counts`.
-
-    Raises
-    ------
-    CountingError, KernelBuildError, DeviceError
-        As of `countperf.harness.compile.gpu_counts.GpuKernel`.
-    """
+    """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed."""
     found = GpuKernel(kernel_itself(kernel, "code to compile"), capability)
     return found.counts(parameters or {}, every_group=every_group)
 
@@ -114,31 +77,6 @@ def read_code(
     (`countperf.workflow.measured.recount` makes it that of the device). Cases that have their
     instructions already are left as they are, unless what older versions noted says nothing of
     cycles. The file is written now and then, so that a run that is cut off goes on where it was.
-
-    Parameters
-    ----------
-    measurements : Path or str
-        A campaign's file, of PoCL or of Intel's runtime.
-    device : str, optional
-        The device of this machine, by label; by default the one that was measured.
-    progress : callable, optional
-        Is told what is done, and why cases get no instructions.
-
-    Returns
-    -------
-    MeasurementSet
-        What the file holds now.
-
-    Raises
-    ------
-    DeviceMismatchError
-        The device is not the one that was measured.
-    KernelSpecificationError
-        A measured kernel is not of the catalogue.
-    DeviceError, DocumentError
-        The code of this device cannot be read, or the file is bad.
-    MeasurementError, OutputError
-        Another process writes to the file, or it cannot be written.
     """
     with Rewriting(measurements) as file:
         return _read_code(file, device, progress or say_nothing)

@@ -26,16 +26,7 @@ def absences() -> tuple[Absence, ...]:
 
 
 def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
-    """Return what is known of a device, or None.
-
-    Parameters
-    ----------
-    slug : str
-        The device.
-    beside : Path or str, optional
-        Its weights or measurements, or a slug of weights: what ``characterize`` wrote beside them
-        (``parameters.json``) goes before the catalogue, if it is of this device.
-    """
+    """Return what is known of a device, or None."""
     if beside is not None:
         fit = find_fit(str(beside))
         place = Path(beside) if fit is None else fit.folder

@@ -69,23 +69,7 @@ def evaluate_ranking(
     model: str | None = None,
     force: bool = False,
 ) -> RankingEvaluation:
-    """Compare the predicted with the measured order of the sets of variants among measurements.
-
-    Parameters
-    ----------
-    measurements, weights, model, force
-        As for `evaluate`.
-
-    Returns
-    -------
-    RankingEvaluation
-        Without sets if there are no variants.
-
-    Raises
-    ------
-    DeviceMismatchError, FitError, DocumentError, PredictionError
-        As for `evaluate`.
-    """
+    """Compare the predicted with the measured order of the sets of variants among measurements."""
     found = read_measurements(measurements)
     target = Target(weights=weights, model=model, device=found.device, force=force)
     weights = target.checked()

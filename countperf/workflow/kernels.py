@@ -54,13 +54,7 @@ def load_kernel(specification: str) -> Any:
 
 
 def kernel_and_arguments(kernel: Any, lacking: str) -> tuple[Any, dict[str, Any]]:
-    """Return a kernel as `kernel_itself` does, and the arguments that come with it.
-
-    Returns
-    -------
-    loopy.TranslationUnit, dict from str to ndarray or number
-        The arguments are those of `countperf.counting.producers.bound_arguments`.
-    """
+    """Return a kernel as `kernel_itself` does, and the arguments that come with it."""
     if not isinstance(kernel, str):
         return kernel_itself(kernel, lacking), bound_arguments(kernel)
     found, bound = _loaded(kernel)
@@ -106,27 +100,7 @@ def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
 
 
 def table_kernels(names: Iterable[str], place: str | None) -> dict[str, Any]:
-    """Find the kernels that a table of times names.
-
-    Parameters
-    ----------
-    names : iterable of str
-        What stands in the table's column ``kernel``.
-    place : str or None
-        ``path/file.py`` or ``package.module`` that has translation units, or functions that build
-        them (whose arguments, if any, name columns of the table), under these names; None: they are
-        kernels of the catalogue.
-
-    Returns
-    -------
-    dict
-        As `countperf.MeasurementSet.from_table` takes them.
-
-    Raises
-    ------
-    KernelSpecificationError
-        There is no such kernel.
-    """
+    """Find the kernels that a table of times names."""
     if place is None:
         return {name: load_kernel(name) for name in names}
 
@@ -169,28 +143,7 @@ def counted(
     instruction_counts: InstructionCounts | None = None,
     caches: CountedCaches = DEFAULT_CACHES,
 ) -> PropertyVector:
-    """Return the property vector of a kernel, a text that names one, or a mapping by hand.
-
-    Parameters
-    ----------
-    kernel : str, loopy.TranslationUnit, PropertyVector or mapping
-        The kernel, or a text that `load_kernel` understands.
-    statistics : mapping from str to float, optional
-        What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
-    view : {"source", "compiled"}, optional
-        How a kernel is counted, and what counts by hand stand for; the source's view by default.
-    sizes : mapping from str to int, optional
-        At which the catalogue's statistics that depend on sizes hold.
-    instruction_counts : mapping from str to mapping from str to number, optional
-        What one execution of an instruction without a counting rule does, as for `count_kernel`.
-    caches : CountedCaches, optional
-        For which a kernel is counted in the structure view.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be counted; or statistics, or another view, were asked of a vector.
-    """
+    """Return the property vector of a kernel, a text that names one, or a mapping by hand."""
     statistics = kernel_statistics(kernel, statistics, sizes or {})
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if isinstance(found, PropertyVector | Mapping):

@@ -80,31 +80,7 @@ def _transactions_of(
 
 
 def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
-    """Count the measured kernels of the catalogue again, in place; nothing is measured.
-
-    Parameters
-    ----------
-    measurements : Path or str
-        A campaign's file, counted under other rules than those of now, for other caches, or in
-        another view than the structure view, in which campaigns count.
-    caches : CountedCaches, optional
-        For which kernels are counted; by default those of the measured device's processor
-        (`countperf.hardware.memory`).
-
-    Returns
-    -------
-    MeasurementSet
-        What the file holds now.
-
-    Raises
-    ------
-    KernelSpecificationError
-        A measured kernel is not of the catalogue; the file is left as it was.
-    CountingError, DocumentError
-        A kernel cannot be counted, or the file is bad; it is left as it was.
-    MeasurementError, OutputError
-        Another process writes to the file, or it cannot be written.
-    """
+    """Count the measured kernels of the catalogue again, in place; nothing is measured."""
     with Rewriting(measurements) as file:
         found = file.read()
         renewed = _recounted(found, caches or counted_caches_of(found.device))

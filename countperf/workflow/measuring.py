@@ -43,33 +43,15 @@ _TRIED_VARIANTS = 5  # of a set, to find its sizes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(ShortRepr):
-    """Extent of a campaign.
-
-    Attributes
-    ----------
-    name : str
-        ``quick``, ``paper``, ``rental`` (a GPU that is paid by the minute), ``broad`` (for models
-        that are to predict kernels unlike the paper's), or ``trial`` (for seeing that all works).
-    shapes_per_kernel : int
-        Group shapes of the device's set that are measured, at most three.
-    max_run_s : float
-        Longest time of one run, s.
-    overhead_factor : float
-        How many times the launch overhead the smallest size has to take.
-    max_setup_s : float
-        Longest time to make inputs and put them into the device's memory, s.
-    collections : tuple of str
-        Which kernels of the catalogue; see `measurement_kernels.catalog.entries`.
-    share : float
-        Which share of the measurement kernels of each family is measured (`evenly_spaced`).
-    """
+    """Extent of a campaign."""
 
     name: ProfileName
-    shapes_per_kernel: int
-    max_run_s: float
-    overhead_factor: float
-    max_setup_s: float = 2.0
-    collections: tuple[Collection, ...] = ("paper",)
+    shapes_per_kernel: int  # group shapes of the device's set that are measured, at most three
+    max_run_s: float  # longest time of one run, s
+    overhead_factor: float  # how many times the launch overhead the smallest size has to take
+    max_setup_s: float = 2.0  # longest time to make inputs and put them into the device's memory, s
+    collections: tuple[Collection, ...] = ("paper",)  # which kernels of the catalogue
+    # which share of the measurement kernels of each family is measured (`evenly_spaced`)
     share: float = 1.0
 
 
@@ -108,34 +90,7 @@ def profile_entries(
     collections: Sequence[Collection] = (),
     max_group_size: int | None = None,
 ) -> tuple[CatalogEntry, ...]:
-    """List the catalogue's kernels that a profile measures, those that judge fits last.
-
-    Parameters
-    ----------
-    profile : Profile
-        How much.
-    group_class : {"small", "medium", "large"}
-        The paper's set of group shapes that the device uses.
-    families : sequence of str
-        Only these families; all if empty.
-    element_types : sequence of str
-        Only these element types of the paper's kernels; all others are measured in their own,
-        whatever it is.
-    purposes : sequence of {"measurement", "test", "application", "variant"}
-        Only these; by default the named families whatever they are for, and if none is named,
-        measurement and test kernels.
-    collections : sequence of {"paper", "extended", "random", "published", "downstream"}
-        Only these; by default the named families wherever they belong, and if none is named, what
-        the profile says.
-    max_group_size : int, optional
-        Work items per group that the device takes; larger groups are left out of the extended
-        classes and of the random families.
-
-    Raises
-    ------
-    KernelSpecificationError
-        No such family, or no kernel is left.
-    """
+    """List the catalogue's kernels that a profile measures, those that judge fits last."""
     shapes = group_shapes(group_class)
     linear = [s for s in shapes if s[1] == 1]
     planar = [s for s in shapes if s[1] > 1]
@@ -273,30 +228,7 @@ def measure_variants(
     count: int | None = None,
     progress: Progress | None = None,
 ) -> MeasurementSet:
-    """Measure sets of variants, or parts of them, as `measure_catalogue` does.
-
-    Parameters
-    ----------
-    store, device, profile, progress
-        As for `measure_catalogue`; it may be the same file.
-    families : sequence of str, optional
-        Only these sets (`measurement_kernels.variants.sets`).
-    count : int, optional
-        Of each set so many variants, by default all; more may follow in a later call.
-
-    Returns
-    -------
-    MeasurementSet
-        All that the file holds. All variants of a set have the same sizes: of the sizes that fit
-        its first five, one by one, the largest.
-
-    Raises
-    ------
-    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
-        As for `measure_catalogue`.
-    KernelSpecificationError
-        There is no such set.
-    """
+    """Measure sets of variants, or parts of them, as `measure_catalogue` does."""
     wanted = [e for name in families or variant_sets() for e in variant_entries(name)[:count]]
     return _measure(find_device(device), _profile(profile), wanted, Path(store), progress)
 

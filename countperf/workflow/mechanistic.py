@@ -192,28 +192,7 @@ def simulated_timeline(
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> tuple[Simulation, StallReport]:
-    """Simulate the first groups of a kernel on one compute unit, with the causes of its stalls.
-
-    Parameters
-    ----------
-    kernel, device, parameters, profile_options, **more
-        As for `predict_all`; the kernel has one device program.
-    groups : int, optional
-        How many groups; by default those that are resident at a time.
-    max_instructions : int, optional
-        Longest program of a sub-group; longer ones are shortened, so that a figure can be read. By
-        default the resident sub-groups together start about 2000.
-
-    Returns
-    -------
-    (Simulation, StallReport)
-        ``simulation.plot(stalls=report)`` draws both.
-
-    Raises
-    ------
-    CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
-        As for `predict_all`.
-    """
+    """Simulate the first groups of a kernel on one compute unit, with the causes of its stalls."""
     sizes = given_sizes(parameters, more)
     profiler = profiler_of(kernel, device, sizes, _with(profile_options, statistics, lines))
     found = profiler.at(sizes)
@@ -289,25 +268,7 @@ def profiler_of(
 def described_device(
     document: str | None = None, *, device: str | None = None, weights: str | None = None
 ) -> DeviceParameters:
-    """Find the description of a device for the mechanistic models.
-
-    Parameters
-    ----------
-    document : str, optional
-        A slug of the catalogue, or the path of a document; it wins.
-    device : str, optional
-        A device of this machine, as for `countperf.measure`; its description is what
-        ``characterize`` wrote beside its weights, else that of the catalogue.
-    weights : str, optional
-        Slug or folder of weights, whose device is meant.
-
-    Raises
-    ------
-    DeviceError
-        Nothing is given, or the device has no description.
-    DocumentError
-        The document is damaged.
-    """
+    """Find the description of a device for the mechanistic models."""
     if document is not None:
         return load_device(document)
     slug = weights if device is None else find_device(device).identity.slug

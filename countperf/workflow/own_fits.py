@@ -17,20 +17,7 @@ if TYPE_CHECKING:
 def compared_with_shipped(
     weights: WeightSet, measurements: MeasurementSet
 ) -> ShippedComparison | None:
-    """Compare weights with those that ship for their device.
-
-    Parameters
-    ----------
-    weights : WeightSet
-        A fit.
-    measurements : MeasurementSet
-        Of the device; the cases among them that judge fits are predicted by both.
-
-    Returns
-    -------
-    ShippedComparison or None
-        None if nothing ships for the device.
-    """
+    """Compare weights with those that ship for their device."""
     fit = find_fit(weights.device.slug)
     if fit is None or fit.is_own:
         return None

@@ -37,21 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DetailedPrediction(ShortRepr):
-    """A prediction with what it was made from.
+    """A prediction with what it was made from."""
 
-    Attributes
-    ----------
-    prediction : Prediction
-        The prediction.
-    weights : WeightSet
-        The weights that were used.
-    vector : PropertyVector
-        The counts of the kernel, with what its compiled code executes if the weights are of a model
-        that reads it.
-    """
-
-    prediction: Prediction
-    weights: WeightSet
+    prediction: Prediction  # the prediction
+    weights: WeightSet  # the weights that were used
     vector: PropertyVector
 
 

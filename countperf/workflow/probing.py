@@ -36,24 +36,7 @@ def check_weights(
     *,
     fastest_run: Callable[[Device, KernelCase], float] | None = None,
 ) -> WeightsCheck:
-    """Measure two kernels on a device, and compare them with what weights predict.
-
-    Parameters
-    ----------
-    name : str
-        Name of the weights.
-    weights : WeightSet
-        The weights.
-    device : Device
-        A device of this machine that matches theirs.
-    fastest_run : callable, optional
-        Measures a case, s; by default on the device.
-
-    Returns
-    -------
-    WeightsCheck
-        Nothing is raised for weights or devices that fail; the check says why.
-    """
+    """Measure two kernels on a device, and compare them with what weights predict."""
     probes: list[Probe] = []
     try:
         for of, (kernel, sizes) in PROBES.items():
@@ -73,15 +56,7 @@ def check_weights(
 def check_device(
     device: Device, *, fastest_run: Callable[[Device, KernelCase], float] | None = None
 ) -> tuple[WeightsCheck, ...]:
-    """Check all fits of a device, shipped ones and the user's own; the kernels run once.
-
-    Parameters
-    ----------
-    device : Device
-        A device of this machine.
-    fastest_run : callable, optional
-        Measures a case, s; by default on the device.
-    """
+    """Check all fits of a device, shipped ones and the user's own; the kernels run once."""
     measured_s: dict[str, float] = {}
 
     def run_once(of: Device, case: KernelCase) -> float:

@@ -30,28 +30,6 @@ def run_application(
     other streams at the same time, as far as the device lets them. Of five repetitions the shortest
     counts; a first one warms up. All that happens in a process of its own. Times are the host's,
     from before a step is enqueued until it has ended.
-
-    Parameters
-    ----------
-    application : sequence of Step, str or Path
-        As for `countperf.predict_application`; all steps are on device 0.
-    device : str, optional
-        As for `countperf.measure`.
-    longest_s : float, optional
-        What all that may take, s; it is ended then.
-
-    Returns
-    -------
-    Schedule
-        ``time_s`` is the time of all steps together; ``serial_s`` adds up what each took beside the
-        others.
-
-    Raises
-    ------
-    ParameterError
-        A text or a step is wrong, a step is on another device, or a transfer is too large.
-    DeviceError, MeasurementError, CountingError
-        The device does not work, or a kernel does not run.
     """
     steps = steps_on_one_device(application)
     found = find_device(device)

@@ -9,19 +9,7 @@ from measurement_kernels.variants import spaces
 
 
 def load_space(specification: str) -> SearchSpace:
-    """Return the search space that a text names.
-
-    Parameters
-    ----------
-    specification : str
-        A family of the library (``matmul``), ``path/file.py:name`` or ``package.module:name``,
-        where the name is a `SearchSpace` or a function without arguments that returns one.
-
-    Raises
-    ------
-    SearchSpaceError
-        The text names nothing of the kind.
-    """
+    """Return the search space that a text names."""
     if ":" in specification:
         return user_space(specification)
     known = spaces()

@@ -22,34 +22,7 @@ def measurements_of_table(
     source: str = "",
     ignore: Sequence[str] = (),
 ) -> MeasurementSet:
-    """Read times that were measured elsewhere from a file.
-
-    Parameters
-    ----------
-    table : Path or str
-        Any file that `countperf.measurements.recorded.read_times` reads; its columns as for
-        `countperf.MeasurementSet.from_table`.
-    kernels : str, optional
-        Where the kernels are that the column ``kernel`` names: ``my.py`` or a module; with the name
-        of a kernel, ``my.py:axpy``, the rows of that kernel, or all rows of tables without such a
-        column. By default the catalogue.
-    device : str
-        What was measured: a slug of the device catalogue, or the path of a device's identity
-        (``.json``).
-    source : str, optional
-        Where the times come from; by default the file's name.
-    ignore : sequence of str, optional
-        Columns that are neither sizes nor choices.
-
-    Returns
-    -------
-    MeasurementSet
-
-    Raises
-    ------
-    TableError, DocumentError, KernelSpecificationError, DeviceError
-        The table, the kernels, or the device cannot be read.
-    """
+    """Read times that were measured elsewhere from a file."""
     place, name = kernels or "", ""
     if ":" in place:
         place, _, name = place.rpartition(":")

@@ -37,30 +37,14 @@ def failed_reading(error: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Target(ShortRepr):
-    """Weights that predict and the device to predict for, as callers of `predict` name them.
+    """Weights that predict and the device to predict for, as callers of `predict` name them."""
 
-    Attributes
-    ----------
-    weights : WeightSet, Path, str or None
-        Weights, or their name or path; None for those fitted on the device.
-    model : str or None
-        Which model's weights, where they are looked up; None for the best one that can be had.
-    device : str, DeviceIdentity or None
-        The device; None for that of the weights.
-    force : bool
-        Whether weights of another device are used.
-    incomplete_ok : bool
-        Whether what has no weight is left out.
-    level : {0.95, 0.9}
-        In which share of cases an interval is to hold the time.
-    """
-
-    weights: WeightSet | Path | str | None = None
-    model: str | None = None
-    device: str | DeviceIdentity | None = None
-    force: bool = False
-    incomplete_ok: bool = False
-    level: Level = 0.95
+    weights: WeightSet | Path | str | None = None  # weights, or their name or path
+    model: str | None = None  # which model's weights, where they are looked up
+    device: str | DeviceIdentity | None = None  # the device
+    force: bool = False  # whether weights of another device are used
+    incomplete_ok: bool = False  # whether what has no weight is left out
+    level: Level = 0.95  # in which share of cases an interval is to hold the time
 
     @property
     def has_choice(self) -> bool:
@@ -103,21 +87,7 @@ class Target(ShortRepr):
     def by_choice(
         self, predicted: Callable[[WeightSet, bool], _Found], unreadable: str = ""
     ) -> tuple[_Found, str]:
-        """Predict by compiled code wherever device and compiler are at hand, else without it.
-
-        Parameters
-        ----------
-        predicted : callable
-            Predicts by weights, and is told whether others follow if it raises an error of ours.
-        unreadable : str, optional
-            Why no code can be read of what is to be predicted.
-
-        Returns
-        -------
-        (object, str)
-            What `predicted` returns, and which model it is and why; nothing is said where a model
-            or a document is named.
-        """
+        """Predict by compiled code wherever device and compiler are at hand, else without it."""
         if not self.has_choice:
             return predicted(self.checked(), False), ""
         reason = unreadable or reading_weights(self.weights, self.identity)
@@ -136,15 +106,7 @@ def is_fit(weights: object) -> bool:
 
 
 def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightSet | str:
-    """Return weights of the model that reads compiled code if their device is here, else why not.
-
-    Parameters
-    ----------
-    weights : Path, str or None
-        Name of weights; None for those of the device.
-    identity : DeviceIdentity or None
-        The device that is asked for; None for that of the weights, if they are named.
-    """
+    """Return weights of the model that reads compiled code if its device is here, or why not."""
     name = identity.slug if weights is None and identity is not None else str(weights)
     fit = find_fit(name)
     if weights is None and identity is not None:
@@ -164,23 +126,7 @@ def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightS
 def default_weights(
     device: str | DeviceIdentity | None = None, *, model: str | None = None
 ) -> WeightSet:
-    """Load the weights for a device of this machine.
-
-    Parameters
-    ----------
-    device : str or DeviceIdentity, optional
-        As for `measure`, or a device that need not be here; by default the working device with the
-        highest copy bandwidth.
-    model : str, optional
-        Which model's; by default the one chosen for the device.
-
-    Raises
-    ------
-    DeviceError
-        No such device, or none that works.
-    DeviceMismatchError
-        There is no fit for the device.
-    """
+    """Load the weights for a device of this machine."""
     identity = device if isinstance(device, DeviceIdentity) else find_device(device).identity
     for fit in fits_for(identity):
         return load_weights(fit.name, model=model)

@@ -299,15 +299,7 @@ def _timed(
 
 
 def kernel_at_points(kernel: Any, sizes: Sizes) -> KernelAtPoints:
-    """Find a kernel and its inputs, and check the names of its sizes.
-
-    Raises
-    ------
-    ParameterError
-        It has several entry points, or sizes of other names.
-    KernelSpecificationError
-        There is no such kernel.
-    """
+    """Find a kernel and its inputs, and check the names of its sizes."""
     return _work(kernel, sizes, None, None, None, None, None)
 
 

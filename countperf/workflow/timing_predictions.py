@@ -31,34 +31,18 @@ _VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
 
 @dataclass(frozen=True, kw_only=True)
 class KernelAtPoints(ShortRepr):
-    """A kernel to time, at some points, and all that is known of it.
+    """A kernel to time, at some points, and all that is known of it."""
 
-    Attributes
-    ----------
-    unit : loopy.TranslationUnit
-        The kernel.
-    name : str
-        Its name in what is reported.
-    points : sequence of dict from str to int
-        Values of the size parameters.
-    statistics : sequence of Mapping from str to number or str
-        What data decides, at each point.
-    make_arguments, reference, tolerance
-        As in `KernelCase`.
-    instruction_counts : mapping from str to mapping from str to number, or None
-        What instructions without a counting rule do.
-    bound_arguments : mapping from str to ndarray or number
-        Inputs that come with the kernel.
-    """
-
-    unit: Any
-    name: str
-    points: Sequence[dict[str, int]]
-    statistics: Sequence[Mapping[str, Statistic]]
-    make_arguments: MakeArguments | None
+    unit: Any  # the kernel
+    name: str  # its name in what is reported
+    points: Sequence[dict[str, int]]  # values of the size parameters
+    statistics: Sequence[Mapping[str, Statistic]]  # what data decides, at each point
+    make_arguments: MakeArguments | None  # as in `KernelCase`
     reference: Reference | None
     tolerance: float | None
+    # what instructions without a counting rule do
     instruction_counts: InstructionCounts | None = None
+    # inputs that come with the kernel
     bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def cases(self) -> list[KernelCase]:
@@ -89,46 +73,17 @@ class KernelAtPoints(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedTime:
-    """Prediction at one point.
+    """Prediction at one point."""
 
-    Attributes
-    ----------
-    time_s : float or None
-        The time, s; None if there is none.
-    interval_s : pair of float, or None
-        Its interval, s.
-    reason : str
-        Why there is no prediction, or what it is without; empty if neither.
-    """
-
-    time_s: float | None = None
-    interval_s: tuple[float, float] | None = None
-    reason: str = ""
+    time_s: float | None = None  # the time, s
+    interval_s: tuple[float, float] | None = None  # its interval, s
+    reason: str = ""  # why there is no prediction, or what it is without
 
 
 def predict_by_choice(
     work: KernelAtPoints, target: Target, progress: Progress
 ) -> tuple[WeightSet | str, str, list[PredictedTime]]:
-    """Predict all sizes by one model, which is chosen as `countperf.predict` does.
-
-    Parameters
-    ----------
-    work : KernelAtPoints
-        The kernel.
-    target : Target
-        What predicts, for which device.
-    progress : callable
-        Is told of each prediction that begins.
-
-    Returns
-    -------
-    weights : WeightSet or str
-        What predicts; or why nothing does.
-    choice : str
-        Which model was chosen and why; empty if there was no choice.
-    times : list of PredictedTime
-        One for each point.
-    """
+    """Predict all sizes by one model, which is chosen as `countperf.predict` does."""
 
     def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[PredictedTime]]:
         at = replace(target, incomplete_ok=target.incomplete_ok and not is_attempt)
@@ -152,24 +107,7 @@ def predict_times(
     target: Target,
     progress: Progress,
 ) -> list[PredictedTime]:
-    """Predict the time of a kernel at each of its points.
-
-    Parameters
-    ----------
-    kernel : KernelAtPoints
-        The kernel.
-    weights : WeightSet or str
-        What predicts; or why nothing does.
-    target : Target
-        Level of the interval, and whether to leave out what has no weight.
-    progress : callable
-        Is told of each prediction that begins.
-
-    Returns
-    -------
-    list of PredictedTime
-        One for each point.
-    """
+    """Predict the time of a kernel at each of its points."""
     if isinstance(weights, str):
         return [PredictedTime(reason=weights)] * len(kernel.points)
 

@@ -47,33 +47,15 @@ _ERROR = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransferFit(ShortRepr):
-    """A model fitted to few cases with a prior.
+    """A model fitted to few cases with a prior."""
 
-    Attributes
-    ----------
-    definition : ModelDefinition
-        The model.
-    design : Design
-        The measured cases, over all columns that have a weight.
-    prior : LogPrior
-        What was known before.
-    fitted : PenalisedFit
-        What is known now.
-    error : float
-        Size of the model's own errors that the fit assumed.
-    held_out : tuple of HeldOutCase
-        The cases, each predicted without its family's.
-    candidates : tuple of Candidate
-        Models among which this one was chosen.
-    """
-
-    definition: ModelDefinition
-    design: Design
-    prior: LogPrior
-    fitted: PenalisedFit
-    error: float
-    held_out: tuple[HeldOutCase, ...] = ()
-    candidates: tuple[Candidate, ...] = field(default=())
+    definition: ModelDefinition  # the model
+    design: Design  # the measured cases, over all columns that have a weight
+    prior: LogPrior  # what was known before
+    fitted: PenalisedFit  # what is known now
+    error: float  # size of the model's own errors that the fit assumed
+    held_out: tuple[HeldOutCase, ...] = ()  # the cases, each predicted without its family's
+    candidates: tuple[Candidate, ...] = field(default=())  # models among which this one was chosen
 
     @property
     def held_out_factor(self) -> float:
@@ -101,24 +83,6 @@ def fit_new_device(
     what may have changed since, if it is known itself; and models that no prior is needed for: the
     simplest policy, and a sum of what kernels do, as the paper's. Families of kernels that are left
     out choose.
-
-    Parameters
-    ----------
-    observations : sequence of Observation
-        The measured cases, counted in the structure view.
-    known : KnownModel
-        What is known of other devices.
-    device : DeviceIdentity
-        The device.
-    memory : MemoryHierarchy
-        Its caches.
-    design_of : callable, optional
-        From cases and a model to their design.
-
-    Raises
-    ------
-    FitError
-        No case has what the model reads.
     """
     if known.kind == COMPILED:
         observations = [case for case in observations if case.has_code]
@@ -165,23 +129,7 @@ def fit_definition(
     carried: Mapping[str, float] | None = None,
     design_of: Callable[[Sequence[Observation], ModelDefinition], Design] = build_design,
 ) -> TransferFit:
-    """Fit a model with a prior on its unknowns; families are left out, too.
-
-    Parameters
-    ----------
-    observations, definition
-        As for `fit_new_device`.
-    columns : sequence of (str, str)
-        Weights that the fit has beside those that its cases exercise.
-    prior_of : callable
-        From columns, and what guesses those that nothing is known of, to the prior.
-    error : float
-        Size of the model's own errors, relative.
-    carried : Mapping from str to float, optional
-        Residuals that are expected by kernel: logarithms of measured over fitted times.
-    design_of : callable, optional
-        As for `fit_new_device`.
-    """
+    """Fit a model with a prior on its unknowns; families are left out, too."""
     design = design_of(observations, definition)
     wanted = (*dict.fromkeys((*columns, *design.function.columns)),)
     design = with_columns(design, wanted)

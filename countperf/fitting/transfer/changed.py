@@ -30,18 +30,7 @@ _BY_NAME = {
 
 
 def groups_of(columns: Sequence[Column]) -> dict[str, Vector]:
-    """Return the groups of weights that change together: launches, work on chip, memory by level.
-
-    Parameters
-    ----------
-    columns : sequence of (str, str)
-        Term and feature of each weight.
-
-    Returns
-    -------
-    dict from str to ndarray, shape (n_columns,)
-        One for members, zero for others.
-    """
+    """Return the groups of weights that change together: launches, work on chip, memory."""
     names = [_group(column) for column in columns]
     return {
         name: np.array([float(each == name) for each in names])
@@ -66,19 +55,7 @@ def changed_prior(
     columns: Sequence[Column],
     guess: Callable[[Column], float | None],
 ) -> LogPrior:
-    """Return the prior of a known device's weights.
-
-    Parameters
-    ----------
-    known : KnownModel
-        The model.
-    own : KnownDevice
-        The device.
-    columns : sequence of (str, str)
-        Term and feature of each weight that it is to have.
-    guess : callable
-        From a column that the device has no weight of to a first guess of its logarithm.
-    """
+    """Return the prior of a known device's weights."""
     logs = dict(zip(known.columns, own.logs, strict=True))
     mean, variance = np.empty(len(columns)), np.full(len(columns), _OF_ITS_OWN**2)
     for number, column in enumerate(columns):

@@ -19,60 +19,31 @@ _SHIPPED = Path(__file__).parent / "kernels.json"
 
 
 class ChosenSize(Part):
-    """One launch size of a kernel.
+    """One launch size of a kernel."""
 
-    Attributes
-    ----------
-    parameters : dict from str to int
-        Its sizes.
-    run_s : float
-        Typical time of a run, s, over known devices.
-    shares : dict from str to float
-        Share of its time by number of the column of the structural model; small ones left out.
-    """
-
-    parameters: dict[str, NonNegativeInt]
-    run_s: PositiveFloat
+    parameters: dict[str, NonNegativeInt]  # its sizes
+    run_s: PositiveFloat  # typical time of a run, s, over known devices
+    # share of its time by number of the column of the structural model
     shares: dict[str, NonNegativeFloat]
 
 
 class ChosenKernel(Part):
-    """A kernel of the catalogue.
+    """A kernel of the catalogue."""
 
-    Attributes
-    ----------
-    name, family : str
-        Of the kernel.
-    sizes : tuple of ChosenSize
-        One that fits the caches, and one beyond where there is one.
-    """
-
-    name: str
+    name: str  # of the kernel
     family: str
-    sizes: tuple[ChosenSize, ...]
+    sizes: tuple[ChosenSize, ...]  # one that fits the caches, and one beyond where there is one
 
 
 class KernelChoice(Document):
-    """Kernels in the order in which a calibration measures them.
-
-    Attributes
-    ----------
-    population : str
-        What is to be predicted well, in words.
-    error : float
-        Size of the model's own errors that the choice assumed.
-    columns : tuple of (str, str)
-        Term and feature of each column that shares are of.
-    kernels : tuple of ChosenKernel
-        The most telling for its cost first.
-    """
+    """Kernels in the order in which a calibration measures them."""
 
     format: Literal["countperf-calibration-kernels"] = "countperf-calibration-kernels"
     version: Literal[1] = 1
-    population: str
-    error: PositiveFloat
-    columns: tuple[tuple[str, str], ...]
-    kernels: tuple[ChosenKernel, ...]
+    population: str  # what is to be predicted well, in words
+    error: PositiveFloat  # size of the model's own errors that the choice assumed
+    columns: tuple[tuple[str, str], ...]  # term and feature of each column that shares are of
+    kernels: tuple[ChosenKernel, ...]  # the most telling for its cost first
 
     def rows(self, kernels: Sequence[ChosenKernel]) -> Matrix:
         """Return the shares of all sizes of kernels, shape (n_sizes, n_columns)."""
@@ -86,19 +57,7 @@ class KernelChoice(Document):
     def serving(
         self, wanted: Matrix, prior: LogPrior, costs: Mapping[str, float], *, budget_s: float
     ) -> tuple[ChosenKernel, ...]:
-        """Return the kernels in the order that serves other kernels best; the others follow.
-
-        Parameters
-        ----------
-        wanted : ndarray, shape (n_cases, n_columns)
-            Shares of the time of the kernels to be served.
-        prior : LogPrior
-            Over the columns.
-        costs : Mapping from str to float
-            Seconds that each kernel takes.
-        budget_s : float
-            Time for all, s.
-        """
+        """Return the kernels in the order that serves other kernels best; the others follow."""
         rows = np.vstack([wanted, self.rows(self.kernels)])
         importance = np.zeros(len(rows))
         importance[: len(wanted)] = 1.0 / len(wanted)

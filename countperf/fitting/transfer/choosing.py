@@ -33,63 +33,30 @@ family tell less."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Population:
-    """Kernels whose predictions a campaign is to make better.
+    """Kernels whose predictions a campaign is to make better."""
 
-    Attributes
-    ----------
-    shares : ndarray, shape (n_cases, n_unknowns)
-        Derivatives of the logarithms of their times.
-    importance : ndarray, shape (n_cases,)
-        What each counts for; they sum to one, and cases that can be measured alone may have zero.
-    covariance : ndarray, shape (n_unknowns, n_unknowns)
-        Of the logarithms of the unknowns, before anything is measured.
-    error : float
-        Size of the model's own errors, relative.
-    """
-
-    shares: Matrix
-    importance: Vector
-    covariance: Matrix
-    error: float
+    shares: Matrix  # derivatives of the logarithms of their times
+    importance: Vector  # what each counts for
+    covariance: Matrix  # of the logarithms of the unknowns, before anything is measured
+    error: float  # size of the model's own errors, relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A kernel that may be measured.
+    """A kernel that may be measured."""
 
-    Attributes
-    ----------
-    name, family : str
-        Of the kernel.
-    rows : tuple of tuple of int
-        For each population, the rows of its cases there; empty where it has none.
-    cost_s : float
-        Time that building and measuring takes, s.
-    """
-
-    name: str
+    name: str  # of the kernel
     family: str
-    rows: tuple[tuple[int, ...], ...]
-    cost_s: float
+    rows: tuple[tuple[int, ...], ...]  # for each population, the rows of its cases there
+    cost_s: float  # time that building and measuring takes, s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """A kernel that was chosen.
+    """A kernel that was chosen."""
 
-    Attributes
-    ----------
-    name : str
-        Of the kernel.
-    cost_s : float
-        As offered.
-    expected_error : float
-        Standard deviation of the logarithm of predicted over measured times in the population,
-        mean over populations, once it is measured.
-    """
-
-    name: str
-    cost_s: float
+    name: str  # of the kernel
+    cost_s: float  # as offered
     expected_error: float
 
 
@@ -135,20 +102,6 @@ def choose_kernels(
 
     Reductions become smaller the more is known, so that those of earlier steps bound them from
     above: only the kernels with the best bounds are looked at anew (lazy greedy).
-
-    Parameters
-    ----------
-    populations : sequence of Population
-        What is to be predicted.
-    offers : sequence of Offer
-        What may be measured.
-    budget_s : float
-        Time for all, s.
-
-    Yields
-    ------
-    Chosen
-        The next one.
     """
     known = [Knowledge(population) for population in populations]
     costs = np.array([offer.cost_s for offer in offers])

@@ -43,26 +43,7 @@ def weights_document(
     caches: CountedCaches = DEFAULT_CACHES,
     noise: float = 0.0,
 ) -> WeightSet:
-    """Return the document of a fit with a prior.
-
-    Parameters
-    ----------
-    fit : TransferFit
-        The fit.
-    observations : sequence of Observation
-        Its cases.
-    device : DeviceIdentity
-        What they were measured on.
-    protocol, recorded_at : str
-        How and when.
-    expected : ExpectedErrors or None
-        Errors of other devices after as many kernels, from which intervals are made; None to make
-        them of the fit's own left-out families.
-    caches : CountedCaches, optional
-        For which the kernels were counted.
-    noise : float, optional
-        Standard deviation of the logarithm of times by which intervals are to be wider.
-    """
+    """Return the document of a fit with a prior."""
     function = fit.design.function
     unknowns = np.exp(fit.fitted.logs)
     covariance = fit.fitted.covariance * np.outer(unknowns, unknowns)
@@ -111,15 +92,7 @@ def weights_document(
 
 
 def widening(held_out_error: float, expected: ExpectedErrors) -> float:
-    """Return by which factor a device is predicted worse than others were, from 1 to 3.
-
-    Parameters
-    ----------
-    held_out_error : float
-        Geometric mean of the relative errors of its left-out families.
-    expected : ExpectedErrors
-        Errors of other devices after as many kernels.
-    """
+    """Return by which factor a device is predicted worse than others were, from 1 to 3."""
     factor = held_out_error / expected.typical_held_out_error
     return float(np.clip(factor, 1.0, _MOST_WIDENING))
 

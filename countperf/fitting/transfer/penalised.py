@@ -44,18 +44,10 @@ _TINY_S = 1e-15
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LogPrior(ShortRepr):
-    """A normal distribution of the logarithms of a model's unknowns.
+    """A normal distribution of the logarithms of a model's unknowns."""
 
-    Attributes
-    ----------
-    mean : ndarray, shape (n_unknowns,)
-        Of the logarithms of weights (s per unit), then parameters.
-    covariance : ndarray, shape (n_unknowns, n_unknowns)
-        Positive definite.
-    """
-
-    mean: Vector
-    covariance: Matrix
+    mean: Vector  # of the logarithms of weights (s per unit), then parameters
+    covariance: Matrix  # positive definite
 
     @cached_property
     def precision(self) -> Matrix:
@@ -66,30 +58,15 @@ class LogPrior(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PenalisedFit(ShortRepr):
-    """The end of a fit.
+    """The end of a fit."""
 
-    Attributes
-    ----------
-    logs : ndarray, shape (n_unknowns,)
-        Logarithms of weights and parameters.
-    covariance : ndarray, shape (n_unknowns, n_unknowns)
-        Of the logarithms, by the curvature at the end.
-    learnt : ndarray, shape (n_unknowns,)
-        Share of the prior's variance that the cases took away: 0 for what stays at its prior.
-    residuals : ndarray, shape (n_cases,)
-        log(predicted / measured).
-    cost : float
-        What was made small.
-    steps : int
-        How many steps it took.
-    """
-
-    logs: Vector
-    covariance: Matrix
+    logs: Vector  # logarithms of weights and parameters
+    covariance: Matrix  # of the logarithms, by the curvature at the end
+    # share of the prior's variance that the cases took away: 0 for what stays at its prior
     learnt: Vector
-    residuals: Vector
-    cost: float
-    steps: int
+    residuals: Vector  # log(predicted / measured)
+    cost: float  # what was made small
+    steps: int  # how many steps it took
 
 
 class Times:
@@ -108,24 +85,7 @@ class Times:
 def fit_with_prior(
     design: Design, prior: LogPrior, *, error: float, start: Vector | None = None
 ) -> PenalisedFit:
-    """Fit the unknowns of a design's function, with a prior.
-
-    Parameters
-    ----------
-    design : Design
-        The cases; all weights and parameters of its function are positive.
-    prior : LogPrior
-        Over the function's unknowns.
-    error : float
-        Size of the model's own errors, relative.
-    start : ndarray, shape (n_unknowns,), optional
-        Where to begin; by default the prior's mean.
-
-    Returns
-    -------
-    PenalisedFit
-        Always: without a case, the prior.
-    """
+    """Fit the unknowns of a design's function, with a prior."""
     times_of = Times(design)
     wanted = np.log(design.times_s)
     weights = error / np.hypot(error, design.noise)

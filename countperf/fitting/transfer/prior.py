@@ -70,82 +70,39 @@ ModelKind = Literal["structural", "compiled"]
 
 
 class KnownDevice(Part):
-    """A device whose weights are known, and how well its measurements determine them.
+    """A device whose weights are known, and how well its measurements determine them."""
 
-    Attributes
-    ----------
-    device : DeviceIdentity
-        The device.
-    policy : ExecutionPolicy
-        How it runs work groups.
-    logs : tuple of float or None
-        Logarithm of each weight (s per unit); None for what no measured kernel has.
-    variances : tuple of float or None
-        What its measurements leave open of each.
-    residuals : tuple of float or None
-        Logarithm of measured over fitted time of each of the model's kernels, the mean over sizes;
-        None for kernels that it has not measured.
-    """
-
-    device: DeviceIdentity
-    policy: ExecutionPolicy
-    logs: tuple[float | None, ...]
-    variances: tuple[NonNegativeFloat | None, ...]
+    device: DeviceIdentity  # the device
+    policy: ExecutionPolicy  # how it runs work groups
+    logs: tuple[float | None, ...]  # logarithm of each weight (s per unit)
+    variances: tuple[NonNegativeFloat | None, ...]  # what its measurements leave open of each
+    # logarithm of measured over fitted time of each of the model's kernels, the mean over sizes
     residuals: tuple[float | None, ...] = ()
 
 
 class ExpectedErrors(Part):
-    """Errors of kernels that a calibration has not seen, by how many it has measured.
+    """Errors of kernels that a calibration has not seen, by how many it has measured."""
 
-    Attributes
-    ----------
-    kernels : int
-        Measured kernels.
-    log_error_90, log_error_95 : float
-        What ``|log(predicted / measured)|`` stays below for 90 and 95 of 100 kernels beside what
-        the weights' covariance explains, found by leaving out devices.
-    typical_error, typical_held_out_error : float
-        Geometric mean of their relative errors; of that of families of measured kernels that are
-        left out.
-    """
-
-    kernels: PositiveInt
+    kernels: PositiveInt  # measured kernels
     log_error_90: PositiveFloat
     log_error_95: PositiveFloat
-    typical_error: PositiveFloat
+    typical_error: PositiveFloat  # geometric mean of their relative errors
     typical_held_out_error: PositiveFloat
 
 
 class KnownModel(Part):
-    """Weights of one model on several devices.
+    """Weights of one model on several devices."""
 
-    Attributes
-    ----------
-    kind : {"structural", "compiled"}
-        Which model.
-    columns : tuple of (str, str)
-        Term and feature of each weight.
-    negligible : tuple of str
-        Features that no device spends notable time on, and that are left out.
-    error : float
-        Size of the model's own errors, relative.
-    devices : tuple of KnownDevice
-        The devices.
-    shares : tuple of float
-        Mean share of the time that each column takes in measured kernels, over devices.
-    errors : tuple of ExpectedErrors
-        By the number of measured kernels, the fewest first; empty if they were not found.
-    kernels : tuple of str
-        Measurement kernels that the devices' residuals belong to, in their order.
-    """
-
-    kind: ModelKind
-    columns: tuple[tuple[str, str], ...]
+    kind: ModelKind  # which model
+    columns: tuple[tuple[str, str], ...]  # term and feature of each weight
+    # features that no device spends notable time on, and that are left out
     negligible: tuple[str, ...] = ()
-    error: PositiveFloat
-    devices: tuple[KnownDevice, ...] = Field(min_length=1)
+    error: PositiveFloat  # size of the model's own errors, relative
+    devices: tuple[KnownDevice, ...] = Field(min_length=1)  # the devices
+    # mean share of the time that each column takes in measured kernels, over devices
     shares: tuple[NonNegativeFloat, ...] = ()
-    errors: tuple[ExpectedErrors, ...] = ()
+    errors: tuple[ExpectedErrors, ...] = ()  # by the number of measured kernels, the fewest first
+    # measurement kernels that the devices' residuals belong to, in their order
     kernels: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -241,24 +198,13 @@ class KnownModel(Part):
 
 
 class KnownDevices(Document):
-    """Knowledge of the weights of many devices.
-
-    Attributes
-    ----------
-    counting_rules : int
-        Version of the counting rules of the measurements that it follows from.
-    models : tuple of KnownModel
-        By model.
-    own_caches : bool
-        Whether kernels were counted for each device's own caches; in older documents, for
-        `countperf.execution.memory_hierarchy.DEFAULT_CACHES` on all devices.
-    """
+    """Knowledge of the weights of many devices."""
 
     format: Literal["countperf-known-devices"] = "countperf-known-devices"
     version: Literal[1] = 1
-    counting_rules: int
-    models: tuple[KnownModel, ...]
-    own_caches: bool = False
+    counting_rules: int  # version of the counting rules of the measurements that it follows from
+    models: tuple[KnownModel, ...]  # by model
+    own_caches: bool = False  # whether kernels were counted for each device's own caches
 
     def of(self, kind: str) -> KnownModel | None:
         """Return what is known of a model's weights; None if nothing is."""
@@ -286,19 +232,7 @@ def prior_for(
     columns: Sequence[Column],
     guess: Callable[[Column], float | None],
 ) -> LogPrior:
-    """Return the prior of a new device's weights.
-
-    Parameters
-    ----------
-    model : KnownModel
-        What is known of other devices.
-    device : DeviceIdentity
-        The new one.
-    columns : sequence of (str, str)
-        Term and feature of each weight that it is to have.
-    guess : callable
-        From a column that no known device has to a first guess of the logarithm of its weight.
-    """
+    """Return the prior of a new device's weights."""
     known = model.devices
     near = [is_alike(each.device, device) for each in known]
     places = {column: place for place, column in enumerate(model.columns)}

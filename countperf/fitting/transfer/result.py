@@ -22,39 +22,16 @@ _HARDLY_LEARNT = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CalibratedModel(ShortRepr):
-    """A model that was calibrated.
+    """A model that was calibrated."""
 
-    Attributes
-    ----------
-    kind : {"structural", "compiled"}
-        What it reads.
-    fit : TransferFit
-        The fit.
-    path : Path
-        Where its weights are.
-    old : str
-        Name of the fit of the same device with which the new weights were compared; empty if there
-        was none.
-    old_factor, new_factor : float
-        Factors by which the measured kernels are off with the old weights, and with the new ones
-        where families of kernels are left out; the old one is infinite if there is none.
-    is_kept : bool
-        Whether the old weights were kept, since they are no worse.
-    expected, later : ExpectedErrors or None
-        Errors of other devices after as many kernels, and after those of five more minutes; None
-        where no known device is of the platform, or old weights were kept.
-    unlearnt : tuple of (str, float)
-        Features whose weights stay about where other devices have them, and the factor by which
-        each may be off, those that matter most first.
-    """
-
-    kind: str
-    fit: TransferFit
-    path: Path
-    old: str
+    kind: str  # what it reads
+    fit: TransferFit  # the fit
+    path: Path  # where its weights are
+    old: str  # name of the fit of the same device with which the new weights were compared
     old_factor: float
     new_factor: float
-    is_kept: bool
+    is_kept: bool  # whether the old weights were kept, since they are no worse
+    # errors of other devices after as many kernels, and after those of five more minutes
     expected: ExpectedErrors | None
     later: ExpectedErrors | None
     unlearnt: tuple[tuple[str, float], ...]
@@ -67,47 +44,23 @@ class CalibratedModel(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CalibrationResult(Table):
-    """Result of a calibration.
+    """Result of a calibration."""
 
-    Attributes
-    ----------
-    name : str
-        Under which its weights are found.
-    device : DeviceIdentity
-        The device.
-    known : tuple of str
-        Slugs of devices whose fits the prior is from, those of the platform first.
-    is_kin : bool
-        Whether one of them has the platform.
-    store : Path
-        The measurements.
-    kernels, cases, unsettled : int
-        What was fitted to, and cases whose times did not repeat.
-    busy : bool
-        Whether these were used as well.
-    spent_s : float
-        Time that this call took, s.
-    models : tuple of CalibratedModel
-        Without compiled code, and with it where the runtime keeps it.
-    without_code : str
-        Why there is no model that reads compiled code; empty if there is.
-    is_complete : bool
-        Whether no kernel of the choice is left.
-    """
-
-    name: str
-    device: DeviceIdentity
+    name: str  # under which its weights are found
+    device: DeviceIdentity  # the device
+    # slugs of devices whose fits the prior is from, those of the platform first
     known: tuple[str, ...]
-    is_kin: bool
-    store: Path
-    kernels: int
+    is_kin: bool  # whether one of them has the platform
+    store: Path  # the measurements
+    kernels: int  # what was fitted to, and cases whose times did not repeat
     cases: int
     unsettled: int
-    busy: bool
-    spent_s: float
+    busy: bool  # whether these were used as well
+    spent_s: float  # time that this call took, s
+    # without compiled code, and with it where the runtime keeps it
     models: tuple[CalibratedModel, ...]
-    without_code: str
-    is_complete: bool
+    without_code: str  # why there is no model that reads compiled code
+    is_complete: bool  # whether no kernel of the choice is left
 
     def __repr__(self) -> str:
         return shortened(front_door.function("calibration_text")(self))
@@ -116,17 +69,7 @@ class CalibrationResult(Table):
 def unlearnt_features(
     fit: TransferFit, shares: Mapping[tuple[str, str], float], *, most: int = 5
 ) -> tuple[tuple[str, float], ...]:
-    """Return features whose weights the cases hardly determine, and by which factor each is unsure.
-
-    Parameters
-    ----------
-    fit : TransferFit
-        The fit.
-    shares : Mapping from (str, str) to float
-        Share of the time that each column takes in usual kernels.
-    most : int, optional
-        How many at most: those that make the time of usual kernels most unsure.
-    """
+    """Return features whose weights the cases hardly determine, and how unsure each is."""
     columns = fit.design.function.columns
     spread = np.sqrt(np.diag(fit.fitted.covariance))
     matter = [

@@ -101,22 +101,6 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
 
     One group, but along an axis so long that PoCL takes the grid for a wide one, as many as make it
     wide (PoCL 3.1, ``pocl_cmd_max_grid_dim_width``).
-
-    Parameters
-    ----------
-    groups, group_shape : tuple of int
-        Number of groups, and work items of each, by axis; 1 along axes that are left out.
-
-    Examples
-    --------
-    >>> fewest_groups((128, 64), (16, 16))
-    (1, 1)
-    >>> fewest_groups((1000000, 4), (128, 1))
-    (512, 1)
-    >>> fewest_groups((0, 4), (128, 1))
-    (0, 1)
-    >>> fewest_groups((3, 70000), (32,))
-    (1, 65536)
     """
     shape = [*group_shape, *[1] * (len(groups) - len(group_shape))]
     extents = [n * items for n, items in zip(groups, shape, strict=False)]

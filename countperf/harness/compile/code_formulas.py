@@ -37,33 +37,18 @@ _LINE, _SHARE, _GROUPS = "line", "share", "groups"
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Follows a kernel at sizes, and keeps what it saw of its blocks.
+    """Follows a kernel at sizes, and keeps what it saw of its blocks."""
 
-    Attributes
-    ----------
-    compiled : CompiledKernel
-        The kernel's code.
-    vector : PropertyVector
-        Its counts.
-    statistics : Mapping from str to number or str
-        As for `CompiledKernel.counts`.
-    launches : tuple of FollowedLaunch
-        Those of the sizes that were followed first.
-    blocks : dict
-        Blocks that take a share of the time at any sizes: numbers of launch and lines.
-    has_conflicts : bool
-        Whether lines of a block crowd a set of a cache at any sizes.
-    """
-
-    compiled: CompiledKernel
-    vector: PropertyVector
-    statistics: Mapping[str, Any]
-    launches: tuple[FollowedLaunch, ...] = ()
+    compiled: CompiledKernel  # the kernel's code
+    vector: PropertyVector  # its counts
+    statistics: Mapping[str, Any]  # as for `CompiledKernel.counts`
+    launches: tuple[FollowedLaunch, ...] = ()  # those of the sizes that were followed first
+    # blocks that take a share of the time at any sizes: numbers of launch and lines
     blocks: dict[tuple[int, tuple[int, ...]], None] = field(
         default_factory=dict[tuple[int, tuple[int, ...]], None]
     )
 
-    has_conflicts: bool = False
+    has_conflicts: bool = False  # whether lines of a block crowd a set of a cache at any sizes
 
     @property
     def cache(self) -> CacheSize:
@@ -124,18 +109,11 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeFormulas:
-    """Executed instructions of a kernel as formulas in its sizes.
+    """Executed instructions of a kernel as formulas in its sizes."""
 
-    Attributes
-    ----------
-    vector : PropertyVector
-        The kernel's counts with those of its code, for sizes at which the formulas hold.
-    formulas : SizeFormulas
-        For which these are.
-    """
-
+    # the kernel's counts with those of its code, for sizes at which the formulas hold
     vector: PropertyVector
-    formulas: SizeFormulas
+    formulas: SizeFormulas  # for which these are
 
 
 def code_formulas(
@@ -149,22 +127,6 @@ def code_formulas(
     Numbers of executed instructions are those of following the code, exactly; so are stack and
     set-conflict misses but for rounding. Cycles leave out what takes less than 0.02 % at all sizes
     that were followed, where following leaves it out at single sizes.
-
-    Parameters
-    ----------
-    compiled : CompiledKernel
-        The code, which has to be that of all sizes.
-    vector : PropertyVector
-        The kernel's counts.
-    example : mapping from str to int
-        Sizes whose remainders formulas are for.
-    statistics : mapping from str to number or str, optional
-        As for `CompiledKernel.counts`.
-
-    Raises
-    ------
-    CountingError
-        There is no formula, or the code cannot be followed.
     """
     names = [name for name in vector.parameters if name not in vector.defaults]
     reader = _Reader(compiled=compiled, vector=vector, statistics=statistics or {})

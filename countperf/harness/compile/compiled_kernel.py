@@ -53,39 +53,18 @@ GROUP_STATES: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledKernel:
-    """The compiled code of a translation unit, to be followed at any sizes.
+    """The compiled code of a translation unit, to be followed at any sizes."""
 
-    Attributes
-    ----------
-    platform : str
-        Of the OpenCL runtime.
-    programs : Mapping from str to Program
-        The code of each of the device's kernels.
-    host_code, host_function : str
-        What launches them.
-    scalars : Mapping from str to numpy.dtype
-        Arguments that are no arrays.
-    arrays : tuple of str
-        Those that are.
-    offsets : frozenset of str
-        Scalars that only say where arrays begin; 0 by default.
-    strided : tuple of ArrayArgument
-        Arrays with strides that Loopy leaves to the caller; C order by default.
-    data_loops : tuple of DataLoop
-        Loops whose trip counts are data.
-    analyzed : dict
-        Cycles of blocks that were analyzed already.
-    """
-
-    platform: str
-    programs: Mapping[str, Program]
-    host_code: str
+    platform: str  # of the OpenCL runtime
+    programs: Mapping[str, Program]  # the code of each of the device's kernels
+    host_code: str  # what launches them
     host_function: str
-    scalars: Mapping[str, np.dtype[Any]]
-    arrays: tuple[str, ...]
-    offsets: frozenset[str] = frozenset()
-    strided: tuple[ArrayArgument, ...] = ()
-    data_loops: tuple[DataLoop, ...] = ()
+    scalars: Mapping[str, np.dtype[Any]]  # arguments that are no arrays
+    arrays: tuple[str, ...]  # those that are
+    offsets: frozenset[str] = frozenset()  # scalars that only say where arrays begin
+    strided: tuple[ArrayArgument, ...] = ()  # arrays with strides that Loopy leaves to the caller
+    data_loops: tuple[DataLoop, ...] = ()  # loops whose trip counts are data
+    # cycles of blocks that were analyzed already
     analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
 
     def numbers(self, parameters: Mapping[str, int]) -> dict[str, Any]:
@@ -113,23 +92,7 @@ class CompiledKernel:
         *,
         cache: CacheSize = DEFAULT_CACHES.code,
     ) -> dict[str, int]:
-        """Follow a group of each launch; return instructions of all groups, by property name.
-
-        Parameters
-        ----------
-        parameters : mapping from str to int
-            Values of all integer arguments; other scalars are 1, for what they are decides nothing.
-        statistics : mapping from str to number or str, optional
-            Mean trip counts of loops that depend on data, by name; others are passed over.
-        cache : CacheSize, optional
-            First-level cache of the device that it is counted for.
-
-        Raises
-        ------
-        CountingError
-            A loop depends on data and no mean trip count is stated, or a group executes too many
-            instructions to be followed.
-        """
+        """Follow a group of each launch; return instructions of all groups, by property name."""
         followed = self.follow(parameters, statistics)
         analyze((block for each in followed for block in each.blocks), self.analyzed)
         return counted(followed, self.analyzed, cache=cache)
@@ -163,24 +126,12 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class FollowedLaunch:
-    """Instructions that a group of a launch executes.
+    """Instructions that a group of a launch executes."""
 
-    Attributes
-    ----------
-    launch : KernelLaunch
-        The launch.
-    program : Program
-        Its code.
-    executed : Mapping from int to int
-        How often each line is executed, by number.
-    accessed : Mapping from int to int
-        Where lines accessed memory when they were executed first.
-    """
-
-    launch: KernelLaunch
-    program: Program
-    executed: Mapping[int, int]
-    accessed: Mapping[int, int]
+    launch: KernelLaunch  # the launch
+    program: Program  # its code
+    executed: Mapping[int, int]  # how often each line is executed, by number
+    accessed: Mapping[int, int]  # where lines accessed memory when they were executed first
 
     @property
     def blocks(self) -> list[Block]:
@@ -194,17 +145,7 @@ def counted(
     *,
     cache: CacheSize = DEFAULT_CACHES.code,
 ) -> dict[str, int]:
-    """Return what all groups of launches execute, by property name.
-
-    Parameters
-    ----------
-    followed : sequence of FollowedLaunch
-        All launches of a kernel.
-    analyzed : dict
-        Cycles of blocks that were analyzed already; new ones are added.
-    cache
-        As for `CompiledKernel.counts`.
-    """
+    """Return what all groups of launches execute, by property name."""
     found: Counter[str] = Counter()
     for each in followed:
         program, executed, groups = each.program, each.executed, each.launch.number_of_groups
@@ -222,18 +163,7 @@ def counted(
 def counts_of_many(
     requests: Sequence[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]],
 ) -> list[dict[str, int] | CountingError]:
-    """Count what kernels execute, with one run of the analyzer for all.
-
-    Parameters
-    ----------
-    requests : sequence of (CompiledKernel, mapping, mapping, CacheSize)
-        Kernels, sizes, statistics and caches, as for `CompiledKernel.counts`.
-
-    Returns
-    -------
-    list of dict or CountingError
-        In the same order; an error for what cannot be followed.
-    """
+    """Count what kernels execute, with one run of the analyzer for all."""
     analyzed: Analyzed = {}
     followed: list[tuple[FollowedLaunch, ...] | CountingError] = []
     for kernel, parameters, statistics, _ in requests:
@@ -260,28 +190,7 @@ def counts_of_many(
 def read_compiled(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
 ) -> tuple[CompiledKernel | KernelBuildError, ...]:
-    """Compile kernels with an OpenCL runtime for CPUs, and read their code.
-
-    Parameters
-    ----------
-    units : sequence of (loopy.TranslationUnit, mapping from str to int)
-        Kernels with one entry point whose argument types are known, and values of their integer
-        arguments: PoCL compiles for a launch, of which one group runs, with arrays of zeros.
-    device : Device
-        A processor that PoCL or Intel's runtime runs kernels on.
-
-    Returns
-    -------
-    tuple of CompiledKernel or KernelBuildError
-        In the same order; an error for a kernel that could not be compiled.
-
-    Raises
-    ------
-    DeviceError
-        The runtime is another one, the processors are not x86-64, or there is no ``objdump``.
-    KernelBuildError
-        A kernel cannot be handed to another process.
-    """
+    """Compile kernels with an OpenCL runtime for CPUs, and read their code."""
     return tuple(
         KernelBuildError(objects.problem)
         if objects.problem
@@ -291,17 +200,7 @@ def read_compiled(
 
 
 def kernel_of(unit: Any, programs: Mapping[str, Program], platform: str) -> CompiledKernel:
-    """Join a translation unit and the code that a runtime made of it.
-
-    Parameters
-    ----------
-    unit : loopy.TranslationUnit
-        With one entry point whose argument types are known.
-    programs : mapping from str to Program
-        The code of each of the device's kernels.
-    platform : str
-        Of the OpenCL runtime.
-    """
+    """Join a translation unit and the code that a runtime made of it."""
     if not isinstance(unit.target, lp.PyOpenCLTarget):
         unit = unit.copy(target=lp.PyOpenCLTarget())
     code, kernel = generated(unit), describe_kernel(unit, _no_launch)

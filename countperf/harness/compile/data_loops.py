@@ -36,28 +36,13 @@ class _Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataLoop:
-    """A loop whose trip count is data.
+    """A loop whose trip count is data."""
 
-    Attributes
-    ----------
-    iname : str
-        Its name in the kernel.
-    bounds : str
-        What bounds it, as text.
-    arrays : Mapping from str to (str, int)
-        For each array that decides, what it holds, ``length``, ``begin`` or ``end`` of rows, and
-        how many places apart these are; empty if they cannot be told.
-    itemsize : int
-        Bytes of an element.
-    constant : int
-        What is added to what the arrays say.
-    """
-
-    iname: str
-    bounds: str
+    iname: str  # its name in the kernel
+    bounds: str  # what bounds it, as text
     arrays: Mapping[str, tuple[str, int]]
-    itemsize: int
-    constant: int
+    itemsize: int  # bytes of an element
+    constant: int  # what is added to what the arrays say
 
     def contents(self, mean: Fraction) -> dict[str, ArrayData]:
         """Return what arrays hold so that the loop runs so often on average."""
@@ -78,13 +63,7 @@ class DataLoop:
 
 
 def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
-    """Return the loops of a kernel whose trip counts are read from arrays.
-
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        The entry point.
-    """
+    """Return the loops of a kernel whose trip counts are read from arrays."""
     temporaries = set(kernel.temporary_variables)
     found: list[DataLoop] = []
     for iname in sorted(kernel.all_inames()):
@@ -178,20 +157,7 @@ def _kinds(terms: list[_Term]) -> dict[str, tuple[str, int]]:
 def contents_for(
     loops: tuple[DataLoop, ...], statistics: Mapping[str, Any]
 ) -> dict[str, ArrayData]:
-    """Return what arrays hold so that loops run as often as is stated.
-
-    Parameters
-    ----------
-    loops : tuple of DataLoop
-        Loops whose trip counts are data.
-    statistics : mapping from str to number or str
-        As for `countperf.count_kernel`; those of other loops and of arrays are passed over.
-
-    Raises
-    ------
-    CountingError
-        No mean trip count is stated for a loop, or no contents can be made for what bounds it.
-    """
+    """Return what arrays hold so that loops run as often as is stated."""
     found: dict[str, ArrayData] = {}
     for loop in loops:
         mean = statistics.get(loop.iname)

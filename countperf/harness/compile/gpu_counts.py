@@ -50,24 +50,13 @@ _Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCounts(ShortRepr):
-    """Instructions that all sub-groups of all launches execute.
+    """Instructions that all sub-groups of all launches execute."""
 
-    Attributes
-    ----------
-    instructions : Mapping from str to int
-        By class (`countperf.machine_code.sass_instruction`), once for a sub-group; ``all`` of them,
-        also those whose predicate is false.
-    lanes : Mapping from str to int
-        The same for each lane whose predicate is true.
-    sub_groups : int
-        Sub-groups.
-    assumed_groups : int
-        Work groups that were not followed: they are taken to execute what their middle one does.
-    """
-
+    # by class (`countperf.machine_code.sass_instruction`), once for a sub-group
     instructions: Mapping[str, int]
-    lanes: Mapping[str, int]
-    sub_groups: int
+    lanes: Mapping[str, int]  # the same for each lane whose predicate is true
+    sub_groups: int  # sub-groups
+    # work groups that were not followed: they are taken to execute what their middle one does
     assumed_groups: int
 
 
@@ -112,26 +101,7 @@ class CudaLaunches:
 
 
 class GpuKernel:
-    """A kernel compiled for an NVIDIA GPU, to be followed at any sizes.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        For any target, with one entry point whose argument types are known.
-    capability : str, optional
-        NVIDIA's compute capability, such as ``"9.0"``; one that the nvcc at hand knows.
-    keeps_loops : bool, optional
-        Compile Loopy's loops without unrolling them.
-
-    Raises
-    ------
-    KernelBuildError
-        nvcc refuses the code or does not know the compute capability.
-    DeviceError
-        There is no nvcc or no nvdisasm.
-    CountingError
-        Where arguments of this compute capability are is not known.
-    """
+    """A kernel compiled for an NVIDIA GPU, to be followed at any sizes."""
 
     def __init__(self, t_unit: Any, capability: str = "9.0", *, keeps_loops: bool = False) -> None:
         self.capability = capability
@@ -163,21 +133,7 @@ class GpuKernel:
         }
 
     def counts(self, parameters: Mapping[str, int], *, every_group: bool = False) -> GpuCounts:
-        """Follow sub-groups of each launch; return instructions of all.
-
-        Parameters
-        ----------
-        parameters : mapping from str to int
-            Values of all integer arguments; other scalars are 1, for what they are decides nothing.
-        every_group : bool, optional
-            Follow all groups, whatever their number.
-
-        Raises
-        ------
-        CountingError
-            A loop depends on data, a function is called, there are too many instructions, or more
-            than 4096 groups that differ.
-        """
+        """Follow sub-groups of each launch; return instructions of all."""
         instructions: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
         sub_groups = assumed = 0

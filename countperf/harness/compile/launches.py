@@ -64,16 +64,7 @@ class _Kernels:
 def launches_of(
     host_code: str, host_function: str, arguments: Mapping[str, Any]
 ) -> tuple[KernelLaunch, ...]:
-    """Run Loopy's host code with stand-ins for the device.
-
-    Parameters
-    ----------
-    host_code, host_function : str
-        What Loopy generated, and the function to call in it.
-    arguments : mapping from str to object
-        All its arguments by name: numbers as NumPy scalars; arrays may be anything, such as their
-        names, which launches keep then.
-    """
+    """Run Loopy's host code with stand-ins for the device."""
     found: list[KernelLaunch] = []
 
     def enqueue(

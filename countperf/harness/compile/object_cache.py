@@ -48,23 +48,7 @@ def objects_folder() -> Path | None:
 
 
 def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
-    """Return the name under which a kernel's objects are kept.
-
-    Parameters
-    ----------
-    unit : loopy.TranslationUnit
-        With one entry point.
-    parameters : mapping from str to int
-        Values of its integer arguments. Sizes for which the runtime makes the same code have the
-        same name.
-    device : Device
-        What it is compiled for.
-
-    Returns
-    -------
-    str or None
-        None if no code can be generated, or nothing is kept.
-    """
+    """Return the name under which a kernel's objects are kept."""
     return None if objects_folder() is None else code_key(unit, parameters, device)
 
 

@@ -31,42 +31,17 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledObjects:
-    """Object code of a kernel from a runtime, or the problem.
+    """Object code of a kernel from a runtime, or the problem."""
 
-    Attributes
-    ----------
-    programs : Mapping from str to Program
-        The code of each of the device's kernels; empty if there was a problem.
-    problem : str
-        Why there are none.
-    """
-
+    # the code of each of the device's kernels
     programs: Mapping[str, Program] = field(default_factory=dict[str, Program])
-    problem: str = ""
+    problem: str = ""  # why there are none
 
 
 def compile_objects(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
 ) -> tuple[CompiledObjects, ...]:
-    """Compile many kernels in one process, and read the code of each.
-
-    Parameters
-    ----------
-    units : sequence of (loopy.TranslationUnit, mapping from str to int)
-        Kernels, each with the values of its integer arguments.
-    device : Device
-        A processor that PoCL or Intel's runtime runs kernels on.
-
-    Returns
-    -------
-    tuple of CompiledObjects
-        In the same order. Behind a kernel that ends the process, there are problems only.
-
-    Raises
-    ------
-    ParameterError, KernelBuildError, DeviceError
-        As of `compile_many`.
-    """
+    """Compile many kernels in one process, and read the code of each."""
 
     def read(objects: Sequence[Path]) -> CompiledObjects:
         return CompiledObjects(
@@ -95,26 +70,6 @@ def compile_many(
     """Compile many kernels in one process, and read the objects of each.
 
     What was compiled before is taken from `countperf.harness.compile.object_cache`.
-
-    Parameters
-    ----------
-    units : sequence of (loopy.TranslationUnit, mapping from str to int)
-        Kernels, each with the values of its integer arguments.
-    device : Device
-        A processor that PoCL or Intel's runtime runs kernels on.
-    read : callable
-        Makes of the object files of a kernel what is returned for it; they are gone afterwards.
-    failed : callable
-        Makes it of what went wrong.
-
-    Raises
-    ------
-    ParameterError
-        The value of an integer argument is missing.
-    KernelBuildError
-        A kernel cannot be pickled.
-    DeviceError
-        The runtime is another one, or there is no ``objdump``.
     """
     if device.identity.platform not in (POCL, INTEL):
         raise DeviceError(

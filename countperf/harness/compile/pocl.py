@@ -20,18 +20,10 @@ SOURCE = "x86-64 machine code from PoCL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """Object code of a kernel from PoCL, or the problem.
+    """Object code of a kernel from PoCL, or the problem."""
 
-    Attributes
-    ----------
-    codes : tuple of CompiledCode
-        One of each launch; empty if there was a problem.
-    problem : str
-        Why there are none.
-    """
-
-    codes: tuple[CompiledCode, ...]
-    problem: str = ""
+    codes: tuple[CompiledCode, ...]  # one of each launch
+    problem: str = ""  # why there are none
 
 
 def compile_with_pocl(
@@ -40,29 +32,6 @@ def compile_with_pocl(
     """Compile a kernel with PoCL, as for a launch at given sizes, and read its machine code.
 
     A group of the kernel is launched, with arrays of zeros, in a process of its own.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point whose argument types are known.
-    device : Device
-        A processor that PoCL runs kernels on.
-    parameters : mapping from str to int
-        Values of all integer arguments. Other scalars are 1.
-
-    Returns
-    -------
-    dict from str to CompiledCode
-        One entry for each launch, by name of the kernel; counts are of a group.
-
-    Raises
-    ------
-    ParameterError
-        The value of an integer argument is missing.
-    KernelBuildError
-        Loopy or PoCL refuses the kernel, it fails when it is launched, or it cannot be pickled.
-    DeviceError
-        The device is not PoCL's, its processors are not x86-64, or there is no ``objdump``.
     """
     (found,) = compile_many_with_pocl([(t_unit, parameters)], device)
     if found.problem:
@@ -73,25 +42,7 @@ def compile_with_pocl(
 def compile_many_with_pocl(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
 ) -> tuple[Compiled, ...]:
-    """Compile many kernels with PoCL in one process, which takes less time.
-
-    Parameters
-    ----------
-    units : sequence of (loopy.TranslationUnit, mapping from str to int)
-        Kernels, each with the values of its integer arguments.
-    device : Device
-        A processor that PoCL runs kernels on.
-
-    Returns
-    -------
-    tuple of Compiled
-        In the same order. Behind a kernel that ends the process, there are problems only.
-
-    Raises
-    ------
-    ParameterError, KernelBuildError, DeviceError
-        As of `compile_with_pocl`.
-    """
+    """Compile many kernels with PoCL in one process, which takes less time."""
     if device.identity.platform != POCL:
         raise DeviceError(
             f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"

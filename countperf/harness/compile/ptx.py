@@ -18,31 +18,7 @@ _SELECTED = {"convert": "convert", "select": "move", "bitwise": "iop.scalar"}
 
 
 def compile_with_nvcc(t_unit: Any, capability: str = "9.0") -> dict[str, CompiledCode]:
-    """Compile a kernel to PTX and read it.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        For any target, with one entry point whose argument types are known.
-    capability : str, optional
-        NVIDIA's compute capability, such as ``"9.0"``.
-
-    Returns
-    -------
-    dict from str to CompiledCode
-        One entry for each launch, by name of the kernel; counts are of a work item. Loops are those
-        of Loopy's code, none of them unrolled; registers and spills are those of the machine code,
-        in which some may be.
-
-    Raises
-    ------
-    KernelBuildError
-        nvcc refuses the code.
-    ModelNotApplicableError
-        An instruction has no class, such as an atomic one.
-    DeviceError
-        There is no nvcc.
-    """
+    """Compile a kernel to PTX and read it."""
     code = generate_cuda(t_unit)
     programs = parse_ptx(compile_ptx(code.source, capability))
     resources = compile_for(t_unit, capability)

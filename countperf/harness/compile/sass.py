@@ -20,55 +20,17 @@ _MESSAGE_LIMIT = 800
 
 
 def find_disassembler() -> Path | None:
-    """Find CUDA's disassembler.
-
-    Returns
-    -------
-    Path or None
-        What ``COUNTPERF_NVDISASM`` names, else as `countperf.harness.nvcc.find_cuda_program` finds
-        ``nvdisasm``; None if there is none.
-    """
+    """Find CUDA's disassembler."""
     return find_cuda_program("nvdisasm", "COUNTPERF_NVDISASM")
 
 
 def compile_sass(source: str, capability: str = "9.0") -> str:
-    """Compile CUDA C to machine code and return its listing.
-
-    Parameters
-    ----------
-    source : str
-        CUDA C, such as `countperf.harness.cuda.target.generate_cuda` makes of a Loopy kernel.
-    capability : str, optional
-        NVIDIA's compute capability, such as ``"9.0"``; one that the nvcc at hand knows.
-
-    Returns
-    -------
-    str
-        What ``nvdisasm -c`` prints: all kernels of the source, by their names.
-
-    Raises
-    ------
-    KernelBuildError
-        nvcc refuses the code or does not know the compute capability.
-    DeviceError
-        There is no nvcc or no nvdisasm, or nvdisasm does not know the compute capability.
-    """
+    """Compile CUDA C to machine code and return its listing."""
     return disassemble(compile_cubin(source, capability))
 
 
 def disassemble(cubin: bytes) -> str:
-    """Return the listing of machine code.
-
-    Parameters
-    ----------
-    cubin : bytes
-        An object file from nvcc, as `countperf.harness.nvcc.compile_cubin` returns it.
-
-    Raises
-    ------
-    DeviceError
-        There is no nvdisasm, or it refuses the code.
-    """
+    """Return the listing of machine code."""
     program = find_disassembler()
     if program is None:
         raise DeviceError(f"no nvdisasm found: {INSTALL_ADVICE}")
