@@ -21,7 +21,12 @@ from countperf.measurements.tables import ELSEWHERE, UNKNOWN, identity_elsewhere
 from countperf.models.weights import WeightSet
 from countperf.workflow.fitting import fit
 from countperf.workflow.tables import measurements_of_table
+from tests.models.builders import sum_model
 
+GROUPS = sum_model(
+    {"launch": ["launches"], "starts": ["groups"]},
+    ignored=["flop.*", "iop.*", "gmem.*", "lmem.*", "barrier.*"],
+)
 DEVICE = identity_elsewhere("nvidia-k40c", "Tesla K40c", 15)
 
 MY_KERNELS = """
@@ -101,10 +106,10 @@ def test_functions_build_a_kernel_for_each_choice_and_fits_follow() -> None:
     table["kernel"] = "scale"
 
     found = MeasurementSet.from_table(table, {"scale": scale}, device=DEVICE)
-    weights = fit(found, expression="launch + w_group*groups").weights
+    weights = fit(found, model=GROUPS).weights
 
     assert {each.variant for each in found} == {"items=32", "items=64", "items=128"}
-    assert {p.name: p.value for p in weights.parameters} == pytest.approx({"w_group": 2e-9})
+    assert weights.by_feature["groups"].value_s == pytest.approx(2e-9)
 
 
 @pytest.mark.parametrize(
@@ -224,14 +229,15 @@ def test_the_command_fits_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     table.write_text("\n".join(["kernel,items,n,seconds", *lines]))
     output = tmp_path / "weights.json"
     command = ["fit", str(table), "--kernels", str(tmp_path / "my.py"), "--output", str(output)]
-    command += ["--expression", "launch + w_group*groups"]
+    GROUPS.write_file(tmp_path / "groups.json")
+    command += ["--model", str(tmp_path / "groups.json")]
 
     assert main(command) != 0  # it does not say what was measured
     assert main([*command, "--device", "nvidia-titan-x"]) == 0
 
     weights = WeightSet.read_file(output)
     assert weights.device.slug == "nvidia-titan-x"
-    assert {p.name: p.value for p in weights.parameters} == pytest.approx({"w_group": 2e-9})
+    assert weights.by_feature["groups"].value_s == pytest.approx(2e-9)
 
 
 def _rows() -> list[tuple[int, int]]:

@@ -58,7 +58,7 @@ class Part(BaseModel):
         """Return a copy with some fields changed; what was cached of the original is left out."""
         copied = super().model_copy(update=update, deep=deep)
         for name in copied.__dict__.keys() - type(self).model_fields.keys():
-            del copied.__dict__[name]
+            object.__delattr__(copied, name)
         return copied
 
     def __repr__(self) -> str:

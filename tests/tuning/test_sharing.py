@@ -97,7 +97,6 @@ def test_a_model_with_a_policy_predicts_the_same_from_what_is_executed() -> None
         name="toy",
         policy=ExecutionPolicy(width=8),
         terms={"cost": Term(charged=tuple(charged))},
-        expression="cost",
     )
     weights = make_weights(
         {name: 1e-9 * number for number, name in enumerate(charged, 1)},
