@@ -37,10 +37,10 @@ def compare(path: Path, cases: Sequence[Observation]) -> str:
     inputs = inputs_of(cases, model)
     quality = weights.quality
     recipe = recipe_of(model, model_error=None if quality is None else quality.model_error)
-    problem = Problem(build_design(cases, model, inputs=inputs), recipe)
+    design = build_design(cases, model, inputs=inputs)
+    problem = Problem(design, recipe)
     shipped = {(weight.term, weight.feature): weight.value_s for weight in weights.weights}
-    numbers = [shipped.get(column, 0.0) for column in problem.function.columns]
-    numbers += [parameter.value for parameter in weights.parameters]
+    numbers = [shipped.get(column, 0.0) for column in design.function.columns]
     began = time.process_time()
     fitted = estimate(cases, model, recipe, inputs=inputs)
     fitted_after = time.process_time()
