@@ -169,27 +169,28 @@ def titan_x_s(choice: Choice, counts: GroupCounts) -> float:
     at_a_time = min(32, 64 // counts.sub_groups)  # as in the model's formula, of the Titan X
     waves = ceil(number / (24 * at_a_time))
     charged = {
-        "w_group": number,
-        "w_sub_group": number * counts.sub_groups,
-        "w_arithmetic": number * counts.fused_instructions,
-        "w_load": number * counts.loads,
-        "w_line_load": number * counts.load_lines,
-        "w_sector_load": number * counts.load_sectors,
-        "w_sector_store": IMAGE**2 // 8,
-        "w_pass": number * passes,
-        "w_barrier": number * counts.sub_groups,
-        "w_distinct_load": 4 * IMAGE**2,
-        "w_distinct_store": 4 * IMAGE**2,
-        "w_arithmetic_in_a_row": waves * counts.fused_instructions / counts.sub_groups,
-        "w_barrier_in_a_row": waves,
-        "w_barrier_alone": number * counts.sub_groups / at_a_time,
+        "groups": number,
+        "subgroups.32.launched": number * counts.sub_groups,
+        "subgroups.32.arithmetic": number * counts.fused_instructions,
+        "subgroups.32.load": number * counts.loads,
+        "transactions.32x128.load": number * counts.load_lines,
+        "transactions.32x32.load": number * counts.load_sectors,
+        "transactions.32x32.store": IMAGE**2 // 8,
+        "subgroups.32.passes": number * passes,
+        "subgroups.32.barrier": number * counts.sub_groups,
+        "distinct.load": 4 * IMAGE**2,
+        "distinct.store": 4 * IMAGE**2,
+        "arithmetic_in_a_row": waves * counts.fused_instructions / counts.sub_groups,
+        "barriers_in_a_row": waves,
+        "barriers_by_group": number * counts.sub_groups / at_a_time,
     }
     return sum(value * charged[name] for name, value in _titan_x().items())
 
 
 @cache
 def _titan_x() -> Mapping[str, float]:
-    return {each.name: each.value for each in load_weights("nvidia-titan-x").parameters}
+    weights = load_weights("nvidia-titan-x").weights
+    return {each.feature: each.value_s for each in weights if each.term == "work"}
 
 
 # --- judging

@@ -163,7 +163,6 @@ _OPTIONS = {
     "model": "model",
     "nonnegative": "nonnegative",
     "occupancy": "occupancy",
-    "policy": "policy",
     "registers_per_work_item": "registers",
     "store": "store",
     "timing": "timing",

@@ -21,7 +21,14 @@ _TABLE = "kernel,items,n,seconds,GFLOPS\n" + "\n".join(
     for items in (32, 64)
     for n in (2**k for k in range(10, 15))
 )
-_FIT = "fit {file} --kernels my.py --output out.json --expression 'launch + w_group*groups'"
+_MODEL = """format = "countperf-model"
+version = 3
+name = "mine"
+ignored = ["flop.*", "iop.*", "gmem.*"]
+[terms]
+launch = ["launches", "groups"]
+"""
+_FIT = "fit {file} --kernels my.py --output out.json --model mine.toml"
 _VOLKOV = "predict matmul-tiled/square/16x16 n=64 m=64 l=64 --model volkov --on nvidia-k620"
 
 
@@ -30,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     (tmp_path / "my.py").write_text(MY_KERNELS)
+    (tmp_path / "mine.toml").write_text(_MODEL)
     (tmp_path / "extra.csv").write_text(_TABLE)
     (tmp_path / "app.txt").write_text("h2d 4e6\nd2h 4e6\n")
     (tmp_path / "timing.json").write_text('{"format": "countperf-timing", "version": 1}')
