@@ -2,7 +2,7 @@
 """Leave out each option of a policy and each group of features in turn, and tell what it costs.
 
 For each shipped fit of a device the model is fitted anew without one option of its policy (at its
-default), without one group of features, without its overlap, and with only the features that take
+default), without one group of features, and with only the features that take
 the largest shares of the time. What is told is the factor by which left-out families are off, by
 how much it grows, and how many weights are left. Families are left out several at a time (`FOLDS`),
 which takes a seventh of the time of one at a time. Cases that have a feature which no remaining
@@ -33,7 +33,6 @@ from countperf.fitting.selection import LARGEST_FACTOR, UNPREDICTED
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import Column, ModelFunction, model_inputs
-from countperf.models.structural import OVERLAPS
 from countperf.models.weights import WeightSet
 
 FITS = Path(__file__).resolve().parent.parent / "fits"
@@ -103,12 +102,11 @@ class Table:
         function = ModelFunction(model=model, columns=columns)
         return Design(
             function=function,
-            names=function.keys[: len(columns)],
+            names=function.keys,
             counts=np.stack([inputs.values[column] * ones for column in columns], axis=1),
             times_s=np.array([case.time_s for case in self.cases]),
             noise=np.array([case.noise for case in self.cases]),
-            variables={name: value * ones for name, value in inputs.variables.items()},
-            unexercised=(),
+            scales={name: value * ones for name, value in inputs.variables.items()},
             ignored=(),
             unknown=inputs.unknown,
         )
@@ -133,7 +131,7 @@ def with_columns(design: Design, kept: Callable[[Column], bool]) -> Design:
     return replace(
         design,
         function=function,
-        names=function.keys[: len(columns)],
+        names=function.keys,
         counts=design.counts[:, places],
     )
 
@@ -150,10 +148,8 @@ class Fitted:
     def near(self, function: ModelFunction) -> NDArray[np.float64]:
         """Return what it found as a start for a model with other features."""
         known = dict(zip(self.columns, self.unknowns.tolist(), strict=False))
-        first = len(self.columns)
-        parameters = self.unknowns[first:] if len(function.parameters) else []
         typical = np.median([value for value in known.values() if value > 0])
-        return np.array([*(known.get(c, typical) for c in function.columns), *parameters])
+        return np.array([known.get(c, typical) for c in function.columns])
 
 
 def left_out(table: Table, design: Design, recipe: Recipe, near: Fitted | None) -> Fitted:
@@ -213,7 +209,7 @@ def changed(model: ModelDefinition, fields: dict[str, object]) -> ModelDefinitio
 
 
 def variants(model: ModelDefinition, design: Design, table: Table) -> Iterator[tuple[str, Design]]:
-    """Return designs without an option of the policy, a group of features, or the overlap."""
+    """Return designs without an option of the policy, or a group of features."""
     policy = model.policy
     assert policy is not None
     for option, field in ExecutionPolicy.model_fields.items():
@@ -221,7 +217,10 @@ def variants(model: ModelDefinition, design: Design, table: Table) -> Iterator[t
             plain = policy.model_copy(update={option: field.default})
             fields: dict[str, object] = {"policy": plain}
             if option == "units":
-                fields["expression"] = model.expression.replace("rounds*", "")
+                fields["terms"] = {
+                    name: term.model_copy(update={"scale": ""})
+                    for name, term in model.terms.items()
+                }
                 fields["derived"] = {k: v for k, v in model.derived.items() if k != "rounds"}
             yield f"policy: {option}", table.design(changed(model, fields))
     for group, patterns in GROUPS.items():
@@ -230,11 +229,6 @@ def variants(model: ModelDefinition, design: Design, table: Table) -> Iterator[t
         )
         if len(kept.function.columns) < len(design.function.columns):
             yield f"features: {group}", kept
-    if "overlap" in model.expression:
-        yield (
-            "overlap",
-            table.design(changed(model, {"expression": f"launch + rounds*({OVERLAPS['']})"})),
-        )
 
 
 def ablate(folder: Path, kind: str) -> None:
