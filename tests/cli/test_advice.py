@@ -63,11 +63,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             _VOLKOV + " --registers 16",
         ),
         (_VOLKOV, "(--active-groups N; --occupancy N)", _VOLKOV + " --active-groups 2"),
-        (
+        pytest.param(
             "report timing.json --output page.html",
             "countperf report KERNEL SIZES makes one of the kernel",
-            "report vector-scale-add/stride1/256x1/f32 n=1024 --weights pocl-epyc-zen5"
-            " --output page.html",
+            "report my.py:scale n=1024 --weights pocl-epyc-zen5 --output page.html",
+            marks=pytest.mark.extra("plot"),
         ),
     ],
 )

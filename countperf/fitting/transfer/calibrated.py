@@ -27,8 +27,8 @@ from countperf.metrics import factor_between
 from countperf.models.compiled import COMPILED, order_of
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import Column, model_inputs
+from countperf.models.linear import LINEAR
 from countperf.models.records import Candidate
-from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
 
 _FOLDS = 6
@@ -40,7 +40,6 @@ factor over left-out families) to be taken."""
 
 _SIMPLEST = ExecutionPolicy(width=1, vectorized="never")
 _SIMPLEST_ON_GPUS = ExecutionPolicy(width=32, along="group")
-_LINEAR = "bounded-log"
 _WIDE = 2.0
 _ERROR = 0.3
 
@@ -209,7 +208,7 @@ def _fallbacks(
     """Return models for devices unlike the others."""
     simplest = _SIMPLEST if device.device_type == "cpu" else _SIMPLEST_ON_GPUS
     units = device.compute_units
-    return known.definition(simplest, memory, units=units), fitted_model(_LINEAR)
+    return known.definition(simplest, memory, units=units), LINEAR
 
 
 def _leave_families_out(
