@@ -26,16 +26,14 @@ arrays              1.24          0.59          1.67          0.65   0.52
 ==========  =====  =====  =====  =====  =====  =====  =====  =====  =====
 
 `along` is for sub-groups of GPUs, and at its default on all of these. Options that cost less are
-removed; `GONE` lists them. Of the last two, `work_item_loop_innermost` cost 0.00 % in the mean and
-both together 0.31 %; with `arrays` instead of `chains` it was 0.36 %, with all three 0.67 %.
+removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from countperf.documents import Part
 
@@ -49,24 +47,6 @@ Rows = Literal[
     "powers of two",
 ]
 Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
-
-GONE: Mapping[str, object] = {
-    "unrolled": 0,
-    "sync_width": 0,
-    "short": "unrolled",
-    "local_loads": "by vector",
-    "gathers": "alike",
-    "packed": "items",
-    "alike": "apart",
-    "addresses": "computed",
-    "kept": "by item",
-    "lone_arrays": "memory",
-    "work_item_loop_innermost": False,
-    "interchanged": False,
-    "chains": "whole",
-}
-"""Options that old documents may state, each with the only value that they can be read with: that
-of the rule which stayed."""
 
 
 class ExecutionPolicy(Part):
@@ -101,22 +81,6 @@ class ExecutionPolicy(Part):
     # groups that run at once: those of a launch run in rounds of so many, and the last round,
     # though not full, takes as long as the others
     units: int = Field(default=0, ge=0)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_options_that_are_gone(cls, content: Any) -> Any:
-        if not isinstance(content, dict):
-            return content
-        given = cast("dict[str, Any]", content)
-        for name, value in GONE.items():
-            if given.get(name, value) != value:
-                raise ValueError(
-                    f"{name} = {given[name]!r}: version 0.2.0 removed this option, and reads it"
-                    f" only as {value!r}. Weights that were fitted with it do not apply: fit the"
-                    " measurements anew (countperf fit FILE --model structural). In a model of your"
-                    f" own, remove {name}"
-                )
-        return {name: value for name, value in given.items() if name not in GONE}
 
     @property
     def text(self) -> str:

@@ -18,11 +18,11 @@ from pydantic import (
 )
 
 from countperf.documents import Part, parse_json, validate
-from countperf.errors import CountingError, DocumentError
+from countperf.errors import CountingError, DocumentError, PropertyNameError
 from countperf.measurements.cases import KernelCase, Purpose
 from countperf.measurements.header import Environment, Header
 from countperf.measurements.summary import Settling, summarize
-from countperf.properties.old_names import current_name
+from countperf.properties.taxonomy import validate_name
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
@@ -116,8 +116,16 @@ class Measurement(_Line):
 
     @field_validator("code")
     @classmethod
-    def _properties_have_names_of_now(cls, code: dict[str, int] | None) -> dict[str, int] | None:
-        return code and {current_name(name): number for name, number in code.items()}
+    def _code_has_names_of_properties(cls, code: dict[str, int] | None) -> dict[str, int] | None:
+        for name in code or ():
+            try:
+                validate_name(name)
+            except PropertyNameError:
+                raise ValueError(
+                    f"{name!r} is no property of compiled code in this version: measure again"
+                    " (countperf measure) and fit what that writes (countperf fit FILE)"
+                ) from None
+        return code
 
     @model_validator(mode="after")
     def _statistic_fits_the_samples(self) -> Self:

@@ -14,10 +14,8 @@ Where :math:`U` groups run at once, :math:`G` of them take as long as
 
 Which policy a device follows is found by leaving out families (`countperf.fitting.selection`).
 
-The fits that ship are plain sums with at most `MOST_WEIGHTS` weights. Their
-policies do without the options of `countperf.execution.policy.GONE`, which costs 3.8 % (1.439
-instead of 1.386) for PoCL on Zen 4, and 0.1 % (1.434 instead of 1.432) for Intel's runtime on the
-Xeon. This was settled before test kernels, applications and variants were predicted.
+The fits that ship are plain sums with at most `MOST_WEIGHTS` weights. This was settled before test
+kernels, applications and variants were predicted.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.counts import Count, granularity_of
-from countperf.properties.old_names import current_name, is_gone
 from countperf.properties.taxonomy import (
     COUNTING_RULES_VERSION,
     VIEWS,
@@ -24,8 +23,6 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 FORMAT = "countperf-property-vector"
 VERSION = 2
-_OLD_NAMES = 1
-"""Version of documents with the names of `countperf.properties.old_names`."""
 
 
 class _GuardsPart(Part):
@@ -63,10 +60,11 @@ def _checked_view(document: Any) -> View:
         raise DocumentError(
             f"this is no property vector: $.format must be {FORMAT!r}", field="$.format"
         )
-    if document.get("version") not in (VERSION, _OLD_NAMES):
+    if document.get("version") != VERSION:
         raise DocumentError(
             f"property vector of version {document.get('version')!r}; this countperf reads "
-            f"version {VERSION}",
+            f"version {VERSION}: count the kernel again (countperf count KERNEL), or measure again"
+            " (countperf measure) and fit what that writes (countperf fit FILE)",
             field="$.version",
         )
     view = document.get("view", "source")
@@ -90,19 +88,15 @@ def vector_fields(document: Any) -> dict[str, Any]:
     field = "$"
     try:
         counts: dict[str, Count] = {}
-        for stored, entry in found.counts.items():
-            if is_gone(stored):
-                continue
-            name = current_name(stored)
-            field = f"$.counts[{stored!r}]"
+        for name, entry in found.counts.items():
+            field = f"$.counts[{name!r}]"
             terms = [term.model_dump() for term in entry.terms]
-            count = Count(
+            counts[name] = Count(
                 quantity=PiecewiseQuasiPolynomial.from_document(terms),
                 granularity=granularity_of(name),
                 exact=entry.exact,
                 reason=entry.reason,
             )
-            counts[name] = counts[name] + count if name in counts else count
         field = "$.assumption_guards"
         guards = tuple(
             (

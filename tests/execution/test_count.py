@@ -497,36 +497,6 @@ def test_narrow_rows_run_along_axis_0() -> None:
     assert apply_policy(ExecutionPolicy(), counts) == {"issue.vector.gmem.load.next": 32}
 
 
-@pytest.mark.parametrize(
-    ("option", "stays", "gone"),
-    [
-        ("unrolled", 0, 4),
-        ("sync_width", 0, 4),
-        ("short", "unrolled", "loops"),
-        ("local_loads", "by vector", "by item"),
-        ("gathers", "alike", "apart"),
-        ("packed", "items", "copies"),
-        ("alike", "apart", "packed"),
-        ("addresses", "computed", "kept"),
-        ("kept", "by item", "by value"),
-        ("lone_arrays", "memory", "registers"),
-        ("work_item_loop_innermost", False, True),
-        ("interchanged", False, True),
-        ("chains", "whole", "overlapped"),
-    ],
-)
-def test_options_that_are_gone_are_read_where_they_were_not_used(
-    option: str, stays: object, gone: object
-) -> None:
-    policy = ExecutionPolicy(width=8, vectorized="flat")
-    message = f"{option} = {gone!r}: .*{stays!r}.*countperf fit FILE --model structural"
-
-    assert option not in ExecutionPolicy.model_fields
-    assert ExecutionPolicy.model_validate({**policy.model_dump(), option: stays}) == policy
-    with pytest.raises(ValueError, match=message):
-        ExecutionPolicy.model_validate({**policy.model_dump(), option: gone})
-
-
 def test_a_policy_has_at_most_ten_options() -> None:
     assert len(ExecutionPolicy.model_fields) <= 10
 
