@@ -68,32 +68,16 @@ def missed(
     cache: CacheSize = DEFAULT_CACHES.code,
 ) -> Counter[str]:
     """Return what a group accesses that comes back too late for a first-level cache."""
-    found: Counter[str] = Counter()
-    for (name, number), each in missed_shares(program, executed, accessed, cache).items():
-        found[name] += round(each * executed[number])
-    return found
-
-
-def missed_shares(
-    program: Program,
-    executed: Mapping[int, int],
-    accessed: Mapping[int, int],
-    cache: CacheSize = DEFAULT_CACHES.code,
-) -> dict[tuple[str, int], float]:
-    """Return what executing a line once adds to `missed`, by property and number of the line.
-
-    Parameters are those of `missed`.
-    """
     shares = set_conflicts((block for block, _ in program.straight(executed)), accessed, cache)
     beyond = beyond_cache(accessed, STACK, cache)
-    found: dict[tuple[str, int], float] = {}
+    found: Counter[str] = Counter()
     for number, address in accessed.items():
         line = program.lines[number]
         for direction, size, goes_along in directions_of(line.mnemonic, line.operands):
             if number in shares:
-                found[f"{CONFLICT}.{direction}", number] = shares[number]
+                found[f"{CONFLICT}.{direction}"] += round(shares[number] * executed[number])
             if goes_along and is_on_stack(address, STACK):
-                found[f"{SPILL}.{direction}", number] = beyond * size
+                found[f"{SPILL}.{direction}"] += round(beyond * size * executed[number])
     return found
 
 

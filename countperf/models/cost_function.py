@@ -269,12 +269,11 @@ def compile_cost(
     weights.check_counting_rules()
     vector = weights.counted(kernel)
     vector = vector.mapped(lambda counts: lent(counts, weights.lenders.loans(counts)))
-    if weights.definition.reads_code and not any(name.startswith("code.") for name in vector):
+    if weights.definition.reads_code:
         raise PredictionError(
             f"the {weights.model} model reads compiled code, and a cost function has formulas"
-            " only: pass with_compiled_code(kernel, ..., formulas=True), which finds them from a"
-            " few sizes, or compile weights of a model that reads none, such as"
-            f" load_weights({weights.device.slug!r})"
+            " only: predict(...) at the sizes of interest, or compile weights of a model that reads"
+            f" none, such as load_weights({weights.device.slug!r}, model='structural')"
         )
     there = transaction_roots(vector)
     if without := [n for n in weights.definition.named_transactions if n not in there]:

@@ -290,30 +290,6 @@ class PropertyVector(Table, Mapping[str, Count]):
         """
         return self.with_counts_at(code, "code")
 
-    def with_code_formulas(
-        self, counts: Mapping[str, Count], guards: Guards, domain: str
-    ) -> PropertyVector:
-        """Return the vector with what the compiled code executes as formulas in the sizes.
-
-        Parameters
-        ----------
-        counts : mapping from str to Count
-            Instructions by property, as of
-            `countperf.harness.compile.code_formulas.code_formulas`.
-        guards : (frozenset, frozenset)
-            Polynomials that are at least zero where they hold, and such that are zero.
-        domain : str
-            The same in words. Other sizes are refused.
-        """
-        before = self.assumption_guards or ((frozenset[QuasiPolynomial](),) * 2,)
-        found = self._changed(
-            {**self._counts, **counts},
-            assumptions=f"{self.assumptions}, and formulas of its compiled code hold for {domain}",
-            assumption_guards=tuple((a | guards[0], b | guards[1]) for a, b in before),
-        )
-        found._at_sizes = {roots: at for roots, at in self._at_sizes.items() if roots != ("code",)}
-        return found
-
     def emitted(self) -> PropertyVector:
         """Return the source's view of a vector of the structure view; others as they are."""
         if self.view != "structure":

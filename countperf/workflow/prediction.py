@@ -11,13 +11,11 @@ import numpy as np
 
 from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
-from countperf.errors import CountingError, KernelBuildError
+from countperf.errors import KernelBuildError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import counted_caches_of
-from countperf.harness.compile.code_formulas import code_formulas
 from countperf.harness.compile.compiled_kernel import read_compiled
-from countperf.harness.compile.object_cache import code_key
 from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument
 from countperf.models.explanation import explain as explain_prediction
@@ -241,7 +239,6 @@ def with_compiled_code(
     statistics: Mapping[str, Statistic] | None = None,
     instruction_counts: InstructionCounts | None = None,
     caches: CountedCaches | None = None,
-    formulas: bool = False,
     **more: int,
 ) -> PropertyVector:
     """Count a kernel, compile it, and keep what its code executes with the counts.
@@ -259,10 +256,6 @@ def with_compiled_code(
     caches : CountedCaches, optional
         For which the kernel is counted and its code is read, such as the ``counted_caches`` of
         weights; by default those of the device.
-    formulas : bool, optional
-        Follow the code at a few sizes now, and return formulas in the sizes, which
-        `WeightSet.compile` needs. They hold for sizes that differ from those given by multiples of
-        a number, as the assumptions of the result say; others are refused.
 
     Returns
     -------
@@ -272,8 +265,7 @@ def with_compiled_code(
     Raises
     ------
     CountingError
-        The kernel is a property vector, cannot be counted, or its executed instructions have no
-        formula.
+        The kernel is a property vector, or cannot be counted.
     KernelBuildError, DeviceError, ParameterError
         As of `countperf.harness.compile.compiled_kernel.read_compiled`.
     """
@@ -287,32 +279,7 @@ def with_compiled_code(
         caches=caches or counted_caches_of(find_device(label).identity, is_here=True),
     )
     sizes = given_sizes(parameters, more)
-    if formulas:
-        return _with_formulas(vector, found, sizes, label, statistics)
     return _with_code(vector, found, sizes, label, statistics)
-
-
-def _with_formulas(
-    vector: PropertyVector,
-    kernel: Any,
-    sizes: Mapping[str, int],
-    label: str,
-    statistics: Mapping[str, Statistic] | None,
-) -> PropertyVector:
-    """Compile a kernel, and add what its code executes as formulas to its counts."""
-    device = find_device(label)
-    (compiled,) = read_compiled([(kernel, sizes)], device)
-    if isinstance(compiled, KernelBuildError):
-        raise compiled
-    found = code_formulas(compiled, vector, sizes, statistics)
-    own = code_key(kernel, sizes, device)
-    for each in found.formulas.ends():
-        if code_key(kernel, each, device) != own:
-            raise CountingError(
-                f"the code of kernel {vector.kernel!r} at {each} is not that at {dict(sizes)}:"
-                " there is code for each of them, and no formula; predict at the sizes of interest"
-            )
-    return found.vector
 
 
 def _with_code(

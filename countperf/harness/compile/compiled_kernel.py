@@ -31,7 +31,7 @@ from countperf.machine_code.calling_conventions import (
     pocl_group,
 )
 from countperf.machine_code.executed_counts import ROOT, missed, properties_of
-from countperf.machine_code.interpreter import MOST_STEPS, Program
+from countperf.machine_code.interpreter import Program
 from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.machine_state import Machine
 from countperf.machine_code.object_file import entry_of
@@ -101,9 +101,8 @@ class CompiledKernel:
         self,
         parameters: Mapping[str, int],
         statistics: Mapping[str, Any] | None = None,
-        most_steps: int = MOST_STEPS,
     ) -> tuple[FollowedLaunch, ...]:
-        """Follow a group of each launch, for so many steps at most; the rest as for `counts`."""
+        """Follow a group of each launch."""
         contents = contents_for(self.data_loops, statistics or {})
         found: list[FollowedLaunch] = []
         for launch in self.launches(parameters):
@@ -114,7 +113,7 @@ class CompiledKernel:
             fill_arrays(machine, launch, contents)
             entry = entry_of(program, launch.kernel, launch.group_shape)
             try:
-                executed = program.executed(entry, machine, most_steps)
+                executed = program.executed(entry, machine)
             except CountingError as error:
                 raise CountingError(
                     f"the compiled code of {launch.kernel!r} cannot be followed: {error}; predict"

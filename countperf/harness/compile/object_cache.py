@@ -48,15 +48,9 @@ def objects_folder() -> Path | None:
 
 
 def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
-    """Return the name under which a kernel's objects are kept."""
-    return None if objects_folder() is None else code_key(unit, parameters, device)
-
-
-def code_key(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
-    """Return a name of the code that a runtime makes at given sizes; None if none is generated.
-
-    Parameters are those of `key_of`.
-    """
+    """Return the name under which a kernel's objects are kept; None if they are not."""
+    if objects_folder() is None:
+        return None
     if not isinstance(unit.target, lp.PyOpenCLTarget):
         unit = unit.copy(target=lp.PyOpenCLTarget())
     try:

@@ -17,6 +17,7 @@ from countperf.harness.compile.object_cache import VARIABLE, keep, kept, key_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.machine_code.objdump import find_objdump
+from measurement_kernels import catalog
 from tests.harness.fakes import make_device
 
 DEVICE = make_device("pocl:0", "pthread-skylake", platform="Portable Computing Language")
@@ -139,3 +140,23 @@ def _refused(command: list[str], **options: Any) -> Any:
 
 
 _RUN = objects.subprocess.run
+
+
+@pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
+@pytest.mark.parametrize("label", ["pocl:0", "intel:0"])
+def test_the_code_is_the_same_at_all_sizes(label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "off")
+    try:
+        device = find_device(label)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    unit = catalog.entry("matmul-tiled/square/16x16/f32").build()
+    first, second = (
+        read_compiled([(unit, {"n": n, "m": m, "l": k})], device)[0]
+        for n, m, k in ((64, 96, 32), (208, 48, 176))
+    )
+    assert isinstance(first, CompiledKernel)
+    assert isinstance(second, CompiledKernel)
+    assert first.programs.keys() == second.programs.keys() != set()
+    for kernel, program in first.programs.items():
+        assert program.lines == second.programs[kernel].lines
