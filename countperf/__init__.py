@@ -5,10 +5,11 @@ Importing this package is cheap: each name is imported from its home when it is 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from countperf import _path as _path
-from countperf import front_door
+from countperf import display
 from countperf.caches import guard_persistent_dicts
 from countperf.version import __version__
 
@@ -131,33 +132,55 @@ __all__ = [
     "with_unused_local",
 ]
 
-_FUNCTIONS_OF_METHODS = {
-    "schedule_text": "countperf.report.mechanistic",
-    "answers_text": "countperf.report.mechanistic",
-    "calibration_text": "countperf.report.calibration",
-    "cause_text": "countperf.report.against",
-    "comparison_text": "countperf.report.against",
-    "device_results_text": "countperf.report.tuning",
-    "explained_pair": "countperf.report.against",
-    "figure_of": "countperf.report.figures",
-    "frame_of": "countperf.report.tables",
-    "html_of": "countperf.report.tables",
-    "occupancy_text": "countperf.report.mechanistic",
-    "prediction_text": "countperf.report.text",
-    "ranking_text": "countperf.report.tuning",
-    "sweep_text": "countperf.report.mechanistic",
-    "tuning_text": "countperf.report.tuning",
-}
+
+class _Above:
+    """Reports and predictions, which are imported when a method first needs them."""
+
+    def text(self, result: Any) -> str:
+        from countperf.report.tables import text_of
+
+        return text_of(result)
+
+    def frame(self, result: Any) -> Any:
+        from countperf.report.tables import frame_of
+
+        return frame_of(result)
+
+    def html(self, result: Any) -> str:
+        from countperf.report.tables import html_of
+
+        return html_of(result)
+
+    def figure(self, result: Any, path: Any, **options: Any) -> Any:
+        from countperf.report.figures import figure_of
+
+        return figure_of(result, path, **options)
+
+    def pair(self, first: Any, second: Any) -> Any:
+        from countperf.report.against import PredictionPair
+
+        return PredictionPair(first=first, second=second)
+
+    def predict(self, kernel: Any, sizes: Any, **options: Any) -> Prediction:
+        from countperf.workflow.prediction import predict
+
+        return predict(kernel, sizes, **options)
+
+    def explain(self, kernel: Any, sizes: Any, **options: Any) -> Any:
+        from countperf.workflow.prediction import explain
+
+        return explain(kernel, sizes, **options)
+
 
 guard_persistent_dicts()
-front_door.register(_HOMES)
-front_door.register(_FUNCTIONS_OF_METHODS)
+display.above = _Above()
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'countperf' has no attribute {name!r}")
-    value = globals()[name] = front_door.function(name)
+    module, _, attribute = _HOMES[name].partition(":")
+    value = globals()[name] = getattr(import_module(module), attribute or name)
     return value
 
 

@@ -12,13 +12,12 @@ from textwrap import wrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from countperf import front_door
-
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+above: Any = None
+"""Functions of higher layers that methods of results call: `countperf` itself assigns it."""
 
 MOST_LINES = 25
 """Lines of a ``repr``, at most."""
@@ -35,6 +34,11 @@ def shortened(text: str, most: int = MOST_LINES) -> str:
         return "\n".join(lines)
     kept = most - 1
     return "\n".join([*lines[:kept], f"... {len(lines) - kept} more lines"])
+
+
+def printed(self: Any) -> str:
+    """Return the text of a result in 25 lines at most: the `repr` of results with a report."""
+    return shortened(above.text(self))
 
 
 def _broken(line: str) -> list[str]:
@@ -112,12 +116,13 @@ def _shown(value: Any, depth: int) -> str:
     """Write a value; objects of other types by their names alone, which may be as large."""
     if isinstance(value, str | bytes):
         return repr(value[: _WIDTH + 1])
-    if value is None or isinstance(value, bool | int | float | complex | np.generic | Fraction):
+    if value is None or isinstance(value, bool | int | float | complex | Fraction):
         return repr(value)
     if isinstance(value, PurePath | Enum):
         return str(value)
-    if isinstance(value, np.ndarray):
-        return f"<array of shape {value.shape}, {value.dtype}>"
+    if type(value).__module__ == "numpy":  # not imported here: results without arrays need none
+        is_array = type(value).__name__ == "ndarray"
+        return f"<array of shape {value.shape}, {value.dtype}>" if is_array else repr(value)
     if isinstance(value, dict | MappingProxyType):
         entries = [f"{key!r}: {_shown(part, depth + 1)}" for key, part in _first(value.items())]
         return "{" + _joined(entries, len(value)) + "}"
@@ -154,10 +159,10 @@ class Table:
 
     def to_frame(self) -> pd.DataFrame:
         """Return the result as a pandas data frame, with full values in s."""
-        return front_door.function("frame_of")(self)
+        return above.frame(self)
 
     def _repr_html_(self) -> str:
-        return front_door.function("html_of")(self)
+        return above.html(self)
 
 
 class Drawable:
@@ -167,4 +172,4 @@ class Drawable:
 
     def plot(self, path: Path | str | None = None, **options: Any) -> Figure:
         """Draw the result."""
-        return front_door.function("figure_of")(self, path, **options)
+        return above.figure(self, path, **options)

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf import front_door
-from countperf.display import MOST_LINES, Drawable, Table, shortened
-from countperf.errors import ParameterError, PredictionError
+from countperf import display
+from countperf.display import Drawable, Table, printed
+from countperf.errors import PredictionError
 
 Quantity = float | NDArray[np.float64]
 """A number, or an array of them where parameters were given as arrays."""
@@ -83,10 +83,9 @@ class Prediction(Table, Drawable):
     model_choice: str = ""
     origin: Origin | None = field(default=None, repr=False)
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("prediction_text")(self))
+    __repr__ = printed
 
-    def against(self, other: Prediction) -> PredictionPair:
+    def against(self, other: Prediction) -> Any:
         """Compare with another prediction: of another kernel, size, device or model.
 
         Parameters
@@ -104,7 +103,7 @@ class Prediction(Table, Drawable):
         ParameterError
             One of them is of several sizes.
         """
-        return PredictionPair(first=self, second=other)
+        return display.above.pair(self, other)
 
     def anchored(self, *runs: Any) -> Prediction:
         """Return the prediction, corrected by measured runs of its kernel.
@@ -146,45 +145,6 @@ class Prediction(Table, Drawable):
     def caveats(self) -> tuple[Verdict, ...]:
         """The verdicts that did not pass."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PredictionPair(Table, Drawable):
-    """Two predictions side by side."""
-
-    first: Prediction  # each at one size
-    second: Prediction
-
-    def __post_init__(self) -> None:
-        for each in (self.first, self.second):
-            if not isinstance(each, Prediction):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
-                raise ParameterError(
-                    f"a prediction is compared with another one, not with {each!r}; pass what"
-                    " predict returns",
-                    parameter="prediction",
-                )
-            if isinstance(each.time_s, np.ndarray):
-                raise ParameterError(
-                    f"predictions are compared at one size each, and that of {each.kernel!r} is of"
-                    " several: predict each size by itself",
-                    parameter="prediction",
-                )
-
-    @property
-    def explained(self) -> Any:
-        """Both with counts and costs (`countperf.explain`); None where weights are not known."""
-        return front_door.function("explained_pair")(self.first, self.second)
-
-    @property
-    def cause(self) -> str:
-        """A sentence on what makes the difference."""
-        return front_door.function("cause_text")(self.first, self.second, self.explained)
-
-    def __repr__(self) -> str:
-        text = front_door.function("comparison_text")(self.first, self.second, self.explained)
-        body, _, cause = text.rpartition("\n")
-        last = shortened(cause, 4)
-        return f"{shortened(body, MOST_LINES - len(last.splitlines()))}\n{last}"
 
 
 class TimeModel(Protocol):

@@ -27,6 +27,7 @@ SLOW = {"pandas": 0.18, "scipy": 0.15}
 """Packages that take long to import and that few calls need, with their time, s of processor."""
 
 LIGHT = {
+    "countperf": "importing the package is cheap",
     "countperf.caches": "importing the package is cheap",
     "countperf.cli.common": "the help is made without Loopy and NumPy",
     "countperf.features": "weights are loaded without Loopy and isl",
@@ -45,7 +46,7 @@ LIGHT = {
 
 BY_NAME = {
     "countperf.cli": "the module of a command is imported when the command runs",
-    "countperf.front_door": "methods of results call functions of higher layers",
+    "countperf": "public names are imported when they are first used",
     "countperf.harness.cuda.driver": "CuPy and its parts, where they are installed",
     "countperf.mechanistic.simulation_core": "Numba, where it is installed",
     "countperf.tuning": "exports of searches are used rarely",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from countperf import front_door
-from countperf.display import Drawable, Table, shortened
+from countperf.display import Drawable, Table, printed
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.model import MechanisticPrediction
@@ -41,8 +40,7 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
     def __len__(self) -> int:
         return len(self.answers)
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("answers_text")(self))
+    __repr__ = printed
 
     @property
     def predictions(self) -> dict[str, MechanisticPrediction]:

@@ -30,8 +30,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from countperf import front_door
-from countperf.display import Drawable, ShortRepr, Table, shortened
+from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import ParameterError
 from countperf.mechanistic.checks import check_not_negative, check_whole
 
@@ -86,8 +85,7 @@ class Schedule(Table, Drawable):
     source: str  # where the durations come from: a model's name and devices, or ``"measured"``
     steps: tuple[TimedStep, ...]  # in the order of the program
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("schedule_text")(self))
+    __repr__ = printed
 
     @property
     def time_s(self) -> float:

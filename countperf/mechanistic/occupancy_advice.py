@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from countperf import front_door
-from countperf.display import ShortRepr, Table, shortened
+from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.occupancy import Residency, resident_groups
@@ -49,8 +48,7 @@ class KernelOccupancy(Table):
     parameters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     programs: tuple[ProgramOccupancy, ...]  # one for each device program that is launched
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("occupancy_text")(self))
+    __repr__ = printed
 
 
 def program_occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> ProgramOccupancy:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from countperf import front_door
-from countperf.display import Drawable, ShortRepr, Table, shortened
+from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.answers import Answer
@@ -50,8 +49,7 @@ class Sweep(Table, Drawable):
     described: DeviceParameters  # the device
     points: tuple[SweepPoint, ...]  # in the order of the axis
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("sweep_text")(self))
+    __repr__ = printed
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf import front_door
+from countperf import display
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, anchor
 from countperf.models.cost_function import CostFunction, compile_cost
@@ -113,7 +113,7 @@ class WeightSet(FittedWeights):
         CountperfError
             As for `countperf.predict`.
         """
-        return front_door.function("predict")(
+        return display.above.predict(
             kernel,
             given_sizes(parameters, more),
             weights=self,
@@ -195,7 +195,7 @@ class WeightSet(FittedWeights):
         PredictionError, CountingError, ParameterError
             As in `predict`; `ParameterError` for arrays too.
         """
-        return front_door.function("explain")(kernel, parameters, weights=self, **options)
+        return display.above.explain(kernel, parameters, weights=self, **options)
 
     def coverage(
         self,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countperf.display import MOST_LINES, Drawable, Table, shortened
+from countperf.errors import ParameterError
 from countperf.models.anchored import WeightsAndKernel
 from countperf.models.explanation import explain
 from countperf.models.library import short_name
+from countperf.predictions import Prediction
 from countperf.report.breakdown import (
     MOST_ROWS,
     bound_text,
@@ -17,17 +21,56 @@ from countperf.report.breakdown import (
 )
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_quantity
-from countperf.report.rows import Table
+from countperf.report.rows import Table as TextTable
 from countperf.report.text import verdicts_text
 
 if TYPE_CHECKING:
     from countperf.models.explanation import ExplainedPart, Explanation
-    from countperf.predictions import Prediction
 
 _ALIKE = 0.05
 """Of a time: a difference below is none to explain."""
 _SAME = 0.01
 _NAMED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PredictionPair(Table, Drawable):
+    """Two predictions side by side."""
+
+    first: Prediction  # each at one size
+    second: Prediction
+
+    def __post_init__(self) -> None:
+        for each in (self.first, self.second):
+            if not isinstance(each, Prediction):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+                raise ParameterError(
+                    f"a prediction is compared with another one, not with {each!r}; pass what"
+                    " predict returns",
+                    parameter="prediction",
+                )
+            if isinstance(each.time_s, np.ndarray):
+                raise ParameterError(
+                    f"predictions are compared at one size each, and that of {each.kernel!r} is of"
+                    " several: predict each size by itself",
+                    parameter="prediction",
+                )
+
+    @property
+    def explained(self) -> tuple[Explanation, Explanation] | None:
+        """Both with counts and costs (`countperf.explain`); None where weights are not known."""
+        found = [_explained(each) for each in (self.first, self.second)]
+        return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+
+    @property
+    def cause(self) -> str:
+        """A sentence on what makes the difference."""
+        return cause_text(self.first, self.second, self.explained)
+
+    def __repr__(self) -> str:
+        text = comparison_text(self.first, self.second, self.explained)
+        body, _, cause = text.rpartition("\n")
+        last = shortened(cause, 4)
+        return f"{shortened(body, MOST_LINES - len(last.splitlines()))}\n{last}"
 
 
 def comparison_text(
@@ -117,7 +160,7 @@ def _cost_ratio(less: ExplainedPart, more: ExplainedPart) -> float | None:
     return more.weight.value_s / less.weight.value_s
 
 
-def side_by_side(first: Prediction, second: Prediction) -> Table:
+def side_by_side(first: Prediction, second: Prediction) -> TextTable:
     """Return a table of two predictions; of many parts, the last are summed."""
     parts = compared_parts(first, second)
     shown = parts if len(parts) <= MOST_ROWS else parts[: MOST_ROWS - 1]
@@ -125,7 +168,7 @@ def side_by_side(first: Prediction, second: Prediction) -> Table:
     rows = [("time", *(float(np.asarray(each.time_s).item()) for each in (first, second))), *shown]
     if rest:
         rows.append((f"{len(rest)} more", sum(r[1] for r in rest), sum(r[2] for r in rest)))
-    return Table(
+    return TextTable(
         header=("", *names_apart(first, second), "difference"),
         rows=tuple(
             (title, *(format_quantity(time_s, "s") for time_s in (one, other, other - one)))
@@ -143,12 +186,6 @@ def compared_parts(first: Prediction, second: Prediction) -> list[tuple[str, flo
         for part in sorted({*parts[0], *parts[1]})
     ]
     return sorted(found, key=lambda row: -abs(row[2] - row[1]))
-
-
-def explained_pair(first: Prediction, second: Prediction) -> tuple[Explanation, Explanation] | None:
-    """Explain two predictions if both know their weights and kernels; else None."""
-    found = [_explained(each) for each in (first, second)]
-    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
 
 def _explained(prediction: Prediction) -> Explanation | None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.weights import WeightSet
-    from countperf.predictions import PredictionPair
+    from countperf.report.against import PredictionPair
     from countperf.tuning.ranking import Ranking
 
 _LINE = 34

@@ -25,7 +25,8 @@ from countperf.mechanistic.workload import Simulation
 from countperf.metrics import Evaluation
 from countperf.models.explanation import Explanation
 from countperf.models.weights import WeightSet
-from countperf.predictions import Prediction, PredictionPair
+from countperf.predictions import Prediction
+from countperf.report.against import PredictionPair
 from countperf.report.bars import pair_figure, ranking_figure, rates_figure
 from countperf.report.breakdown import BreakdownRow, breakdown_rows
 from countperf.report.curves import (

@@ -24,28 +24,38 @@ from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
 from countperf.models.units import unit_of
 from countperf.models.weights import WeightSet
-from countperf.predictions import Prediction, PredictionPair
+from countperf.predictions import Prediction
 from countperf.properties.taxonomy import describe
 from countperf.properties.vector import PropertyVector
-from countperf.report.against import compared_parts, names_apart, side_by_side
+from countperf.report.against import PredictionPair, compared_parts, names_apart, side_by_side
 from countperf.report.breakdown import breakdown_rows
-from countperf.report.calibration import calibration_rows
+from countperf.report.calibration import calibration_rows, calibration_text
 from countperf.report.comparison import ranking_evaluation_rows
 from countperf.report.mechanistic import (
     answers_head,
     answers_rows,
+    answers_text,
     occupancy_rows,
+    occupancy_text,
     schedule_head,
     schedule_rows,
+    schedule_text,
     sweep_head,
     sweep_rows,
+    sweep_text,
 )
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity, point_text
 from countperf.report.objects import picked
 from countperf.report.rows import Printed, Rows, ends, table_of
-from countperf.report.text import prediction_head, times_rows
-from countperf.report.tuning import replay_head, replay_rows
+from countperf.report.text import prediction_head, prediction_text, times_rows
+from countperf.report.tuning import (
+    device_results_text,
+    ranking_text,
+    replay_head,
+    replay_rows,
+    tuning_text,
+)
 from countperf.tuning.devices import DeviceResults
 from countperf.tuning.export import tuning_frame
 from countperf.tuning.ranking import Ranking
@@ -91,6 +101,11 @@ def html_of(result: object) -> str:
     if isinstance(result, PredictionPair):
         table, notes = side_by_side(result.first, result.second), [result.cause]
     return Printed(head=head, table=table, notes=notes).html()
+
+
+def text_of(result: object) -> str:
+    """Return the text of a result that prints as one."""
+    return _TEXTS[type(result)](result)
 
 
 def _writer(result: object) -> tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]:
@@ -354,4 +369,16 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
         lambda found: [f"{found.device.slug}: {len(found.findings)} numbers"],
     ),
     PredictionPair: (_pair_rows, lambda pair: [repr(pair).splitlines()[0]]),
+}
+
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    CalibrationResult: calibration_text,
+    DeviceResults: device_results_text,
+    KernelOccupancy: occupancy_text,
+    ModelAnswers: answers_text,
+    Prediction: prediction_text,
+    Ranking: ranking_text,
+    Schedule: schedule_text,
+    Sweep: sweep_text,
+    TuningResult: tuning_text,
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countperf.display import ShortRepr
-from countperf.predictions import Prediction, PredictionPair
+from countperf.predictions import Prediction
 from countperf.tuning.points import Predicted
 from countperf.tuning.space import Choice, SearchSpace
 
@@ -38,15 +39,13 @@ class Contrast(ShortRepr):
     sizes: Mapping[str, int]  # sizes of the kernel
 
     @property
-    def pair(self) -> PredictionPair:
+    def pair(self) -> Any:
         """Both predictions side by side; its ``cause`` is a sentence on what makes the difference.
 
         The parts are shares of the predicted time, so that they include its correction.
         """
-        return PredictionPair(
-            first=self._prediction(WINNER, self.winner),
-            second=self._prediction(DEFAULT, self.default),
-        )
+        default = self._prediction(DEFAULT, self.default)
+        return self._prediction(WINNER, self.winner).against(default)
 
     def _prediction(self, name: str, point: Predicted) -> Prediction:
         whole = sum(point.parts.values())

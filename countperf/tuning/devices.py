@@ -7,8 +7,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from countperf import front_door
-from countperf.display import Table, shortened
+from countperf.display import Table, printed
 from countperf.errors import CountperfError, ParameterError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.exclusive_timing import TimingLock
@@ -34,8 +33,7 @@ class DeviceResults(Table):
     found: dict[str, TuningResult]  # by the device's label
     failed: dict[str, CountperfError]  # devices without a result, and why
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("device_results_text")(self))
+    __repr__ = printed
 
 
 class DevicesInterrupt(KeyboardInterrupt):

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from countperf import front_door
-from countperf.display import Drawable, ShortRepr, Table, shortened
+from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import TuningError
 from countperf.tuning.points import Point, Predicted, Refused
 from countperf.tuning.space import SearchSpace
@@ -94,8 +93,7 @@ class Ranking(Table, Drawable):
     seconds: float  # time that it took, s
     model_choice: str = ""  # which model put the best in order and why, where none was asked for
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("ranking_text")(self))
+    __repr__ = printed
 
     @property
     def refused(self) -> int:

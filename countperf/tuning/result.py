@@ -9,8 +9,7 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
-from countperf import front_door
-from countperf.display import Drawable, ShortRepr, Table, shortened
+from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import ParameterError
 from countperf.tuning.contrast import Contrast
 from countperf.tuning.points import Predicted, Refused
@@ -160,8 +159,7 @@ class TuningResult(Table, Drawable):
     # the winner beside the default variant, part by part of the predicted time
     contrast: Contrast | None = None
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("tuning_text")(self))
+    __repr__ = printed
 
 
 class SearchInterrupt(KeyboardInterrupt):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from countperf import front_door
-from countperf.display import ShortRepr, Table, shortened
+from countperf.display import ShortRepr, Table, printed
 from countperf.fitting.transfer.calibrated import TransferFit
 from countperf.fitting.transfer.prior import ExpectedErrors
 from countperf.hardware.identity import DeviceIdentity
@@ -62,8 +61,7 @@ class CalibrationResult(Table):
     without_code: str  # why there is no model that reads compiled code
     is_complete: bool  # whether no kernel of the choice is left
 
-    def __repr__(self) -> str:
-        return shortened(front_door.function("calibration_text")(self))
+    __repr__ = printed
 
 
 def unlearnt_features(
