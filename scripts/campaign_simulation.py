@@ -20,16 +20,15 @@ from countperf.hardware.library import load_device
 from countperf.harness.campaign import measure
 from countperf.harness.clock import Timer, Timing
 from countperf.harness.device import DeviceLimits
-from countperf.harness.protocols import PROTOCOLS
 from countperf.harness.size_selection import calibrate
 from countperf.harness.sizes import SizeLimits
 from countperf.properties.count_properties import count_kernel
-from countperf.workflow.measuring import PROFILES, profile_entries
+from countperf.workflow.measuring import profile_entries
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.variants.sets import variant_entries, variant_sets
 from rental import stages as gpu_stages
 from rental.campaign import run_campaign
-from rental.stages import Options, Stage, plan
+from rental.stages import RENTAL, Options, Stage, plan
 
 if TYPE_CHECKING:
     from countperf.harness.runner import Run
@@ -275,7 +274,7 @@ class Simulation:
     def _listed(
         self, purposes: Sequence[Purpose], shapes: int, types: Sequence[str]
     ) -> Sequence[CatalogEntry]:
-        profile = replace(PROFILES["rental"], shapes_per_kernel=shapes)
+        profile = replace(RENTAL, shapes_per_kernel=shapes)
         listed = profile_entries(
             profile, "large", purposes=purposes, element_types=types, max_group_size=1024
         )
@@ -284,7 +283,7 @@ class Simulation:
     def _measure(
         self, options: Options, runner: SimulatedRunner, wanted: Sequence[CatalogEntry]
     ) -> str:
-        profile = PROFILES["rental"]
+        profile = RENTAL
         limits = SizeLimits(
             launch_overhead_s=RUN_OVERHEAD_S,
             memory_bytes=_MEMORY_BYTES // 4,
@@ -297,7 +296,7 @@ class Simulation:
         found = measure(
             [case for case, _ in timed],
             store=options.store,
-            protocol=PROTOCOLS[profile.name],
+            protocol=profile.protocol,
             runner=runner,
             expected_run_s={case.name: run_s for case, run_s in timed},
         )

@@ -11,8 +11,6 @@ from countperf.workflow.measuring import measure_catalogue
 
 _COSTS = {
     "quick": "2 to 4 minutes on two cores",
-    "paper": "about 15 minutes on two cores",
-    "rental": "about 8 minutes on a GPU",
     "broad": "20 to 28 minutes on two cores",
     "trial": "about half a minute, too little for a fit to be relied on",
 }

@@ -23,7 +23,7 @@ from countperf.harness.continuity import CONTROLS, choose_controls, describe_cha
 from countperf.harness.environment import gather_environment, load_average, timestamp
 from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, ProgressEvent, silent
-from countperf.harness.protocols import PAPER, Round, time_round
+from countperf.harness.protocols import BROAD, Round, time_round
 from countperf.harness.rounds import RoundsFile, waits_s
 from countperf.harness.runner import CaseRunner
 from countperf.harness.schedule import CaseState, Estimate, Schedule, in_mixed_order
@@ -53,7 +53,7 @@ def measure(
     *,
     store: Store | Path | str,
     runner: CaseRunner,
-    protocol: Protocol = PAPER,
+    protocol: Protocol = BROAD,
     count: CountKernel | None = None,
     progress: Progress = silent,
     retry_failed: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from countperf.harness.clock import Timing
@@ -14,51 +14,6 @@ _WARM_UP_S = 0.05
 On two cores of a Zen 5, kernels of PoCL took 2 to 2.6 times as long for 10 to 20 ms, then 1.1 to
 1.3 times as long for another 20, as they did after 40 ms.
 """
-
-PAPER = Protocol(
-    name="paper",
-    rounds=2,
-    runs=30,
-    drops=4,
-    spread_limit=0.5,
-    noise_limit=0.1,
-    extra_rounds=2,
-    separation_s=20.0,
-    warm_up_s=_WARM_UP_S,
-)
-"""Stevens and Klöckner (2016): 30 runs, the first 4 dropped, the minimum of the others.
-
-The paper has one round, and no time to warm up. We have two rounds, some time apart, since other
-load on the machine can hold up all runs of a round without any spread among them; the minimum is
-over both.
-"""
-
-QUICK = Protocol(
-    name="quick",
-    rounds=2,
-    runs=7,
-    drops=2,
-    spread_limit=0.5,
-    noise_limit=0.2,
-    extra_rounds=1,
-    separation_s=5.0,
-    max_seconds=0.3,
-    warm_up_s=_WARM_UP_S,
-)
-"""For a first look: fewer runs, and slow cases are cut short."""
-
-RENTAL = Protocol(
-    name="rental",
-    rounds=2,
-    runs=14,
-    drops=4,
-    spread_limit=0.5,
-    noise_limit=0.1,
-    extra_rounds=1,
-    separation_s=5.0,
-    max_seconds=0.25,
-)
-"""For a GPU that is paid by the minute and that nobody else uses; the dropped runs warm it up."""
 
 BROAD = Protocol(
     name="broad",
@@ -72,56 +27,26 @@ BROAD = Protocol(
     max_seconds=0.1,
     warm_up_s=_WARM_UP_S,
 )
-"""For hundreds of kernels: few runs in each round, and one round more.
-
-Rounds some time apart find out more about a case than runs in a row.
+"""For hundreds of kernels. Rounds some time apart find out more about a case than runs in a row:
+other load on the machine can hold up all runs of a round without any spread among them.
 """
 
-TIMING = Protocol(
-    name="timing",
-    rounds=3,
-    runs=12,
-    drops=2,
-    spread_limit=0.5,
-    noise_limit=0.1,
-    extra_rounds=2,
-    separation_s=2.0,
-    max_seconds=1.0,
-    warm_up_s=_WARM_UP_S,
-)
-"""For one kernel of a user's at a few sizes (`countperf.time_kernel`), while they wait."""
-
-CALIBRATION = Protocol(
-    name="calibration",
+QUICK = BROAD.changed(
+    name="quick",
     rounds=2,
-    runs=6,
-    drops=1,
-    spread_limit=0.5,
+    runs=7,
     noise_limit=0.2,
     extra_rounds=1,
-    separation_s=4.0,
-    max_seconds=0.1,
-    warm_up_s=_WARM_UP_S,
+    separation_s=5.0,
+    max_seconds=0.3,
 )
+"""For a first look."""
+
+TIMING = BROAD.changed(name="timing", runs=12, noise_limit=0.1, separation_s=2.0, max_seconds=1.0)
+"""For one kernel of a user's at a few sizes (`countperf.time_kernel`), while they wait."""
+
+CALIBRATION = QUICK.changed(name="calibration", runs=6, drops=1, separation_s=4.0, max_seconds=0.1)
 """For a device of which other devices say much already: many kernels rather than many runs."""
-
-TRIAL = Protocol(
-    name="trial",
-    rounds=1,
-    runs=4,
-    drops=1,
-    spread_limit=0.5,
-    noise_limit=0.5,
-    extra_rounds=0,
-    separation_s=0.0,
-    max_seconds=0.05,
-)
-"""For seeing that a campaign works, as tests do: the times are too few to be relied on."""
-
-PROTOCOLS: Mapping[str, Protocol] = {
-    each.name: each for each in (PAPER, QUICK, RENTAL, BROAD, TRIAL)
-}
-"""The protocols of campaigns by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from countperf.harness.device import Device
 from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, silent
-from countperf.harness.protocols import PAPER
+from countperf.harness.protocols import BROAD
 from countperf.harness.runner import KernelRunner, Run
 from countperf.tuning.pools import WorkerLostError, process_pool
 from countperf.tuning.sending import NOT_SENT
@@ -272,7 +272,7 @@ def measure(
     *,
     store: Path | str,
     device: str | Device | None = None,
-    protocol: Protocol = PAPER,
+    protocol: Protocol = BROAD,
     count: CountKernel | None = None,
     progress: Progress = silent,
     clock: Clock | None = None,

@@ -18,10 +18,10 @@ from countperf.harness.campaign import measure, open_store
 from countperf.harness.devices import find_device
 from countperf.harness.overhead import measure_limits
 from countperf.harness.progress import silent
-from countperf.harness.protocols import PROTOCOLS
+from countperf.harness.protocols import BROAD, QUICK
 from countperf.harness.runner import KernelRunner
 from countperf.harness.size_selection import calibrate
-from countperf.measurements import PURPOSES
+from countperf.measurements import PURPOSES, Protocol
 from countperf.properties.count_properties import count_kernel
 from measurement_kernels.catalog import APART, entries, group_shapes
 from measurement_kernels.catalog import families as all_families
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from measurement_kernels.entry import CatalogEntry, Collection
 
 
-ProfileName = Literal["quick", "paper", "rental", "broad", "trial"]
+ProfileName = Literal["quick", "broad", "trial"]
 
 
 _TRIED_VARIANTS = 5  # of a set, to find its sizes
@@ -45,7 +45,7 @@ _TRIED_VARIANTS = 5  # of a set, to find its sizes
 class Profile(ShortRepr):
     """Extent of a campaign."""
 
-    name: ProfileName
+    protocol: Protocol  # how often each case runs
     shapes_per_kernel: int  # group shapes of the device's set that are measured, at most three
     max_run_s: float  # longest time of one run, s
     overhead_factor: float  # how many times the launch overhead the smallest size has to take
@@ -59,14 +59,23 @@ LEAST_KERNELS = 12
 """Families with so many kernels are measured in full, whatever the share."""
 
 
+_QUICK = Profile(protocol=QUICK, shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0)
+_TRIAL = QUICK.changed(
+    name="trial",
+    rounds=1,
+    runs=4,
+    drops=1,
+    noise_limit=0.5,
+    extra_rounds=0,
+    separation_s=0.0,
+    max_seconds=0.05,
+    warm_up_s=0.0,
+)
+
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(name="quick", shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0),
-    "paper": Profile(name="paper", shapes_per_kernel=3, max_run_s=0.25, overhead_factor=100.0),
-    "rental": Profile(
-        name="rental", shapes_per_kernel=3, max_run_s=0.02, overhead_factor=15.0, max_setup_s=0.6
-    ),
+    "quick": _QUICK,
     "broad": Profile(
-        name="broad",
+        protocol=BROAD,
         shapes_per_kernel=2,
         max_run_s=0.06,
         overhead_factor=10.0,
@@ -74,8 +83,14 @@ PROFILES: Mapping[str, Profile] = {
         collections=("paper", "extended", "random"),
         share=0.4,  # costs at most 1.3 % on left-out families: scripts/ablate_campaign.py
     ),
-    "trial": Profile(
-        name="trial", shapes_per_kernel=1, max_run_s=0.004, overhead_factor=5.0, max_setup_s=0.2
+    # to see that all works, as tests do: the times are too few to be relied on
+    "trial": replace(
+        _QUICK,
+        protocol=_TRIAL,
+        shapes_per_kernel=1,
+        max_run_s=0.004,
+        overhead_factor=5.0,
+        max_setup_s=0.2,
     ),
 }
 
@@ -152,7 +167,7 @@ def measure_catalogue(
     *,
     store: Path | str,
     device: str | None = None,
-    profile: ProfileName = "paper",
+    profile: ProfileName | Profile = "broad",
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
     purposes: Sequence[Purpose] = (),
@@ -169,7 +184,7 @@ def measure_catalogue(
     device : str, optional
         ``pocl:0``, or a part of a device's name; by default the working device with the highest
         copy bandwidth.
-    profile : {"paper", "quick", "rental", "broad", "trial"}
+    profile : {"broad", "quick", "trial"} or Profile
         How much is measured, and by which protocol.
     families : sequence of str, optional
         Only these families of kernels.
@@ -212,18 +227,20 @@ def measure_catalogue(
     return _measure(found, chosen, wanted, Path(store), progress)
 
 
-def _profile(name: str) -> Profile:
-    if name not in PROFILES:
-        message = f"there is no profile {name!r}; pass one of {', '.join(map(repr, PROFILES))}"
+def _profile(given: str | Profile) -> Profile:
+    if isinstance(given, Profile):
+        return given
+    if given not in PROFILES:
+        message = f"there is no profile {given!r}; pass one of {', '.join(map(repr, PROFILES))}"
         raise ParameterError(message, parameter="profile")
-    return PROFILES[name]
+    return PROFILES[given]
 
 
 def measure_variants(
     *,
     store: Path | str,
     device: str | None = None,
-    profile: ProfileName = "paper",
+    profile: ProfileName | Profile = "broad",
     families: Sequence[str] = (),
     count: int | None = None,
     progress: Progress | None = None,
@@ -242,7 +259,7 @@ def _measure(
 ) -> MeasurementSet:
     """Find out which sizes kernels take on a device, and measure them."""
     runner = KernelRunner.open(device)
-    protocol = PROTOCOLS[profile.name]
+    protocol = profile.protocol
     sets = dict.fromkeys(each.family for each in wanted if each.purpose == "variant")
     tried = [each for family in sets for each in variant_entries(family)[:_TRIED_VARIANTS]]
     others = [each for each in wanted if each.purpose != "variant"]

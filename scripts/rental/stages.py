@@ -21,12 +21,13 @@ from countperf.errors import CountperfError, DeviceLostError, DocumentError, Fit
 from countperf.harness.devices import find_device
 from countperf.harness.doctor import examine
 from countperf.harness.environment import available_cores
+from countperf.harness.protocols import QUICK as QUICKLY
 from countperf.harness.registry import backends
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.pools import process_pool
 from countperf.workflow.characterizing import characterize
 from countperf.workflow.evaluating import evaluate_ranking
-from countperf.workflow.measuring import measure_catalogue
+from countperf.workflow.measuring import Profile, measure_catalogue
 from countperf.workflow.measuring import measure_variants as measure
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.variants.sets import variant_entries
@@ -41,6 +42,17 @@ LOST = 3  # exit status of a stage whose device is lost
 
 
 _SOME_VARIANTS = 8
+
+RENTAL = Profile(
+    protocol=QUICKLY.changed(
+        name="rental", runs=14, drops=4, noise_limit=0.1, max_seconds=0.25, warm_up_s=0.0
+    ),
+    shapes_per_kernel=3,
+    max_run_s=0.02,
+    overhead_factor=15.0,
+    max_setup_s=0.6,
+)
+"""For a GPU that is paid by the minute and that nobody else uses; the dropped runs warm it up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +255,7 @@ def _measure(
     found = measure_catalogue(
         store=options.store,
         device=options.device,
-        profile="rental",
+        profile=RENTAL,
         families=families,
         element_types=element_types,
         shapes_per_kernel=shapes,
@@ -278,7 +290,7 @@ def _measure_variants(options: Options, *, count: int | None) -> None:
         for code in [pool.submit(_generate, backend, name) for name in names]:
             code.exception()  # measuring says what is wrong
     found = measure(
-        store=options.store, device=options.device, profile="rental", families=families, count=count
+        store=options.store, device=options.device, profile=RENTAL, families=families, count=count
     )
     _say_measured(found)
 

@@ -7,13 +7,13 @@ from os import environ
 
 from countperf.cli.common import add_device
 
-_PROFILES = ("quick", "paper", "rental", "broad", "trial")
+_PROFILES = ("quick", "broad", "trial")
 
 
 def _default_profile() -> str:
-    """Return the profile that the environment names, else the paper's."""
+    """Return the profile that the environment names, else the broad one."""
     named = environ.get("COUNTPERF_PROFILE", "")
-    return named if named in _PROFILES else "paper"
+    return named if named in _PROFILES else "broad"
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -23,10 +23,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--profile",
         choices=_PROFILES,
         default=_default_profile(),
-        help="quick: two minutes, two work-group shapes; rental: for a GPU that is paid by the "
-        "minute; paper: the full protocol (default); broad: extended classes and random shapes as "
-        "well, for models of all kinds of kernels; trial: half a minute, to check that all "
-        "works. The environment variable COUNTPERF_PROFILE can name the default",
+        help="quick: the paper's kernels, two minutes; broad: extended classes and random shapes "
+        "as well, for models of all kinds of kernels (default); trial: half a minute, to see that "
+        "all works. The environment variable COUNTPERF_PROFILE can name the default",
     )
     command.add_argument(
         "--store",
