@@ -38,15 +38,13 @@ from countperf.report.launches import (
     launches_records,
     launches_text,
 )
-from countperf.tuning.result import Plan
 from countperf.workflow import kernels
 from countperf.workflow.timing import Timing as KernelTiming
 from rental.summary import Progress
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights
 from tests.mutations import Kind
-from tests.tuning.test_search import LARGE, scripted, search
-from tuning_replay.records import read_record, record
+from tests.tuning.test_search import scripted, search
 
 _MODEL = """
 format = "countperf-model"
@@ -394,9 +392,8 @@ def _devices() -> tuple[Kind, ...]:
 
 def _searches() -> tuple[Kind, ...]:
     with tempfile.TemporaryDirectory() as folder:
-        journal, recorded = Path(folder) / "search.jsonl", Path(folder) / "record.jsonl"
+        journal = Path(folder) / "search.jsonl"
         search(scripted(), store=journal)
-        record(LARGE, scripted(), recorded, points=9, plan=Plan(runs=3))
         return (
             Kind(
                 name="search",
@@ -405,23 +402,7 @@ def _searches() -> tuple[Kind, ...]:
                 read=lambda path: search(scripted(), store=path),
                 lines=True,
             ),
-            Kind(
-                name="record",
-                suffix=".jsonl",
-                content=recorded.read_bytes(),
-                read=_use_record,
-                lines=True,
-            ),
         )
-
-
-def _use_record(path: Path) -> object:
-    found = read_record(path, space=LARGE)
-    return (
-        found.best_s,
-        found.exhaustive_s,
-        [found.quality(v.choice) for v in found.variants if v.samples_s],
-    )
 
 
 # }}}

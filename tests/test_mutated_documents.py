@@ -20,8 +20,7 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from tests.document_kinds import kinds
 from tests.mutations import Kind, mutants, read_mutant
-from tests.tuning.test_search import LARGE, scripted, search
-from tuning_replay.records import read_record
+from tests.tuning.test_search import scripted, search
 
 KINDS = kinds()
 _EACH = 25
@@ -179,27 +178,6 @@ def test_bad_lines_of_a_search_are_named(
 
     assert caught.value.field == f"line {number + 1}: $.{field}".removesuffix(".")
     assert store.read_bytes() == before
-
-
-@pytest.mark.parametrize("number", ["-1.0", "NaN", "Infinity", "1e999"])
-def test_records_of_impossible_times_are_refused(tmp_path: Path, number: str) -> None:
-    kind = next(kind for kind in KINDS if kind.name == "record")
-    header, first, *others = kind.content.decode().splitlines()
-    path = tmp_path / "record.jsonl"
-    line = json.dumps({**json.loads(first), "samples_s": ["TIME"]}).replace('"TIME"', number)
-    path.write_text("\n".join([header, line, *others, ""]))
-
-    with pytest.raises(DocumentError, match="line 2"):
-        read_record(path, space=LARGE)
-
-
-def test_a_variant_that_is_recorded_twice_is_refused(tmp_path: Path) -> None:
-    kind = next(kind for kind in KINDS if kind.name == "record")
-    path = tmp_path / "record.jsonl"
-    path.write_bytes(kind.content + kind.content.splitlines(keepends=True)[1])
-
-    with pytest.raises(DocumentError, match="the variant is there twice; delete one"):
-        read_record(path, space=LARGE)
 
 
 def test_a_document_that_is_nonsense_is_one_line_on_the_command_line(

@@ -12,17 +12,17 @@ from countperf.documents import check_writable, write_rescued
 from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
 from countperf.report.live import LiveSearch
+from countperf.report.numbers import format_quantity, point_text
 from countperf.report.tuning import (
     device_results_object,
     device_results_text,
-    replay_head,
     tuning_object,
     tuning_text,
 )
 from countperf.terminal import say
 from countperf.tuning.devices import DevicesInterrupt, device_store
 from countperf.tuning.export import builder_script, kernel_tuner_cache, t4_results
-from countperf.tuning.recorded_space import RecordedSpace, read_value, replay, replay_object
+from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
 from countperf.workflow.spaces import load_space
 from countperf.workflow.tuning import tune, tune_devices
@@ -93,31 +93,31 @@ def run(options: argparse.Namespace) -> None:
 
 def _replay(options: argparse.Namespace) -> None:
     """Search recorded times."""
-    if options.space is not None or options.store is not None or options.device:
+    others = ("space", "store", "device", "budget", "figure")
+    if any(getattr(options, name) for name in others):
         raise ParameterError(
-            "--replay FILE takes the place of the space, its sizes, --device and --store; leave"
-            " them out",
+            "--replay FILE takes the place of the space, its sizes, --device and --store, and"
+            " --measurements that of --budget; leave these and --figure out",
             parameter="space",
         )
-    check_writable(options.figure)
     given = as_dict([read_value(text) for text in options.where])
     recorded = RecordedSpace.read_file(options.replay)
     recorded = recorded.where(**given) if given else recorded
     predicted_s = None
     if options.prior is not None:
         predicted_s = RecordedSpace.read_file(options.prior).times_of(recorded.configurations)
-    result = replay(
-        recorded,
-        measurements=options.measurements,
-        seconds=options.budget,
-        predicted_s=predicted_s,
-    )
+    found = replay(recorded, options.measurements, predicted_s)
     if options.json:
-        print_json(replay_object(result))
-    else:
-        print("\n".join(replay_head(result)))
-    if options.figure is not None:
-        result.plot(options.figure)
+        print_json(found)
+        return
+    best = format_quantity(found["best"]["time_s"], "s")
+    optimum = format_quantity(recorded.best_s, "s")
+    print(
+        f"{recorded.name} on {recorded.device}, replayed: {found['measured']} of"
+        f" {found['configurations']} configurations looked at, {found['failed']} of which failed"
+    )
+    print(f"best: {best}, {found['over_optimum']:.3g} times the optimum of {optimum}")
+    print(point_text(found["best"]["configuration"]))
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:

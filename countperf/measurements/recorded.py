@@ -2,7 +2,7 @@
 
 Tuners' files are Kernel Tuner's caches (also those that a killed run left open, and their failures
 in ``__error__``), T4 results, and the output of the Kernel Tuning Toolkit (KTT). `read_records`
-reads them, for fits and for replayed searches; times become seconds. A configuration that stands
+reads them; times become seconds. A configuration that stands
 there several times becomes one, with the mean of its times. Texts that are numbers become numbers.
 
 Sources: Kernel Tuner 1.5, ``process_cache``, and ``schema/T4/1.0.0/results-schema.json`` shipped
@@ -37,8 +37,6 @@ _UNITS_S = {
 }
 _FAILED = 1e19  # Kernel Tuner wrote times of at least that, ms, for what failed
 _LARGEST = 2.0**64
-_KERNEL_TUNER_COSTS = ("compile_time", "verification_time", "benchmark_time")
-_T4_COSTS = ("compilation_time", "compilation", "validation", "benchmark")
 _NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)?(\.\d*)?([eE][-+]?\d+)?")
 _EXTRA_P = re.compile(r"(\s*#[^\n]*\n|\s*\n)*(PARAMETER|POINTS|REGION|METRIC|DATA)\s")
 
@@ -58,7 +56,6 @@ class Record:
     place: str  # path of its field in the file
     configuration: dict[str, Value]  # a value for each parameter
     time_s: float  # its run time, s
-    cost_s: float  # what measuring it took (compiling, checking, running), s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +267,6 @@ def _checked(found: Iterable[Record], path: Path | str) -> tuple[Record, ...]:
             place=same[0].place,
             configuration={name: same[0].configuration[name] for name in names},
             time_s=_mean([each.time_s for each in same]),
-            cost_s=_sum(each.cost_s for each in same),
         )
         for same in repeated.values()
     )
@@ -282,11 +278,6 @@ def _checked(found: Iterable[Record], path: Path | str) -> tuple[Record, ...]:
 def _mean(times: Iterable[float]) -> float:
     known = [time for time in times if not math.isnan(time)]
     return math.fsum(known) / len(known) if known else math.nan
-
-
-def _sum(values: Iterable[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return math.fsum(known) if known else math.nan
 
 
 def _object(content: object, path: Path | str, place: str) -> dict[str, Any]:
@@ -375,10 +366,6 @@ def _kernel_tuner(content: dict[str, Any], path: Path | str) -> Iterator[Record]
             place=place,
             configuration=_configuration({name: fields[name] for name in names}, path, place),
             time_s=math.nan if failed else _time(fields["time"], path, f"{place}.time") * 1e-3,
-            cost_s=_sum(
-                _number(fields.get(name), path, f"{place}.{name}") * 1e-3
-                for name in _KERNEL_TUNER_COSTS
-            ),
         )
 
 
@@ -392,13 +379,11 @@ def _t4(
         times = _object(row.get("times", {}), path, f"{place}.times")
         at = f"{place}.times.runtimes"
         runtimes = [_number(run, path, at) for run in _list(times.get("runtimes", []), path, at)]
-        spent = [_number(times.get(each), path, f"{place}.times.{each}") for each in _T4_COSTS]
         is_right = row.get("invalidity", "correct") == "correct" and row.get("correctness", 1) != 0
         yield Record(
             place=place,
             configuration=_configuration(configuration, path, f"{place}.configuration"),
             time_s=_t4_time(place, row, _mean(runtimes), unit_s, path) if is_right else math.nan,
-            cost_s=_sum(each * unit_s for each in (*spent, *runtimes)),
         )
 
 
@@ -441,10 +426,8 @@ def _ktt(
             configuration[name] = pair.get("Value")
         ran = row.get("Status") == "Ok"
         total = f"{place}.TotalDuration"
-        taken = [_number(row.get(f"Total{it}"), path, place) for it in ("Duration", "Overhead")]
         yield Record(
             place=place,
             configuration=_configuration(configuration, path, at),
             time_s=_time(row.get("TotalDuration"), path, total) * unit_s if ran else math.nan,
-            cost_s=_sum(taken) * unit_s,
         )

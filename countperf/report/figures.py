@@ -55,9 +55,7 @@ from countperf.report.drawing import (
 )
 from countperf.report.names import GROUPS
 from countperf.report.timeline import schedule_figure, timeline_figure
-from countperf.report.tuning import replay_figure
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.recorded_space import ReplayResult
 from countperf.tuning.result import Trial, TuningResult
 
 if TYPE_CHECKING:
@@ -199,7 +197,6 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Evaluation: lambda found: evaluations_figure([found]),
     Comparison: lambda found: comparisons_figure([found]),
     TuningResult: tuning_figure,
-    ReplayResult: replay_figure,
     Simulation: timeline_figure,
     ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,

@@ -52,14 +52,11 @@ from countperf.report.text import prediction_head, prediction_text, times_rows
 from countperf.report.tuning import (
     device_results_text,
     ranking_text,
-    replay_head,
-    replay_rows,
     tuning_text,
 )
 from countperf.tuning.devices import DeviceResults
 from countperf.tuning.export import tuning_frame
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.recorded_space import ReplayResult
 from countperf.tuning.result import TuningResult
 
 if TYPE_CHECKING:
@@ -339,7 +336,6 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     ),
     Ranking: (_ranking_rows, lambda ranking: [f"{_of(ranking)}: {ranking.predicted} predicted"]),
     TuningResult: (_tuning_rows, _tuning_head),
-    ReplayResult: (replay_rows, replay_head),
     Evaluation: (
         _evaluation_rows,
         lambda found: [

@@ -22,7 +22,7 @@ arXiv:1206.2944, section 3.2 (improvement per second).
 
 Kernel, inputs and the number of first configurations were chosen on recorded spaces of KTT
 (convolution and point-in-polygon on the RTX 2080 Ti and 3090) and of dedispersion (A100, MI250X).
-The recorded convolutions of five other GPUs were searched afterwards (`scripts/score_searches.py`);
+The recorded convolutions of five other GPUs were searched afterwards (`docs/search-score.md`);
 fewer first configurations, which looked better on the former, were worse on them and were rejected.
 """
 

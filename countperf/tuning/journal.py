@@ -111,8 +111,7 @@ def _difference(name: str, there: Any, now: Any) -> str:
 def read_journal(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Read a file without going on with it: its header, and the entries."""
     header, entries = _parsed(path, split_lines(read_content(path), path=path).lines)
-    if header.get("content") != "record":
-        check_header(header, path, is_record=False)
+    check_header(header, path)
     return header, entries
 
 
@@ -123,7 +122,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict
         entry = parse_json(line, path=path, first_line=number)
         if not isinstance(entry, dict):
             raise DocumentError("an object is wanted", path=str(path), field=f"line {number}: $")
-        check_line(entry, number, is_record=is_record, path=path)
+        check_line(entry, number, path=path)
         return cast("dict[str, Any]", entry)
 
     def parse_header(line: str) -> dict[str, Any]:
@@ -134,12 +133,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict
         if type(version) is not int or version != VERSION:  # true equals 1
             message = f"{path} has version {version!r}; this reads {VERSION}"
             raise DocumentError(message, path=str(path), field="$.version")
-        nonlocal is_record
-        if is_record := header.get("content") == "record":
-            check_header(header, path, is_record=True)
         return cast("dict[str, Any]", header)
-
-    is_record = False
 
     if not lines:
         raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))

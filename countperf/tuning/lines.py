@@ -1,4 +1,4 @@
-"""Lines of the files of searches and records, validated before anything is made of them."""
+"""Lines of the files of searches, validated before anything is made of them."""
 
 from __future__ import annotations
 
@@ -140,49 +140,14 @@ class _SearchHeader(Part):
     plan: _SearchPlan
 
 
-class _RecordPlan(Part):
-    runs: PositiveInt
-    max_case_s: PositiveFloat
-    warm_up_s: NonNegativeFloat = 0.0
+def check_header(header: Mapping[str, Any], path: Path) -> None:
+    """Validate the first line of a search."""
+    validate(_SearchHeader, header, path=path, root="line 1: $")
 
 
-class _RecordHeader(Part):
-    format: Literal["countperf-tuning"]
-    version: Literal[1]
-    content: Literal["record"]
-    space: str
-    parameters: tuple[str, ...]
-    sizes: dict[str, PositiveInt]
-    device: DeviceIdentity
-    plan: _RecordPlan | None = None
-
-
-class _RecordLine(Part):
-    choice: tuple[Value, ...]
-    build_s: NonNegativeFloat
-    samples_s: tuple[PositiveFloat, ...]
-    warm_up_s: NonNegativeFloat = 0.0
-    stage: Stage | None = None
-    reason: str = ""
-
-    @model_validator(mode="after")
-    def _ran_or_failed(self) -> Self:
-        if bool(self.samples_s) is (self.stage is not None):
-            raise ValueError("either samples_s or the stage at which it failed is wanted")
-        return self
-
-
-def check_header(header: Mapping[str, Any], path: Path, *, is_record: bool) -> None:
-    """Validate the first line of a record or of a search."""
-    validate(_RecordHeader if is_record else _SearchHeader, header, path=path, root="line 1: $")
-
-
-def check_line(entry: Mapping[str, Any], number: int, *, is_record: bool, path: Path) -> None:
-    """Validate a line below the first one, of a search or of a record."""
+def check_line(entry: Mapping[str, Any], number: int, *, path: Path) -> None:
+    """Validate a line below the first one."""
     root = f"line {number}: $"
-    if is_record:
-        validate(_RecordLine, entry, path=path, root=root)
-        return
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in _SEARCH_LINES:
         wanted = ", ".join(map(str, _SEARCH_LINES))

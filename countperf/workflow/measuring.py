@@ -81,7 +81,7 @@ PROFILES: Mapping[str, Profile] = {
         overhead_factor=10.0,
         max_setup_s=0.6,
         collections=("paper", "extended", "random"),
-        share=0.4,  # costs at most 1.3 % on left-out families: scripts/ablate_campaign.py
+        share=0.4,  # costs at most 1.3 % on left-out families
     ),
     # to see that all works, as tests do: the times are too few to be relied on
     "trial": replace(

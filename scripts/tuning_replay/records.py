@@ -8,6 +8,7 @@ replayed from it (`tuning_replay.replay`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,6 @@ from countperf.counting.unattended import without_disk_caches
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.journal import Journal, read_journal
 from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Stage, one_line
 from countperf.tuning.result import Key, Plan, as_key
@@ -163,8 +163,8 @@ def record(
     ------
     TuningError
         Nothing ran.
-    IncompatibleMeasurementsError, DocumentError, MeasurementError, OutputError
-        The file is of another record, is damaged, or cannot be written.
+    ValueError
+        The file is of another record, or is damaged.
     """
     plan = plan or Plan()
     space = load_space(space) if isinstance(space, str) else space
@@ -182,16 +182,23 @@ def record(
         },
     }
     choices = sorted(part_of(space, points).choices(), key=space.index)
+    target = Path(path)
+    if not target.exists():
+        target.write_text(json.dumps({"format": "countperf-tuning", "version": 1, **header}) + "\n")
+    there, *entries = map(json.loads, target.read_text(encoding="utf-8").splitlines())
+    if any(there.get(name) != value for name, value in header.items()):
+        raise ValueError(f"{target} is of another record; name another file")
     with (
-        Journal.open(path, header) as journal,
+        target.open("a", encoding="utf-8") as file,
         Bench(space, sizes, runner, plan) as bench,
         without_disk_caches(),  # as where nobody built these variants before
     ):
-        known = {as_key(each.choice): each for each in _read(journal.entries, space, journal.path)}
+        known = {as_key(each.choice): each for each in _read(entries, space, target)}
         for number, choice in enumerate(choices):
             if as_key(choice) not in known:
                 found = _measured(runner, bench, choice)
-                journal.append(_line(found))
+                file.write(json.dumps(_line(found)) + "\n")
+                file.flush()
                 known[as_key(choice)] = found
                 if progress is not None:
                     progress(f"{space.name}: {number + 1} of {len(choices)} variants")
@@ -229,7 +236,7 @@ def read_record(
         Nothing ran.
     """
     target = Path(path)
-    header, entries = read_journal(target)
+    header, *entries = map(json.loads, target.read_text(encoding="utf-8").splitlines())
     if header.get("content") != "record":
         raise DocumentError(f"{target} is no record of a space", path=str(target), field="$[0]")
     space = space or load_space(str(header["space"]))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from countperf.errors import MeasurementError, WrongResultError
+from countperf.harness.clock import FakeClock
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.tuning import SearchSpace
@@ -20,7 +21,6 @@ from countperf.tuning.sending import Packed
 from tests.tuning.spaces import DOUBLE, FATAL, WRONG
 from tests.tuning.test_ranking import Inline
 from tests.tuning.test_search import QUESTION
-from tuning_replay.replay import ThinkingClock
 
 FIRST = {"group": 16, "each": 1, "fetch": False}
 SECOND = {"group": 32, "each": 2, "fetch": False}
@@ -116,7 +116,7 @@ def test_others_are_left_alone(pool: Pool, device: Device) -> None:
 
     asked = Packed.of(question)
     assert BuildWorkers.of(Inline(), asked, runner, PLAN, 1.0) is None
-    other = KernelRunner(runner.session, ThinkingClock())
+    other = KernelRunner(runner.session, FakeClock())
     assert BuildWorkers.of(pool, asked, other, PLAN, 1.0) is None
     assert BuildWorkers.of(pool, question, runner, PLAN, 1.0) is None  # that cannot be sent
 

@@ -55,6 +55,29 @@ def configure(command: argparse.ArgumentParser) -> None:
     _add_outcome(command)
 
 
+def _add_replay(command: argparse.ArgumentParser) -> None:
+    """Add the search of recorded times."""
+    command.add_argument(
+        "--replay",
+        metavar="FILE",
+        help="instead of a space: search the recorded times in a file of Kernel Tuner, T4 or KTT"
+        " (.json, .json.gz), without a device",
+    )
+    command.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --replay: only configurations with this value; several times for several",
+    )
+    command.add_argument(
+        "--prior",
+        metavar="FILE",
+        help="with --replay: a file with times of the same configurations on another device, which"
+        " rank them beforehand",
+    )
+
+
 def _add_outcome(command: argparse.ArgumentParser) -> None:
     """Add the files that are written."""
     command.add_argument(
@@ -71,26 +94,3 @@ def _add_outcome(command: argparse.ArgumentParser) -> None:
         "--export", metavar="FILE", help="write a Python script (.py) that builds the winner"
     )
     command.add_argument("--t4", metavar="FILE", help="write measured variants as T4 results")
-
-
-def _add_replay(command: argparse.ArgumentParser) -> None:
-    """Add the search of recorded times."""
-    command.add_argument(
-        "--replay",
-        metavar="FILE",
-        help="instead of a space: search the recorded times in a file of Kernel Tuner, T4 or KTT"
-        " (.json, .json.gz), without a device; --budget then limits the recorded costs",
-    )
-    command.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="with --replay: only configurations with this value; several times for several",
-    )
-    command.add_argument(
-        "--prior",
-        metavar="FILE",
-        help="with --replay: a file with times of the same configurations on another device, which"
-        " rank them beforehand",
-    )

@@ -1,4 +1,4 @@
-"""Spaces read from files of other tuners, and searches replayed on them."""
+"""Times read from files of other tuners."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from countperf.cli import main
-from countperf.errors import DocumentError, ParameterError
+from countperf.errors import DocumentError
 from countperf.measurements.recorded import read_times
 from countperf.tuning.recorded_space import RecordedSpace, replay
 
@@ -46,26 +45,6 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-def test_kernel_tuner_cache_is_read_in_seconds(path: Path) -> None:
-    space = RecordedSpace.read_file(path)
-
-    assert (space.name, space.device, len(space.configurations)) == ("toy", "gpu", 32)
-    assert space.parameters == {"x": (1, 2, 4, 8), "y": tuple(range(8))}
-    assert math.isnan(space.times_s[0])
-    assert space.times_s[1] == pytest.approx(2e-3 * (1 + 3 + 2))
-    assert space.costs_s[1] == pytest.approx(0.15)
-    assert space.best_s == pytest.approx(2e-3)
-
-
-def test_compressed_file_is_the_same(path: Path, tmp_path: Path) -> None:
-    compressed = tmp_path / "toy.json.gz"
-    compressed.write_bytes(gzip.compress(path.read_bytes()))
-
-    np.testing.assert_array_equal(
-        RecordedSpace.read_file(compressed).times_s, RecordedSpace.read_file(path).times_s
-    )
-
-
 def t4_row(block: Any, value: Any, unit: Any, **fields: Any) -> dict[str, Any]:
     """Return a result with a measurement ``time``."""
     measured = {"name": "time", "value": value, "unit": unit}
@@ -88,28 +67,20 @@ OTHER = {"measurements": [{"name": "Total", "value": 9, "unit": "Microseconds"}]
 
 
 @pytest.mark.parametrize(
-    ("content", "times_s", "costs_s"),
+    ("content", "times_s"),
     [  # the file's unit, unless the measurement has its own; the mean of runs without one
-        ({"metadata": MICRO, "results": [t4_row(1, 60.0, "")]}, [60e-6], [math.nan]),
-        ({"metadata": MICRO, "results": [t4_row(1, "60.0", None)]}, [60e-6], [math.nan]),
-        ({"metadata": MICRO, "results": [t4_row(1, 2.0, "ms")]}, [2e-3], [math.nan]),
-        ({"metadata": {"timeunit": "miliseconds"}, "results": [t4_row(1, 2, "")]}, [2e-3], None),
-        ({"metadata": MICRO, "results": [t4_row(1, 0, "", **RUNS)]}, [3e-6], [13e-6]),
-        ({"results": [t4_row(1, 0, "", objectives=["Total"], **OTHER)]}, [9e-6], [math.nan]),
-        (
-            {"metadata": MICRO, "results": [t4_row(1, 2, ""), t4_row(2, 1, "", **FAILED)]},
-            [2e-6, math.nan],
-            None,
-        ),
-        (
-            {"metadata": MICRO, "results": [t4_row(1, 2, ""), t4_row(2, math.nan, "")]},
-            [2e-6, math.nan],
-            None,
-        ),
+        ({"metadata": MICRO, "results": [t4_row(1, 60.0, "")]}, [60e-6]),
+        ({"metadata": MICRO, "results": [t4_row(1, "60.0", None)]}, [60e-6]),
+        ({"metadata": MICRO, "results": [t4_row(1, 2.0, "ms")]}, [2e-3]),
+        ({"metadata": {"timeunit": "miliseconds"}, "results": [t4_row(1, 2, "")]}, [2e-3]),
+        ({"metadata": MICRO, "results": [t4_row(1, 0, "", **RUNS)]}, [3e-6]),
+        ({"results": [t4_row(1, 0, "", objectives=["Total"], **OTHER)]}, [9e-6]),
+        # what failed is left out
+        ({"metadata": MICRO, "results": [t4_row(1, 2, ""), t4_row(2, 1, "", **FAILED)]}, [2e-6]),
+        ({"metadata": MICRO, "results": [t4_row(1, 2, ""), t4_row(2, math.nan, "")]}, [2e-6]),
         (
             {"Metadata": KTT, "Results": [ktt_row(8, 5.0), ktt_row(16, 0.0, "ValidationFailed")]},
-            [5e-6, math.nan],
-            [1e-4, 95e-6],
+            [5e-6],
         ),
         (  # repetitions, one of which failed
             {
@@ -122,32 +93,40 @@ OTHER = {"measurements": [{"name": "Total", "value": 9, "unit": "Microseconds"}]
                 ],
             },
             [6e-6, 4e-6],
-            [297e-6, 99e-6],
         ),
     ],
 )
 def test_times_of_t4_and_ktt_have_their_units(
-    tmp_path: Path, content: Any, times_s: list[float], costs_s: list[float] | None
+    tmp_path: Path, content: Any, times_s: list[float]
 ) -> None:
     (tmp_path / "file.json").write_text(json.dumps(content))
 
-    space = RecordedSpace.read_file(tmp_path / "file.json")
+    found = read_times(tmp_path / "file.json")
 
-    assert space.times_s.tolist() == pytest.approx(times_s, nan_ok=True)
-    if costs_s is not None:
-        assert space.costs_s.tolist() == pytest.approx(costs_s, nan_ok=True)
+    assert found["seconds"].tolist() == pytest.approx(times_s)
+
+
+def test_kernel_tuner_cache_is_read_in_seconds(path: Path) -> None:
+    found = read_times(path)
+
+    assert list(found.columns) == ["x", "y", "seconds"]
+    assert len(found) == 31  # one of 32 failed
+    assert found.iloc[0].tolist() == pytest.approx([1, 1, 2e-3 * (1 + 3 + 2)])
+    assert found["seconds"].min() == pytest.approx(2e-3)
+
+
+def test_values_that_are_texts_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "texts.json").write_text(json.dumps({"results": [t4_row("32", 2, "ms")]}))
+    assert read_times(tmp_path / "texts.json")["block"].tolist() == [32]
 
 
 @pytest.mark.parametrize("end", [",", ",\n", ',\n"8,7": {"x": 8, "y"', ',\n"8,7": {"x": 8, "y": ['])
 def test_cache_that_a_killed_run_left_open_is_read(path: Path, end: str) -> None:
-    whole = RecordedSpace.read_file(path)
+    whole = read_times(path)
     text = path.read_text()
     path.write_text(text[: text.index(',\n"8,7"')] + end)
 
-    space = RecordedSpace.read_file(path)
-
-    assert space.configurations == whole.configurations[:-1]
-    assert space.best_s == whole.best_s
+    assert read_times(path).to_dict("list") == whole[:-1].to_dict("list")
 
 
 @pytest.mark.parametrize(
@@ -167,9 +146,9 @@ def test_failures_of_kernel_tuner(tmp_path: Path, failure: dict[str, Any]) -> No
     content["cache"] = {"1": {"x": 1, **failure}, "2": {"x": 2, "time": 3.0, "GFLOP/s": 1.0}}
     (tmp_path / "cache.json").write_text(json.dumps(content))
 
-    times = RecordedSpace.read_file(tmp_path / "cache.json").times_s
+    found = read_times(tmp_path / "cache.json")
 
-    assert times.tolist() == pytest.approx([math.nan, 3e-3], nan_ok=True)
+    assert found.to_dict("list") == {"x": [2], "seconds": [3e-3]}
 
 
 T4 = {"metadata": MICRO, "results": [t4_row(1, 2, "")]}
@@ -223,25 +202,8 @@ T4 = {"metadata": MICRO, "results": [t4_row(1, 2, "")]}
 )
 def test_damage_is_named(content: Any, said: str, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text(json.dumps(content))
-    for read in (RecordedSpace.read_file, read_times):
-        with pytest.raises(DocumentError, match=said):
-            read(tmp_path / "bad.json")
-
-
-def test_values_that_are_texts_are_numbers(tmp_path: Path, capsys: Any) -> None:
-    texts, numbers = tmp_path / "texts.json", tmp_path / "numbers.json"
-    rows = [t4_row(str(block), 2, "ms") for block in (32, 64)]
-    texts.write_text(json.dumps({"results": rows}))
-    numbers.write_text(json.dumps({"results": [t4_row(block, 2, "ms") for block in (64, 32)]}))
-
-    command = ["tune", "--replay", str(texts), "--measurements", "1", "--json"]
-    assert main([*command, "--where", "block=64", "--prior", str(numbers)]) == 0
-    assert json.loads(capsys.readouterr().out)["best"]["configuration"] == {"block": 64}
-    assert main([*command, "--where", "block=64", "--where", "block=32"]) == 1
-    assert "block is given twice" in capsys.readouterr().err
-    numbers.write_text(json.dumps({"results": [t4_row(7, 2, "ms")]}))
-    assert main([*command, "--prior", str(numbers)]) == 1
-    assert "is common with those asked for" in capsys.readouterr().err
+    with pytest.raises(DocumentError, match=said):
+        read_times(tmp_path / "bad.json")
 
 
 def test_half_of_a_compressed_file_is_refused(path: Path, tmp_path: Path) -> None:
@@ -249,57 +211,46 @@ def test_half_of_a_compressed_file_is_refused(path: Path, tmp_path: Path) -> Non
     (tmp_path / "half.json.gz").write_bytes(whole[: len(whole) // 2])
 
     with pytest.raises(DocumentError, match="damaged gzip file"):
-        RecordedSpace.read_file(tmp_path / "half.json.gz")
-
-
-def test_where_keeps_some(path: Path) -> None:
-    space = RecordedSpace.read_file(path).where(x=8)
-
-    assert len(space.configurations) == 8
-    assert space.best_s == pytest.approx(2e-3 * 5)
-    with pytest.raises(DocumentError, match="no configuration of 'toy' with"):
-        space.where(x=3)
+        read_times(tmp_path / "half.json.gz")
 
 
 def test_replay_finds_the_optimum(path: Path) -> None:
-    result = replay(RecordedSpace.read_file(path), measurements=20)
-
-    assert result.over_optimum == pytest.approx(1.0)
-    assert result.best.configuration == {"x": 4, "y": 3}
-    assert list(result.best_so_far_s) == sorted(result.best_so_far_s, reverse=True)
-    assert len(result.to_frame()) == 20
-    assert result.trials[-1].spent_s == pytest.approx(20 * 0.15)
-
-
-def test_replay_spends_no_more_than_the_budget(path: Path) -> None:
-    assert len(replay(RecordedSpace.read_file(path), seconds=1.6).trials) == 10
-    with pytest.raises(ParameterError, match="is not positive"):
-        replay(RecordedSpace.read_file(path), seconds=-1.0)
-
-
-def test_times_of_another_device_rank_beforehand(path: Path) -> None:
     space = RecordedSpace.read_file(path)
+    assert (space.name, space.device, len(space.configurations)) == ("toy", "gpu", 32)
 
-    result = replay(space, measurements=1, predicted_s=space.times_of(space.configurations))
+    found = replay(space, 20)
 
-    assert result.over_optimum == pytest.approx(1.0)
+    assert found["over_optimum"] == pytest.approx(1.0)
+    assert found["best"]["configuration"] == {"x": 4, "y": 3}
+    assert found["measured"] == 20
+    assert replay(space, 1, space.times_of(space.configurations))["over_optimum"] == 1.0
 
 
-@pytest.mark.extra("plot")
-def test_command_replays(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    figure = tmp_path / "search.svg"
-
-    assert main(["tune", "--replay", str(path), "--figure", str(figure)]) == 0
+def test_command_replays(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--replay", str(path)]) == 0
     assert "1 times the optimum of 2.00 ms" in capsys.readouterr().out
-    assert figure.stat().st_size > 1000
 
-    command = ["tune", "--replay", str(path), "--where", "x=8", "--prior", str(path), "--json"]
-    assert main([*command, "--measurements", "3"]) == 0
+    command = ["tune", "--replay", str(path), "--measurements", "3", "--json"]
+    assert main([*command, "--where", "x=8", "--prior", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["best"]["configuration"] == {"x": 8, "y": 3}
 
 
-def test_command_says_what_does_not_go_together(path: Path, capsys: Any) -> None:
-    assert main(["tune", "matmul", "--replay", str(path)]) == 1
-    assert "takes the place of the space" in capsys.readouterr().err
-    assert main(["tune"]) == 1
-    assert "name a space, such as matmul" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--where", "x=3"], "no configuration of 'toy' with"),
+        (["--where", "x=1", "--where", "x=2"], "x is given twice"),
+        (["--where", "x"], "is no name=value"),
+        (["--prior", "OTHER"], "is common with those asked for"),
+        (["--budget", "3"], "takes the place of the space"),
+        (["matmul"], "takes the place of the space"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said(
+    path: Path, tmp_path: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"results": [t4_row(7, 2, "ms")]}))
+
+    assert main(["tune", "--replay", str(path), *(m.replace("OTHER", str(other)) for m in more)])
+    assert said in capsys.readouterr().err
