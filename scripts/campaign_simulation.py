@@ -20,6 +20,7 @@ from countperf.hardware.library import load_device
 from countperf.harness.campaign import measure
 from countperf.harness.clock import Timer, Timing
 from countperf.harness.device import DeviceLimits
+from countperf.harness.runner import CaseRunner
 from countperf.harness.size_selection import calibrate
 from countperf.harness.sizes import SizeLimits
 from countperf.properties.count_properties import count_kernel
@@ -113,7 +114,7 @@ def _counted(kernel: str) -> PropertyVector | None:
         return None
 
 
-class SimulatedRunner:
+class SimulatedRunner(CaseRunner):
     """Runs cases in simulated time, as `countperf.harness.runner.CaseRunner`.
 
     Parameters
@@ -150,21 +151,6 @@ class SimulatedRunner:
             max_allocation_bytes=_MEMORY_BYTES,
             timer_resolution_s=5e-7,
         )
-
-    def device_state(self) -> dict[str, float]:
-        """Return nothing."""
-        return {}
-
-    def versions(self) -> dict[str, str]:
-        """Return nothing."""
-        return {}
-
-    def time_of_others_s(self) -> float | None:
-        """Return None: others do not hold up a GPU."""
-        return None
-
-    def prepare(self, case: KernelCase) -> None:
-        """Do nothing ahead."""
 
     def check(self, case: KernelCase) -> None:
         """Take the time of building, counting and checking a kernel, once in a stage."""

@@ -12,10 +12,9 @@ from countperf.fitting.ranking import RankingEvaluation
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.library import load_device
 from countperf.harness.characterization.document import Characterization
-from countperf.harness.clock import Timing
-from countperf.harness.protocols import Round
-from countperf.harness.rounds import RoundsFile, rounds_path, waits_s
+from countperf.harness.repeats import Round
 from countperf.harness.sizes import Calibration, SizeChoice, SizeLimits
+from countperf.harness.store import RoundsFile, rounds_path, waits_s
 from countperf.measurements import (
     Environment,
     FailedCase,
@@ -286,7 +285,7 @@ def _use_timing(path: Path) -> object:
 
 
 def _rounds(header: Header) -> bytes:
-    turn = Round(timings=(Timing(time_s=1e-3, host_s=2e-3),) * 4, cut_short=False)
+    turn = Round(samples_s=(1e-3,) * 4, host_s=(2e-3,) * 4, cut_short=False, disturbed=False)
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store.jsonl"
         with RoundsFile(store, header) as file:
@@ -300,7 +299,7 @@ def _use_rounds(path: Path, header: Header) -> object:
     rounds_path(store).write_bytes(path.read_bytes())
     with RoundsFile(store, header) as file:
         lines = file.rounds_of(make_case(n=16))
-        return waits_s({"a": lines}, 20.0), [each.to_round() for each in lines]
+        return waits_s({"a": lines}, 20.0), lines
 
 
 def _use_measurements(path: Path) -> object:

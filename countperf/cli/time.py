@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> None:
         force=options.force,
         incomplete_ok=options.incomplete,
         level=options.level,
-        cold=options.cold,
         longest_s=options.longest,
         progress=show_event,
     )

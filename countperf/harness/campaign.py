@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from countperf.errors import (
     CountingError,
@@ -17,17 +16,21 @@ from countperf.errors import (
     MeasurementError,
     WrongResultError,
 )
-from countperf.harness.building_ahead import BuildAhead
 from countperf.harness.clock import check_clocks
-from countperf.harness.continuity import CONTROLS, choose_controls, describe_change
 from countperf.harness.environment import gather_environment, load_average, timestamp
-from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, ProgressEvent, silent
-from countperf.harness.protocols import BROAD, Round, time_round
-from countperf.harness.rounds import RoundsFile, waits_s
+from countperf.harness.repeats import (
+    BROAD,
+    CONTROLS,
+    Estimate,
+    Repeats,
+    Schedule,
+    choose_controls,
+    describe_change,
+    in_mixed_order,
+)
 from countperf.harness.runner import CaseRunner
-from countperf.harness.schedule import CaseState, Estimate, Schedule, in_mixed_order
-from countperf.harness.store import Store
+from countperf.harness.store import RoundsFile, Store, waits_s
 from countperf.measurements import (
     Environment,
     FailedCase,
@@ -132,14 +135,13 @@ class _Campaign:
         self._broken: dict[str, MeasurementError] = {}
         self._resolution_s = runner.limits.timer_resolution_s
         self._remaining_s: float | None = None
-        self._neighbors = Neighbors(runner.time_of_others_s, runner.clock.now)
-        self._ahead = BuildAhead(runner)
+        self._ahead = _BuildAhead(runner)
 
     def resume(self, environment: Environment, known: Sequence[tuple[KernelCase, float]]) -> str:
         """Run known cases once more, note that the campaign goes on, and say what has changed."""
         again: dict[str, float] = {}
         for case, time_s in known:
-            state = CaseState(case=case)
+            state = Repeats(case=case)
             if self._run_round(state) is None:
                 again[case.name] = self._shortest_s(state) / time_s
         self._store.resume(Resumption(environment=environment, again=again))
@@ -190,11 +192,11 @@ class _Campaign:
         noted = {case.name: self._rounds.rounds_of(case) for case in cases}
         waits = waits_s(noted, self._protocol.separation_s)
         now = self._runner.clock.now()
-        begun: list[tuple[float, CaseState]] = []
+        begun: list[tuple[float, Repeats]] = []
         for case in cases:
             if not noted[case.name]:
                 continue
-            state = CaseState(case=case, rounds=[each.to_round() for each in noted[case.name]])
+            state = Repeats(case=case, rounds=[*noted[case.name]])
             if state.is_finished(self._protocol, self._resolution_s):
                 self._record(state)
             else:
@@ -214,7 +216,7 @@ class _Campaign:
         )
 
     def _run_round(
-        self, state: CaseState, following: KernelCase | None = None
+        self, state: Repeats, following: KernelCase | None = None
     ) -> MeasurementError | None:
         case = state.case
         if case.kernel in self._broken:
@@ -227,10 +229,7 @@ class _Campaign:
             return error
         self._ahead.begin(case, following)
         try:
-            if isinstance(self._runner, RoundRunner):
-                turn = self._runner.time_round(case, self._protocol)
-            else:
-                turn = round_of(self._runner, case, self._protocol, self._neighbors)
+            turn = self._runner.time_round(case, self._protocol)
         except MeasurementError as error:
             return error
         state.rounds.append(turn)
@@ -239,13 +238,13 @@ class _Campaign:
             return MeasurementError(message, case=case.name)
         return None
 
-    def _shortest_s(self, state: CaseState) -> float:
-        return min(timing.time_s for timing in state.counted(self._protocol.drops))
+    def _shortest_s(self, state: Repeats) -> float:
+        return min(time_s for time_s, _ in state.counted(self._protocol.drops))
 
-    def _record(self, state: CaseState) -> None:
+    def _record(self, state: Repeats) -> None:
         summary = state.summary(self._protocol, self._resolution_s)
         stable = state.is_stable(self._protocol, self._resolution_s)
-        clocks = check_clocks(state.counted(self._protocol.drops))
+        overhead_s, doubt = check_clocks(state.counted(self._protocol.drops))
         properties, trouble = self._properties(state.case)
         cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
         levels = ""
@@ -262,11 +261,9 @@ class _Campaign:
             stable=stable,
             recorded_at=timestamp(),
             resolution_s=self._resolution_s,
-            clocks_agree=clocks.agree,
-            remarks=tuple(
-                remark for remark in (clocks.remark, levels, cut, busy, trouble) if remark
-            ),
-            host_overhead_s=clocks.host_overhead_s,
+            clocks_agree=not doubt,
+            remarks=tuple(remark for remark in (doubt, levels, cut, busy, trouble) if remark),
+            host_overhead_s=overhead_s,
             load_average=load[0] if load else None,
             properties=properties,
             device_state=self._runner.device_state(),
@@ -274,7 +271,7 @@ class _Campaign:
         self._store.append(measurement)
         self._done += 1
         if stable:
-            self._tell("measured", state.case, trouble or clocks.remark)
+            self._tell("measured", state.case, trouble or doubt)
             return
         message = f"spread {summary.spread:.0%}, between rounds {summary.noise_floor:.0%}"
         message += "".join(f"; {remark}" for remark in (levels, busy) if remark)
@@ -308,23 +305,36 @@ class _Campaign:
         return self._vectors[key]
 
 
-@runtime_checkable
-class RoundRunner(typing.Protocol):
-    """Protocol of a runner that times whole rounds itself."""
+class _BuildAhead:
+    """Builds the kernel that a campaign begins next, where that does not disturb the timing.
 
-    def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
-        """Run a case as often as the protocol says."""
-        ...
+    It does not where the device has a processor of its own (a GPU) and a clock of its own. On a
+    CPU the compiler would take a core from the kernel that is timed: nothing is built ahead.
+    """
 
+    def __init__(self, runner: CaseRunner) -> None:
+        self._runner = runner
+        has_own_clock = runner.clock.timer == "event"
+        self._may_build = runner.identity.device_type != "cpu" and has_own_clock
+        self._helper = ThreadPoolExecutor(1, "countperf-build")
+        self._begun: dict[str, Future[None]] = {}
 
-def round_of(
-    runner: CaseRunner, case: KernelCase, protocol: Protocol, neighbors: Neighbors
-) -> Round:
-    """Put a case into memory, and run it as often as the protocol says."""
-    with runner.loaded(case) as run:
-        neighbors.look()
-        turn = time_round(run, protocol, runner.clock.now)
-    return replace(turn, disturbed=neighbors.disturb(neighbors.look()))
+    def begin(self, now: KernelCase, following: KernelCase | None) -> None:
+        """Begin to build the kernel of the next case, while the case of now is timed."""
+        if not self._may_build or following is None or following.kernel == now.kernel:
+            return
+        if following.kernel not in self._begun:
+            self._begun[following.kernel] = self._helper.submit(self._runner.prepare, following)
+
+    def finish(self, now: KernelCase) -> None:
+        """Wait for the kernel of a case if it is being built."""
+        building = self._begun.pop(now.kernel, None)
+        if building is not None:
+            building.result()
+
+    def close(self) -> None:
+        """Wait for what is being built."""
+        self._helper.shutdown()
 
 
 def _never() -> bool:

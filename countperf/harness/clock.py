@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Timer = Literal["event", "host"]
 
@@ -23,22 +23,8 @@ class Event(Protocol):
         ...
 
     @property
-    def profile(self) -> Profile:
-        """Times of the command."""
-        ...
-
-
-class Profile(Protocol):
-    """Times at which a command began and ended."""
-
-    @property
-    def start(self) -> int:
-        """When it began, ns."""
-        ...
-
-    @property
-    def end(self) -> int:
-        """When it ended, ns."""
+    def profile(self) -> Any:
+        """When the command began and ended: `start` and `end`, ns."""
         ...
 
 
@@ -123,28 +109,17 @@ class FakeClock:
         return Timing(time_s=duration, host_s=duration + self._overhead_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockCheck:
-    """Comparison of the event timer with the host clock."""
-
-    agree: bool  # whether they are
-    host_overhead_s: float  # median of host time minus event time, s
-    remark: str = ""  # what is wrong
-
-
-def check_clocks(timings: Sequence[Timing]) -> ClockCheck:
-    """Compare event times with the host's clock.
+def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:
+    """Compare event times with the host's clock, pairs of s.
 
     An event lies within the host's interval, so it is not longer (but for 1 % between the clocks'
     rates), and what the host adds is launching and waking up: at most 1 ms or half the event.
+    Returns the median of what it adds, s, and what is wrong.
     """
-    overhead = median(timing.host_s - timing.time_s for timing in timings)
-    event = median(timing.time_s for timing in timings)
-    host = median(timing.host_s for timing in timings)
+    event, host = (median(times) for times in zip(*runs, strict=True))
+    overhead = median(of_host - of_event for of_event, of_host in runs)
     if event > host * (1 + _CLOCK_RATE_TOLERANCE):
-        remark = f"event time {event:.3g} s exceeds the host's {host:.3g} s"
-        return ClockCheck(agree=False, host_overhead_s=overhead, remark=remark)
+        return overhead, f"event time {event:.3g} s exceeds the host's {host:.3g} s"
     if overhead > max(_PLAUSIBLE_OVERHEAD_S, 0.5 * event):
-        remark = f"event time {event:.3g} s is far below the host's {host:.3g} s"
-        return ClockCheck(agree=False, host_overhead_s=overhead, remark=remark)
-    return ClockCheck(agree=True, host_overhead_s=overhead)
+        return overhead, f"event time {event:.3g} s is far below the host's {host:.3g} s"
+    return overhead, ""

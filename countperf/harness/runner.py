@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,11 +18,12 @@ from countperf.harness.binding import bind_arguments
 from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.description import Kernel
 from countperf.harness.device import Device, DeviceLimits
+from countperf.harness.environment import Neighbors, time_of_others_s
 from countperf.harness.inputs import default_inputs
-from countperf.harness.neighbors import time_of_others_s
 from countperf.harness.registry import open_session
+from countperf.harness.repeats import Round, time_round
 from countperf.harness.scalars import without_vectors
-from countperf.measurements import KernelCase
+from countperf.measurements import KernelCase, Protocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,53 +36,54 @@ _STEP_BYTES = 192
 _PLACES = 2**12
 
 
-class CaseRunner(Protocol):
-    """Protocol of a runner of cases."""
+class CaseRunner(ABC):
+    """What runs cases on a device; the attributes and `loaded` are what a runner has to have."""
 
-    @property
-    def identity(self) -> DeviceIdentity:
-        """Identity of the device."""
-        ...
-
-    @property
-    def limits(self) -> DeviceLimits:
-        """Limits of the device."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """Clock that times the cases."""
-        ...
+    identity: DeviceIdentity
+    limits: DeviceLimits
+    clock: Clock
 
     def device_state(self) -> dict[str, float]:
         """Return what the driver says of the device now, as `Session.state`."""
-        ...
+        return {}
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, as `Session.versions`."""
-        ...
+        return {}
 
     def time_of_others_s(self) -> float | None:
         """Return the processor time that other programs have used so far, s.
 
         None where nobody knows, or where it does not hold up the device.
         """
-        ...
+        return None
 
     def prepare(self, case: KernelCase) -> None:
         """Build the case's kernel ahead of time, maybe in another thread."""
-        ...
+        del case
 
+    @abstractmethod
     def check(self, case: KernelCase) -> None:
         """Build the case's kernel and compare its numbers, once per kernel."""
-        ...
 
+    @abstractmethod
     def loaded(self, case: KernelCase) -> AbstractContextManager[Run]:
         """Put the case's arguments into fresh memory, and give what runs it once."""
-        ...
+
+    @cached_property
+    def _neighbors(self) -> Neighbors:
+        return Neighbors(self.time_of_others_s, self.clock.now)
+
+    def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
+        """Put a case into memory, and run it as often as the protocol says."""
+        neighbors = self._neighbors
+        with self.loaded(case) as run:
+            neighbors.look()
+            turn = time_round(run, protocol, self.clock.now)
+        return turn.model_copy(update={"disturbed": neighbors.disturb(neighbors.look())})
 
 
-class KernelRunner:
+class KernelRunner(CaseRunner):
     """Runs cases on a device."""
 
     def __init__(self, session: Session, clock: Clock | None = None, *, seed: int = 0) -> None:

@@ -78,7 +78,7 @@ class TimingDocument(Document):
     protocol: Protocol  # how it was measured
     environment: Environment  # when, and on which machine
     timer: Literal["event", "host"] = "event"  # which clock the samples come from
-    cold: bool = False  # whether the caches were flushed before each run
+    cold: Literal[False] = False  # times with flushed caches, as version 0.2.0 took, are refused
     # version of the counting rules that the digests of counts follow
     counting_rules: CountingRules = COUNTING_RULES_VERSION
     weights: str = ""  # slug of the device of the weights that predicted, and name of their model
@@ -107,11 +107,6 @@ class TimingDocument(Document):
             except DocumentError as error:
                 raise ValueError(f"case {size.measurement.case!r}: {error}") from error
         return self
-
-    @property
-    def caches(self) -> str:
-        """State of the caches when a run began, in words."""
-        return "cold caches" if self.cold else "warm caches"
 
     @property
     def runs(self) -> tuple[tuple[dict[str, int], float], ...]:

@@ -59,7 +59,6 @@ class AnchoredWeights(ShortRepr):
     shrink: float  # by what the logarithmic width of intervals is multiplied, at most one
     runs: int  # measured runs
     scatter: float = 0.0  # standard deviation of logarithms that is left after them
-    cold: bool = False  # whether some of the runs began with cold caches
     given: object = None  # the kernel as it was given, by which timings know it
 
     @property
@@ -105,8 +104,7 @@ class AnchoredWeights(ShortRepr):
                     name="anchor",
                     passed=True,
                     message=f"multiplied by {self.factor:.3g} after {self.runs} measured run"
-                    f"{'s' if self.runs > 1 else ''} of this kernel"
-                    f"{', with cold caches' if self.cold else ''}",
+                    f"{'s' if self.runs > 1 else ''} of this kernel",
                 ),
             ),
         )
@@ -181,7 +179,6 @@ def anchor(
         shrink=math.sqrt((left + within) / (between + within)),
         runs=len(logs),
         scatter=0.0 if calibration.local is None else math.sqrt(left + within),
-        cold=any(isinstance(each, TimingDocument) and each.cold for each in given),
         given=kernel,
     )
 

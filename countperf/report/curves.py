@@ -132,7 +132,7 @@ def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Fig
         fmt="o",
         color=RED,
         capsize=3,
-        label=f"measured, {timing.caches} (bar: noise)",
+        label="measured, warm caches (bar: noise)",
     ).lines[0].set_gid("measured")
     low, high = places[0], places[-1]
     if low > 0 and high > _LOGARITHMIC_FROM * low:

@@ -44,13 +44,13 @@ def timing_text(timing: TimingDocument, *, most_rows: int | None = None) -> str:
 def timing_object(timing: TimingDocument) -> dict[str, Any]:
     """Return the times as a JSON-able object; nothing is rounded.
 
-    The shape is ``{"kernel", "device", "cold", "protocol", "weights", "model", "interval_level",
+    The shape is ``{"kernel", "device", "protocol", "weights", "model", "interval_level",
     "made_up", "sizes": [{"parameters", "measured_s", "spread", "noise", "stable", "predicted_s":
     seconds | null, "interval_s": [low, high] | null, "verdict", "reason", "remarks"}],
     "failures": [{"parameters", "stage", "reason"}]}``.
     """
     return {
-        **picked(timing, "kernel", "cold", "weights", "model", "interval_level", "made_up"),
+        **picked(timing, "kernel", "weights", "model", "interval_level", "made_up"),
         "device": timing.device.slug,
         "protocol": timing.protocol.name,
         "sizes": [
@@ -129,7 +129,7 @@ def _how(timing: TimingDocument) -> str:
     rounds = sorted({len(each.measurement.samples_s) for each in timing.sizes})
     number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
     how = (
-        f"{timing.caches}, minimum of at most {protocol.runs - protocol.drops} runs in each of"
+        f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
         f" {number} round{'' if rounds == [1] else 's'}"
     )
     predicts = any(each.predicted_s is not None for each in timing.sizes)
@@ -137,7 +137,7 @@ def _how(timing: TimingDocument) -> str:
 
 
 def _notes(timing: TimingDocument) -> list[str]:
-    """Say what to know of single sizes, each text once, and of cold caches."""
+    """Say what to know of single sizes, each text once."""
     notes: dict[str, list[str]] = {}
     some = any(each.predicted_s is not None for each in timing.sizes)
     for each in timing.sizes:
@@ -157,8 +157,6 @@ def _notes(timing: TimingDocument) -> list[str]:
     if len(lines) > _MOST_NOTES:
         more = len(lines) - _MOST_NOTES
         lines = [*lines[:_MOST_NOTES], f"... {more} more remarks: .to_frame() has all"]
-    if timing.cold and some:
-        lines.append("predictions are for warm caches, to whose runs the weights were fitted")
     return lines
 
 

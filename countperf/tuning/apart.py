@@ -27,13 +27,11 @@ import cloudpickle
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, ParameterError
 from countperf.harness import campaign
 from countperf.harness.clock import Clock, EventClock, Timing
-from countperf.harness.cold import ColdRunner
 from countperf.harness.device import Device
 from countperf.harness.devices import discover, find_device, select_device
-from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, silent
-from countperf.harness.protocols import BROAD
-from countperf.harness.runner import KernelRunner, Run
+from countperf.harness.repeats import BROAD
+from countperf.harness.runner import CaseRunner, KernelRunner, Run
 from countperf.tuning.pools import WorkerLostError, process_pool
 from countperf.tuning.sending import NOT_SENT
 
@@ -41,8 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countperf.harness.campaign import CountKernel
-    from countperf.harness.protocols import Round
-    from countperf.harness.runner import CaseRunner
+    from countperf.harness.repeats import Round
     from countperf.measurements import KernelCase, MeasurementSet, Protocol
 
 LONGEST_S = 300.0
@@ -57,10 +54,9 @@ class _Opening:
 
     label: str
     content: bytes
-    is_cold: bool
 
 
-class ApartRunner:
+class ApartRunner(CaseRunner):
     """Runs cases in a process of its own; a context manager, which ends the process."""
 
     def __init__(
@@ -68,7 +64,6 @@ class ApartRunner:
         device: Device,
         clock: Clock | None = None,
         *,
-        cold: bool = False,
         longest_s: float = LONGEST_S,
     ) -> None:
         if not 0 < longest_s < float("inf"):
@@ -79,7 +74,7 @@ class ApartRunner:
         self.limits = device.limits
         self.clock: Clock = clock or EventClock()
         self._longest_s = longest_s
-        self._opening = _Opening(device.label, cloudpickle.dumps(self.clock), cold)
+        self._opening = _Opening(device.label, cloudpickle.dumps(self.clock))
         self._cases: dict[str, tuple[KernelCase, bytes]] = {}
         self._pool = process_pool(1)
 
@@ -95,13 +90,6 @@ class ApartRunner:
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""
         return self._call(_versions, "its versions", None)
-
-    def time_of_others_s(self) -> float | None:
-        """Return nothing: rounds look for themselves."""
-        return None
-
-    def prepare(self, case: KernelCase) -> None:
-        """Do nothing: the process builds a kernel when it checks it."""
 
     def check(self, case: KernelCase) -> None:
         """Build a case's kernel and compare its numbers, once per kernel and process."""
@@ -188,14 +176,13 @@ def running(
     device: str | Device | None,
     clock: Clock | None,
     *,
-    cold: bool = False,
     longest_s: float = LONGEST_S,
 ) -> AbstractContextManager[CaseRunner]:
     """Give a runner, or one on a device in a process of its own for as long as it is needed."""
     if runner is not None:
         return nullcontext(runner)
     found = device if isinstance(device, Device) else find_device(device)
-    return ApartRunner(found, clock, cold=cold, longest_s=longest_s).begin()
+    return ApartRunner(found, clock, longest_s=longest_s).begin()
 
 
 # --- what the process does
@@ -206,9 +193,7 @@ class _Place:
 
     def __init__(self, opening: _Opening) -> None:
         device = select_device(opening.label, discover().devices)
-        kind = ColdRunner if opening.is_cold else KernelRunner
-        self.runner = kind.open(device, pickle.loads(opening.content))
-        self.neighbors = Neighbors(self.runner.time_of_others_s, self.runner.clock.now)
+        self.runner = KernelRunner.open(device, pickle.loads(opening.content))
         self.memory = ExitStack()  # of what is loaded
         self.loaded: tuple[str, Run] | None = None
 
@@ -251,7 +236,7 @@ def _check(place: _Place, case: KernelCase) -> None:
 
 
 def _round(place: _Place, case: KernelCase, protocol: Protocol) -> Round:
-    return campaign.round_of(place.runner, case, protocol, place.neighbors)
+    return place.runner.time_round(case, protocol)
 
 
 def _load(place: _Place, case: KernelCase) -> None:
@@ -285,11 +270,11 @@ def measure(
     """Measure cases and keep the results in a file, going on where an earlier session stopped.
 
     Each round of a case, and each finished case, is on the disk before the next round begins; what
-    is not finished is kept in a file beside the store (`countperf.harness.rounds`). Cases that the
-    store holds already, failed ones included, are not run again. A case that fails is recorded,
-    and the others go on. Kernels of all families take turns, so that a machine that others slow
-    down for a while slows down some of each. A campaign that goes on runs some of the cases in the
-    file once more, and says if they take another time than they took (`Resumption.again`).
+    is not finished is kept in a file beside the store (`countperf.harness.store.RoundsFile`).
+    Cases that the store holds already, failed ones included, are not run again. A case that fails
+    is recorded, and the others go on. Kernels of all families take turns, so that a machine that
+    others slow down for a while slows down some of each. A campaign that goes on runs some of the
+    cases in the file once more, and says if they take another time (`Resumption.again`).
     """
     with running(runner, device, clock, longest_s=longest_s) as found:
         return campaign.measure(

@@ -53,7 +53,7 @@ from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
 from countperf.harness.progress import Progress, ProgressEvent, silent
-from countperf.harness.protocols import CALIBRATION
+from countperf.harness.repeats import CALIBRATION
 from countperf.harness.runner import KernelRunner
 from countperf.harness.store import Rewriting
 from countperf.machine_code import objdump, throughput

@@ -19,7 +19,7 @@ from countperf.fitting.transfer.prior import KnownDevices, prior_for
 from countperf.harness.device import Device
 from countperf.harness.overhead import measure_limits
 from countperf.harness.progress import Progress
-from countperf.harness.protocols import CALIBRATION
+from countperf.harness.repeats import CALIBRATION
 from countperf.harness.runner import KernelRunner
 from countperf.harness.size_selection import calibrate as choose_sizes
 from countperf.measurements import KernelCase

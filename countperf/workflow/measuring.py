@@ -18,7 +18,7 @@ from countperf.harness.campaign import measure, open_store
 from countperf.harness.devices import find_device
 from countperf.harness.overhead import measure_limits
 from countperf.harness.progress import silent
-from countperf.harness.protocols import BROAD, QUICK
+from countperf.harness.repeats import BROAD, QUICK
 from countperf.harness.runner import KernelRunner
 from countperf.harness.size_selection import calibrate
 from countperf.measurements import PURPOSES, Protocol

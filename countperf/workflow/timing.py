@@ -19,12 +19,11 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.campaign import measure
-from countperf.harness.cold import ColdRunner
 from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
 from countperf.harness.inputs import made_up_indices
 from countperf.harness.progress import Progress, silent
-from countperf.harness.protocols import TIMING
+from countperf.harness.repeats import TIMING
 from countperf.measurements import (
     InstructionCounts,
     MeasurementSet,
@@ -129,7 +128,6 @@ def time_kernel(
     force: bool = False,
     incomplete_ok: bool = False,
     level: Level = 0.95,
-    cold: bool = False,
     protocol: Protocol | None = None,
     progress: Progress = silent,
     clock: Clock | None = None,
@@ -180,11 +178,8 @@ def time_kernel(
         Whether to leave out of predictions what has no weight; such a size is remarked.
     level : {0.95, 0.9}, optional
         In which share of cases the interval is to hold the time.
-    cold : bool, optional
-        Whether the caches are flushed before each run. Predictions are for warm caches: shipped
-        weights were fitted to such runs.
     protocol : Protocol, optional
-        How often each size runs; by default `countperf.harness.protocols.TIMING`.
+        How often each size runs; by default `countperf.harness.repeats.TIMING`.
     progress : callable, optional
         Is told of everything that happens.
     clock : Clock, optional
@@ -224,12 +219,7 @@ def time_kernel(
     at = given_sizes(sizes, more)
     work = _work(kernel, at, statistics, instruction_counts, make_arguments, reference, tolerance)
     used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
-    if runner is not None and cold and not isinstance(runner, ColdRunner):
-        raise ParameterError(
-            "cold=True flushes caches by a ColdRunner; pass runner=ColdRunner(...), or no runner",
-            parameter="cold",
-        )
-    with running(runner, device, clock, cold=cold, longest_s=longest_s) as found:
+    with running(runner, device, clock, longest_s=longest_s) as found:
         target = Target(
             weights=weights,
             model=model,
@@ -238,8 +228,7 @@ def time_kernel(
             incomplete_ok=incomplete_ok,
             level=level,
         )
-        is_cold = cold or isinstance(runner, ColdRunner)
-        return _timed(work, target, found, used, progress, is_cold=is_cold)
+        return _timed(work, target, found, used, progress)
 
 
 def _timed(
@@ -248,8 +237,6 @@ def _timed(
     runner: CaseRunner,
     used: Protocol,
     progress: Progress,
-    *,
-    is_cold: bool,
 ) -> Timing:
     """Predict the times of a kernel, measure them, and put them side by side."""
     found, choice, predicted = predict_by_choice(work, target, progress)
@@ -287,7 +274,6 @@ def _timed(
         protocol=used,
         environment=measured.header.environment,
         timer=measured.header.timer,
-        cold=is_cold,
         weights="" if isinstance(found, str) else found.device.slug,
         model="" if isinstance(found, str) else found.model,
         model_choice=choice,

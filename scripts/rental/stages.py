@@ -21,8 +21,8 @@ from countperf.errors import CountperfError, DeviceLostError, DocumentError, Fit
 from countperf.harness.devices import find_device
 from countperf.harness.doctor import examine
 from countperf.harness.environment import available_cores
-from countperf.harness.protocols import QUICK as QUICKLY
 from countperf.harness.registry import backends
+from countperf.harness.repeats import QUICK as QUICKLY
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.pools import process_pool
 from countperf.workflow.characterizing import characterize

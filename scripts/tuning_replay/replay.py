@@ -168,7 +168,7 @@ class ThinkingClock(FakeClock):
         return super().now()
 
 
-class ReplayRunner:
+class ReplayRunner(CaseRunner):
     """Stands in for a device: a `CaseRunner` that returns what was recorded.
 
     Parameters
@@ -208,21 +208,6 @@ class ReplayRunner:
         self._build = build or self.clock.sleep
         self._built: set[str] = set()
         self._random = random.Random(seed)
-
-    def device_state(self) -> dict[str, float]:
-        """Return nothing."""
-        return {}
-
-    def versions(self) -> dict[str, str]:
-        """Return nothing."""
-        return {}
-
-    def time_of_others_s(self) -> float | None:
-        """Return nothing."""
-        return None
-
-    def prepare(self, case: KernelCase) -> None:
-        """Do nothing ahead."""
 
     def check(self, case: KernelCase) -> None:
         """Let the time pass that building took, once; fail as the variant did."""

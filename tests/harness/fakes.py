@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.clock import FakeClock, Timing
 from countperf.harness.device import Device, DeviceLimits
-from countperf.harness.runner import Run
+from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase, Protocol
 
 IDENTITY = DeviceIdentity(
@@ -101,7 +101,7 @@ def make_case(
     return KernelCase(**{**fields, **changes})
 
 
-class FakeRunner:
+class FakeRunner(CaseRunner):
     """Runs cases by a script.
 
     Parameters
@@ -138,10 +138,6 @@ class FakeRunner:
     def device_state(self) -> dict[str, float]:
         """Return what the test wants."""
         return dict(self.state)
-
-    def versions(self) -> dict[str, str]:
-        """Return nothing."""
-        return {}
 
     def time_of_others_s(self) -> float | None:
         """Return what the test wants."""

@@ -25,7 +25,7 @@ from countperf.errors import (
 )
 from countperf.harness.campaign import measure
 from countperf.harness.progress import ProgressEvent
-from countperf.harness.rounds import rounds_path
+from countperf.harness.store import rounds_path
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION

@@ -14,7 +14,7 @@ import countperf
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.clock import FakeClock
 from countperf.harness.device import Device
-from countperf.harness.protocols import QUICK
+from countperf.harness.repeats import QUICK
 from countperf.harness.runner import KernelRunner, compare
 from countperf.measurements import KernelCase
 from tests.harness.fakes import make_case

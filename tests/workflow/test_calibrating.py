@@ -19,7 +19,7 @@ from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.progress import ProgressEvent, silent
-from countperf.harness.protocols import CALIBRATION
+from countperf.harness.repeats import CALIBRATION
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import MeasurementSet
 from countperf.models import library

@@ -30,7 +30,6 @@ from countperf.errors import (
     PredictionError,
     WrongResultError,
 )
-from countperf.harness.cold import ColdRunner
 from countperf.harness.devices import find_device
 from countperf.harness.progress import ProgressEvent
 from countperf.measurements import KernelCase, Measurement, TimedSize
@@ -136,7 +135,6 @@ def test_measured_times_stand_beside_predicted_ones() -> None:
     assert timing.kernel == "axpy"
     assert timing.device == IDENTITY
     assert (timing.weights, timing.model) == (IDENTITY.slug, "linear")
-    assert not timing.cold
     assert timing.runs == (({"n": 1000}, 3.3e-6), ({"n": 4000}, 9e-6))
     # two rounds of the protocol, of four runs, all kept
     assert [[len(r) for r in e.measurement.samples_s] for e in timing.sizes] == [[4, 4], [4, 4]]
@@ -603,19 +601,6 @@ print([counts_digest(counted("matmul-tiled/square/16x16/f32", view=view)) for vi
 """
 
 
-def test_cold_needs_a_runner_that_flushes() -> None:
-    with pytest.raises(ParameterError, match="ColdRunner"):
-        timed({1000: 6e-6}, cold=True)
-
-
-def test_anchors_that_began_with_cold_caches_are_told() -> None:
-    timing = timed({1000: 6e-6}).model_copy(update={"cold": True})
-
-    verdicts = linear().predict(AXPY, n=5).anchored(timing).verdicts
-
-    assert "with cold caches" in next(v.message for v in verdicts if v.name == "anchor")
-
-
 def test_a_prediction_without_weights_has_nothing_to_correct() -> None:
     from dataclasses import replace
 
@@ -683,19 +668,9 @@ def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("cold", [False, True])
-def test_a_kernel_is_timed_on_a_device(
-    device: str, cold: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # a small buffer flushes: that of a server's caches takes seconds to allocate
-    monkeypatch.setattr("countperf.harness.cold.cache_bytes", lambda _: 2**20)
-    runner = ColdRunner.open(find_device(device)) if cold else None
-    timing = time_kernel(
-        AXPY, n=[64, 4096], device=device, protocol=FAST, cold=cold, reference=_right, runner=runner
-    )
+def test_a_kernel_is_timed_on_a_device(device: str) -> None:
+    timing = time_kernel(AXPY, n=[64, 4096], device=device, protocol=FAST, reference=_right)
 
-    assert timing.cold == cold
-    assert ("cold caches" in repr(timing)) == cold
     assert all(each.measurement.time_s > 0 for each in timing.sizes)
     assert [each.measurement.parameters["n"] for each in timing.sizes] == [64, 4096]
 
@@ -747,7 +722,7 @@ def test_a_crash_costs_one_case_alone(device: str) -> None:
         with pytest.raises(MeasurementError, match=r"first: .*the process of its own was lost"):
             runner.check(crashing)
         runner.check(other)
-        assert len(runner.time_round(other, FAST).timings) == FAST.runs
+        assert len(runner.time_round(other, FAST).samples_s) == FAST.runs
         with runner.loaded(other) as run:
             assert run().time_s > 0
 

@@ -33,9 +33,6 @@ def configure(command: argparse.ArgumentParser) -> None:
         " the kernel's inputs by name; by default inputs are made from the kernel's own arguments",
     )
     command.add_argument(
-        "--cold", action="store_true", help="flush the caches before each run (default: warm)"
-    )
-    command.add_argument(
         "--rounds", type=natural, metavar="N", help="rounds of each size, at least (default: 3)"
     )
     add_longest(

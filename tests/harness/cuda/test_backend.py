@@ -24,8 +24,8 @@ from countperf.harness.device import Device
 from countperf.harness.devices import Absence, Discovery, find_device
 from countperf.harness.icd import DriverSearch
 from countperf.harness.overhead import measure_launch_overhead
+from countperf.harness.repeats import in_mixed_order
 from countperf.harness.runner import KernelRunner
-from countperf.harness.schedule import in_mixed_order
 from countperf.harness.trial import measure_copy_bandwidth, try_device
 from tests.harness.cuda.emulator import COMPILER
 from tests.harness.cuda.fake_cupy import (

@@ -1,28 +1,33 @@
-"""Which round runs next, and how long the rest takes."""
+"""Rounds: one of a case, which runs next, and how long the rest takes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from countperf.harness.clock import Timing
-from countperf.harness.protocols import Round
-from countperf.harness.schedule import (
-    CaseState,
+from countperf.harness.clock import FakeClock, Timing
+from countperf.harness.repeats import (
+    BROAD,
+    QUICK,
     Estimate,
+    Repeats,
+    Round,
     Schedule,
     in_mixed_order,
+    time_round,
 )
+from countperf.measurements import Protocol
 from tests.harness.fakes import PROTOCOL, make_case
 
 SEPARATION_S = PROTOCOL.separation_s
 
 
 def _round(*times: float) -> Round:
-    timings = tuple(Timing(time_s=time, host_s=time) for time in times)
-    return Round(timings=timings, cut_short=False)
+    return Round(samples_s=times, host_s=times, cut_short=False, disturbed=False)
 
 
-def _next(schedule: Schedule, now: float) -> CaseState:
+def _next(schedule: Schedule, now: float) -> Repeats:
     state = schedule.next(now)
     assert state is not None
     return state
@@ -82,7 +87,7 @@ def test_second_rounds_need_not_wait_when_nothing_else_is_left_but_extra_ones_do
     ],
 )
 def test_when_a_case_is_finished(rounds: list[tuple[float, ...]], finished: bool) -> None:
-    state = CaseState(case=make_case(), rounds=[_round(*times) for times in rounds])
+    state = Repeats(case=make_case(), rounds=[_round(*times) for times in rounds])
 
     assert state.is_finished(PROTOCOL, 0.0) is finished
 
@@ -90,7 +95,7 @@ def test_when_a_case_is_finished(rounds: list[tuple[float, ...]], finished: bool
 def test_the_estimate_counts_rounds_by_their_expected_time() -> None:
     cases = [make_case(n=1), make_case(n=2)]
     estimate = Estimate(PROTOCOL, {"fake/n=1": 1.0, "fake/n=2": 10.0})
-    states = [CaseState(case=case) for case in cases]
+    states = [Repeats(case=case) for case in cases]
     assert estimate.remaining_s(states) is None
 
     estimate.add(states[0], spent_s=4 * 1.0 + 0.5)
@@ -102,8 +107,55 @@ def test_the_estimate_counts_rounds_by_their_expected_time() -> None:
 
 def test_without_expectations_the_mean_round_counts() -> None:
     estimate = Estimate(PROTOCOL, {})
-    state = CaseState(case=make_case())
+    state = Repeats(case=make_case())
     estimate.add(state, 1.0)
     estimate.add(state, 3.0)
 
     assert estimate.remaining_s([state]) == pytest.approx(2 * 2.0)
+
+
+def _timed(protocol: Protocol, durations: list[float]) -> Round:
+    clock = FakeClock(durations)
+    run: Callable[[], Timing] = lambda: clock.time_run(list)  # noqa: E731 - reads as what it is
+    return time_round(run, protocol, clock.now)
+
+
+def test_without_a_limit_of_time_every_sample_is_kept() -> None:
+    durations = [1.0 + i for i in range(40)]
+
+    done = _timed(BROAD.changed(runs=30, max_seconds=None), durations)
+
+    # the first is longer than the time to warm up
+    assert list(done.samples_s) == durations[1:31]
+    assert not done.cut_short
+
+
+def test_runs_of_a_device_that_warms_up_are_not_kept() -> None:
+    protocol = BROAD.changed(warm_up_s=0.02, runs=6)
+    cold, warm = 0.0026, 0.001
+
+    done = _timed(protocol, [cold] * 8 + [warm] * 6)
+
+    assert done.samples_s == (warm,) * 6
+
+
+def test_without_time_to_warm_up_all_runs_are_kept() -> None:
+    done = _timed(BROAD.changed(warm_up_s=0.0), [1.0 + i for i in range(30)])
+
+    assert done.samples_s[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("duration", "runs"),
+    [
+        pytest.param(0.001, 7, id="all of them"),
+        pytest.param(0.06, 5, id="until the time is up"),
+        pytest.param(10.0, 4, id="never fewer than two that count"),
+    ],
+)
+def test_quick_stops_slow_cases(duration: float, runs: int) -> None:
+    done = _timed(QUICK, [duration] * 100)
+
+    assert len(done.samples_s) == runs
+    assert done.cut_short is (runs < QUICK.runs)
+    assert runs >= QUICK.drops + 2
