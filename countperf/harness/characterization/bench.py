@@ -1,19 +1,22 @@
-"""A device on which microbenchmarks run."""
+"""A device on which microbenchmarks run: times of turns of loops, and findings made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from countperf.errors import MeasurementError
 from countperf.harness.backend import Program, Session
-from countperf.harness.characterization.timing import Estimate, time_per_turn
+from countperf.harness.characterization.document import Finding
 from countperf.harness.clock import Clock
 from countperf.harness.environment import read_clocks
 
+MAX_TURNS = 2**26
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
 
@@ -34,17 +37,105 @@ QUICK = Effort(shortest_s=5e-4, repetitions=3, tries=2, array_bytes=2**26, chase
 FULL = Effort()
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its spread."""
+
+    value: float  # the number
+    spread: float = 0.0  # median distance of the repetitions from it, relative to it
+
+    def checked(self, what: str) -> Estimate:
+        """Return the number if it is positive."""
+        if self.value > 0:
+            return self
+        message = f"{what}: longer runs take no longer; the machine is too busy, or runs too short"
+        raise MeasurementError(message)
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the number in another unit."""
+        return Estimate(self.value * factor, self.spread)
+
+
+def estimate(repetitions: Sequence[float], value: float | None = None) -> Estimate:
+    """Summarize repetitions."""
+    middle = median(repetitions) if value is None else value
+    distance = median(abs(each - middle) for each in repetitions)
+    return Estimate(middle, distance / abs(middle) if middle else 0.0)
+
+
+def time_per_turn(
+    run: Callable[[int], float],
+    *,
+    shortest_s: float,
+    repetitions: int = 3,
+    tries: int = 3,
+    first: int = 8,
+) -> Estimate:
+    """Measure the time of a turn of a loop, without what it takes to launch it."""
+    turns = first
+    elapsed = run(turns)
+    while elapsed < shortest_s and turns < MAX_TURNS:
+        turns *= 4 if elapsed < shortest_s / 8 else 2
+        elapsed = min(run(turns), run(turns))
+    shorts: list[float] = []
+    longs: list[float] = []
+    for _ in range(repetitions):
+        shorts.append(min(run(turns) for _ in range(tries)))
+        longs.append(min(run(3 * turns) for _ in range(tries)))
+    differences = [(long - short) / (2 * turns) for short, long in zip(shorts, longs, strict=True)]
+    # other load on the machine only ever adds time
+    return estimate(differences, (min(longs) - min(shorts)) / (2 * turns))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Unit of a quantity, and between which values it is possible."""
+
+    unit: str
+    lowest: float = 0.0
+    highest: float = float("inf")
+    why: str = ""  # what bounds it
+
+    def finding(self, name: str, found: Estimate, kernel: str) -> Finding:
+        """Make a finding, plausible if it is possible and its repetitions agree."""
+        value = found.value
+        between = f"between {self.lowest:.3g} and {self.highest:.3g} {self.unit}: {self.why}"
+        remark = between if self.why else ""
+        plausible = self.lowest < value <= self.highest
+        if not plausible:
+            remark = f"not {between}" if self.why else f"not above {self.lowest:.3g} {self.unit}"
+        elif found.spread > 0.5:
+            plausible, remark = False, f"repetitions differ by {found.spread:.0%}"
+        return Finding(
+            name=name,
+            value=value,
+            spread=found.spread,
+            unit=self.unit,
+            kernel=kernel,
+            is_plausible=plausible,
+            remark=remark,
+        )
+
+
 class Bench:
     """A session with a clock, and what the device is."""
 
     def __init__(self, session: Session, clock: Clock, effort: Effort) -> None:
         self.session = session
+        self.load: Callable[[str], Program] = cache(session.load)
         self.clock = clock
         self.effort = effort
         limits = session.device.limits
         self.units = session.device.identity.compute_units
         self.lanes = max(1, limits.sub_group_size)
         self.group = min(_GROUP, limits.max_group_size)
+        # the host's processor, or a device that shares its memory like one
+        self.is_cpu = session.device.identity.device_type == "cpu"
+        per_unit = 4 if self.is_cpu else max(1, _ITEMS_PER_UNIT // self.group)
+        self.full_groups = self.units * per_unit  # groups that keep all compute units busy
+        # size of a large array, byte: four of them fit
+        largest = min(limits.max_allocation_bytes // 4, limits.global_memory_bytes // 8)
+        self.array_bytes = min(effort.array_bytes, largest)
         host_mhz = max(read_clocks().values(), default=0.0) if self.is_cpu else 0.0
         self.known_clock_hz = 1e6 * (limits.max_clock_mhz or host_mhz)
 
@@ -55,27 +146,6 @@ class Bench:
             return self.known_clock_hz
         raise MeasurementError(
             "cycles are not known: the device has no cycle counter, and its driver states no clock"
-        )
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether the device is the host's processor, or shares its memory like one."""
-        return self.session.device.identity.device_type == "cpu"
-
-    @property
-    def full_groups(self) -> int:
-        """Groups that keep all compute units busy."""
-        per_unit = 4 if self.is_cpu else max(1, _ITEMS_PER_UNIT // self.group)
-        return self.units * per_unit
-
-    @property
-    def array_bytes(self) -> int:
-        """Size of a large array, byte; four of them fit."""
-        limits = self.session.device.limits
-        return min(
-            self.effort.array_bytes,
-            limits.max_allocation_bytes // 4,
-            limits.global_memory_bytes // 8,
         )
 
     def run_s(
@@ -109,6 +179,23 @@ class Bench:
             first=first,
         )
 
-    def output(self, items: int) -> Any:
-        """Return memory for one number of every work item."""
-        return self.session.allocate(8 * items)
+    def step_cycles(
+        self,
+        source: str,
+        name: str,
+        groups: int,
+        group: int,
+        steps: int,
+        after: Sequence[Any] = (),
+    ) -> tuple[Estimate, str]:
+        """Measure the cycles of a step of a kernel's loop, and say what was run.
+
+        Those of the step itself where one group runs alone; else those of a compute unit for the
+        step of a sub-group.
+        """
+        program = self.load(source)
+        out = self.session.allocate(8 * groups * group)
+        turn = self.per_turn(program, name, groups, group, (out,), after)
+        issued = steps if groups == 1 else steps * groups * group / self.lanes / self.units
+        said = "one group" if groups == 1 else f"{groups} groups"
+        return turn.scaled(self.clock_hz / issued), f"{name}: {said} of {group}"

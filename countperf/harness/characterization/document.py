@@ -10,7 +10,6 @@ from countperf.display import Table
 from countperf.documents import Document, Part
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.parameters import DeviceParameters
-from countperf.harness.characterization.timing import Estimate
 from countperf.measurements import Environment
 
 
@@ -41,32 +40,3 @@ class Characterization(Table, Document):
     def find(self, name: str) -> Finding | None:
         """Return the finding of that name, if there is one."""
         return next((each for each in self.findings if each.name == name), None)
-
-
-def make_finding(
-    name: str,
-    estimate: Estimate,
-    unit: str,
-    kernel: str,
-    *,
-    lowest: float = 0.0,
-    highest: float = float("inf"),
-    why: str = "",
-) -> Finding:
-    """Make a finding, plausible if it lies between two bounds and its repetitions agree."""
-    value = estimate.value
-    remark = f"between {lowest:.3g} and {highest:.3g} {unit}: {why}" if why else ""
-    plausible = lowest < value <= highest
-    if not plausible:
-        remark = f"not {remark}" if why else f"not above {lowest:.3g} {unit}"
-    elif estimate.spread > 0.5:
-        plausible, remark = False, f"repetitions differ by {estimate.spread:.0%}"
-    return Finding(
-        name=name,
-        value=value,
-        spread=estimate.spread,
-        unit=unit,
-        kernel=kernel,
-        is_plausible=plausible,
-        remark=remark,
-    )

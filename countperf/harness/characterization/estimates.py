@@ -96,25 +96,15 @@ def find_cache_levels(
     return tuple(levels)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferCost:
-    """Start-up time (s) and bandwidth (byte/s) of transfers in one direction."""
-
-    startup_s: float
-    bandwidth_byte_per_s: float
-
-
-def fit_transfer(sizes: Sequence[int], times: Sequence[float]) -> TransferCost:
-    """Fit the time of a transfer as start-up plus size over bandwidth."""
+def fit_transfer(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
+    """Fit the time of a transfer as start-up (s) plus size over bandwidth (byte/s)."""
     measured = np.asarray(times, np.float64)
     design = np.column_stack([np.ones(len(measured)), np.asarray(sizes, np.float64)])
     scale = 1 / np.linalg.norm(design / measured[:, None], axis=0)
     weighted = design * scale / measured[:, None]
     solution, *_ = np.linalg.lstsq(weighted, np.ones(len(measured)), rcond=None)
     startup, slope = solution * scale
-    return TransferCost(
-        startup_s=max(0.0, float(startup)), bandwidth_byte_per_s=1 / max(float(slope), 1e-15)
-    )
+    return max(0.0, float(startup)), 1 / max(float(slope), 1e-15)
 
 
 def bank_count(passes: Mapping[int, float]) -> int | None:

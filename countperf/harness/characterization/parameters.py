@@ -13,14 +13,12 @@ from countperf.hardware.parameters import (
     LinkParameters,
     declare_device,
 )
-from countperf.harness.characterization.compute import FAST
 from countperf.harness.characterization.document import Finding
+from countperf.harness.characterization.experiments import FAST, STRIDES, WORD, moved_together
 from countperf.harness.characterization.kernels import INSTRUCTION_TESTS
-from countperf.harness.characterization.memory import STRIDES, moved_together
 from countperf.harness.device import Device
 
 _DRIVER = "the device's driver"
-_WORD = 4
 
 
 def device_parameters(device: Device, findings: Iterable[Finding]) -> DeviceParameters:
@@ -94,11 +92,11 @@ def _older_constants(
         return found
 
     def cycles(stride: int) -> float:
-        return known["clock"].value * units * lanes * _WORD / rates[stride]
+        return known["clock"].value * units * lanes * WORD / rates[stride]
 
     found["departure_del_coal_cycles"] = (cycles(1), known["load bandwidth stride 1"])
     line = moved_together(rates)
-    apart = [stride for stride in rates if line is not None and stride * _WORD >= line]
+    apart = [stride for stride in rates if line is not None and stride * WORD >= line]
     if apart:
         finding = known[f"load bandwidth stride {min(apart)}"]
         found["departure_del_uncoal_cycles"] = (cycles(min(apart)) / lanes, finding)
@@ -137,7 +135,7 @@ def _classes(known: dict[str, Finding], lanes: int, units: int) -> dict[str, Ins
         cpi = known["local cpi stride 1"].value
         add("ld.local.s32", "local", "compute", cpi, "local latency")
     if {"memory latency", "load bandwidth stride 1", "clock"} <= known.keys():
-        rate = known["load bandwidth stride 1"].value / (units * lanes * _WORD)
+        rate = known["load bandwidth stride 1"].value / (units * lanes * WORD)
         cpi = known["clock"].value / rate
         add("ld.global.s32", "memory", "memory", cpi, "memory latency")
     return found

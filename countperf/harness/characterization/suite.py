@@ -4,75 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from countperf.documents.locks import locked
 from countperf.errors import IncompatibleMeasurementsError, MeasurementError
 from countperf.harness.backend import Session
-from countperf.harness.characterization import compute, memory
 from countperf.harness.characterization.bench import FULL, Bench, Effort
 from countperf.harness.characterization.document import Characterization, Finding
+from countperf.harness.characterization.experiments import (
+    measure_bandwidth,
+    measure_barriers,
+    measure_class,
+    measure_clock,
+    measure_latency,
+    measure_launches,
+    measure_local,
+    measure_mixes,
+    measure_transfers,
+    measure_working_sets,
+    wanted_tests,
+)
 from countperf.harness.characterization.parameters import device_parameters
 from countperf.harness.clock import Clock, EventClock
 from countperf.harness.environment import gather_environment
 from countperf.harness.progress import Progress, ProgressEvent, silent
 
-_NO_BARRIERS = "a CPU executes the work items of a group in turn: nothing waits"
-_NO_LOCAL_MEMORY = "local memory of a CPU is ordinary memory"
-_NO_PIPELINES = "sub-groups are the elements of a vector: they are not issued one by one"
-_NO_LINK = "host and device share their memory"
+_Measure = Callable[[Bench, dict[str, Finding]], Iterator[Finding]]
+_Experiment = tuple[str, _Measure, str]
+"""Name; from a bench, and what was found so far, to findings; why it makes no sense on a CPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
-    """Something that is measured."""
-
-    name: str  # what
-    # from a bench and what was found so far to findings
-    measure: Callable[[Bench, dict[str, Finding]], Iterator[Finding]]
-    not_on_cpus: str = ""  # why it makes no sense on a CPU
-
-
-def experiments(bench: Bench) -> tuple[Experiment, ...]:
+def _experiments(bench: Bench) -> list[_Experiment]:
     """List the experiments on a device, most wanted first."""
 
-    def simple(
-        name: str, measure: Callable[[Bench], Iterator[Finding]], not_on_cpus: str = ""
-    ) -> Experiment:
-        return Experiment(name=name, measure=lambda b, _: measure(b), not_on_cpus=not_on_cpus)
-
-    def costs(found: dict[str, Finding]) -> dict[str, float]:
-        ending = " cpi"
-        return {
-            name.removesuffix(ending): each.value
-            for name, each in found.items()
-            if name.endswith(ending) and each.is_plausible
-        }
+    def alone(measure: Callable[[Bench], Iterator[Finding]]) -> _Measure:
+        return lambda bench, _: measure(bench)
 
     classes = [
-        Experiment(
-            name=f"class {test.name}",
-            measure=lambda b, found, test=test: compute.measure_class(b, test, found),
-        )
-        for test in compute.wanted_tests(bench)
+        (f"class {test.name}", partial(measure_class, test), "") for test in wanted_tests(bench)
     ]
-    return (
-        simple("launch overhead", memory.measure_launches),
-        simple("clock", compute.measure_clock),
-        simple("bandwidth", memory.measure_bandwidth),
+    return [
+        ("launch overhead", alone(measure_launches), ""),
+        ("clock", alone(measure_clock), ""),
+        ("bandwidth", alone(measure_bandwidth), ""),
         *classes,
-        simple("latency", memory.measure_latency),
-        simple("local memory", memory.measure_local, _NO_LOCAL_MEMORY),
-        simple("barriers", compute.measure_barriers, _NO_BARRIERS),
-        Experiment(
-            name="mixes",
-            measure=lambda b, found: compute.measure_mixes(b, costs(found)),
-            not_on_cpus=_NO_PIPELINES,
+        ("latency", alone(measure_latency), ""),
+        ("local memory", alone(measure_local), "local memory of a CPU is ordinary memory"),
+        (
+            "barriers",
+            alone(measure_barriers),
+            "a CPU executes the work items of a group in turn: nothing waits",
         ),
-        simple("transfers", memory.measure_transfers, _NO_LINK),
-        simple("working sets", memory.measure_working_sets),
-    )
+        (
+            "mixes",
+            measure_mixes,
+            "sub-groups are the elements of a vector: they are not issued one by one",
+        ),
+        ("transfers", alone(measure_transfers), "host and device share their memory"),
+        ("working sets", alone(measure_working_sets), ""),
+    ]
 
 
 def characterize(
@@ -104,29 +95,27 @@ def _measured(
     if "clock" in found:
         bench.known_clock_hz = found["clock"].value
     began = clock.now()
-    plan = [each for each in experiments(bench) if not only or each.name in only]
-    for done, experiment in enumerate(plan):
-        if experiment.name in state.finished:
+    plan = [each for each in _experiments(bench) if not only or each[0] in only]
+    for done, (name, measure, not_on_cpus) in enumerate(plan):
+        if name in state.finished:
             continue
-        left_out = {k: v for k, v in state.left_out.items() if k != experiment.name}
-        reason = experiment.not_on_cpus if bench.is_cpu else ""
+        left_out = {k: v for k, v in state.left_out.items() if k != name}
+        reason = not_on_cpus if bench.is_cpu else ""
         if not reason and max_seconds is not None and clock.now() - began > max_seconds:
             reason = "no time was left"
         if reason:
-            left_out[experiment.name] = reason
+            left_out[name] = reason
             state = state.model_copy(update={"left_out": left_out})
             continue
-        progress(
-            ProgressEvent(kind="calibrating", case=experiment.name, done=done, total=len(plan))
-        )
+        progress(ProgressEvent(kind="calibrating", case=name, done=done, total=len(plan)))
         finished = state.finished
         try:
-            for finding in experiment.measure(bench, found):
+            for finding in measure(bench, found):
                 found[finding.name] = finding
         except MeasurementError as error:
-            left_out[experiment.name] = str(error)
+            left_out[name] = str(error)
         else:
-            finished = (*finished, experiment.name)
+            finished = (*finished, name)
         findings = tuple(found.values())
         state = state.model_copy(
             update={

@@ -13,8 +13,8 @@ from countperf.errors import IncompatibleMeasurementsError, MeasurementError
 from countperf.hardware.library import load_device
 from countperf.harness.characterization import bench as bench_module
 from countperf.harness.characterization.bench import QUICK, Bench
-from countperf.harness.characterization.compute import FAST, MIX_RATIOS, MIXED
 from countperf.harness.characterization.document import Characterization
+from countperf.harness.characterization.experiments import FAST, MIX_RATIOS, MIXED
 from countperf.harness.characterization.kernels import (
     CHAINS,
     COMMON_SOURCE,

@@ -1,0 +1,378 @@
+"""The experiments: the clock, instructions, barriers, local and global memory, transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import MeasurementError
+from countperf.harness.characterization.bench import Bench, Bounds, Estimate, estimate
+from countperf.harness.characterization.document import Finding
+from countperf.harness.characterization.estimates import (
+    bank_count,
+    find_cache_levels,
+    fit_transfer,
+    judge_mix,
+)
+from countperf.harness.characterization.kernels import (
+    CHAINS,
+    COMMON_SOURCE,
+    INSTRUCTION_TESTS,
+    UNROLLED,
+    InstructionTest,
+    chain_source,
+    mix_source,
+)
+from countperf.harness.overhead import measure_launch_overhead
+
+MIX_RATIOS = (1, 2, 4, 8, 16)
+MIXED = ("add.s32", "rsqrt.f32", "mad.s32", "fma.f64")
+FAST = "fma.f32"
+STRIDES = (1, 2, 4, 8, 16, 32)
+WORD = 4  # byte
+
+_LINE_BYTES = 128
+_NEVER = np.int32(-(2**31) + 5)
+_TRANSFER_SIZES = tuple(2**k for k in range(10, 27, 2))
+_CLOCK_TURNS = 2**18
+_MAX_STARTS = 8  # no compute unit starts more sub-group instructions in a cycle
+_MAX_LATENCY = 5000  # cycles; a division of f64 in software takes hundreds
+_MAX_BYTES_PER_S = 5e13
+
+_LAUNCH = Bounds("s", highest=1e-2, why="an empty launch")
+_BANDWIDTH = Bounds("byte/s", 1e6, _MAX_BYTES_PER_S, "of what work items ask for")
+_REREAD = Bounds("byte/s", 1e6, 20 * _MAX_BYTES_PER_S, "from caches, if they hold the array")
+_LATENCY = Bounds("cycle", 0.2, _MAX_LATENCY, "a dependent instruction")
+_CPI = Bounds("cycle", 1 / _MAX_STARTS, _MAX_LATENCY, f"at most {_MAX_STARTS} starts per cycle")
+_LOAD = Bounds("cycle", 0.5, 20000, "a dependent load")
+_LOCAL_LATENCY = Bounds("cycle", 0.5, 1000, "a dependent load of local memory")
+_LOCAL_CPI = Bounds("cycle", 0.05, 1000, "loads of a sub-group")
+_BARRIER = Bounds("cycle", 0.5, _MAX_LATENCY, "a barrier of one group")
+_BARRIER_CPI = Bounds(
+    "cycle", 1 / _MAX_STARTS, _MAX_LATENCY, "barriers of sub-groups on a full compute unit"
+)
+_ISSUE = Bounds("instruction/cycle", 0.0, _MAX_STARTS, "starts per cycle of a compute unit")
+_STARTUP = Bounds("s", highest=1e-2, why="a short transfer")
+_LINK = Bounds("byte/s", 1e7, 1e12, "a link between host and device")
+
+
+def measure_launches(bench: Bench) -> Iterator[Finding]:
+    """Measure the time of an empty launch, by the device's timer and by the host's clock."""
+    runs = [measure_launch_overhead(bench.session, bench.clock, runs=24) for _ in range(3)]
+    for name, values in (
+        ("launch overhead", [run.event_s for run in runs]),
+        ("launch overhead of the host", [run.host_s for run in runs]),
+    ):
+        yield _LAUNCH.finding(name, estimate(values), "nothing: one group")
+
+
+def measure_clock(bench: Bench) -> Iterator[Finding]:
+    """Compare the device's cycle counter with its event timer; without one, take what is declared.
+
+    Sets the bench's clock.
+    """
+    declared = bench.known_clock_hz
+    program = bench.load(COMMON_SOURCE)
+    out = bench.session.allocate(8 * bench.lanes)
+
+    def run(turns: int) -> tuple[int, float]:
+        arguments = (out, np.int32(turns), np.float32(1.0000001), np.float32(0.5))
+        elapsed = bench.run_s(program, "cycles", 1, bench.lanes, arguments)
+        return int(bench.session.download(out, np.dtype(np.int64), 1)[0]), elapsed
+
+    ratios: list[float] = []
+    if run(_CLOCK_TURNS)[0] > 0:  # by differences: launching takes time, but no cycles of a kernel
+        for _ in range(bench.effort.repetitions):
+            (few, short), (many, long) = run(_CLOCK_TURNS), run(3 * _CLOCK_TURNS)
+            ratios.append((many - few) / (long - short) if long > short else 0.0)
+    if ratios:
+        measured = estimate(ratios).checked("the device's cycle counter")
+        highest = 1.1 * declared if declared else float("inf")
+        bounds = Bounds("Hz", 0.2 * declared, highest, "the driver's highest clock")
+        yield bounds.finding("clock", measured, "cycles: the device's counter over the event timer")
+        bench.known_clock_hz = measured.value
+    elif declared:
+        yield Bounds("Hz").finding("clock", Estimate(declared), "declared")
+
+
+def wanted_tests(bench: Bench) -> tuple[InstructionTest, ...]:
+    """Return the classes that are measured on a device."""
+    chosen = bench.effort.classes
+    return tuple(test for test in INSTRUCTION_TESTS if not chosen or test.name in chosen)
+
+
+def measure_class(
+    test: InstructionTest, bench: Bench, found: dict[str, Finding]
+) -> Iterator[Finding]:
+    """Measure latency and throughput of a class of instructions."""
+    if test.carries and f"{test.carries} cpi" not in found:
+        raise MeasurementError(
+            f"{test.name}: {test.carries} was not measured, which its steps have"
+        )
+    alone = 1 if bench.is_cpu else bench.lanes
+    for what, bounds, chains, groups, group in (
+        ("latency", _LATENCY, 1, 1, alone),
+        ("cpi", _CPI, CHAINS, bench.full_groups, bench.group),
+    ):
+        step, kernel = bench.step_cycles(
+            chain_source(test, chains),
+            f"chain{chains}_{test.identifier}",
+            groups,
+            group,
+            UNROLLED,
+            test.arguments(),
+        )
+        carried = found[f"{test.carries} {what}"].value if test.carries else 0.0
+        own = step.value - carried
+        spread = step.spread * step.value / own if own > 0 else step.spread
+        cost = Estimate(own / test.instructions, spread)
+        yield bounds.finding(f"{test.name} {what}", cost, kernel)
+
+
+def measure_mixes(bench: Bench, found: dict[str, Finding]) -> Iterator[Finding]:
+    """Decide how pairs of classes share a compute unit, and find the issue limit."""
+    tests = {test.name: test for test in INSTRUCTION_TESTS}
+    costs = {
+        name: found[f"{name} cpi"].value
+        for name in tests
+        if f"{name} cpi" in found and found[f"{name} cpi"].is_plausible
+    }
+    fast = tests[FAST]
+    limits: list[float] = []
+    for slow in (tests[name] for name in MIXED if name in costs and FAST in costs):
+        rates: dict[int, Estimate] = {}
+        for ratio in MIX_RATIOS:
+            cost, _ = bench.step_cycles(
+                mix_source(fast, slow, ratio),
+                f"mix{ratio}_{slow.identifier}",
+                bench.full_groups,
+                bench.group,
+                CHAINS * ratio,
+                (*fast.arguments(), *slow.arguments()),
+            )
+            cost.checked(f"mix of {FAST} and {slow.name}")
+            rates[ratio] = Estimate(1 / cost.value, cost.spread)
+        verdict = judge_mix(
+            {ratio: each.value for ratio, each in rates.items()},
+            costs[FAST],
+            costs[slow.name] * slow.instructions,
+        )
+        listed = ", ".join(f"{ratio}: {each.value:.3g}" for ratio, each in rates.items())
+        yield Finding(
+            name=f"mix of {FAST} and {slow.name}",
+            value=max(each.value for each in rates.values()),
+            spread=max(each.spread for each in rates.values()),
+            unit="instruction/cycle",
+            kernel=f"mix<ratio>: throughput of {FAST} by ratio {listed}",
+            is_plausible=verdict.error < 0.25,
+            remark=f"{verdict.sharing}; the model is off by {verdict.error:.0%}",
+        )
+        if verdict.issue_limit is not None:
+            limits.append(verdict.issue_limit)
+    if limits:
+        limit = Estimate(median(limits), (max(limits) - min(limits)) / median(limits))
+        yield _ISSUE.finding("issue limit", limit, "mixes whose throughput follows Eq. (45)")
+
+
+def measure_barriers(bench: Bench) -> Iterator[Finding]:
+    """Measure the cost of a barrier by the size of the group, alone and at full occupancy."""
+    largest = bench.session.device.limits.max_group_size
+    sizes = [bench.lanes * 2**k for k in range(11) if bench.lanes * 2**k <= largest]
+    full = max(1, 2048 // bench.lanes) * bench.units
+    for name, bounds, groups, group in (
+        *((f"barrier latency {size}", _BARRIER, 1, size) for size in sizes),
+        ("barrier cpi", _BARRIER_CPI, full, bench.lanes),
+    ):
+        yield bounds.finding(name, *bench.step_cycles(COMMON_SOURCE, "barriers", groups, group, 4))
+
+
+def measure_local(bench: Bench) -> Iterator[Finding]:
+    """Measure latency and cost of local loads, and bank conflicts by stride."""
+    found = bench.step_cycles(
+        COMMON_SOURCE, "local_latency", 1, bench.lanes, 8, (np.int32(bench.lanes),)
+    )
+    yield _LOCAL_LATENCY.finding("local latency", *found)
+    costs: dict[int, float] = {}
+    for stride in (*STRIDES, 64):
+        after = (np.int32(stride), np.int32(bench.lanes * stride))
+        cost, kernel = bench.step_cycles(
+            COMMON_SOURCE, "local_chase", bench.full_groups, bench.group, 8, after
+        )
+        costs[stride] = cost.checked(f"local loads, stride {stride}").value
+        yield _LOCAL_CPI.finding(f"local cpi stride {stride}", cost, kernel)
+    rate = Estimate(bench.units * bench.lanes * WORD / costs[1] * bench.clock_hz)
+    yield Bounds("byte/s").finding("local bandwidth", rate, "local_chase: stride 1")
+    banks = bank_count({stride: cost / costs[1] for stride, cost in costs.items()})
+    if banks is not None:
+        kernel = "local_chase: cost by stride"
+        yield Bounds("bank").finding("local banks", Estimate(float(banks)), kernel)
+
+
+def measure_bandwidth(bench: Bench) -> Iterator[Finding]:
+    """Measure loads, stores and copies of arrays that no cache holds, by stride.
+
+    Bytes are those that work items ask for; those of a copy count twice, read and written.
+    """
+    program = bench.load(COMMON_SOURCE)
+    words = bench.array_bytes // WORD
+    source, target = (bench.session.allocate(words * WORD) for _ in range(2))
+
+    def finding(name: str, kernel: str, groups: int, moved: int, *arguments: object) -> Finding:
+        run: Callable[[], float] = partial(
+            bench.run_s, program, kernel, groups, bench.group, arguments
+        )
+        times = [
+            min(run() for _ in range(bench.effort.tries)) for _ in range(bench.effort.repetitions)
+        ]
+        rate = estimate([moved / elapsed for elapsed in times], moved / min(times))
+        said = f"{kernel}: {words * WORD} byte, {groups} groups of {bench.group}"
+        return _BANDWIDTH.finding(name, rate, said)
+
+    groups = words // 4 // bench.group
+    moved = 2 * 4 * WORD * groups * bench.group
+    yield finding("copy bandwidth", "copy4", groups, moved, target, source)
+    for stride in STRIDES:
+        # a CPU takes work items in turn: one with several turns would jump through the array
+        most = words // stride // bench.group * bench.group
+        items = most if bench.is_cpu else min(most, 8 * bench.full_groups * bench.group)
+        turns = max(1, words // (items * stride))
+        moved = items * turns * WORD
+        shape = (np.int32(items), np.int32(turns), np.int32(stride))
+        for kind, factor, arguments in (
+            ("load", 1, (target, source, *shape, np.float32(-1.5))),
+            ("store", 1, (target, *shape, np.float32(0.5))),
+            ("copy", 2, (target, source, *shape)),
+        ):
+            name = f"{kind} bandwidth stride {stride}"
+            yield finding(name, kind, items // bench.group, factor * moved, *arguments)
+
+
+def moved_together(rates: dict[int, float]) -> int | None:
+    """Return how many bytes of global memory move together, from load bandwidth by stride."""
+    if 1 not in rates:
+        return None
+    stride = bank_count({stride: rates[1] / rate for stride, rate in rates.items()})
+    return None if stride is None else stride * WORD
+
+
+def measure_working_sets(bench: Bench) -> Iterator[Finding]:
+    """Measure the bandwidth of reading the same array again and again, by its size."""
+    program = bench.load(COMMON_SOURCE)
+    array = bench.session.allocate(bench.array_bytes)
+    groups, group = _readers(bench)
+    out = bench.session.allocate(WORD * groups * group)
+    size = max(groups * group * WORD, 2**12)
+    while size <= bench.array_bytes:
+        before = (out, array, *_reading(bench, size))
+        turn = bench.per_turn(program, "reread", groups, group, before, (_NEVER,), first=2)
+        rate = Estimate(size / max(turn.value, 1e-12), turn.spread)
+        said = f"reread: {groups} groups of {group}"
+        yield _REREAD.finding(f"read bandwidth {size} byte", rate, said)
+        size *= 4
+
+
+def _readers(bench: Bench) -> tuple[int, int]:
+    """Return groups and group size with which an array is read again and again."""
+    return (bench.units, 1) if bench.is_cpu else (bench.full_groups, bench.group)
+
+
+def _reading(bench: Bench, size: int) -> tuple[np.int32, np.int32, np.int32]:
+    """Return which words each work item reads: those in a row on a CPU, else every n-th."""
+    groups, group = _readers(bench)
+    items = groups * group
+    count = max(1, size // WORD // items)
+    if bench.is_cpu:
+        return np.int32(count), np.int32(1), np.int32(count)
+    return np.int32(1), np.int32(items), np.int32(count)
+
+
+def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
+    """Return a cycle through all lines in random order: where the next word is, for each line.
+
+    Only the first word of each line is set.
+    """
+    order = np.random.default_rng(seed).permutation(lines).astype(np.int32)
+    words = _LINE_BYTES // WORD
+    following = np.zeros(lines * words, np.int32)
+    following[order * words] = np.roll(order, -1) * words
+    return following
+
+
+def measure_latency(bench: Bench) -> Iterator[Finding]:
+    """Measure the time of a dependent load by working set; find the levels of the hierarchy."""
+    sizes: list[int] = []
+    turns: list[Estimate] = []
+    size = 2**11
+    while size <= bench.array_bytes:
+        turn = _chase(bench, size)
+        said = f"chase: a random cycle of lines of {_LINE_BYTES} byte"
+        yield _LOAD.finding(f"load latency {size} byte", turn.scaled(bench.clock_hz), said)
+        sizes.append(size)
+        turns.append(turn)
+        size = size * 2 if size < 2**28 else size * 4
+    spread = max(turn.spread for turn in turns[:3])
+    levels = find_cache_levels(sizes, [turn.value for turn in turns])
+    for number, level in enumerate(levels, start=1):
+        what = "memory" if level.size_bytes is None else f"cache {number}"
+        kernel = "chase: plateaus of load latency"
+        latency = Estimate(level.latency_s * bench.clock_hz, spread)
+        yield Bounds("cycle").finding(f"{what} latency", latency, kernel)
+        if level.size_bytes is not None:
+            held = Estimate(float(level.size_bytes))
+            yield Bounds("byte").finding(f"{what} size", held, kernel)
+
+
+def _chase(bench: Bench, size: int) -> Estimate:
+    program = bench.load(COMMON_SOURCE)
+    out = bench.session.allocate(4 * WORD)
+    memory = bench.session.upload(chase_order(size // _LINE_BYTES))
+    groups, group = _readers(bench)
+    sink = bench.session.allocate(WORD * groups * group)
+    # large caches are filled by all compute units, small ones by the chase itself
+    if size // WORD >= groups * group:
+        fill = (sink, memory, *_reading(bench, size), np.int32(1), _NEVER)
+        bench.run_s(program, "reread", groups, group, fill)
+    random = np.random.default_rng(1)
+    turns = bench.effort.chase_hops // 8
+
+    def run(count: int) -> float:
+        line = int(random.integers(size // _LINE_BYTES))
+        start = np.int32(line * (_LINE_BYTES // WORD))
+        return bench.run_s(program, "chase", 1, 1, (out, memory, np.int32(count), start))
+
+    values: list[float] = []
+    for _ in range(bench.effort.repetitions):
+        short = min(run(turns) for _ in range(bench.effort.tries))
+        long = min(run(2 * turns) for _ in range(bench.effort.tries))
+        values.append((long - short) / (8 * turns))
+    return estimate(values)
+
+
+def measure_transfers(bench: Bench) -> Iterator[Finding]:
+    """Measure transfers from and to ordinary (pageable) memory of the host, by size."""
+    session = bench.session
+    sizes = [size for size in _TRANSFER_SIZES if size <= bench.array_bytes]
+    largest = min(_TRANSFER_SIZES[-1], bench.array_bytes)
+    host = np.zeros(largest, np.uint8)
+    memory = session.allocate(largest)
+
+    def transfer_s(direction: str, size: int) -> float:
+        begin = bench.clock.now()
+        if direction == "h2d":
+            session.copy_in(memory, host[:size])
+        else:
+            session.copy_out(host[:size], memory)
+        return bench.clock.now() - begin
+
+    for direction in ("h2d", "d2h"):
+        times = [min(transfer_s(direction, size) for _ in range(5)) for size in sizes]
+        again = [transfer_s(direction, largest) for _ in range(3)]
+        spread = (max(again) - min(again)) / min(again)
+        startup_s, rate = fit_transfer(sizes, times)
+        kernel = f"copies of {sizes[0]} to {sizes[-1]} byte by the host's clock"
+        yield _STARTUP.finding(f"{direction} startup", Estimate(startup_s, spread), kernel)
+        yield _LINK.finding(f"{direction} bandwidth", Estimate(rate, spread), kernel)
