@@ -84,6 +84,7 @@ def test_launches_refuse_a_size_beyond_its_type() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said", "status"),
     [
+        (["n=16", "--json", "m=3"], "has no parameter m; its sizes are: n", 1),
         (["n=16", "n=32"], "n is given twice: n=16 and n=32; give it once", 1),
         (["n=" + "9" * 400], "400 digits are more than any size has", 2),
         (["n=" + "9" * 5000], "5000 digits are more than any size has", 2),

@@ -115,6 +115,21 @@ class _Parser(argparse.ArgumentParser):
             self.register("action", name, action)
 
 
+class _Command(_Parser):
+    """Takes sizes after options, too."""
+
+    _is_intermixed = False
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - overloads
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse options first, then what is left as a kernel and its sizes."""
+        if self._is_intermixed:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True
+        return self.parse_known_intermixed_args(args, namespace)
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     root = _Parser(
@@ -129,7 +144,9 @@ def parser() -> argparse.ArgumentParser:
         help="print the completion script for bash, zsh, tcsh or fish (needs shtab)",
     )
     root.add_argument("--version", action="version", version=f"countperf {__version__}")
-    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = root.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=_Command
+    )
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         command.add_argument(

@@ -45,7 +45,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     """Return the names of the mechanistic models that ``--model`` lists; None for weights."""
     if options.model is None:
         return [ALL] if options.device_document is not None else None
-    names = [name.strip() for name in options.model.split(",") if name.strip()]
+    names = [name.strip() for name in options.model.split(",")]
     known = {ALL, *model_names()}
     if options.device_document is None and not known & set(names):
         return None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pymbolic.mapper import Mapper
 from pymbolic.primitives import Call, Subscript, Variable
 
+from countperf.counting.expression_types import name_of
 from countperf.errors import CountingError
 
 INT, LONG, DOUBLE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
@@ -297,7 +298,7 @@ class CValues(Mapper[Array, []]):
 
     def map_call(self, expr: Any) -> Array:
         """Evaluate functions whose results are exact."""
-        name: str = getattr(expr.function, "name", str(expr.function))
+        name = name_of(expr.function)
         parts = self.in_common(expr, *expr.parameters)
         if name in ("min", "fmin") and len(parts) > 1:
             return reduce(np.minimum, parts)

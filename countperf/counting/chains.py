@@ -18,9 +18,9 @@ import loopy as lp
 import numpy as np
 import pymbolic.primitives as p
 from loopy.library.reduction import ArgExtOp
-from loopy.symbolic import ResolvedFunction, TypeCast, WalkMapper, get_dependencies
+from loopy.symbolic import TypeCast, WalkMapper, get_dependencies
 
-from countperf.counting.expression_types import flattened_operands
+from countperf.counting.expression_types import flattened_operands, name_of
 
 Operations = tuple[tuple[str, int], ...]
 """Kinds of operations and how many, sorted."""
@@ -271,10 +271,9 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
 
 
 def _function_kind(function: Any) -> str:
-    name = function.name if isinstance(function, ResolvedFunction | p.Variable) else str(function)
-    if isinstance(name, ArgExtOp):
+    if isinstance(getattr(function, "name", None), ArgExtOp):
         return "minmax"  # a comparison and the selection by it
-    name = str(getattr(name, "name", name))
+    name = name_of(function)
     if name in {"min", "max", "fmin", "fmax"}:
         return "minmax"
     return "fma" if name in {"fma", "mad"} else "pow" if name == "pow" else "special"

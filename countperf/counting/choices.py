@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pymbolic.primitives as p
-from loopy.symbolic import IdentityMapper, LinearSubscript, ResolvedFunction, WalkMapper
+from loopy.symbolic import IdentityMapper, LinearSubscript, WalkMapper
 
+from countperf.counting.expression_types import name_of
 from countperf.counting.keys import Case
 from countperf.symbolic.affine import NotAffineError, ToCondition
 
@@ -88,9 +89,7 @@ def _branches(expr: Any) -> tuple[Any, Any, Any] | None:
         case p.Max():
             return _extremum(expr.children, ">=", p.Max)
         case p.Call():
-            name = expr.function
-            name = name.name if isinstance(name, ResolvedFunction | p.Variable) else ""
-            name = str(getattr(name, "name", name))
+            name = name_of(expr.function)
             if name in _MINIMA and len(expr.parameters) == 2:
                 return _extremum(expr.parameters, "<=", p.Min)
             if name in _MAXIMA and len(expr.parameters) == 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
@@ -26,6 +27,12 @@ LIMITS = {
     "ULONG_MAX": np.dtype(np.uint64),
 }
 """Constants of C that Loopy writes, such as for the initial value of a minimum."""
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a called function, without the number that Loopy adds for its types."""
+    name = getattr(function, "name", function)
+    return re.sub(r"_[0-9]+$", "", str(getattr(name, "name", name)))
 
 
 def signature_of(callable_: Any) -> dict[int | str, Any]:

@@ -21,6 +21,7 @@ from pymbolic.primitives import Subscript, Variable
 
 from countperf.counting.automatic import offset_of
 from countperf.counting.c_arithmetic import CTypes
+from countperf.counting.expression_types import name_of
 from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
@@ -426,7 +427,7 @@ class _Intervals(Mapper[_Interval, []]):
 
     def map_call(self, expr: Any) -> _Interval:
         """Take absolute values, and extremes."""
-        name = getattr(expr.function, "name", "")
+        name = name_of(expr.function)
         parts = [self.rec(each) for each in expr.parameters]
         if name == "abs" and len(parts) == 1:
             low, high = parts[0]

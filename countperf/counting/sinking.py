@@ -11,6 +11,7 @@ import loopy as lp
 import pymbolic.primitives as p
 from loopy.symbolic import WalkMapper, get_dependencies
 
+from countperf.counting.expression_types import name_of
 from countperf.counting.loops import Entered, Left, Position, Waited
 
 Branch = tuple[tuple[Any, bool], ...]
@@ -208,8 +209,7 @@ class _Guarded(WalkMapper[[]]):
 
     def map_call(self, expr: Any) -> None:
         """Record a function."""
-        name = getattr(expr.function, "name", str(expr.function))
-        self.is_found = self.is_found or name not in _SELECTED
+        self.is_found = self.is_found or name_of(expr.function) not in _SELECTED
         self.rec(expr.parameters)
 
     def map_power(self, expr: Any) -> None:

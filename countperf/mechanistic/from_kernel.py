@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from countperf.counting.programs import KernelProgram, kernel_programs
+from countperf.counting.sizes import size_ranges
 from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -129,6 +130,7 @@ class KernelProfiler(ShortRepr):
             assumption_guards=tuple(guards_of(kernel.assumptions)),
             defaults=self.programs[0].domains.defaults,
         )
+        vector.hold_sizes_to(size_ranges(kernel))
         values = vector.checked_parameters(parameters, {})
         for name, value in values.items():
             if not isinstance(value, int):

@@ -460,6 +460,29 @@ def test_copies_behind_barriers_are_not_packed() -> None:
     assert "site.sync.flat.32x1.flop.minmax.f32" in count_kernel(t_unit, view="structure")
 
 
+def test_functions_of_two_types_keep_their_kind_in_chains() -> None:
+    t_unit = lp.make_kernel(
+        "{ [k]: 0 <= k < n }",
+        """
+        <float32> s = a[0] {id=s}
+        <float64> t = b[0] {id=t}
+        s = fmin(s, a[k]) {id=least, dep=s}
+        t = fmin(t, b[k])*b[k] {id=step, dep=t}
+        out[0] = s + t {dep=least:step}
+        """,
+        [
+            lp.GlobalArg("a", np.float32, shape="n"),
+            lp.GlobalArg("b, out", np.float64, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    counts = count_kernel(t_unit, view="structure").evaluate(n=10)
+    chains = {name: count for name, count in counts.items() if ".chain." in name}
+    assert {name.split(".chain.")[1] for name in chains} == {"minmax.f64", "mul.f64"}
+
+
 def test_chains_along_short_loops_do_not_wait() -> None:
     t_unit = lp.make_kernel(
         "{ [i, j, k]: 0 <= i < 16 and 0 <= j < 5 and 0 <= k < 3 }",

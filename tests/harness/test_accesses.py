@@ -82,6 +82,7 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
         "right": (_of_column("z[i] = x[col[i] >> 1]"), [below, above], [{"col": 2 * COL + 2}]),
         "left": (_of_column("z[i] = x[col[i] << 1]"), [{"col": COL // 2}], [below]),
         "abs": (_of_column("z[i] = x[abs(col[i])]"), [below, {"col": -COL}], [{"col": -COL - 1}]),
+        "abs of two": (_of_column("z[i] = x[abs(i)] + x[abs(abs(col[i]))]"), [below], [above]),
         "xor of loops": (_of_column("z[i] = x[i ^ 1] + col[i]"), [below], []),
         "square": (_of_column("z[i] = x[i*i] + col[i]"), [], [below]),
         "divided": (_of_column("z[i] = x[64 // col[i] - 1]"), [{"col": COL + 1}], [below]),
