@@ -53,7 +53,7 @@ NAMES: dict[str, Callable[[], tuple[str, ...]]] = {
     "roots of properties": lambda: tuple(sorted(PROPERTY_ROOTS)),
     "contexts": lambda: get_args(keys.Context),
     "placements": lambda: get_args(keys.Placement),
-    "steps": lambda: get_args(keys.Beside),
+    "steps": lambda: keys.BESIDE,
     "events": lambda: get_args(keys.Event),
     "units": lambda: get_args(issue.Unit),
     "issued accesses": lambda: get_args(issue.Serving),

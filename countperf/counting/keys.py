@@ -34,6 +34,13 @@ class Operation:
     type_name: str  # type it computes in: ``f32``, ``i64``
     function: str = ""  # name of the function of a ``special`` operation; empty for others
 
+    @property
+    def name(self) -> str:
+        """The property: ``flop.add.f32``."""
+        family = "flop" if self.type_name.startswith("f") else "iop"
+        function = f".{self.function}" if self.function else ""
+        return f"{family}.{self.kind}.{self.type_name}{function}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAccess(ShortRepr):

@@ -63,7 +63,7 @@ from loopy.symbolic import DependencyMapper, get_dependencies
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.chains import divisions_that_shift
 from countperf.counting.instructions import Conditions, Instruction, computing, reason_of
-from countperf.counting.keys import FirstIteration, Grid, MemoryAccess, Operation
+from countperf.counting.keys import FirstIteration, Grid, Operation
 from countperf.counting.places import Place, slots_of
 from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.selection import compiled_counter
@@ -71,21 +71,15 @@ from countperf.counting.structure import analyzed_program
 from countperf.execution.footprints import Footprints
 from countperf.execution.keys import (
     AccessKey,
-    ByData,
-    Density,
     Direction,
     EventKey,
     ExecutionKey,
-    GroupBytesKey,
-    GroupSegmentsKey,
-    GuardedAccessKey,
-    KernelBytesKey,
+    FootprintKey,
     OperationKey,
     PrivateAccessKey,
     Site,
     Space,
     Step,
-    ToOtherLines,
     WorkItemStep,
 )
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
@@ -222,8 +216,11 @@ class _Executions:
                 is_guarded = is_cut or tells_apart(conditions, beside)
                 for step, in_loop, part in parts:
                     between = _masked(step) if idle else step
-                    for each in _access_keys(key, site, between, in_loop, is_guarded):
-                        self._add(each, part)
+                    space, direction = cast("Any", (key.address_space, key.direction))
+                    at = (site, space, direction, key.bits, between)
+                    self._add(AccessKey(*at, in_loop), part)
+                    if is_guarded:
+                        self._add(AccessKey(*at, is_guarded=True), part)
                 if key.address_space == "global":
                     self.footprints.add(key, found, conditions, grid)
         whole = self.placements.site(sites, [*found.own, *copied])
@@ -335,15 +332,6 @@ class _Executions:
         )
 
 
-def _access_keys(
-    access: MemoryAccess, site: Site, between: WorkItemStep, in_loop: Any, is_guarded: bool
-) -> Iterator[AccessKey | GuardedAccessKey]:
-    space, direction = cast("Space", access.address_space), cast("Direction", access.direction)
-    yield AccessKey(site, space, direction, access.bits, between, in_loop)
-    if is_guarded:
-        yield GuardedAccessKey(site, space, direction, access.bits, between)
-
-
 def _conditional(operation: Operation, conditions: Conditions, place: Place) -> Operation:
     """Return the operation, or a conditional one if it is a call that not all items make."""
     if operation.kind not in _CALLS or not tells_apart(conditions, place.lanes):
@@ -354,7 +342,7 @@ def _conditional(operation: Operation, conditions: Conditions, place: Place) -> 
 
 def _masked(step: WorkItemStep) -> WorkItemStep:
     """Return the step of accesses in which lanes may be idle; the one along axis 1 stays."""
-    return replace(step, along_row="masked") if step.along_row == "shifted" else step
+    return step._replace(along_row="masked") if step.along_row == "shifted" else step
 
 
 def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
@@ -403,9 +391,9 @@ class SuppliedAccess:
             case "stride1":
                 return "next"
             case "indirect":
-                return ByData("l1")
+                return "data"
             case name if name.endswith("ofn"):
-                return ToOtherLines("l1")
+                return "l1_reuse"
             case _:
                 return "near"
 
@@ -435,7 +423,7 @@ def access_parts(
     is_guarded: bool,
 ) -> Iterator[
     tuple[
-        AccessKey | GuardedAccessKey | GroupBytesKey | GroupSegmentsKey | KernelBytesKey,
+        AccessKey | FootprintKey,
         PiecewiseQuasiPolynomial,
     ]
 ]:
@@ -445,15 +433,15 @@ def access_parts(
     place = (site, access.space, access.direction, access.bits, between)
     yield AccessKey(*place, access.step if in_loop else None), quantity
     if is_guarded:
-        yield GuardedAccessKey(*place), quantity
+        yield AccessKey(*place, is_guarded=True), quantity
     if access.space == "local":
         return
     per_group = Fraction(1, site.items)
     is_sparse = access.class_name.endswith("ofn") or access.class_name == "indirect"
-    density: Density = "sparse" if is_sparse else "dense"
     distinct = quantity.scale(per_group) if access.class_name == "uniform" else quantity
     size = Fraction(access.bits, 8)
-    yield GroupBytesKey(access.direction, density), distinct.scale(size)
+    density = "sparse" if is_sparse else "dense"
+    yield FootprintKey("bytes.group", access.direction, density), distinct.scale(size)
     pieces = quantity if is_sparse else quantity.scale(per_group)
-    yield GroupSegmentsKey(access.direction), pieces
-    yield KernelBytesKey(access.direction), distinct.scale(size)
+    yield FootprintKey("segments.group", access.direction), pieces
+    yield FootprintKey("bytes.kernel", access.direction), distinct.scale(size)

@@ -17,13 +17,7 @@ from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import Grid, MemoryAccess
 from countperf.counting.places import Place
 from countperf.errors import CountingError, UncountableSetError
-from countperf.execution.keys import (
-    Direction,
-    FootprintKey,
-    GroupBytesKey,
-    GroupSegmentsKey,
-    KernelBytesKey,
-)
+from countperf.execution.keys import Direction, FootprintKey
 from countperf.execution.memory_hierarchy import LINE_BYTES
 from countperf.execution.reuse import within_line
 from countperf.execution.steps import StepSorter
@@ -134,21 +128,24 @@ class Footprints:
                 for m in members
                 if m.is_even
             )
-            yield GroupBytesKey(direction, "dense"), even.scale(size)
+            yield FootprintKey("bytes.group", direction, "dense"), even.scale(size)
             whole = PiecewiseQuasiPolynomial.from_value(
                 self._steps.extent(members[0].access) or _ZERO
             )
-            yield KernelBytesKey(direction), whole.scale(size)
+            yield FootprintKey("bytes.kernel", direction), whole.scale(size)
             return
         by_group, pieces, thin_pieces, in_all = touched
         in_lines = _bytes_between([(m.least_in_all, m.index) for m in members], size)
-        yield KernelBytesKey(direction), in_all.scale(min(in_lines, Fraction(LINE_BYTES)))
+        yield (
+            FootprintKey("bytes.kernel", direction),
+            in_all.scale(min(in_lines, Fraction(LINE_BYTES))),
+        )
         if min(m.least_step for m in members) * size >= LINE_BYTES:
             yield from self._sparse(direction, members, size, by_group, thin_pieces)
             return
         in_lines = _bytes_between([(m.least_step, m.index) for m in members], size)
-        yield GroupBytesKey(direction, "dense"), by_group.scale(in_lines)
-        yield GroupSegmentsKey(direction), pieces
+        yield FootprintKey("bytes.group", direction, "dense"), by_group.scale(in_lines)
+        yield FootprintKey("segments.group", direction), pieces
 
     def _sparse(
         self,
@@ -165,11 +162,14 @@ class Footprints:
         if thin is not None and inside is not None:
             step = thin if counter.is_nonnegative(thin) else -thin
             between = PiecewiseQuasiPolynomial.from_value(step).scale(size)
-            yield GroupBytesKey(direction, "dense"), by_group.restricted((inside,)) * between
-            yield GroupSegmentsKey(direction), thin_pieces.restricted((inside,))
+            yield (
+                FootprintKey("bytes.group", direction, "dense"),
+                by_group.restricted((inside,)) * between,
+            )
+            yield FootprintKey("segments.group", direction), thin_pieces.restricted((inside,))
             by_group = by_group.restricted((-inside - 1,))
-        yield GroupBytesKey(direction, "sparse"), by_group.scale(size)
-        yield GroupSegmentsKey(direction), by_group
+        yield FootprintKey("bytes.group", direction, "sparse"), by_group.scale(size)
+        yield FootprintKey("segments.group", direction), by_group
 
     def _touched(self, array: str, members: Sequence[_GlobalAccess]) -> _Touched | None:
         """Count distinct elements by group, contiguous pieces by group, and elements in all.

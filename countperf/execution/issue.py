@@ -19,41 +19,41 @@ as many in all. Vectors are of 32 bits per lane: one of wider elements takes as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, assert_never
+from functools import lru_cache
+from typing import Any, Literal, assert_never, cast, get_args
+
+import numpy as np
 
 from countperf.counting.keys import Operation
 from countperf.execution.keys import (
+    BY_DATA,
+    FOOTPRINT_ROOTS,
+    TO_OTHER_LINES,
     AccessKey,
-    ByData,
     ChainKey,
     Context,
-    Direction,
     EventKey,
-    ExecutionKey,
-    FootprintKey,
-    GroupBytesKey,
-    GroupSegmentsKey,
-    GuardedAccessKey,
-    KernelBytesKey,
     Level,
     LiveValuesKey,
     OperationKey,
     PrivateAccessKey,
     Site,
-    Space,
     Step,
-    ToOtherLines,
+    site_key,
 )
 from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
 
+ISSUE_ROOT = "issue"
+"""First part of the names of what a device issues."""
+
+_LAUNCHED = ("groups", "launches", "barrier.local")
+"""Counts of which a policy changes nothing."""
+
 _ONE = Fraction(1)
-
-
-# --- keys of what a device issues
-
+_REAL = r"f(?:16|32|64)"
 
 Unit = Literal["vector", "scalar"]
 IssuedEvents = Literal["idle", "iterations", "entries", "carried", "live_across_barrier"]
@@ -74,98 +74,52 @@ Serving = Literal[
 """Ways in which an issued access goes: by its step within lines (``walk``: item by item), by the
 cache that serves it, or as a vector of neighbors on other lines in each iteration (``strided``)."""
 
-
-@dataclass(frozen=True, slots=True)
-class IssuedOperation:
-    """Operations."""
-
-    unit: Unit  # unit that executes them
-    # ``arithmetic`` (additions, multiplications, fused ones), ``divide`` (of integers), ``div``,
-    # ``pow``, ``special``, ``conditional``, or ``minor``
-    kind: str
-    # type, and kind or function of the operation; empty where they are not told apart
-    type_name: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedChain:
-    """Operations that wait for each other; of all kinds if `kind` is empty."""
-
-    unit: Unit
-    type_name: str
-    kind: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedAccess:
-    """Accesses to global or local memory; however they go if `serving` is None."""
-
-    unit: Unit
-    space: Space
-    direction: Direction
-    serving: Serving | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedPrivateAccess:
-    """Accesses to private arrays, or those of each item of a vector."""
-
-    unit: Unit
-    kind: Literal["load", "store", "gather", "scatter"]
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedGuard:
-    """Accesses in vectors that need a mask, or a branch for each item."""
-
-    unit: Unit
-    space: Space
-    direction: Direction
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedEvent:
-    """Idle slots, iterations, entries of loops, and values kept in memory."""
-
-    unit: Unit
-    event: IssuedEvents
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedPasses:
-    """Passes of groups through regions."""
-
-    unit: Unit
-    context: Context
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedRows:
-    """Passes of rows through regions, or through bodies of loops."""
-
-    unit: Unit
-    context: Context
-
-
-IssueKey = (
-    IssuedOperation
-    | IssuedChain
-    | IssuedAccess
-    | IssuedPrivateAccess
-    | IssuedGuard
-    | IssuedEvent
-    | IssuedPasses
-    | IssuedRows
-    | FootprintKey
+ISSUED: tuple[tuple[str, str, str], ...] = tuple(
+    (rf"issue\.(?:{'|'.join(get_args(Unit))})\.(?:{what})", unit, description)
+    for what, unit, description in (
+        (
+            rf"arithmetic\.{_REAL}(?:\.\w+)?|(?:minor|divide|div|pow|special|conditional)(?:\.\w+){{0,2}}",
+            "instruction",
+            "operations as a device issues them, by class",
+        ),
+        (
+            r"chain(?:\.\w+){1,2}",
+            "instruction",
+            "instructions of carried chains, which wait for each other",
+        ),
+        (
+            rf"[gl]mem\.(?:load|store)(?:\.(?:{'|'.join(get_args(Serving))}))?",
+            "instruction",
+            "accesses as a device issues them, by how addresses change",
+        ),
+        (
+            r"pmem\.(?:load|store|gather|scatter)",
+            "instruction",
+            "accesses to private arrays as a device issues them, or as each item of vectors does",
+        ),
+        (
+            r"guarded\.[gl]mem\.(?:load|store)",
+            "instruction",
+            "those of the accesses in vectors that need a mask, or a branch for each item",
+        ),
+        (
+            "|".join(get_args(IssuedEvents)),
+            "instruction",
+            "slots without work, iterations, and private values kept in memory, as a device issues"
+            " them",
+        ),
+        (r"passes\.(?:free|sync)", "work group", "passes of work groups through regions"),
+        (r"rows\.(?:free|sync)", "row", "passes of rows of work groups through regions"),
+    )
 )
+"""For each kind of what is issued: pattern, unit and description."""
 
 
 # --- which sites run in vectors
 
 
-Issued = tuple[tuple[IssueKey, Fraction], ...]
-"""Keys that a unit of a count is issued as, each with its number."""
+Issued = tuple[tuple[str, Fraction], ...]
+"""Names of what a unit of a count is issued as, each with its number."""
 
 _EVERYWHERE = frozenset({("free", "flat"), ("free", "loop"), ("sync", "flat"), ("sync", "loop")})
 _IN_VECTORS: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
@@ -226,24 +180,14 @@ class SiteRun:
             full, left = full + bool(left), 0
         return Fraction(full, self.row), Fraction(left, self.row)
 
-    def issued(
-        self,
-        vector: IssueKey,
-        scalar: IssueKey,
-        *,
-        each: Fraction = _ONE,
-        times: Fraction = _ONE,
-    ) -> Issued:
+    def issued(self, what: str, alone: str | None = None, *, each: Fraction = _ONE) -> Issued:
         """Return what is issued of something that a vector does in so many instructions each."""
+        scalar = f"{ISSUE_ROOT}.scalar.{alone or what}"
         if not self.is_vector:
-            return ((scalar, times),)
+            return ((scalar, _ONE),)
         full, left = self.shares
-        found: list[tuple[IssueKey, Fraction]] = []
-        if full:
-            found.append((vector, full * each * times))
-        if left:
-            found.append((scalar, left * times))
-        return tuple(found)
+        both = ((f"{ISSUE_ROOT}.vector.{what}", full * each), (scalar, left))
+        return tuple((name, share) for name, share in both if share)
 
 
 def _is_regular(which: Rows, context: Context, row: int, rows: int, width: int) -> bool:
@@ -279,49 +223,72 @@ _MINOR_FUNCTIONS = frozenset(
 )
 _LONG_INTEGER_FUNCTIONS = ("philox", "threefry", "pown")
 """Of integers, all others are a few instructions."""
-_PASSED: Mapping[Level, tuple[Serving, ...]] = {
-    "l1": (),
-    "l2": ("l2_reuse",),
+_PASSED: Mapping[Level, tuple[str, ...]] = {
+    "l1_reuse": (),
+    "l2_reuse": ("l2_reuse",),
     "beyond_l2": ("l2_reuse", "beyond_l2"),
 }
 """Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
 _CONFLICTS = {1: Fraction(1, 4), 2: Fraction(5, 8), 3: _ONE}
 """Share of the accesses to lines of one cache set that miss, by grade."""
 _LANE_BITS = 32
-_SHIFTED = frozenset[Step]({"offset", "shifted", "masked"})
-_NEIGHBORS = frozenset[Step]({"next", "offset"})
+_SHIFTED = frozenset({"offset", "shifted", "masked"})
+_NEIGHBORS = frozenset({"next", "offset"})
+_ELSEWHERE = TO_OTHER_LINES.keys() | BY_DATA.keys()
 
 
-def issue(key: ExecutionKey, policy: ExecutionPolicy) -> Issued:
-    """Return what a unit of a count is issued as."""
+def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn counts of the structure view into what the device issues."""
+    found: dict[str, Any] = {}
+    known = _issued_by(cast("Hashable", policy))  # frozen
+    for name, count in counts.items():
+        if name not in known:
+            known[name] = issue(name, policy)
+        for issued, share in known[name]:
+            part = (
+                count
+                if share == 1
+                else count * (float(share) if isinstance(count, np.ndarray) else share)
+            )
+            found[issued] = found[issued] + part if issued in found else part
+    return found
+
+
+@lru_cache(maxsize=2**8)
+def _issued_by(policy: Hashable) -> dict[str, Issued]:  # noqa: ARG001
+    """Remember what units of properties are issued as under a policy, once asked for."""
+    return {}
+
+
+def issue(name: str, policy: ExecutionPolicy) -> Issued:
+    """Return what a unit of a property is issued as; nothing of what is only emitted."""
+    if name in _LAUNCHED or name.startswith((f"{ISSUE_ROOT}.", *FOOTPRINT_ROOTS)):
+        return ((name, _ONE),)
+    key = site_key(name)
+    if key is None:
+        return ()
+    run = SiteRun.of(key.site, policy)
     match key:
-        case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
-            return ((key, _ONE),)
-        case OperationKey(site, operation):
-            return _operation(operation, SiteRun.of(site, policy))
+        case OperationKey(_, operation):
+            return run.issued(_operation(operation), _operation(_as_called_alone(operation)))
+        case AccessKey(is_guarded=True):
+            return _guarded_access(key, run)
         case AccessKey():
-            return _access(key, SiteRun.of(key.site, policy))
-        case GuardedAccessKey():
-            return _guarded_access(key, SiteRun.of(key.site, policy))
+            return _access(key, run)
         case PrivateAccessKey():
-            return _private_access(key, SiteRun.of(key.site, policy))
-        case ChainKey():
-            return _chain(key, SiteRun.of(key.site, policy))
+            return _private_access(key, run)
+        case ChainKey(_, kind, type_name):
+            link = "arithmetic" if kind in _LIKE_PRODUCTS else kind
+            return () if run.is_flat else run.issued(f"chain.{type_name}.{link}")
         case LiveValuesKey():
-            return _live_values(key, SiteRun.of(key.site, policy))
-        case EventKey(site, _):
-            return _event(key, SiteRun.of(site, policy))
+            return run.issued("live_across_barrier", each=Fraction(key.bits, _LANE_BITS))
+        case EventKey():
+            return _event(key, run)
         case _:
             assert_never(key)
 
 
-# --- operations and chains
-
-
-def _operation(operation: Operation, run: SiteRun) -> Issued:
-    in_vectors = _issued_operation("vector", operation)
-    alone = _issued_operation("scalar", _as_called_alone(operation))
-    return run.issued(in_vectors, alone)
+# --- operations
 
 
 def _as_called_alone(operation: Operation) -> Operation:
@@ -335,27 +302,21 @@ def _as_called_alone(operation: Operation) -> Operation:
             return operation
 
 
-def _issued_operation(unit: Unit, operation: Operation) -> IssuedOperation:
+def _operation(operation: Operation) -> str:
+    """Return the class, type, and kind or function that an operation is issued as."""
     kind, type_name, function = operation.kind, operation.type_name, operation.function
     is_long = kind == "special" and function.startswith(_LONG_INTEGER_FUNCTIONS)
     if not type_name.startswith("f") and not is_long:
-        group = "divide" if kind in ("div", "mod") else "minor"
-        return IssuedOperation(unit, group, type_name, kind)
-    if kind in ("special", "conditional") and function in _MINOR_FUNCTIONS:
-        return IssuedOperation(unit, "minor", type_name, function)
-    if kind in _ARITHMETIC:
-        return IssuedOperation(unit, "arithmetic", type_name, kind)
-    if kind in _MINOR:
-        return IssuedOperation(unit, "minor", type_name, kind)
-    return IssuedOperation(unit, kind, type_name, function)
-
-
-def _chain(key: ChainKey, run: SiteRun) -> Issued:
-    if run.is_flat:
-        return ()
-    kind = "arithmetic" if key.kind in _LIKE_PRODUCTS else key.kind
-    vector, scalar = (IssuedChain(unit, key.type_name, kind) for unit in ("vector", "scalar"))
-    return run.issued(vector, scalar)
+        group, detail = "divide" if kind in ("div", "mod") else "minor", kind
+    elif kind in ("special", "conditional") and function in _MINOR_FUNCTIONS:
+        group, detail = "minor", function
+    elif kind in _ARITHMETIC:
+        group, detail = "arithmetic", kind
+    elif kind in _MINOR:
+        group, detail = "minor", kind
+    else:
+        group, detail = kind, function
+    return ".".join(filter(None, (group, type_name, detail)))
 
 
 # --- accesses
@@ -370,46 +331,33 @@ def _access(key: AccessKey, run: SiteRun) -> Issued:
         step = "next"
     each = Fraction(key.bits, _LANE_BITS)
     full, left = run.shares
-    match step:
-        case "near" | ToOtherLines() | ByData():
-            return _one_by_one(key, "scalar", step, _ONE)
-        case "next" if key.space == "global" and _is_elsewhere(key.in_loop):
-            together = _one_by_one(key, "vector", key.in_loop, full * each) if full else ()
-        case "same" | "next" | "offset" | "shifted" | "masked":
-            issued = IssuedAccess("vector", key.space, key.direction, step)
-            together = ((issued, full * each),) if full else ()
-        case _:
-            assert_never(step)
+    if step == "near" or step in _ELSEWHERE:
+        return _one_by_one(key, "scalar", step, _ONE)
+    together: Issued = ()
+    if full and step == "next" and key.space == "global" and key.in_loop in _ELSEWHERE:
+        together = _one_by_one(key, "vector", key.in_loop, full * each)
+    elif full:
+        together = ((f"{ISSUE_ROOT}.vector.{key.at}.{step}", full * each),)
     return together + (_one_by_one(key, "scalar", alone, left) if left else ())
-
-
-def _is_elsewhere(step: Step | None) -> bool:
-    return isinstance(step, ToOtherLines | ByData)
 
 
 def _one_by_one(key: AccessKey, unit: Unit, step: Step | None, times: Fraction) -> Issued:
     """Return accesses by items, or by vectors of neighbors that go on to other lines."""
-    passed: tuple[Serving, ...] = ()
-    nearest: Serving = "walk"
-    conflicts = Fraction(0)
-    match step:
-        case ToOtherLines(level, grade):
-            nearest, passed = "l1_reuse", _PASSED[level]
-            conflicts = _CONFLICTS[grade] if grade else conflicts
-        case ByData(level):
-            nearest, passed = "data", _PASSED[level]
-        case _:
-            pass
-    nearest = "strided" if unit == "vector" else nearest
-    served: list[tuple[Serving, Fraction]] = [(each, times) for each in (nearest, *passed)]
-    if conflicts:
-        served.append(("set_conflict", times * conflicts))
-    return tuple(
-        (IssuedAccess(unit, key.space, key.direction, serving), share) for serving, share in served
-    )
+    nearest, level, grade = "walk", None, 0
+    step = step or ""
+    if step in TO_OTHER_LINES:
+        nearest, (level, grade) = "l1_reuse", TO_OTHER_LINES[step]
+    elif step in BY_DATA:
+        nearest, level = "data", BY_DATA[step]
+    served = ["strided" if unit == "vector" else nearest, *(_PASSED[level] if level else ())]
+    place = f"{ISSUE_ROOT}.{unit}.{key.at}"
+    issued = [(f"{place}.{serving}", times) for serving in served]
+    if grade:
+        issued.append((f"{place}.set_conflict", times * _CONFLICTS[grade]))
+    return tuple(issued)
 
 
-def _between_items(key: AccessKey | GuardedAccessKey, run: SiteRun) -> Step:
+def _between_items(key: AccessKey, run: SiteRun) -> Step:
     """Return the step along local axis 0 as compilers see it; ``near`` where they take it apart."""
     step, policy = key.between_items.along_row, run.policy
     is_outside_loops = key.site.placement not in ("short", "loop")
@@ -422,52 +370,37 @@ def _between_items(key: AccessKey | GuardedAccessKey, run: SiteRun) -> Step:
     return step
 
 
-def _guarded_access(key: GuardedAccessKey, run: SiteRun) -> Issued:
+def _guarded_access(key: AccessKey, run: SiteRun) -> Issued:
     if run.policy.guards == "free" or not run.is_vector:
         return ()  # one branch around all of an item's work
     step = _between_items(key, run)
-    if step == "near" or _is_elsewhere(step):
-        return ((IssuedGuard("scalar", key.space, key.direction), _ONE),)
+    if step == "near" or step in _ELSEWHERE:
+        return ((f"{ISSUE_ROOT}.scalar.guarded.{key.at}", _ONE),)
     full, _ = run.shares
-    guard = IssuedGuard("vector", key.space, key.direction)
+    guard = f"{ISSUE_ROOT}.vector.guarded.{key.at}"
     return ((guard, full * Fraction(key.bits, _LANE_BITS)),) if full else ()
 
 
 def _private_access(key: PrivateAccessKey, run: SiteRun) -> Issued:
-    is_large = 0 < run.policy.arrays < key.elements and run.is_vector
-    if is_large:
+    if 0 < run.policy.arrays < key.elements and run.is_vector:
         kind = "gather" if key.direction == "load" else "scatter"
-        return ((IssuedPrivateAccess("vector", kind), _ONE),)
-    if run.is_written_out:
-        return ()  # in registers
-    vector, scalar = (IssuedPrivateAccess(unit, key.direction) for unit in ("vector", "scalar"))
-    return run.issued(vector, scalar)
+        return ((f"{ISSUE_ROOT}.vector.pmem.{kind}", _ONE),)
+    return () if run.is_written_out else run.issued(f"pmem.{key.direction}")  # in registers
 
 
-# --- loops, and what is kept over barriers
+# --- loops and regions
 
 
 def _event(key: EventKey, run: SiteRun) -> Issued:
-    match key.event:
-        case "passes":
-            context = key.site.context
-            rows = Fraction(run.rows)
-            return ((IssuedPasses(run.unit, context), _ONE), (IssuedRows(run.unit, context), rows))
-        case "iterations" | "entries" as event:
-            if run.is_written_out:
-                return ()
-            return run.issued(IssuedEvent("vector", event), IssuedEvent("scalar", event))
-        case "carried":
-            if key.site.context == "free" or not run.is_flat:
-                return ()
-            return run.issued(IssuedEvent("vector", "carried"), IssuedEvent("scalar", "carried"))
-        case "idle":
-            return run.issued(IssuedEvent("vector", "idle"), IssuedEvent("scalar", "idle"))
-        case _:
-            assert_never(key.event)
-
-
-def _live_values(key: LiveValuesKey, run: SiteRun) -> Issued:
-    each = Fraction(key.bits, _LANE_BITS)
-    vector, scalar = (IssuedEvent(unit, "live_across_barrier") for unit in ("vector", "scalar"))
-    return run.issued(vector, scalar, each=each)
+    context = key.site.context
+    if key.event == "passes":
+        place = f"{ISSUE_ROOT}.{run.unit}"
+        return (
+            (f"{place}.passes.{context}", _ONE),
+            (f"{place}.rows.{context}", Fraction(run.rows)),
+        )
+    if key.event in ("iterations", "entries") and run.is_written_out:
+        return ()
+    if key.event == "carried" and (context == "free" or not run.is_flat):
+        return ()
+    return run.issued(key.event)

@@ -9,20 +9,20 @@ The caches are those of the device that a kernel is counted for
 (`countperf.execution.memory_hierarchy.CountedCaches`); numbers below are those of
 `countperf.execution.memory_hierarchy.DEFAULT_CACHES`, 48 KiB of 12 ways and 1 MiB of 16 ways.
 
-- Level ``l1`` has walks of lines that the first-level cache keeps (at most 768), ``l2`` those that
-  the second-level one keeps (at most 16384), ``beyond_l2`` the others.
+- Level ``l1_reuse`` has walks of lines that the first-level cache keeps (at most 768), ``l2_reuse``
+  those that the second-level one keeps (at most 16384), ``beyond_l2`` the others.
 - Lines at multiples of 4096 bytes share one of the 64 sets of the first-level cache, which keeps 12
   of them; at multiples of 2048 bytes, two sets keep 24. Of longer walks, at least ``1 - kept /
   lines`` of the accesses miss, however lines are replaced: about a quarter of up to twice as many
   lines (set conflict 1), five eighths of up to four times as many (2), nearly all of more (3).
   Measured times of such walks follow these shares, not those of LRU, which misses all.
 - Of copies of an access within the same pair of lines, one after the other, only the first leads to
-  another line; the others are of level ``l1`` whatever the walk. Copies on lines of their own are
-  further lines of the walk, but may have sets of their own.
+  another line; the others are of level ``l1_reuse`` whatever the walk. Copies on lines of their own
+  are further lines of the walk, but may have sets of their own.
 - A second-level cache spreads its lines better, since it hashes addresses: of such lines it keeps
   about as many as it has sets (1024), and twice as many. Walks of more are ``beyond_l2`` with set
-  conflict 3, and those that a first-level cache of that size would not keep either are ``l2`` with
-  set conflict 3.
+  conflict 3, and those that a first-level cache of that size would not keep either are
+  ``l2_reuse`` with set conflict 3.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import Literal, TypeVar
 from countperf.counting.domains import Domains
 from countperf.counting.places import Place
 from countperf.counting.strides import AxisStride
-from countperf.execution.keys import ByData, Grade, Level, Step, ToOtherLines
+from countperf.execution.keys import Grade, Level, Step, by_data, to_other_lines
 from countperf.execution.memory_hierarchy import LINE_BYTES, CountedCaches
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
@@ -48,7 +48,7 @@ _PAIR_BYTES = 2 * LINE_BYTES
 _ENDLESS = 2**62
 _Conflict = Grade | Literal["beyond_l2"]
 """Grade of lines that share sets of a first-level cache; or a second-level one has too many."""
-_ELSEWHERE = ToOtherLines("l1")
+_ELSEWHERE: Step = "l1_reuse"
 _ONE = QuasiPolynomial.constant(1)
 
 
@@ -66,7 +66,7 @@ class ReuseLimits:
         """Return the limits of caches."""
         first, second = caches.first, caches.second
         return cls(
-            levels={"l1": first.lines, "l2": second.lines, "beyond_l2": _ENDLESS},
+            levels={"l1_reuse": first.lines, "l2_reuse": second.lines, "beyond_l2": _ENDLESS},
             sharing={
                 first.set_stride_bytes // number: {
                     0: number * first.ways,
@@ -193,7 +193,7 @@ def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:
     Where such a symbol is small is told apart when executions are sorted (`sorted_by_step`).
     """
     if stride is None:
-        return ByData("l1")
+        return "data"
     if not stride.is_constant:
         return _ELSEWHERE
     size = abs(stride.constant_term)
@@ -252,19 +252,19 @@ def sorted_by_step(
             for level, part in _by_lines(found.lines, some, limits.levels) if some else ():
                 parts[_with_conflict(level, grade)] += part
     for level, part in _by_lines(found.lines, left, limits.levels) if left else ():
-        parts[ToOtherLines(level)] += part
+        parts[level] += part
     if own is not executions:
         parts[_ELSEWHERE] += executions + own.scale(-1)
     return [(step, part) for step, part in parts.items() if part]
 
 
-def _with_conflict(level: Level, grade: _Conflict) -> ToOtherLines:
+def _with_conflict(level: Level, grade: _Conflict) -> Step:
     """Return the step of a walk by its lines, and by those that share sets."""
     if grade == "beyond_l2":
-        return ToOtherLines("beyond_l2", 3)
-    if level == "l1":
-        return ToOtherLines("l1", grade)
-    return ToOtherLines(level, 3 if grade else 0)
+        return to_other_lines("beyond_l2", 3)
+    if level == "l1_reuse":
+        return to_other_lines(level, grade)
+    return to_other_lines(level, 3 if grade else 0)
 
 
 def sorted_by_size(
@@ -275,13 +275,13 @@ def sorted_by_size(
 ) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
     """Sort executions of an access that data leads anywhere in an array."""
     if elements is None:
-        return [(ByData("beyond_l2"), executions)]
+        return [(by_data("beyond_l2"), executions)]
     line = LINE_BYTES * 8 // bits
     most: dict[Level, int] = {
         level: limit if limit == _ENDLESS else limit * line
         for level, limit in limits.levels.items()
     }
-    return [(ByData(level), part) for level, part in _by_lines(elements, executions, most) if part]
+    return [(by_data(level), part) for level, part in _by_lines(elements, executions, most) if part]
 
 
 def _on_pitch(

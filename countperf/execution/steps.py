@@ -15,7 +15,7 @@ from countperf.counting.keys import MemoryAccess
 from countperf.counting.places import Place
 from countperf.counting.statistics import Statistics
 from countperf.counting.strides import AxisStride, strides_of
-from countperf.execution.keys import Beside, ByData, Step, WorkItemStep
+from countperf.execution.keys import BY_DATA, Step, WorkItemStep
 from countperf.execution.placement import NARROW_ROW
 from countperf.execution.reuse import (
     ReuseLimits,
@@ -94,7 +94,7 @@ class StepSorter:
         for step, part in sorted_by_step(
             lane_stride, bits, executions, among_items, once, self._limits, inside=inside
         ):
-            if isinstance(step, ByData):
+            if step in BY_DATA:
                 result += self._through_data(access, strides, loops, across, part)
                 continue
             between = WorkItemStep(
@@ -131,11 +131,11 @@ class StepSorter:
         """
         inner = next((s.stride for s in strides if loops and s.iname == loops[-1]), None)
         if inner is not None:
-            between = WorkItemStep(ByData("l1"), across)
+            between = WorkItemStep("data", across)
             return [(between, step_of(inner, access.bits), executions)]
         return [
             (WorkItemStep(step, across), step if loops else None, part)
-            for step, part in self._by_size(access, [(ByData("l1"), executions)])
+            for step, part in self._by_size(access, [("data", executions)])
         ]
 
     def _by_size(
@@ -146,7 +146,7 @@ class StepSorter:
         No compiler knows the latter: each item then has an access of its own all the same.
         """
         for step, part in parts:
-            if isinstance(step, ByData) and not self.stays_beside(access):
+            if step in BY_DATA and not self.stays_beside(access):
                 yield from sorted_by_size(self.extent(access), access.bits, part, self._limits)
             else:
                 yield step, part
@@ -175,7 +175,7 @@ class StepSorter:
         step = step_of(along[0] if along else _ZERO, access.bits)
         return self._alignment(access, place, 1) if step == "next" else step
 
-    def _alignment(self, access: MemoryAccess, place: Place, axis: int) -> Beside:
+    def _alignment(self, access: MemoryAccess, place: Place, axis: int) -> Step:
         """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
         if access.address_space != "local":
             return "next"

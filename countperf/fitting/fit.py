@@ -39,7 +39,7 @@ from countperf.models.records import Candidate, FitQuality
 from countperf.models.shipped import fitted_model
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
-from countperf.properties.site_names import says_group_shape
+from countperf.properties.counts import says_group_shape
 from countperf.properties.taxonomy import View
 from countperf.properties.transactions import transaction_roots
 from countperf.properties.vector import PropertyVector

@@ -28,7 +28,7 @@ from countperf.models.definition import CODE, MISS, SPILL, ModelDefinition
 from countperf.models.function import ModelInputs
 from countperf.models.validity import WORST_LOG_RATIO
 from countperf.models.weights import WeightSet
-from countperf.properties.site_names import says_group_shape
+from countperf.properties.counts import says_group_shape
 from countperf.steps import stepped
 
 _OVERHEAD = frozenset({"groups", "launches", "passes"})

@@ -49,14 +49,15 @@ from pydantic import (
 )
 
 from countperf.documents import Document, parse_toml, read_file_text
+from countperf.execution.issue import apply_policy
+from countperf.execution.keys import SITE_ROOT
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.expressions import FUNCTIONS, Formula, parse
 from countperf.models.formula_names import property_of
 from countperf.models.terms import FormulaText, Pattern, Term, as_term
-from countperf.properties.issue_names import apply_policy
-from countperf.properties.site_names import GROUP_SHAPE, SITE_ROOT, group_shape
+from countperf.properties.counts import GROUP_SHAPE, group_shape
 from countperf.properties.taxonomy import PROPERTY_ROOTS, is_emitted
 from countperf.properties.transactions import AT_SIZES, transaction_roots
 

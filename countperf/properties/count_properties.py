@@ -13,10 +13,10 @@ from countperf.counting.producers import translation_unit
 from countperf.counting.sizes import require_sizes, size_ranges
 from countperf.errors import CountingError, GranularityError, ParameterError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, count_execution
+from countperf.execution.keys import name_of
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.cache import remembered
 from countperf.properties.counts import Count, granularity_of
-from countperf.properties.site_names import execution_name
 from countperf.properties.taxonomy import VIEWS, View, validate_name
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
@@ -178,10 +178,7 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
             reasons[name] = reasons.get(name, frozenset()) | why
 
     for operation, quantity in counts.operations.items():
-        family = "flop" if operation.type_name.startswith("f") else "iop"
-        function = f".{operation.function}" if operation.function else ""
-        name = f"{family}.{operation.kind}.{operation.type_name}{function}"
-        add(name, quantity, counts.reasons.get(operation, frozenset()))
+        add(operation.name, quantity, counts.reasons.get(operation, frozenset()))
     for item in counts.accesses:
         access = item.access
         if access.address_space == "local":
@@ -248,7 +245,7 @@ def with_structure(
     counts = {
         name: _executed_count(name, quantity, reason)
         for key, quantity in executed.counts.items()
-        for name in (execution_name(key),)
+        for name in (name_of(key),)
     }
     return PropertyVector(
         {**vector, **counts},

@@ -14,32 +14,18 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, PositiveInt
 
 from countperf.errors import PropertyNameError
-from countperf.execution.issue import (
-    IssuedAccess,
-    IssuedChain,
-    IssuedEvent,
-    IssuedGuard,
-    IssuedOperation,
-    IssuedPasses,
-    IssuedPrivateAccess,
-    IssuedRows,
-    IssueKey,
-)
+from countperf.execution.issue import ISSUE_ROOT, ISSUED
 from countperf.execution.keys import (
+    CERTAIN_STEPS,
+    FOOTPRINT_ROOTS,
+    SITE,
+    SITE_ROOT,
+    WHAT,
     AccessKey,
-    ChainKey,
-    EventKey,
-    ExecutionKey,
-    GroupBytesKey,
-    GroupSegmentsKey,
-    GuardedAccessKey,
-    KernelBytesKey,
     LiveValuesKey,
-    OperationKey,
-    PrivateAccessKey,
+    site_key,
 )
-from countperf.properties.issue_names import ISSUE_ROOT, parse_issue
-from countperf.properties.site_names import FOOTPRINT_ROOTS, SITE_ROOT, parse_execution
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.symbolic.memory import kept_in_process
 
 COUNTING_RULES_VERSION = 10
@@ -145,6 +131,23 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"items", "work item", "work items of all groups, where a model names them"),
         (r"rows", "row", "rows of work items along local axis 0, of all groups, likewise"),
         (r"launches", "launch", "kernel launches"),
+        (
+            r"bytes\.group\.(?:load|store)\.(?:dense|sparse)",
+            "B",
+            "distinct bytes of global memory that each group accesses, over all groups",
+        ),
+        (
+            r"segments\.group\.(?:load|store)",
+            "segment",
+            "contiguous pieces of global memory that each group accesses, over all groups",
+        ),
+        (
+            r"bytes\.kernel\.(?:load|store)",
+            "B",
+            "distinct bytes of global memory that the kernel accesses, and those between",
+        ),
+        *((SITE + what, unit, description) for what, unit, description, _ in WHAT),
+        *ISSUED,
     )
 )
 
@@ -152,74 +155,15 @@ _GRAMMAR_OF_ROOT: dict[str, list[tuple[re.Pattern[str], str, str]]] = {}
 for _rule in _GRAMMAR:
     _GRAMMAR_OF_ROOT.setdefault(_rule[0].pattern.split(r"\.")[0], []).append(_rule)
 
-_TYPED_ROOTS = frozenset({SITE_ROOT, ISSUE_ROOT, *FOOTPRINT_ROOTS})
-PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT) | _TYPED_ROOTS
+PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 """First parts of property names."""
 
-_EVENTS = {
-    "idle": ("slot", "slots of instructions in which nothing is executed"),
-    "carried": ("value", "private values that loops carry, times iterations"),
-    "iterations": ("iteration", "iterations of the items' own loops"),
-    "entries": ("entry", "how often items come to their own loops"),
-    "passes": ("work group", "passes of work groups through regions"),
-}
-_OF_EXECUTIONS: dict[type, tuple[str, str]] = {
-    OperationKey: ("operation", "operations by site"),
-    AccessKey: (
-        "access",
-        "accesses by site, by the step of the address from item to item and in a loop",
-    ),
-    GuardedAccessKey: (
-        "access",
-        "accesses under a condition that tells neighboring items apart",
-    ),
-    PrivateAccessKey: (
-        "access",
-        "accesses to private arrays at subscripts that depend on the items' own loops, by the"
-        " elements that an item has",
-    ),
-    ChainKey: ("operation", "operations of carried chains"),
-    LiveValuesKey: (
-        "value",
-        "private values carried over barriers, by how many an item has, and their bits",
-    ),
-    GroupBytesKey: (
-        "B",
-        "distinct bytes of global memory that each group accesses, over all groups",
-    ),
-    GroupSegmentsKey: (
-        "segment",
-        "contiguous pieces of global memory that each group accesses, over all groups",
-    ),
-    KernelBytesKey: (
-        "B",
-        "distinct bytes of global memory that the kernel accesses, and those between",
-    ),
-}
-_ISSUED: dict[type, tuple[str, str]] = {
-    IssuedOperation: ("instruction", "operations as a device issues them, by class"),
-    IssuedChain: ("instruction", "instructions of carried chains, which wait for each other"),
-    IssuedAccess: ("instruction", "accesses as a device issues them, by how addresses change"),
-    IssuedPrivateAccess: (
-        "instruction",
-        "accesses to private arrays as a device issues them, or as each item of vectors does",
-    ),
-    IssuedGuard: (
-        "instruction",
-        "those of the accesses in vectors that need a mask, or a branch for each item",
-    ),
-    IssuedEvent: (
-        "instruction",
-        "slots without work, iterations, and private values kept in memory, as a device issues"
-        " them",
-    ),
-    IssuedPasses: ("work group", "passes of work groups through regions"),
-    IssuedRows: (
-        "row",
-        "passes of rows of work groups through regions",
-    ),
-}
-_NOT_EMITTED = _TYPED_ROOTS | {"code", "miss", "spill", "transactions", "subgroups", "distinct"}
+_NOT_EMITTED = frozenset(
+    (
+        *(SITE_ROOT, ISSUE_ROOT, *FOOTPRINT_ROOTS),
+        *("code", "miss", "spill", "transactions", "subgroups", "distinct"),
+    )
+)
 
 
 def is_emitted(name: str) -> bool:
@@ -233,21 +177,7 @@ def describe(name: str) -> KernelProperty:
     return KernelProperty(name=name, unit=unit, description=description)
 
 
-def key_of(name: str) -> ExecutionKey | IssueKey | None:
-    """Return the execution, footprint or issued work that a name stands for; None for others."""
-    root = name.partition(".")[0]
-    if root not in _TYPED_ROOTS:
-        return None
-    return parse_issue(name) if root == ISSUE_ROOT else parse_execution(name)
-
-
 def _unit_and_description(name: str) -> tuple[str, str]:
-    key = key_of(name)
-    if isinstance(key, EventKey):
-        return _EVENTS[key.event]
-    if key is not None:
-        kind = type(key)
-        return _OF_EXECUTIONS[kind] if kind in _OF_EXECUTIONS else _ISSUED[kind]
     for pattern, unit, description in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
         found = pattern.fullmatch(name)
         if found is not None and int(found.groupdict().get("bits", 8)) % 8 == 0:
@@ -264,3 +194,24 @@ def validate_name(name: str) -> str:
     """Return a property name if it follows the grammar."""
     _unit_and_description(name)
     return name
+
+
+# --- Counts that rest on assumptions about compilers and caches, and are no facts of the program
+# The structure view sorts executions by where a compiler is assumed to put them and by which cache
+# is assumed to serve them. How many there are in all is exact; how they are sorted is not.
+
+
+def assumption_of(name: str, caches: CountedCaches | None = None) -> str:
+    """Return what a property takes for granted; empty for facts of the program."""
+    caches = caches or DEFAULT_CACHES
+    if name.startswith(("miss.", "spill.")):
+        return f"assumes a first-level cache of {caches.code.text}"
+    key = site_key(name)
+    if key is None:
+        return ""
+    said = ["assumes which loops a compiler unrolls"] if key.site.placement == "short" else []
+    if isinstance(key, LiveValuesKey):
+        said.append("assumes what a compiler keeps over barriers")
+    if isinstance(key, AccessKey) and not CERTAIN_STEPS.issuperset(key.steps):
+        said.append(f"assumes caches of {caches.text}")
+    return "; ".join(said)

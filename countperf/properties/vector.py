@@ -14,7 +14,6 @@ from countperf.display import Table, shortened
 from countperf.errors import CountingError, GranularityError, ParameterError
 from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.properties.assumed_sizes import AssumedSizes
-from countperf.properties.assumptions import assumption_of
 from countperf.properties.counts import (
     Count,
     CountsAt,
@@ -23,7 +22,7 @@ from countperf.properties.counts import (
     integers_of,
     value_of,
 )
-from countperf.properties.taxonomy import View, is_emitted, validate_name
+from countperf.properties.taxonomy import View, assumption_of, is_emitted, validate_name
 from countperf.properties.vector_document import damaged, vector_document, vector_fields
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts
@@ -173,7 +172,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         -------
         str
             That it rests on what the caller passed or on an upper bound, or on assumptions about
-            compilers and caches (`countperf.properties.assumptions`).
+            compilers and caches (`countperf.properties.taxonomy.assumption_of`).
         """
         count = self._counts[name]
         return assumption_of(name, self.caches) if count.exact else count.reason

@@ -14,10 +14,10 @@ import countperf
 from countperf.counting.copies import generated
 from countperf.errors import CountingError
 from countperf.execution.count import count_execution
-from countperf.execution.keys import GroupBytesKey, GroupSegmentsKey, KernelBytesKey
+from countperf.execution.issue import apply_policy
+from countperf.execution.keys import FootprintKey
 from countperf.execution.policy import ExecutionPolicy
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.issue_names import apply_policy
 from countperf.properties.taxonomy import validate_name
 from measurement_kernels import catalog
 
@@ -73,7 +73,7 @@ def test_bytes_are_the_footprints_of_the_analysis(entry: Any) -> None:
     counted = {
         key.direction: int(count.evaluate(values))
         for key, count in found.counts.items()
-        if isinstance(key, KernelBytesKey)
+        if isinstance(key, FootprintKey) and key.of == "bytes.kernel"
     }
     assert counted == expected
 
@@ -90,9 +90,9 @@ def test_bytes_of_groups_by_enumeration() -> None:
     found = count_execution(t_unit)
     for n in (1, 15, 16, 17, 50, 64):
         cells = {(i // 16, i + 2 * j) for i, j in product(range(n), range(3))}
-        by_group = found.counts[GroupBytesKey("load", "dense")].evaluate({"n": n})
+        by_group = found.counts[FootprintKey("bytes.group", "load", "dense")].evaluate({"n": n})
         assert by_group == 4 * len(cells)
-        in_all = found.counts[KernelBytesKey("load")].evaluate({"n": n})
+        in_all = found.counts[FootprintKey("bytes.kernel", "load")].evaluate({"n": n})
         assert in_all == 4 * len({c for _, c in cells})
 
 
@@ -124,12 +124,12 @@ def test_pieces_end_where_a_line_lies_between(pitch: Any, count: int) -> None:
         sizes = {"n": 64, "p": p}
         cells = sorted({p * i + j for i in range(16) for j in range(count)})
         pieces = 4 * (1 + sum(b - a >= 16 for a, b in pairwise(cells)))
-        assert found.counts[GroupSegmentsKey("load")].evaluate(sizes) == pieces
+        assert found.counts[FootprintKey("segments.group", "load")].evaluate(sizes) == pieces
         density = "sparse" if p - (count - 1) >= 16 else "dense"
         between = {
             key.density: count.evaluate(sizes)
             for key, count in found.counts.items()
-            if isinstance(key, GroupBytesKey) and key.direction == "load"
+            if isinstance(key, FootprintKey) and (key.of, key.direction) == ("bytes.group", "load")
         }
         least = 1 if count > 1 else p
         expected = 4 * 4 * len(cells) * (1 if density == "sparse" else least)  # of 4 groups

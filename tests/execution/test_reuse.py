@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from countperf import count_kernel
+from countperf.execution.issue import apply_policy
 from countperf.execution.memory_hierarchy import (
     DEFAULT_CACHES,
     CountedCaches,
     load_hierarchy,
 )
 from countperf.execution.policy import ExecutionPolicy
-from countperf.properties.issue_names import apply_policy
 
 _LINE = 64
 

@@ -7,12 +7,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from countperf.execution.issue import IssuedAccess, IssuedEvent, IssuedEvents, Serving, Unit
-from countperf.execution.keys import Space
+from countperf.execution.issue import IssuedEvents, Serving, Unit, apply_policy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.structural import candidates, refinements, structural
-from countperf.properties.issue_names import apply_policy, issue_name
 
 COUNTS = {
     "launches": 1,
@@ -47,15 +45,14 @@ def test_refinements_change_one_detail_of_the_policy() -> None:
 @pytest.mark.parametrize("event", get_args(IssuedEvents))
 @pytest.mark.parametrize("unit", get_args(Unit))
 def test_every_issued_event_is_charged(event: IssuedEvents, unit: Unit) -> None:
-    name = issue_name(IssuedEvent(unit, event))
+    name = f"issue.{unit}.{event}"
     assert structural(ExecutionPolicy()).features.feature_of(name) == name
 
 
 @pytest.mark.parametrize("serving", get_args(Serving))
 @pytest.mark.parametrize("unit", get_args(Unit))
 def test_every_issued_access_is_charged(serving: Serving, unit: Unit) -> None:
-    spaces: tuple[Space, ...] = get_args(Space)
-    names = [issue_name(IssuedAccess(unit, space, "load", serving)) for space in spaces]
+    names = [f"issue.{unit}.{space}.load.{serving}" for space in ("gmem", "lmem")]
     features = structural(ExecutionPolicy()).features
     assert [features.feature_of(name) for name in names] == names
 

@@ -9,8 +9,12 @@ import pytest
 from countperf.counting.keys import Granularity
 from countperf.errors import CountingError, GranularityError
 from countperf.properties.count_properties import count_executed, count_kernel
-from countperf.properties.counts import granularity_of
-from countperf.properties.site_names import GROUP_SHAPE, group_shape, says_group_shape
+from countperf.properties.counts import (
+    GROUP_SHAPE,
+    granularity_of,
+    group_shape,
+    says_group_shape,
+)
 from countperf.properties.vector import PropertyVector
 
 

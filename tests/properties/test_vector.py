@@ -4,6 +4,7 @@ import json
 import pickle
 from typing import Any
 
+import loopy as lp
 import numpy as np
 import pytest
 
@@ -15,9 +16,12 @@ from countperf.errors import (
     ParameterError,
     PropertyNameError,
 )
+from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.taxonomy import describe
 from countperf.properties.vector import PropertyVector
+from countperf.report.objects import count_object
+from countperf.report.text import count_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -236,3 +240,27 @@ def test_a_count_tells_what_it_is() -> None:
 def test_values_that_no_count_has_are_refused(value: str) -> None:
     with pytest.raises(CountingError, match="is no piecewise quasi-polynomial"):
         PropertyVector.from_mapping({"groups": f"[n] -> {{ {value}*n : n > 0 }}"})
+
+
+def test_reports_call_guesses_not_exact() -> None:
+    knl = lp.make_kernel(
+        "{ [i, j] : 0 <= i < n and 0 <= j < 4096 }",
+        "y[i] = sum(j, x[j, i])",
+        [
+            lp.GlobalArg("x", np.float32, shape="4096, n"),
+            lp.GlobalArg("y", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 8",
+        lang_version=(2018, 2),
+    )
+    knl = lp.split_iname(knl, "i", 8, outer_tag="g.0", inner_tag="l.0")
+
+    vector = count_kernel(knl, view="structure")
+
+    properties = count_object(vector)["properties"]
+    # 4096 lines of the array lie between two uses of one: more than the first cache has
+    (late,) = [name for name in properties if name.endswith(".l2_reuse")]
+    assert not properties[late]["exact"]
+    assert properties["groups"]["exact"]
+    assert "not exact: assumes caches of 48 KiB of 12 ways" in count_text(vector)
