@@ -183,7 +183,7 @@ T4 = {"metadata": MICRO, "results": [t4_row(1, 2, "")]}
         ({"results": [{"configuration": {"x": 1}}]}, "a correct result without a time"),
         ({"results": [t4_row(1, 2, "")]}, "a time without a unit: add timeunit to"),
         ({"results": [t4_row(1, 2, "GFLOP/s")]}, "is no unit of time: 'GFLOP/s'"),
-        ({"results": [t4_row(1, [2], "ms")]}, "measurements is no number"),
+        ({"results": [t4_row(1, [2], "ms")]}, r"measurements\[0\].value is no number"),
         ({"results": [t4_row(1, 2, "ms", times={"runtimes": 3})]}, "runtimes is no list"),
         ({"results": [t4_row(1, 2, "ms", times=3)]}, "times is no object"),
         ({"results": [t4_row(1, 2, "ms", measurements=3)]}, "measurements is no list"),

@@ -15,7 +15,7 @@ import csv
 import math
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -50,21 +50,13 @@ KINDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A configuration that a tuner measured."""
-
-    place: str  # path of its field in the file
-    configuration: dict[str, Value]  # a value for each parameter
-    time_s: float  # its run time, s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Content of a tuner's file."""
+    """Configurations that a tuner measured; at least one of them ran."""
 
     name: str  # kernel and device, as the file names them
     device: str
-    records: tuple[Record, ...]  # at least one of them ran
+    configurations: tuple[dict[str, Value], ...]  # each with a value for each parameter
+    times_s: tuple[float, ...]  # run time of each, s; nan of those that failed
 
 
 def read_times(path: Path | str) -> pd.DataFrame:
@@ -73,8 +65,9 @@ def read_times(path: Path | str) -> pd.DataFrame:
 
     text = _text(path)
     if text.lstrip()[:1] in ("{", "["):
-        ran = [each for each in _records(text, path).records if not math.isnan(each.time_s)]
-        return pd.DataFrame([{**each.configuration, "seconds": each.time_s} for each in ran])
+        found = _records(text, path)
+        timed = zip(found.configurations, found.times_s, strict=True)
+        return pd.DataFrame([{**at, "seconds": s} for at, s in timed if not math.isnan(s)])
     if _EXTRA_P.match(text):
         return pd.DataFrame(_extra_p(text, path))
     return _table(text, path)
@@ -204,30 +197,121 @@ def _extra_p(text: str, path: Path | str) -> list[dict[str, Value]]:
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A value in a file of JSON, and where it stands."""
+
+    value: Any
+    path: Path | str
+    place: str = "$"
+
+    def bad(self, message: str) -> DocumentError:
+        """Make an error about it."""
+        return _bad(self.place, message, self.path)
+
+    def get(self, name: str, default: object = None) -> _Field:
+        """Return a field of an object."""
+        value = self.object().get(name, default)
+        return _Field(value, self.path, field_path((name,), root=self.place))
+
+    def object(self) -> dict[str, Any]:
+        """Return an object."""
+        if not isinstance(self.value, dict):
+            raise self.bad("is no object")
+        return cast("dict[str, Any]", self.value)
+
+    def list(self) -> list[_Field]:
+        """Return the elements of a list."""
+        if not isinstance(self.value, list):
+            raise self.bad(f"is no list: {str(self.value)[:40]}")
+        found = cast("list[Any]", self.value)
+        return [
+            _Field(each, self.path, f"{self.place}[{number}]") for number, each in enumerate(found)
+        ]
+
+    def rows(self) -> list[_Field]:
+        """Return the elements of a list that is not empty."""
+        found = self.list()
+        if not found:
+            raise self.bad("is an empty list")
+        return found
+
+    def number(self) -> float:
+        """Return a number that is not negative; nan for nothing, an error's name, or infinity."""
+        value = number_or_text(self.value) if isinstance(self.value, str) else self.value
+        if value is None or isinstance(value, str):
+            return math.nan
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.bad(f"is no number: {str(value)[:40]}")
+        if value < 0:
+            raise self.bad(f"is negative: {value}")
+        return float(value) if value < _FAILED else math.nan
+
+    def time(self) -> float:
+        """Return a time, which is positive; nan for what is none, such as an error's name."""
+        found = self.number()
+        if found == 0:
+            raise self.bad("is no time: 0; a positive number is wanted")
+        return found
+
+    def unit_s(self) -> float:
+        """Return a unit of time, s."""
+        found = _UNITS_S.get(str(self.value).lower())
+        if found is None:
+            raise self.bad(f"is no unit of time: {self.value!r}; there are {', '.join(_UNITS_S)}")
+        return found
+
+    def configuration(self) -> dict[str, Value]:
+        """Return values of parameters."""
+        found: dict[str, Value] = {}
+        for name, value in self.object().items():
+            plain = number_or_text(value) if isinstance(value, str) else value
+            is_number = isinstance(plain, int | float) and abs(plain) < _LARGEST
+            if not is_number and not isinstance(plain, str):
+                message = f"is no number, text or truth value: {str(value)[:40]}"
+                raise self.get(name).bad(message)
+            found[name] = plain
+        return found
+
+
+_Record: TypeAlias = tuple[_Field, dict[str, Value], float]
+"""Where it stands, its configuration, its time, s."""
+
+
 def _records(text: str, path: Path | str) -> Records:
-    content = _content(text, path)
-    if not isinstance(content, dict):
-        raise _bad("$", f"is no object; read are: {KINDS}", path)
-    fields = cast("dict[str, Any]", content)
-    if "cache" in fields:
-        name, device = fields.get("kernel_name"), fields.get("device_name")
-        found = _kernel_tuner(fields, path)
-    elif "Results" in fields:
-        metadata = _object(fields.get("Metadata"), path, "$.Metadata")
-        device = metadata.get("Device")
-        rows = _rows(fields["Results"], path, "$.Results")
-        name, found = rows[0][1].get("KernelName"), _ktt(rows, metadata, path)
-    elif "results" in fields:
-        metadata = _object(fields.get("metadata", {}), path, "$.metadata")
-        name = metadata.get("kernel_name")
-        device = metadata.get("device_name") or metadata.get("device")
-        found = _t4(_rows(fields["results"], path, "$.results"), metadata, path)
+    content = _Field(_content(text, path), path)
+    if not isinstance(content.value, dict):
+        raise content.bad(f"is no object; read are: {KINDS}")
+    if "cache" in content.value:
+        name, device = (content.get(each).value for each in ("kernel_name", "device_name"))
+        found = _kernel_tuner(content)
+    elif "Results" in content.value:
+        metadata, rows = content.get("Metadata"), content.get("Results").rows()
+        name, device = rows[0].get("KernelName").value, metadata.get("Device").value
+        found = _ktt(rows, metadata.get("TimeUnit").unit_s())
+    elif "results" in content.value:
+        metadata = content.get("metadata", {})
+        name = metadata.get("kernel_name").value
+        device = metadata.get("device_name").value or metadata.get("device").value
+        found = _t4(content.get("results").rows(), metadata)
     else:
-        raise _bad("$", f"has none of the formats that are read: {KINDS}", path)
+        raise content.bad(f"has none of the formats that are read: {KINDS}")
+    repeated: dict[tuple[Value, ...], list[float]] = {}
+    names: list[str] = []
+    for where, configuration, time_s in found:
+        names = names or list(configuration)
+        if configuration.keys() != set(names):
+            wanted, there = ", ".join(names), ", ".join(configuration)
+            raise where.bad(f"has the parameters {there}; the first has {wanted}")
+        repeated.setdefault(tuple(configuration[each] for each in names), []).append(time_s)
+    times_s = tuple(map(_mean, repeated.values()))
+    if all(map(math.isnan, times_s)):
+        raise content.bad("has no configuration that ran")
     return Records(
         name=str(name or Path(path).name),
         device=str(device or "unknown"),
-        records=_checked(found, path),
+        configurations=tuple(dict(zip(names, values, strict=True)) for values in repeated),
+        times_s=times_s,
     )
 
 
@@ -252,182 +336,79 @@ def _content(text: str, path: Path | str) -> object:
         raise
 
 
-def _checked(found: Iterable[Record], path: Path | str) -> tuple[Record, ...]:
-    """Make one record of those of each configuration; refuse other parameters, and no times."""
-    repeated: dict[tuple[Value, ...], list[Record]] = {}
-    names: list[str] = []
-    for each in found:
-        names = names or list(each.configuration)
-        if each.configuration.keys() != set(names):
-            wanted, there = ", ".join(names), ", ".join(each.configuration)
-            raise _bad(each.place, f"has the parameters {there}; the first has {wanted}", path)
-        repeated.setdefault(tuple(each.configuration[name] for name in names), []).append(each)
-    records = tuple(
-        Record(
-            place=same[0].place,
-            configuration={name: same[0].configuration[name] for name in names},
-            time_s=_mean([each.time_s for each in same]),
-        )
-        for same in repeated.values()
-    )
-    if all(math.isnan(each.time_s) for each in records):
-        raise _bad("$", "has no configuration that ran", path)
-    return records
-
-
 def _mean(times: Iterable[float]) -> float:
     known = [time for time in times if not math.isnan(time)]
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def _object(content: object, path: Path | str, place: str) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise _bad(place, "is no object", path)
-    return cast("dict[str, Any]", content)
-
-
-def _list(content: object, path: Path | str, place: str) -> list[Any]:
-    if not isinstance(content, list):
-        raise _bad(place, f"is no list: {str(content)[:40]}", path)
-    return cast("list[Any]", content)
-
-
-def _rows(content: object, path: Path | str, place: str) -> list[tuple[str, dict[str, Any]]]:
-    rows = _list(content, path, place)
-    if not rows:
-        raise _bad(place, "is an empty list", path)
-    return [
-        (f"{place}[{number}]", _object(row, path, f"{place}[{number}]"))
-        for number, row in enumerate(rows)
-    ]
-
-
-def _number(value: object, path: Path | str, place: str) -> float:
-    """Return a number that is not negative; nan for nothing, an error's name, or infinity."""
-    value = number_or_text(value) if isinstance(value, str) else value
-    if value is None or isinstance(value, str):
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _bad(place, f"is no number: {str(value)[:40]}", path)
-    if value < 0:
-        raise _bad(place, f"is negative: {value}", path)
-    return float(value) if value < _FAILED else math.nan
-
-
-def _time(value: object, path: Path | str, place: str) -> float:
-    """Return a time, which is positive; nan for what is none, such as an error's name."""
-    found = _number(value, path, place)
-    if found == 0:
-        raise _bad(place, "is no time: 0; a positive number is wanted", path)
-    return found
-
-
-def _configuration(content: Mapping[str, Any], path: Path | str, place: str) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for name, value in content.items():
-        plain = number_or_text(value) if isinstance(value, str) else value
-        is_number = isinstance(plain, int | float) and abs(plain) < _LARGEST
-        if not is_number and not isinstance(plain, str):
-            place = field_path((name,), root=place)
-            raise _bad(place, f"is no number, text or truth value: {str(value)[:40]}", path)
-        found[name] = plain
-    return found
-
-
-def _unit_s(unit: object, path: Path | str, place: str) -> float:
-    found = _UNITS_S.get(str(unit).lower())
-    if found is None:
-        raise _bad(place, f"is no unit of time: {unit!r}; there are {', '.join(_UNITS_S)}", path)
-    return found
-
-
-def _kernel_tuner(content: dict[str, Any], path: Path | str) -> Iterator[Record]:
-    names = _list(content.get("tune_params_keys"), path, "$.tune_params_keys")
+def _kernel_tuner(content: _Field) -> Iterator[_Record]:
+    keys = content.get("tune_params_keys")
+    names = [each.value for each in keys.list()]
     if not all(isinstance(name, str) for name in names):
-        raise _bad("$.tune_params_keys", "is no list of names", path)
-    objective = content.get("objective", "time")
-    objectives = cast("list[Any]", objective if isinstance(objective, list) else [objective])
-    cache = _object(content["cache"], path, "$.cache")
-    for key, row in cache.items():
-        place = field_path(("cache", key))
-        fields = _object(row, path, place)
+        raise keys.bad("is no list of names")
+    objective: Any = content.get("objective", "time").value
+    objectives = [str(each) for each in (objective if isinstance(objective, list) else [objective])]
+    cache = content.get("cache")
+    for row in map(cache.get, cache.object()):
+        fields = row.object()
         for name in names:
             if name not in fields:
-                raise _bad(f"{place}.{name}", "is missing", path)
+                raise row.get(name).bad("is missing")
         failed = "__error__" in fields or any(
             isinstance(value := fields.get(each), str) and isinstance(number_or_text(value), str)
-            for each in ("time", *map(str, objectives))
+            for each in ("time", *objectives)
         )
         if not failed and "time" not in fields:
-            said = f"is missing; the file's objective is {', '.join(map(str, objectives))}, which"
+            said = f"is missing; the file's objective is {', '.join(objectives)}, which"
             message = f"{said} is no run time: tune with the objective time, or keep its field"
-            raise _bad(f"{place}.time", message, path)
-        yield Record(
-            place=place,
-            configuration=_configuration({name: fields[name] for name in names}, path, place),
-            time_s=math.nan if failed else _time(fields["time"], path, f"{place}.time") * 1e-3,
-        )
+            raise row.get("time").bad(message)
+        values = _Field({name: fields[name] for name in names}, row.path, row.place)
+        yield row, values.configuration(), math.nan if failed else row.get("time").time() * 1e-3
 
 
-def _t4(
-    rows: Iterable[tuple[str, dict[str, Any]]], metadata: Mapping[str, Any], path: Path | str
-) -> Iterator[Record]:
+def _t4(rows: Iterable[_Field], metadata: _Field) -> Iterator[_Record]:
     unit = metadata.get("timeunit")
-    unit_s = _unit_s(unit, path, "$.metadata.timeunit") if unit else math.nan
-    for place, row in rows:
-        configuration = _object(row.get("configuration"), path, f"{place}.configuration")
-        times = _object(row.get("times", {}), path, f"{place}.times")
-        at = f"{place}.times.runtimes"
-        runtimes = [_number(run, path, at) for run in _list(times.get("runtimes", []), path, at)]
-        is_right = row.get("invalidity", "correct") == "correct" and row.get("correctness", 1) != 0
-        yield Record(
-            place=place,
-            configuration=_configuration(configuration, path, f"{place}.configuration"),
-            time_s=_t4_time(place, row, _mean(runtimes), unit_s, path) if is_right else math.nan,
+    unit_s = unit.unit_s() if unit.value else math.nan
+    for row in rows:
+        times = row.get("times", {}).get("runtimes", []).list()
+        runs = _Field(_mean([each.number() for each in times]), row.path, row.place)
+        is_right = (
+            row.get("invalidity", "correct").value == "correct"
+            and row.get("correctness", 1).value != 0
         )
+        configuration = row.get("configuration").configuration()
+        yield row, configuration, _t4_time(row, runs, unit_s) if is_right else math.nan
 
 
-def _t4_time(
-    place: str, row: Mapping[str, Any], mean: float, unit_s: float, path: Path | str
-) -> float:
+def _t4_time(row: _Field, mean: _Field, unit_s: float) -> float:
     """Return the measured time, s: ``time``, the objective if it is a time, or the mean of runs."""
-    objectives = [str(each) for each in _list(row.get("objectives", []), path, place)]
-    at = f"{place}.measurements"
-    value: object = mean
-    for each in _list(row.get("measurements", []), path, at):
-        measured = _object(each, path, at)
-        own_s = _UNITS_S.get(str(measured.get("unit")).lower())
-        if measured.get("name") == "time" or (measured.get("name") in objectives and own_s):
-            value = measured.get("value")
-            own = measured.get("unit")
-            unit_s = _unit_s(own, path, f"{at}.unit") if own else unit_s
+    objectives = [str(each.value) for each in row.get("objectives", []).list()]
+    value = mean
+    for each in row.get("measurements", []).list():
+        name, unit = each.get("name").value, each.get("unit")
+        if name == "time" or (name in objectives and str(unit.value).lower() in _UNITS_S):
+            value = each.get("value")
+            unit_s = unit.unit_s() if unit.value else unit_s
             break
-    time = _time(value, path, at)
+    time = value.time()
     if math.isnan(time) and value is mean:
         said = f"a correct result without a time (its objective: {', '.join(objectives) or 'none'})"
-        raise _bad(place, f"is {said}", path)
+        raise row.bad(f"is {said}")
     if math.isnan(unit_s) and not math.isnan(time):
         message = "has a time without a unit: add timeunit to $.metadata, such as milliseconds"
-        raise _bad(place, message, path)
+        raise row.bad(message)
     return time * unit_s
 
 
-def _ktt(
-    rows: Iterable[tuple[str, dict[str, Any]]], metadata: Mapping[str, Any], path: Path | str
-) -> Iterator[Record]:
-    unit_s = _unit_s(metadata.get("TimeUnit"), path, "$.Metadata.TimeUnit")
-    for place, row in rows:
-        at = f"{place}.Configuration"
-        configuration: dict[str, Any] = {}
-        for one, pair in _rows(row.get("Configuration"), path, at):
+def _ktt(rows: Iterable[_Field], unit_s: float) -> Iterator[_Record]:
+    for row in rows:
+        pairs: dict[str, Any] = {}
+        listed = row.get("Configuration")
+        for pair in listed.rows():
             name = pair.get("Name")
-            if not isinstance(name, str) or name in configuration:
-                raise _bad(f"{one}.Name", f"is no name of its own: {str(name)[:40]}", path)
-            configuration[name] = pair.get("Value")
-        ran = row.get("Status") == "Ok"
-        total = f"{place}.TotalDuration"
-        yield Record(
-            place=place,
-            configuration=_configuration(configuration, path, at),
-            time_s=_time(row.get("TotalDuration"), path, total) * unit_s if ran else math.nan,
-        )
+            if not isinstance(name.value, str) or name.value in pairs:
+                raise name.bad(f"is no name of its own: {str(name.value)[:40]}")
+            pairs[name.value] = pair.get("Value").value
+        configuration = _Field(pairs, row.path, listed.place).configuration()
+        ran = row.get("Status").value == "Ok"
+        yield row, configuration, row.get("TotalDuration").time() * unit_s if ran else math.nan

@@ -33,8 +33,8 @@ class RecordedSpace(ShortRepr):
         return cls(
             name=found.name,
             device=found.device,
-            configurations=tuple(each.configuration for each in found.records),
-            times_s=np.array([each.time_s for each in found.records]),
+            configurations=found.configurations,
+            times_s=np.array(found.times_s),
         )
 
     @property
