@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from countperf.workflow.prediction import explain, predict, with_compiled_code
     from countperf.workflow.recording import LaunchLog, recording
     from countperf.workflow.timing import Timing, time_kernel
-    from countperf.workflow.tuning import rank, tune, tune_devices
+    from countperf.workflow.tuning import rank, tune
 
 
 _HOMES = {
@@ -81,7 +81,6 @@ _HOMES = {
     "sweep": "countperf.workflow.mechanistic",
     "time_kernel": "countperf.workflow.timing",
     "tune": "countperf.workflow.tuning",
-    "tune_devices": "countperf.workflow.tuning",
     "with_compiled_code": "countperf.workflow.prediction",
     "with_transactions": "countperf.workflow.analyzing",
     "with_unused_local": "countperf.counting.unused_local",
@@ -126,7 +125,6 @@ __all__ = [
     "sweep",
     "time_kernel",
     "tune",
-    "tune_devices",
     "with_compiled_code",
     "with_transactions",
     "with_unused_local",

@@ -14,21 +14,16 @@ from countperf.report.drawing import check_figure_path
 from countperf.report.live import LiveSearch
 from countperf.report.numbers import format_quantity, point_text
 from countperf.report.tuning import (
-    device_results_object,
-    device_results_text,
     tuning_object,
     tuning_text,
 )
-from countperf.terminal import say
-from countperf.tuning.devices import DevicesInterrupt, device_store
 from countperf.tuning.export import builder_script, kernel_tuner_cache, t4_results
 from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
 from countperf.workflow.spaces import load_space
-from countperf.workflow.tuning import tune, tune_devices
+from countperf.workflow.tuning import tune
 
 if TYPE_CHECKING:
-    from countperf.tuning.devices import DeviceResults
     from countperf.tuning.result import TuningResult
 
 
@@ -49,17 +44,10 @@ def run(options: argparse.Namespace) -> None:
     seconds = options.budget
     if seconds is None and options.measurements is None:
         seconds = 60.0
-    if options.model is not None and options.weights is None and len(options.device) > 1:
-        raise ParameterError(
-            "--model without --weights names the weights of one device; give --weights, or one"
-            " --device",
-            parameter="model",
-        )
-    device = options.device[0] if options.device else None
     given: dict[str, Any] = {
         "seconds": seconds,
         "measurements": options.measurements,
-        "weights": asked_cost(options, device),
+        "weights": asked_cost(options, options.device),
         "force": options.force,
         "incomplete_ok": not options.complete,
         "store": options.store,
@@ -69,20 +57,10 @@ def run(options: argparse.Namespace) -> None:
         "longest_s": options.longest,
     }
     sizes = as_dict(options.parameters)
-    if len(options.device) > 1:
-        try:
-            several = tune_devices(
-                options.space, sizes, devices=options.device, progress=say, **given
-            )
-        except DevicesInterrupt as error:
-            _show_devices(options, error.results)
-            raise
-        _show_devices(options, several)
-        return
     try:
         with LiveSearch() as live:
             result = tune(
-                options.space, sizes, device=device, progress=live.say, watch=live, **given
+                options.space, sizes, device=options.device, progress=live.say, watch=live, **given
             )
     except SearchInterrupt as error:
         if error.result is not None:
@@ -128,27 +106,14 @@ def _show(options: argparse.Namespace, result: TuningResult) -> None:
     _export(options, result)
 
 
-def _show_devices(options: argparse.Namespace, several: DeviceResults) -> None:
-    for label, result in several.found.items():
-        _export(options, result, label)
-    if options.json:
-        print_json(device_results_object(several))
-    else:
-        print(in_options(device_results_text(several), options))
-
-
-def _export(options: argparse.Namespace, result: TuningResult, label: str = "") -> None:
-    """Write the files that were asked for; those of several devices beside each other."""
-
-    def path(named: str) -> str:
-        return str(device_store(named, label)) if label else named
-
+def _export(options: argparse.Namespace, result: TuningResult) -> None:
+    """Write the files that were asked for."""
     if options.kernel_tuner_cache is not None:
         content = kernel_tuner_cache(result, load_space(options.space))
-        write_rescued(path(options.kernel_tuner_cache), json.dumps(content))
+        write_rescued(options.kernel_tuner_cache, json.dumps(content))
     if options.figure is not None:
-        result.plot(path(options.figure))
+        result.plot(options.figure)
     if options.export is not None:
-        write_rescued(path(options.export), builder_script(result, options.space))
+        write_rescued(options.export, builder_script(result, options.space))
     if options.t4 is not None:
-        write_rescued(path(options.t4), json.dumps(t4_results(result)))
+        write_rescued(options.t4, json.dumps(t4_results(result)))

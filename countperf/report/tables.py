@@ -50,11 +50,9 @@ from countperf.report.objects import picked
 from countperf.report.rows import Printed, Rows, ends, table_of
 from countperf.report.text import prediction_head, prediction_text, times_rows
 from countperf.report.tuning import (
-    device_results_text,
     ranking_text,
     tuning_text,
 )
-from countperf.tuning.devices import DeviceResults
 from countperf.tuning.export import tuning_frame
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import TuningResult
@@ -298,14 +296,6 @@ def _tuning_head(result: TuningResult) -> list[str]:
     ]
 
 
-def _device_rows(results: DeviceResults) -> Rows:
-    return [
-        {"device": label, **row}
-        for label, result in results.found.items()
-        for row in _tuning_rows(result)
-    ]
-
-
 def _pair_rows(pair: PredictionPair) -> Rows:
     names = names_apart(pair.first, pair.second)
     return [
@@ -354,7 +344,6 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     Sweep: (sweep_rows, lambda found: [sweep_head(found)]),
     KernelOccupancy: (occupancy_rows, lambda found: [answers_head(found)]),
     Prediction: (_prediction_rows, _prediction_title),
-    DeviceResults: (_device_rows, lambda found: [f"searches on {', '.join(found.found)}"]),
     CalibrationResult: (calibration_rows, lambda found: repr(found).splitlines()[:2]),
     RankingEvaluation: (
         ranking_evaluation_rows,
@@ -369,7 +358,6 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     CalibrationResult: calibration_text,
-    DeviceResults: device_results_text,
     KernelOccupancy: occupancy_text,
     ModelAnswers: answers_text,
     Prediction: prediction_text,

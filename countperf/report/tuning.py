@@ -18,7 +18,6 @@ from countperf.report.rows import ends, table_of
 
 if TYPE_CHECKING:
     from countperf.tuning.contrast import Contrast
-    from countperf.tuning.devices import DeviceResults
     from countperf.tuning.points import Point
     from countperf.tuning.ranking import Ranking, Reason, RefusalCount
     from countperf.tuning.result import Trial, TuningResult
@@ -123,21 +122,6 @@ def tuning_object(result: TuningResult) -> dict[str, Any]:
         "tried": [_tried_object(tried) for tried in result.tried],
         "refused": _refusals_object(result.refusals),
     }
-
-
-def device_results_object(results: DeviceResults) -> dict[str, Any]:
-    """Return the result of each device by its label, and why others have none."""
-    return {
-        "devices": {label: tuning_object(result) for label, result in results.found.items()},
-        "failed": {label: str(error) for label, error in results.failed.items()},
-    }
-
-
-def device_results_text(results: DeviceResults) -> str:
-    """Write the result of each device below its label, and why others have none."""
-    parts = [f"{label}: {tuning_text(result)}" for label, result in results.found.items()]
-    parts += [f"{label}: no result: {error}" for label, error in results.failed.items()]
-    return "\n\n".join(parts)
 
 
 def tuning_text(result: TuningResult) -> str:

@@ -1,9 +1,6 @@
-"""Locks that let either one timing or any number of builds run, among all searches here.
+"""Standstill of a search's worker processes while a variant is timed on this machine's processors.
 
-Timings of a device that is made of this machine's processors exclude everything else that the
-searches do here: building, counting by the executor, timings of other such devices. Timings of
-other devices exclude nothing but what their own search does. Worker processes are stopped
-meanwhile.
+Timings of other devices exclude nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +9,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Protocol
 
-from countperf.deferred_interrupts import end_if_interrupted
-from countperf.errors import TuningError
 from countperf.hardware.identity import DeviceIdentity
 
 _LONGEST_S = 30.0  # that processes are stopped: what waits for one of them goes on after it
@@ -102,11 +97,7 @@ def can_stop() -> bool:
     return hasattr(signal, "SIGSTOP") and hasattr(os, "killpg")
 
 
-class SearchStoppedError(TuningError):
-    """Nothing passes a gate any more, since another search was interrupted."""
-
-
-class Watched(Protocol):
+class Background(Protocol):
     """Background work of a search: a ranking under way, processes that build."""
 
     @property
@@ -119,82 +110,14 @@ class Watched(Protocol):
         ...
 
 
-class TimingLock:
-    """Lets the work of several searches pass at a time, or one timing alone."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._working = 0
-        self._is_timing = False
-        self._watched: list[Watched] = []
-        self._is_closed = False
-
-    def close(self) -> None:
-        """Let nothing pass any more: searches end with an error."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-
-    def _wait(self) -> None:
-        self._changed.wait_for(lambda: self._is_closed or not self._is_timing)
-        if self._is_closed:
-            raise SearchStoppedError("the search was interrupted", refusals=[])
-
-    @contextmanager
-    def watching(self, other: Watched) -> Generator[None]:
-        """Have something stand still whenever there is a timing on the processors."""
-        with self._changed:
-            self._watched.append(other)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._watched.remove(other)
-
-    @contextmanager
-    def working(self) -> Generator[None]:
-        """Do what uses the processors; waits while there is a timing on them."""
-        end_if_interrupted()
-        with self._changed:
-            self._wait()
-            self._working += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._working -= 1
-                self._changed.notify_all()
-
-    def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
-        """Time on a device; alone if that is the processors of this machine."""
-        return self._alone() if device.device_type == "cpu" else nullcontext()
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        with self._changed:
-            self._wait()
-            self._is_timing = True
-            self._changed.wait_for(lambda: not self._working)
-            watched = tuple(self._watched)
-        try:
-            with _standing_still(watched):  # nobody else uses them, since nobody works
-                yield
-        finally:
-            with self._changed:
-                self._is_timing = False
-                self._changed.notify_all()
-
-
 @contextmanager
-def _standing_still(watched: Sequence[Watched]) -> Generator[None]:
-    """Have all of these do nothing, in the midst of what they do if they can."""
-    able: set[Standstill] = set()  # searches may share an executor
-    for other in watched:
-        if other.standstill is None:
-            other.pause()
-        else:
-            able.add(other.standstill)
+def exclusive_timing(device: DeviceIdentity, background: Iterable[Background]) -> Generator[None]:
+    """Time on a device; if that is the processors of this machine, background work stands still."""
     with ExitStack() as stack:
-        for standstill in able:
-            stack.enter_context(standstill.reached())
+        if device.device_type == "cpu":
+            for each in background:
+                if each.standstill is None:
+                    each.pause()
+                else:
+                    stack.enter_context(each.standstill.reached())
         yield

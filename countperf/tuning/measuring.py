@@ -6,15 +6,21 @@ import io
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+)
 from statistics import fmean
 from typing import Self
 
 from countperf.counting.unattended import shared_by_threads
+from countperf.deferred_interrupts import end_if_interrupted
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
-from countperf.tuning.exclusive_timing import TimingLock
 from countperf.tuning.points import Stage
 from countperf.tuning.result import Plan
 from countperf.tuning.space import Choice, SearchSpace
@@ -52,7 +58,7 @@ class Bench:
         runner: CaseRunner,
         plan: Plan,
         *,
-        gate: TimingLock | None = None,
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
         most_s: float | None = None,
         left_s: Callable[[], float] = lambda: float("inf"),
     ) -> None:
@@ -60,7 +66,7 @@ class Bench:
         self._sizes = sizes
         self._runner = runner
         self._plan = plan
-        self._gate = gate or TimingLock()
+        self._alone = alone  # of a timing: with nothing beside it
         self._most_s = plan.max_case_s if most_s is None else most_s
         self._left_s = left_s
         self._helper = ThreadPoolExecutor(1, "countperf-build")
@@ -73,13 +79,13 @@ class Bench:
 
     def build(self, choice: Choice) -> None:
         """Build a variant and check its numbers, ahead of timing it."""
-        with self._gate.working(), silence():
+        with silence():
             self._check(self._case(choice))
 
     def load(self, choice: Choice) -> None:
         """Build and check a variant and put its arguments into memory, ahead of timing it."""
         case = self._case(choice)
-        with self._gate.working(), silence():
+        with silence():
             self._check(case)
         self._load(case)
 
@@ -91,14 +97,15 @@ class Bench:
         Runs that are over before the device is warm are not kept, see `Plan.warm_up_s`.
         """
         case = self._case(choice)
-        with self._gate.working(), silence():
+        end_if_interrupted()
+        with silence():
             if following is not None:
                 self._ahead = self._helper.submit(self._runner.prepare, self._case(following))
             self._check(case)
         cheap_s = CHEAP * fmean(self._built_s)
         run = self._load(case)
         self._loaded = None
-        with self._gate.timing(self._runner.identity), self._memory.pop_all(), silence():
+        with self._alone(), self._memory.pop_all(), silence():
             return self._run(case, run, best_s, cheap_s)
 
     def _run(
@@ -135,7 +142,7 @@ class Bench:
         if self._loaded is None or self._loaded[0] != case.name:
             self._loaded = None
             self._memory.close()
-            with self._gate.working(), silence():
+            with silence():
                 run = self._memory.enter_context(self._runner.loaded(case))
             self._loaded = case.name, run
         return self._loaded[1]

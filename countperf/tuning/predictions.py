@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from countperf.tuning.exclusive_timing import TimingLock
+from countperf.deferred_interrupts import end_if_interrupted
 from countperf.tuning.ranker import Ranker
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan
+from countperf.tuning.state import Spending
 
 _SLICE_S = 60.0  # after which what was predicted is written down
-_WAIT_S = 0.25  # for an answer of the executor, before other searches get their turn
+_WAIT_S = 0.25  # for an answer of the executor, before it is seen whether Ctrl-C was pressed
 _OVERTIME_S = 1.0  # for a first prediction, where others were refused
 _SAMPLE = 8  # points that are predicted before the first measurement, from all over the space
 
@@ -19,22 +20,12 @@ class Predictions:
     """Has a ranking go on as long as a search's seconds allow."""
 
     def __init__(
-        self,
-        ranker: Ranker,
-        gate: TimingLock,
-        plan: Plan,
-        *,
-        seconds: float | None,
-        now: Callable[[], float],
-        spent_s: Callable[[], float],
-        note: Callable[[Ranking], None],
+        self, ranker: Ranker, plan: Plan, spending: Spending, note: Callable[[Ranking], None]
     ) -> None:
         self._ranker = ranker
-        self._gate = gate
         self._plan = plan
-        self._seconds = seconds
-        self._now = now
-        self._spent_s = spent_s
+        self._spending = spending
+        self._now = spending.now
         self._note = note
         self._noted = self._extent()
         self._is_over = False
@@ -47,20 +38,20 @@ class Predictions:
         """
         if self._ranker.has_predictions and self._left_s(self._plan.first_share) <= 0:
             return self._ranker.ranking()
-        while self._is_under_way():
+        while not self._ranker.is_done:
             until_s = self._now() + min(_SLICE_S, self._left_s(self._plan.first_share))
             before = self._ranker.answered
-            while self._is_under_way():
+            while not self._ranker.is_done:
+                end_if_interrupted()
                 began_s = self._now()
                 if began_s >= until_s and self._is_enough(before):
                     break
                 if self._is_in_vain(before):
                     return self._ranker.ranking()
-                with self._gate.working():
-                    if began_s < until_s:
-                        self._ranker.work(min(began_s + _WAIT_S, until_s))
-                    else:
-                        self._ranker.work(None, most=1, wait_s=_WAIT_S)
+                if began_s < until_s:
+                    self._ranker.work(min(began_s + _WAIT_S, until_s))
+                else:
+                    self._ranker.work(None, most=1, wait_s=_WAIT_S)
             self._write_down()
             if self._left_s(self._plan.first_share) <= 0:
                 break
@@ -70,13 +61,13 @@ class Predictions:
         """Have the executor go on while others work, and tell whether it does."""
         if self._is_over:
             return False
-        with self._gate.working():
-            if self._left_s(self._share) <= 0:
-                self._ranker.pause()
-                self._is_over = True
-            else:
-                self._ranker.feed()
-                self._is_over = self._ranker.is_done
+        end_if_interrupted()
+        if self._left_s(self._share) <= 0:
+            self._ranker.pause()
+            self._is_over = True
+        else:
+            self._ranker.feed()
+            self._is_over = self._ranker.is_done
         if self._is_over:
             self._write_down()
         return not self._is_over
@@ -86,7 +77,7 @@ class Predictions:
         self._ranker.correct(times_s)
 
     def keep_on(self) -> None:
-        """Keep the executor busy while something else is waited for; called while work may pass."""
+        """Keep the executor busy while something else is waited for."""
         if self._is_over:
             return
         if self._left_s(self._share) > 0:
@@ -95,7 +86,7 @@ class Predictions:
             self._ranker.withdraw()
 
     def after(self, begin: Callable[[], None]) -> None:
-        """Go on with predictions after something else has begun; called while work may pass."""
+        """Go on with predictions after something else has begun."""
         self._ranker.withdraw()
         begin()
         if not self._is_over:
@@ -106,15 +97,14 @@ class Predictions:
 
         Tells whether anything is left to be predicted, and time for it.
         """
-        with self._gate.working():
-            self._is_over = self._ranker.is_done or self._left_s(1.0) <= 0
+        self._is_over = self._ranker.is_done or self._left_s(1.0) <= 0
         self._share = 1.0
         return not self._is_over
 
     def wait(self) -> None:
         """Wait for predictions, since nothing else is to be done."""
-        with self._gate.working():
-            self._ranker.work(self._now() + _WAIT_S)
+        end_if_interrupted()
+        self._ranker.work(self._now() + _WAIT_S)
 
     def ranking(self) -> Ranking:
         """Return what was predicted so far."""
@@ -122,7 +112,8 @@ class Predictions:
 
     def _left_s(self, share: float) -> float:
         """Return what is left of a share of the seconds, s."""
-        return float("inf") if self._seconds is None else share * self._seconds - self._spent_s()
+        seconds = self._spending.budget.seconds
+        return float("inf") if seconds is None else share * seconds - self._spending.spent_s()
 
     def _is_enough(self, before: int) -> bool:
         """Tell whether the time being up, there is something to go on with."""
@@ -135,10 +126,6 @@ class Predictions:
         """Tell whether the seconds are over, and all variants that were looked at are refused."""
         answered = self._ranker.answered > before and not self._ranker.has_predictions
         return answered and self._left_s(1.0) < -_OVERTIME_S
-
-    def _is_under_way(self) -> bool:
-        with self._gate.working():
-            return not self._ranker.is_done
 
     def _extent(self) -> tuple[int, tuple[int, ...]]:
         ranking = self._ranker.ranking()

@@ -14,7 +14,6 @@ from countperf.errors import DocumentError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.code_order import SHARE, CodeOrder, CodeReader, read_order
-from countperf.tuning.exclusive_timing import SearchStoppedError, TimingLock
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.points import Point, PredictionTask
 from countperf.tuning.pools import pool_or
@@ -56,7 +55,6 @@ def tune_space(
     keep: int = KEPT,
     progress: Progress | None = None,
     began_s: float | None = None,
-    gate: TimingLock | None = None,
     on_point: Callable[[Point], None] | None = None,
     longest_s: float | None = None,
     watch: Watch | None = None,
@@ -90,7 +88,7 @@ def tune_space(
             longest_s=longest_s,
         )
         stack.enter_context(ranker)
-        stack.enter_context(search.at(ranker, gate or TimingLock(), pool))
+        stack.enter_context(search.at(ranker, pool))
         try:
             with deferred_interrupts():
                 search.begin()
@@ -99,7 +97,7 @@ def tune_space(
                 stopped = search.measure()
                 search.confirm()
                 return search.end(stopped)
-        except (KeyboardInterrupt, SearchStoppedError) as error:
+        except KeyboardInterrupt as error:
             raise search.interrupted() from error
 
 
@@ -148,23 +146,13 @@ class _Search:
         self._ranking: Ranking
         self._noted: Ranking | None = None  # what was written down last
         self._predictions: Predictions
-        self._gate: TimingLock
         self._trials: Trials
         self._recall()
 
     @contextmanager
-    def at(self, ranker: Ranker, gate: TimingLock, pool: Executor) -> Generator[None]:
-        """Work with a ranking under way, and among the searches of a gate."""
-        self._gate = gate
-        self._predictions = Predictions(
-            ranker,
-            gate,
-            self._plan,
-            seconds=self._spending.budget.seconds,
-            now=self._runner.clock.now,
-            spent_s=self._spending.spent_s,
-            note=self._note,
-        )
+    def at(self, ranker: Ranker, pool: Executor) -> Generator[None]:
+        """Work with a ranking under way."""
+        self._predictions = Predictions(ranker, self._plan, self._spending, self._note)
         self._trials = Trials(
             self._question,
             self._space,
@@ -173,12 +161,11 @@ class _Search:
             known=self._known,
             spending=self._spending,
             predictions=self._predictions,
-            gate=gate,
             rounds=self._rounds,
             say=self._say,
             write=self._write,
         )
-        with gate.watching(ranker), self._trials.at(ranker.asked, pool, self._longest_s):
+        with self._trials.at(ranker, pool, self._longest_s):
             yield
 
     def _write(self, entry: dict[str, Any]) -> None:
@@ -250,8 +237,7 @@ class _Search:
                 self._ranking, asked, reader, pool, seconds=seconds, now=self._runner.clock.now
             )
 
-        with self._gate.working():
-            self._predictions.after(read)
+        self._predictions.after(read)
         number, model = len(self._order.times_s), self._question.weights.model
         if number:
             self._say(

@@ -69,12 +69,12 @@ class Spending:
         self.budget = budget
         self.before_s = before_s
         self._known = known
-        self._now = now
+        self.now = now
         self._began_s = began_s
 
     def spent_s(self) -> float:
         """Return what was spent, s."""
-        return self.before_s + self._now() - self._began_s
+        return self.before_s + self.now() - self._began_s
 
     def left_s(self) -> float:
         """Return what is left, s."""

@@ -9,16 +9,17 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from countperf.deferred_interrupts import end_if_interrupted
 from countperf.errors import DeviceError, MeasurementError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.build_workers import BuildWorkers
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.exclusive_timing import TimingLock
+from countperf.tuning.exclusive_timing import Background, exclusive_timing
 from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Predicted, PredictionTask, Refused
 from countperf.tuning.predictions import Predictions
+from countperf.tuning.ranker import Ranker
 from countperf.tuning.result import Key, Plan, Trial, as_key, refused_object, tried_line
-from countperf.tuning.sending import Packed
 from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.state import Spending
 
@@ -39,7 +40,6 @@ class Trials:
         known: Candidates,
         spending: Spending,
         predictions: Predictions,
-        gate: TimingLock,
         rounds: Counter[Key],
         say: Callable[[str], None],
         write: Callable[[dict[str, Any]], None],
@@ -51,7 +51,6 @@ class Trials:
         self._known = known
         self._spending = spending
         self._predictions = predictions
-        self._gate = gate
         self._rounds = rounds
         self._say = say
         self._write = write
@@ -60,16 +59,16 @@ class Trials:
         self._bench: Bench
 
     @contextmanager
-    def at(
-        self, asked: Packed | PredictionTask, pool: Executor, longest_s: float
-    ) -> Generator[None]:
+    def at(self, ranker: Ranker, pool: Executor, longest_s: float) -> Generator[None]:
         """Build variants by processes of a pool where that can be done, else here."""
+        background: list[Background] = [ranker]
+        self._alone = partial(exclusive_timing, self._runner.identity, background)
         seconds = self._spending.budget.seconds
         most_s = min(self._plan.max_case_s, (seconds or float("inf")) / 50)
         with ExitStack() as stack:
             self._workers = BuildWorkers.of(
                 pool,
-                asked,
+                ranker.asked,
                 self._runner,
                 self._plan,
                 most_s,
@@ -77,15 +76,14 @@ class Trials:
                 left_s=self._spending.patience_s,
             )
             if self._workers is not None:
-                stack.enter_context(self._workers)
-                stack.enter_context(self._gate.watching(self._workers))
+                background.append(stack.enter_context(self._workers))
             self._bench = stack.enter_context(
                 Bench(
                     self._space,
                     self._task.sizes,
                     self._runner,
                     self._plan,
-                    gate=self._gate,
+                    alone=self._alone,
                     most_s=most_s,
                     left_s=self._spending.left_s,
                 )
@@ -124,16 +122,15 @@ class Trials:
         points = self._known.promising(left_s, self._begun, max(0, most))
         if not points and not building:
             return False
-        with self._gate.working():
-            if points:
-                self._begun.update(as_key(point.choice) for point in points)
-                self._predictions.after(partial(workers.begin, [p.choice for p in points]))
-            under_way = len(workers.building)
-            while not self._spending.is_over() and len(workers.building) == under_way > 0:
-                # none is left where the first variant takes all of it and more
-                left_s = self._spending.left_s()
-                workers.wait(min(_WAIT_S, left_s) if left_s > 0 else _WAIT_S)
-                self._predictions.keep_on()
+        if points:
+            self._begun.update(as_key(point.choice) for point in points)
+            self._predictions.after(partial(workers.begin, [p.choice for p in points]))
+        under_way = len(workers.building)
+        while not self._spending.is_over() and len(workers.building) == under_way > 0:
+            # none is left where the first variant takes all of it and more
+            left_s = self._spending.left_s()
+            workers.wait(min(_WAIT_S, left_s) if left_s > 0 else _WAIT_S)
+            self._predictions.keep_on()
         return True
 
     def _most(self, workers: BuildWorkers, *, counting: bool) -> int:
@@ -193,9 +190,9 @@ class Trials:
     def _timed_by(
         self, workers: BuildWorkers, choice: Choice, best_s: float | None
     ) -> tuple[tuple[float, ...], bool]:
-        with self._gate.working():
-            workers.load(choice)
-        with self._gate.timing(self._runner.identity):
+        end_if_interrupted()
+        workers.load(choice)
+        with self._alone():
             return workers.time(choice, best_s, self._spending.left_s())
 
     def _try_again(self, workers: BuildWorkers) -> None:

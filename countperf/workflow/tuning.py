@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +21,6 @@ from countperf.sizes import given_sizes
 from countperf.steps import report
 from countperf.tuning.apart import ApartRunner
 from countperf.tuning.code_order import CodeReader, ranked_by_code
-from countperf.tuning.devices import DeviceSearch
-from countperf.tuning.devices import tune_devices as search_devices
 from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.tuning.points import Limits, PredictionTask
 from countperf.tuning.pools import pool_or
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from countperf.harness.clock import Clock
     from countperf.harness.device import Device
     from countperf.harness.runner import CaseRunner
-    from countperf.tuning.devices import DeviceResults
     from countperf.tuning.points import Point
     from countperf.tuning.ranking import Ranking
     from countperf.tuning.result import TuningResult
@@ -266,78 +263,6 @@ def tune(
             reader=CodeReader(weights=reading, label=found.label)
             if isinstance(reading, WeightSet)
             else None,
-        )
-
-
-def tune_devices(
-    space: SearchSpace | str,
-    parameters: Mapping[str, int] | None = None,
-    /,
-    *,
-    devices: Sequence[str],
-    seconds: float | None = None,
-    measurements: int | None = None,
-    weights: WeightSet | MechanisticCost | Path | str | None = None,
-    force: bool = False,
-    incomplete_ok: bool = True,
-    store: Path | str | None = None,
-    confidence: float = 0.95,
-    tolerance: float = 0.02,
-    executor: Executor | None = None,
-    workers: int | None = None,
-    progress: Callable[[str], None] | None = None,
-    longest_s: float | None = None,
-    **more: int,
-) -> DeviceResults:
-    """Find the fastest variant of a kernel on each of several devices, which work side by side.
-
-    Parameters
-    ----------
-    devices : sequence of str
-        As for `measure`.
-    weights : WeightSet, Path or str, optional
-        Of all of them; by default each has its own.
-    store : Path or str, optional
-        A file for each device, beside this one: ``search.jsonl`` becomes ``search-pocl-0.jsonl``.
-    space, parameters, seconds, measurements, force, incomplete_ok, confidence, tolerance, executor
-        As for `tune`; the budget is that of each device.
-    workers, progress, longest_s, **more
-        As for `tune`.
-
-    Returns
-    -------
-    DeviceResults
-
-    Raises
-    ------
-    TuningError
-        None of them has a result.
-    SearchSpaceError, PredictionError, DeviceError, DocumentError, ParameterError
-        Wrong space, weights or devices.
-    """
-    sizes = given_sizes(parameters, more)
-    space = named_in_processes(space)
-    checked_space(space, sizes)
-
-    def search(device: Device) -> DeviceSearch:
-        return DeviceSearch(
-            label=device.label,
-            question=_task(space, sizes, weights, device, force=force, incomplete_ok=incomplete_ok),
-            open_runner=lambda: stack.enter_context(
-                _runner(device, EventClock(), executor, longest_s)
-            ),
-        )
-
-    with ExitStack() as stack:
-        return search_devices(
-            [search(find_device(name)) for name in devices],
-            Budget(seconds=seconds, measurements=measurements),
-            store=store,
-            plan=Plan(confidence=confidence, tolerance=tolerance),
-            executor=executor,
-            workers=workers,
-            progress=progress,
-            longest_s=longest_s,
         )
 
 

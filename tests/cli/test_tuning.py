@@ -123,12 +123,6 @@ def test_rank_takes_weights_without_their_correction(
     assert all(corrected[choice] != plain[choice] for choice in plain)
 
 
-def test_a_model_without_weights_is_that_of_one_device(capsys: pytest.CaptureFixture[str]) -> None:
-    devices = ["--device", "pocl:0", "--device", "pocl:1"]
-    assert main(["tune", SPACE, "--model", "uncorrected", *devices]) == 1
-    assert "give --weights, or one --device" in capsys.readouterr().err
-
-
 @pytest.mark.device
 def test_tune_prints_the_winner_and_resumes(
     device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]

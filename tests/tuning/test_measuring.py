@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pytest
 
-from countperf.errors import MeasurementError, TuningError
-from countperf.hardware.identity import DeviceIdentity
+from countperf.errors import MeasurementError
 from countperf.harness.runner import Run
 from countperf.measurements import KernelCase
-from countperf.tuning.exclusive_timing import TimingLock
 from countperf.tuning.measuring import Bench
 from countperf.tuning.result import Plan
 from tests.harness.fakes import FakeRunner
@@ -62,12 +60,11 @@ def test_arguments_are_put_into_memory_before_everything_else_stands_still() -> 
     order: list[str] = []
     runner = Counting()
 
-    class Noting(TimingLock):
-        def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
-            order.append(f"alone with {len(runner.in_memory)}")
-            return super().timing(device)
+    def alone() -> AbstractContextManager[None]:
+        order.append(f"alone with {len(runner.in_memory)}")
+        return nullcontext()
 
-    with Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3), gate=Noting()) as bench:
+    with Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3), alone=alone) as bench:
         bench.time(FIRST, None)
 
     assert order == ["alone with 1"]
@@ -76,14 +73,12 @@ def test_arguments_are_put_into_memory_before_everything_else_stands_still() -> 
 def test_a_search_that_is_interrupted_before_a_timing_has_no_failed_variant() -> None:
     runner = Counting()
 
-    class Closed(TimingLock):
-        def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
-            del device
-            raise TuningError("the search was interrupted", refusals=[])
+    def interrupted() -> AbstractContextManager[None]:
+        raise KeyboardInterrupt
 
     with (
-        Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3), gate=Closed()) as bench,
-        pytest.raises(TuningError, match="interrupted"),
+        Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3), alone=interrupted) as bench,
+        pytest.raises(KeyboardInterrupt),
     ):
         bench.time(FIRST, None)
     assert (runner.failed, runner.in_memory) == ([], [])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.tuning.exclusive_timing import TimingLock
+from countperf.tuning.exclusive_timing import exclusive_timing
 from countperf.tuning.points import Limits, Point, Predicted, PredictionTask, Refused, predict_point
 from countperf.tuning.ranker import Ranker, rank_points
 from countperf.tuning.ranking import by_stage
@@ -295,19 +295,11 @@ def test_what_is_predicted_together_is_one_task_where_promise_counts() -> None:
 
 def test_what_can_stand_still_need_not_end_its_tasks() -> None:
     executor = Noting()
-    gate = TimingLock()
-    with (
-        Ranker(_question(), executor) as one,
-        Ranker(_question(), executor) as other,
-        gate.watching(one),
-        gate.watching(other),
-    ):
-        with gate.timing(CPU):
-            pass
-        assert executor.stood == 1
-        with gate.timing(CPU):
-            pass
-    assert executor.stood == 2
+    with Ranker(_question(), executor) as ranker:
+        with exclusive_timing(CPU, [ranker]):
+            assert executor.stood == 1
+        with exclusive_timing(IDENTITY, [ranker]):
+            assert executor.stood == 1
 
 
 def test_what_is_done_ahead_of_a_gap_is_not_done_again() -> None:

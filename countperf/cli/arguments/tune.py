@@ -13,11 +13,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_space(command, is_optional=True)
     command.add_argument(
         "--device",
-        action="append",
-        default=[],
         metavar="DEVICE",
-        help="pocl:0, cuda:0, or part of a name; repeatable, to tune on several at a time; by "
-        "default the working device with the highest copy bandwidth",
+        help="pocl:0, cuda:0, or part of a name; by default the working device with the highest"
+        " copy bandwidth",
     )
     command.add_argument(
         "--budget",
