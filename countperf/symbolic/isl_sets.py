@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -14,7 +14,7 @@ from islpy.version import VERSION_TEXT
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic.elimination import limited_terms
 from countperf.symbolic.memory import kept_in_process
-from countperf.symbolic.polyhedron import Polyhedron, Row
+from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.tiles import without_dimension
 
 _DT = isl.dim_type
@@ -39,20 +39,6 @@ def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
     return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
 
 
-def _matrix(rows: Sequence[Row], columns: int) -> Any:
-    matrix = isl.Mat.alloc(isl.DEFAULT_CONTEXT, 0, columns).add_zero_rows(len(rows))
-    for r, row in enumerate(rows):
-        for c, value in enumerate(row):
-            if value:
-                matrix = matrix.set_element_val(r, c, _isl_value(value))
-    return matrix
-
-
-@kept_in_process(4096)
-def _isl_value(value: int) -> Any:
-    return isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value) if abs(value) < 2**62 else isl.Val(value)
-
-
 @kept_in_process(1024)
 def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
     return isl.Space.create_from_names(
@@ -61,12 +47,25 @@ def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
 
 
 def to_isl(polyhedron: Polyhedron) -> IntegerSet:
-    """Return a polyhedron as a basic set of isl."""
-    columns = 1 + len(polyhedron.parameters) + len(polyhedron.dimensions)
+    """Return a polyhedron as a basic set of isl.
+
+    Its rows are given in PolyLib's format, which has no names. Matrices filled element by element
+    would cost 64 bytes of memory for each: islpy never frees the handle of an argument that isl
+    consumes.
+    """
+    parameters, dimensions = len(polyhedron.parameters), len(polyhedron.dimensions)
+    rows = [("0", row) for row in polyhedron.equalities]
+    rows += [("1", row) for row in polyhedron.inequalities]
+    text = [f"{len(rows)} {parameters + dimensions + 2} {dimensions} 0 0 {parameters}"]
+    for kind, (constant, *values) in rows:
+        text.append(
+            " ".join(map(str, [kind, *values[parameters:], *values[:parameters], constant]))
+        )
+    unnamed = isl.BasicSet("\n".join(text))
     return isl.BasicSet.from_constraint_matrices(
         _space(polyhedron.parameters, polyhedron.dimensions),
-        _matrix(polyhedron.equalities, columns),
-        _matrix(polyhedron.inequalities, columns),
+        unnamed.equalities_matrix(*_COLUMNS),
+        unnamed.inequalities_matrix(*_COLUMNS),
         *_COLUMNS,
     )
 
