@@ -9,13 +9,11 @@ from typing import Any
 from countperf.caches import unwritable_caches
 from countperf.display import ShortRepr
 from countperf.harness import nvcc
-from countperf.harness.compile import sass
-from countperf.harness.compile.sass import find_disassembler
 from countperf.harness.device import Device
 from countperf.harness.devices import Discovery, choose_default, discover
 from countperf.harness.environment import available_cores, read_processor
 from countperf.harness.icd import INSTALL_ADVICE, DriverFile, DriverSearch
-from countperf.harness.nvcc import find_nvcc
+from countperf.harness.nvcc import find_disassembler, find_nvcc
 from countperf.harness.trial import Trial, measure_copy_bandwidth, try_device
 from countperf.machine_code import objdump, throughput
 from countperf.machine_code.objdump import find_objdump
@@ -128,7 +126,7 @@ def find_tools() -> tuple[ToolReport, ...]:
         ("objdump", on_cpus, find_objdump, objdump.INSTALL_ADVICE),
         ("llvm-mca", on_cpus, find_analyzer, throughput.INSTALL_ADVICE),
         ("nvcc", on_gpus, find_nvcc, nvcc.INSTALL_ADVICE),
-        ("nvdisasm", on_gpus, find_disassembler, sass.INSTALL_ADVICE),
+        ("nvdisasm", on_gpus, find_disassembler, nvcc.DISASSEMBLER_ADVICE),
     )
     return tuple(
         ToolReport(

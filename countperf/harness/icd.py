@@ -25,7 +25,7 @@ import platformdirs
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_VARIABLE = "OPENCL_VENDOR_PATH"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
-_INTEL_LIBRARY = "libintelocl.so"
+INTEL_LIBRARY = "libintelocl.so"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +96,11 @@ def loader_setting(
 
 
 def _find_own(prefix: Path) -> Iterator[DriverFile]:
-    intel = prefix / "lib" / _INTEL_LIBRARY
+    intel = prefix / "lib" / INTEL_LIBRARY
     if intel.is_file():
         yield DriverFile(name="countperf-intel.icd", library=str(intel), origin="intel-opencl-rt")
     for file in _read_folder(prefix / "etc" / "OpenCL" / "vendors"):
-        if not file.is_missing and Path(file.library).name != _INTEL_LIBRARY:
+        if not file.is_missing and Path(file.library).name != INTEL_LIBRARY:
             yield file
 
 

@@ -1,7 +1,8 @@
-"""Registers, spills and shared memory of kernels on NVIDIA GPUs, from nvcc, without a GPU.
+"""Registers, memory and machine code of kernels on NVIDIA GPUs, from nvcc, without a GPU.
 
 ``ptxas -v`` says what each kernel takes once compiled for an architecture. Any number of kernels is
-put into one file, since starting the compiler takes longer than most kernels do.
+put into one file, since starting the compiler takes longer than most kernels do. Machine code as
+text (SASS) is nvdisasm's; `countperf.mechanistic.sass` reads it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from countperf.errors import DeviceError, KernelBuildError
 INSTALL_ADVICE = (
     "install NVIDIA's CUDA toolkit, or 'pip install nvidia-cuda-nvcc', or name the program in the"
     " environment variable COUNTPERF_NVCC"
+)
+DISASSEMBLER_ADVICE = (
+    "install NVIDIA's CUDA toolkit, or 'pip install nvidia-cuda-nvdisasm', or name the program in"
+    " the environment variable COUNTPERF_NVDISASM"
 )
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -160,3 +165,37 @@ def parse_resources(text: str) -> dict[str, KernelResources]:
             )
             entry = ""
     return found
+
+
+def find_disassembler() -> Path | None:
+    """Find CUDA's disassembler."""
+    return find_cuda_program("nvdisasm", "COUNTPERF_NVDISASM")
+
+
+def compile_sass(source: str, capability: str = "9.0") -> str:
+    """Compile CUDA C to machine code and return its listing."""
+    return disassemble(compile_cubin(source, capability))
+
+
+def disassemble(cubin: bytes) -> str:
+    """Return the listing of machine code."""
+    program = find_disassembler()
+    if program is None:
+        raise DeviceError(f"no nvdisasm found: {DISASSEMBLER_ADVICE}")
+    with tempfile.TemporaryDirectory(prefix="countperf-sass-") as folder:
+        path = Path(folder) / "kernels.cubin"
+        path.write_bytes(cubin)
+        result = subprocess.run(
+            [str(program), "-c", str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            errors="replace",
+        )
+    if result.returncode:
+        said = (result.stderr or result.stdout).strip().replace(str(path), "the cubin")
+        raise DeviceError(
+            f"nvdisasm refuses the code: {said[:_MESSAGE_LIMIT]}; take nvcc and nvdisasm of one"
+            " toolkit (COUNTPERF_NVCC, COUNTPERF_NVDISASM)"
+        )
+    return result.stdout

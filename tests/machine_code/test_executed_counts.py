@@ -68,10 +68,7 @@ def compiled(device: Device) -> dict[str, CompiledKernel]:
 def operations(kernel: CompiledKernel, sizes: dict[str, int]) -> int:
     """Return operations on numbers that all groups execute, lane by lane."""
     found = 0
-    arguments = dict.fromkeys(kernel.arrays) | {
-        name: dtype.type(sizes.get(name, 1)) for name, dtype in kernel.scalars.items()
-    }
-    for launch in launches_of(kernel.host_code, kernel.host_function, arguments):
+    for launch in kernel.host.launches(sizes):
         program = kernel.programs[launch.kernel]
         machine = GROUP_STATES[kernel.platform](launch, middle_group(launch))
         entry = entry_of(program, launch.kernel, launch.group_shape)
@@ -123,14 +120,7 @@ def test_all_launches_are_counted(device: Device) -> None:
     assert len(kernel.programs) >= 2
     without_first = {**kernel.programs}
     del without_first["atax"]
-    broken = CompiledKernel(
-        platform=kernel.platform,
-        programs=without_first,
-        host_code=kernel.host_code,
-        host_function=kernel.host_function,
-        scalars=kernel.scalars,
-        arrays=kernel.arrays,
-    )
+    broken = CompiledKernel(platform=kernel.platform, programs=without_first, host=kernel.host)
     with pytest.raises(CountingError, match="no code of kernel 'atax'"):
         broken.counts(CASES["atax/128x1/f32"])
 

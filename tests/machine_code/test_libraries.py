@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countperf.errors import DeviceError
-from countperf.harness.compile.vector_library import find_library
+from countperf.harness.compile.objects import find_library
 from countperf.harness.devices import find_device
 from countperf.machine_code.libraries import functions_of
 from countperf.machine_code.machine_state import REGISTERS, Machine

@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from countperf.errors import KernelBuildError
 from countperf.harness.compile.compiled_kernel import CompiledKernel, kernel_of
-from countperf.harness.compile.objects import compile_many
-from countperf.harness.compile.vector_library import find_library
+from countperf.harness.compile.objects import compile_many, find_library
 from countperf.harness.device import Device
 from countperf.machine_code.calling_conventions import middle_group, pocl_group
 from countperf.machine_code.launch import KernelLaunch
@@ -169,7 +169,7 @@ class Steppable:
     def groups(self, sizes: Mapping[str, int]) -> list[tuple[KernelLaunch, tuple[int, int, int]]]:
         """Return launches, each with a group in the middle and with the last one."""
         found: list[tuple[KernelLaunch, tuple[int, int, int]]] = []
-        for launch in self.kernel.launches(sizes):
+        for launch in self.kernel.host.launches(sizes):
             first, second, third = (extent - 1 for extent in launch.groups)
             numbers = dict.fromkeys((middle_group(launch), (first, second, third)))
             found += [(launch, number) for number in numbers]
@@ -215,10 +215,6 @@ class Steppable:
         return native.total(), found
 
 
-def _same(problem: str) -> Any:
-    return problem
-
-
 def compiled_for_stepping(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device, folder: Path
 ) -> list[Steppable | str]:
@@ -237,10 +233,10 @@ def compiled_for_stepping(
         return {path.stem: Path(shutil.copy(path, own / path.name)) for path in paths}
 
     found: list[Steppable | str] = []
-    made: Sequence[dict[str, Path] | str] = compile_many(units, device, read, _same)
+    made = compile_many(units, device, read)
     for (unit, _), objects in zip(units, made, strict=True):
-        if isinstance(objects, str):
-            found.append(objects)
+        if isinstance(objects, KernelBuildError):
+            found.append(str(objects))
         else:
             programs = {name: program_of(path, find_library) for name, path in objects.items()}
             kernel = kernel_of(unit, programs, device.identity.platform)

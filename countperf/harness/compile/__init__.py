@@ -1,6 +1,6 @@
 """Object code of a kernel: from PoCL, from Intel's runtime, and PTX and SASS from nvcc.
 
 Each runtime compiles the kernel in a process of its own (`build`, `objects`); PTX (`ptx`) and SASS
-(`sass`) need no device. `launches` finds what a translation unit launches at given sizes.
-`countperf.machine_code` reads what comes out.
+(`countperf.harness.nvcc`) need no device. `launches` finds what a translation unit launches at
+given sizes. `countperf.machine_code` reads what comes out.
 """

@@ -7,23 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import loopy as lp
-import numpy as np
-
-from countperf.counting.copies import generated
 from countperf.errors import CountingError, KernelBuildError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
-from countperf.harness.arrays import ArrayArgument
 from countperf.harness.compile.data_loops import (
     DataLoop,
     contents_for,
     data_loops_of,
 )
-from countperf.harness.compile.launches import launches_of
-from countperf.harness.compile.objects import INTEL, POCL, compile_objects
-from countperf.harness.description import describe_kernel
+from countperf.harness.compile.launches import HostCode
+from countperf.harness.compile.objects import INTEL, POCL, compile_many, programs_of
 from countperf.harness.device import Device
-from countperf.harness.scalars import as_scalar
 from countperf.machine_code.calling_conventions import (
     fill_arrays,
     intel_group,
@@ -57,33 +50,10 @@ class CompiledKernel:
 
     platform: str  # of the OpenCL runtime
     programs: Mapping[str, Program]  # the code of each of the device's kernels
-    host_code: str  # what launches them
-    host_function: str
-    scalars: Mapping[str, np.dtype[Any]]  # arguments that are no arrays
-    arrays: tuple[str, ...]  # those that are
-    offsets: frozenset[str] = frozenset()  # scalars that only say where arrays begin
-    strided: tuple[ArrayArgument, ...] = ()  # arrays with strides that Loopy leaves to the caller
+    host: HostCode  # what launches them
     data_loops: tuple[DataLoop, ...] = ()  # loops whose trip counts are data
     # cycles of blocks that were analyzed already
     analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
-
-    def numbers(self, parameters: Mapping[str, int]) -> dict[str, Any]:
-        """Return the scalar arguments at given sizes, as the code takes them."""
-        values: dict[str, Any] = dict.fromkeys(self.scalars, 1)
-        values |= dict.fromkeys(self.offsets, 0)
-        for array in self.strided:
-            for name in array.automatic:
-                values.pop(name, None)
-        values |= {name: parameters[name] for name in self.scalars if name in parameters}
-        for array in self.strided:
-            values |= array.chosen_strides(array.extents(values), values)
-        return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
-
-    def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
-        """Return what is launched at given sizes, but for launches of no group."""
-        arguments = {name: name for name in self.arrays} | self.numbers(parameters)
-        found = launches_of(self.host_code, self.host_function, arguments)
-        return tuple(each for each in found if each.number_of_groups)
 
     def counts(
         self,
@@ -105,7 +75,7 @@ class CompiledKernel:
         """Follow a group of each launch."""
         contents = contents_for(self.data_loops, statistics or {})
         found: list[FollowedLaunch] = []
-        for launch in self.launches(parameters):
+        for launch in self.host.launches(parameters):
             program = self.programs.get(launch.kernel)
             if program is None:
                 raise CountingError(f"there is no code of kernel {launch.kernel!r}")
@@ -190,31 +160,18 @@ def read_compiled(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
 ) -> tuple[CompiledKernel | KernelBuildError, ...]:
     """Compile kernels with an OpenCL runtime for CPUs, and read their code."""
+    platform = device.identity.platform
     return tuple(
-        KernelBuildError(objects.problem)
-        if objects.problem
-        else kernel_of(unit, objects.programs, device.identity.platform)
-        for (unit, _), objects in zip(units, compile_objects(units, device), strict=True)
+        found if isinstance(found, KernelBuildError) else kernel_of(unit, found, platform)
+        for (unit, _), found in zip(units, compile_many(units, device, programs_of), strict=True)
     )
 
 
 def kernel_of(unit: Any, programs: Mapping[str, Program], platform: str) -> CompiledKernel:
     """Join a translation unit and the code that a runtime made of it."""
-    if not isinstance(unit.target, lp.PyOpenCLTarget):
-        unit = unit.copy(target=lp.PyOpenCLTarget())
-    code, kernel = generated(unit), describe_kernel(unit, _no_launch)
     return CompiledKernel(
         platform=platform,
         programs=programs,
-        host_code=code.host_code(),
-        host_function=code.host_programs[kernel.name].name,
-        scalars=kernel.scalars,
-        arrays=tuple(kernel.arguments),
-        offsets=kernel.offsets,
-        strided=tuple(part for part in kernel.arguments.values() if part.automatic),
+        host=HostCode.of(unit),
         data_loops=data_loops_of(unit.default_entrypoint),
     )
-
-
-def _no_launch(_: Mapping[str, Any]) -> list[Any]:
-    return []

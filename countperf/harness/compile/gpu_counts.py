@@ -22,9 +22,9 @@ import numpy as np
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.harness.compile.launches import three
-from countperf.harness.compile.sass import compile_sass
 from countperf.harness.cuda.target import CudaCode, generate_cuda
 from countperf.harness.description import describe_kernel
+from countperf.harness.nvcc import compile_sass
 from countperf.harness.ptx import with_loops_kept
 from countperf.harness.scalars import as_scalar
 from countperf.machine_code.sass_instruction import SassInstruction

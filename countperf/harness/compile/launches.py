@@ -4,13 +4,68 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import loopy as lp
 import numpy as np
 from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
+from countperf.counting.copies import generated
+from countperf.harness.arrays import ArrayArgument
+from countperf.harness.description import describe_kernel
+from countperf.harness.scalars import as_scalar
 from countperf.machine_code.launch import KernelLaunch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCode:
+    """Host code that Loopy generates for OpenCL: what it launches at any sizes."""
+
+    text: str
+    function: str  # name of the function in it
+    device_code: str = field(repr=False)
+    scalars: Mapping[str, np.dtype[Any]]  # arguments that are no arrays
+    arrays: tuple[str, ...]  # those that are
+    offsets: frozenset[str]  # scalars that only say where arrays begin
+    strided: tuple[ArrayArgument, ...]  # arrays with strides that Loopy leaves to the caller
+
+    @classmethod
+    def of(cls, unit: Any) -> HostCode:
+        """Generate the code of a translation unit."""
+        if not isinstance(unit.target, lp.PyOpenCLTarget):
+            unit = unit.copy(target=lp.PyOpenCLTarget())
+        code, kernel = generated(unit), describe_kernel(unit, _no_launch)
+        return cls(
+            text=code.host_code(),
+            function=code.host_programs[kernel.name].name,
+            device_code=code.device_code(),
+            scalars=kernel.scalars,
+            arrays=tuple(kernel.arguments),
+            offsets=kernel.offsets,
+            strided=tuple(part for part in kernel.arguments.values() if part.automatic),
+        )
+
+    def numbers(self, parameters: Mapping[str, int]) -> dict[str, Any]:
+        """Return the scalar arguments at given sizes, as the code takes them."""
+        values: dict[str, Any] = dict.fromkeys(self.scalars, 1) | dict.fromkeys(self.offsets, 0)
+        for name in (name for array in self.strided for name in array.automatic):
+            values.pop(name, None)
+        values |= {name: parameters[name] for name in self.scalars if name in parameters}
+        for array in self.strided:
+            values |= array.chosen_strides(array.extents(values), values)
+        return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
+
+    def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
+        """Return what is launched at given sizes, but for launches of no group."""
+        arguments = {name: name for name in self.arrays} | self.numbers(parameters)
+        found = launches_of(self.text, self.function, arguments)
+        return tuple(each for each in found if each.number_of_groups)
+
+
+def _no_launch(_: Mapping[str, Any]) -> list[Any]:
+    return []
 
 
 class _KernelStandIn:

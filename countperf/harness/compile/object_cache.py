@@ -16,18 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import loopy as lp
 from loopy.diagnostic import LoopyError
 
 from countperf.caches import OBJECTS, cache_folder, tell_not_kept
-from countperf.counting.copies import generated
 from countperf.errors import CountperfError
-from countperf.harness.arrays import ArrayArgument
 from countperf.harness.compile.build import fewest_groups
-from countperf.harness.compile.launches import launches_of
-from countperf.harness.description import Kernel, describe_kernel
+from countperf.harness.compile.launches import HostCode
 from countperf.harness.device import Device
-from countperf.harness.scalars import as_scalar
 
 VARIABLE = OBJECTS
 """Environment variable that names the folder, or is ``off``."""
@@ -51,17 +46,13 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
     """Return the name under which a kernel's objects are kept; None if they are not."""
     if objects_folder() is None:
         return None
-    if not isinstance(unit.target, lp.PyOpenCLTarget):
-        unit = unit.copy(target=lp.PyOpenCLTarget())
     try:
-        code, kernel = generated(unit), describe_kernel(unit, lambda _: [])
-        host_code, name = code.host_code(), code.host_programs[kernel.name].name
-        arguments = dict.fromkeys(kernel.arguments) | _scalars(kernel, parameters)
-        launches = launches_of(host_code, name, arguments)
+        code = HostCode.of(unit)
+        launches = code.launches(parameters)
     except (CountperfError, LoopyError, KeyError, TypeError, ValueError):
         return None
     parts = [
-        *(_VERSION, device.identity.model_dump_json(), host_code, code.device_code()),
+        *(_VERSION, device.identity.model_dump_json(), code.text, code.device_code),
         *(repr(unit.default_entrypoint.options.build_options),),
         *(
             repr((e.kernel, e.group_shape, fewest_groups(e.groups, e.group_shape)))
@@ -70,16 +61,6 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
         *(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(_RUNTIME_SETTINGS)),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _scalars(kernel: Kernel, parameters: Mapping[str, int]) -> dict[str, Any]:
-    """Return scalar arguments of a launch: given ones, zero offsets, strides, else ones."""
-    values: dict[str, Any] = dict.fromkeys(kernel.scalars, 1) | dict.fromkeys(kernel.offsets, 0)
-    strided: list[ArrayArgument] = [part for part in kernel.arguments.values() if part.automatic]
-    values |= {name: parameters[name] for name in kernel.scalars if name in parameters}
-    for array in strided:
-        values |= array.chosen_strides(array.extents(values), values)
-    return {name: as_scalar(kind, values[name], name) for name, kind in kernel.scalars.items()}
 
 
 def kept(key: str | None) -> list[Path] | None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,9 +16,9 @@ from countperf.counting.automatic import offset_parameters
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.compile.build import CACHE, INTEL, OUTCOMES, POCL, UNITS
 from countperf.harness.compile.object_cache import keep, kept, key_of
-from countperf.harness.compile.vector_library import find_library
 from countperf.harness.description import with_argument_types
 from countperf.harness.device import Device
+from countperf.harness.icd import INTEL_LIBRARY, find_drivers
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.objdump import INSTALL_ADVICE, find_objdump
 from countperf.machine_code.object_file import program_of
@@ -29,54 +29,37 @@ _LONGEST_S = 300.0  # for each kernel that is built and launched
 _Read = TypeVar("_Read")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledObjects:
-    """Object code of a kernel from a runtime, or the problem."""
-
-    # the code of each of the device's kernels
-    programs: Mapping[str, Program] = field(default_factory=dict[str, Program])
-    problem: str = ""  # why there are none
-
-
-def compile_objects(
-    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
-) -> tuple[CompiledObjects, ...]:
-    """Compile many kernels in one process, and read the code of each."""
-
-    def read(objects: Sequence[Path]) -> CompiledObjects:
-        return CompiledObjects(
-            programs={
-                name: program for path in objects for name, program in _programs(path).items()
-            }
-        )
-
-    return compile_many(units, device, read, lambda problem: CompiledObjects(problem=problem))
+@lru_cache(maxsize=16)
+def find_library(name: str) -> Path | None:
+    """Return a library that Intel's runtime links kernels against, from beside its driver."""
+    for driver in find_drivers().files:
+        path = Path(driver.library)
+        if path.name == INTEL_LIBRARY and (path.parent / name).is_file():
+            return path.parent / name
+    return None
 
 
-def _programs(path: Path) -> dict[str, Program]:
-    """Return the code in an object by the names of kernels."""
-    program = program_of(path, find_library)
-    if path.suffix == ".so":
-        return {path.stem: program}
-    return dict.fromkeys(program.entries, program)
+def programs_of(objects: Sequence[Path]) -> dict[str, Program]:
+    """Return the code in objects by the names of kernels."""
+    found: dict[str, Program] = {}
+    for path in objects:
+        program = program_of(path, find_library)
+        names = [path.stem] if path.suffix == ".so" else program.entries
+        found |= dict.fromkeys(names, program)
+    return found
 
 
 def compile_many(
     units: Sequence[tuple[Any, Mapping[str, int]]],
     device: Device,
     read: Callable[[Sequence[Path]], _Read],
-    failed: Callable[[str], _Read],
-) -> tuple[_Read, ...]:
+) -> tuple[_Read | KernelBuildError, ...]:
     """Compile many kernels in one process, and read the objects of each.
 
     What was compiled before is taken from `countperf.harness.compile.object_cache`.
     """
     if device.identity.platform not in (POCL, INTEL):
-        raise DeviceError(
-            f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
-            " device of PoCL's, or read PTX for NVIDIA's",
-            device=device.label,
-        )
+        raise keeps_no_code(device)
     if find_objdump() is None:
         raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
     for unit, parameters in units:
@@ -84,10 +67,19 @@ def compile_many(
     keys = [key_of(unit, parameters, device) for unit, parameters in units]
     old = [kept(key) for key in keys]
     new = [place for place, paths in enumerate(old) if paths is None]
-    made = _compiled([units[p] for p in new], [keys[p] for p in new], device, read, failed)
+    made = _compiled([units[p] for p in new], [keys[p] for p in new], device, read)
     compiled = dict(zip(new, made, strict=True))
     return tuple(
         compiled[place] if paths is None else read(paths) for place, paths in enumerate(old)
+    )
+
+
+def keeps_no_code(device: Device) -> DeviceError:
+    """Make the error of a device whose code cannot be read."""
+    return DeviceError(
+        f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
+        " device of PoCL's, or read PTX for NVIDIA's",
+        device=device.label,
     )
 
 
@@ -96,8 +88,7 @@ def _compiled(
     keys: Sequence[str | None],
     device: Device,
     read: Callable[[Sequence[Path]], _Read],
-    failed: Callable[[str], _Read],
-) -> tuple[_Read, ...]:
+) -> tuple[_Read | KernelBuildError, ...]:
     """Compile kernels in a process, and keep what comes of it."""
     if not units:
         return ()
@@ -121,10 +112,9 @@ def _compiled(
         outcomes = folder / OUTCOMES
         lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
         found = [
-            _outcome(json.loads(line), key, read, failed)
-            for line, key in zip(lines, keys, strict=False)
+            _outcome(json.loads(line), key, read) for line, key in zip(lines, keys, strict=False)
         ]
-    missing = failed(f"the process that builds and launches kernels ended with {end}")
+    missing = KernelBuildError(f"the process that builds and launches kernels ended with {end}")
     return (*found, *[missing] * (len(units) - len(found)))
 
 
@@ -157,15 +147,16 @@ def _outcome(
     line: Mapping[str, Any],
     key: str | None,
     read: Callable[[Sequence[Path]], _Read],
-    failed: Callable[[str], _Read],
-) -> _Read:
+) -> _Read | KernelBuildError:
     if line["problem"]:
-        return failed(line["problem"])
+        return KernelBuildError(line["problem"])
     # beside what was launched there may be code for groups of any shape
     paths = [
         Path(each) for each in line["objects"] if not Path(each).parent.name.startswith(_ANY_SHAPE)
     ]
     if not paths:
-        return failed("the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do")
+        return KernelBuildError(
+            "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do"
+        )
     keep(key, paths)
     return read(paths)

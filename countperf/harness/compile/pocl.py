@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.harness.compile.build import POCL
-from countperf.harness.compile.objects import compile_many
+from countperf.harness.compile.objects import compile_many, keeps_no_code
 from countperf.harness.device import Device
 from countperf.machine_code.classify_x86 import parse_disassembly
 from countperf.machine_code.code import CompiledCode, code_of
 from countperf.machine_code.objdump import disassemble
 
 SOURCE = "x86-64 machine code from PoCL"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
-    """Object code of a kernel from PoCL, or the problem."""
-
-    codes: tuple[CompiledCode, ...]  # one of each launch
-    problem: str = ""  # why there are none
 
 
 def compile_with_pocl(
@@ -33,28 +24,17 @@ def compile_with_pocl(
 
     A group of the kernel is launched, with arrays of zeros, in a process of its own.
     """
-    (found,) = compile_many_with_pocl([(t_unit, parameters)], device)
-    if found.problem:
-        raise KernelBuildError(found.problem)
-    return {code.kernel: code for code in found.codes}
-
-
-def compile_many_with_pocl(
-    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
-) -> tuple[Compiled, ...]:
-    """Compile many kernels with PoCL in one process, which takes less time."""
     if device.identity.platform != POCL:
-        raise DeviceError(
-            f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
-            " device of PoCL's, or read PTX for NVIDIA's",
-            device=device.label,
-        )
-    return compile_many(
-        units,
-        device,
-        lambda paths: Compiled(codes=tuple(_code(path) for path in paths)),
-        lambda problem: Compiled(codes=(), problem=problem),
-    )
+        raise keeps_no_code(device)
+    (found,) = compile_many([(t_unit, parameters)], device, codes_of)
+    if isinstance(found, KernelBuildError):
+        raise found
+    return found
+
+
+def codes_of(objects: Sequence[Path]) -> dict[str, CompiledCode]:
+    """Return the machine code in PoCL's objects by the names of kernels."""
+    return {path.stem: _code(path) for path in objects}
 
 
 def _code(path: Path) -> CompiledCode:

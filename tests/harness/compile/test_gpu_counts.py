@@ -12,8 +12,7 @@ from countperf.cli import main
 from countperf.errors import CountingError
 from countperf.harness.compile import gpu_counts
 from countperf.harness.compile.gpu_counts import GpuKernel
-from countperf.harness.compile.sass import find_disassembler
-from countperf.harness.nvcc import find_nvcc
+from countperf.harness.nvcc import find_disassembler, find_nvcc
 from measurement_kernels.catalog import entry
 
 pytestmark = pytest.mark.skipif(

@@ -19,15 +19,13 @@ from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.binding import bind_arguments
 from countperf.harness.compile import build
 from countperf.harness.compile import pocl as module
-from countperf.harness.compile.pocl import (
-    Compiled,
-    compile_many_with_pocl,
-    compile_with_pocl,
-)
+from countperf.harness.compile.objects import compile_many
+from countperf.harness.compile.pocl import codes_of, compile_with_pocl
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.launch import build_kernel
 from countperf.harness.session import Session
+from countperf.machine_code.code import CompiledCode
 from countperf.machine_code.objdump import disassemble, find_objdump
 from measurement_kernels import catalog
 from tests.harness.fakes import make_device
@@ -97,16 +95,25 @@ UNITS = {
 }
 
 
+_Compiled = dict[str, dict[str, CompiledCode] | KernelBuildError]
+
+
 @pytest.fixture(scope="module")
-def compiled(pocl: Device) -> dict[str, Compiled]:
+def compiled(pocl: Device) -> _Compiled:
     units = [(build(), sizes) for build, sizes in UNITS.values()]
-    return dict(zip(UNITS, compile_many_with_pocl(units, pocl), strict=True))
+    return dict(zip(UNITS, compile_many(units, pocl, codes_of), strict=True))
+
+
+def _codes(compiled: _Compiled, name: str) -> list[CompiledCode]:
+    found = compiled[name]
+    assert not isinstance(found, KernelBuildError)
+    return [*found.values()]
 
 
 @pytest.mark.device
 @needs_objdump
-def test_stride_1_arithmetic_runs_in_vectors(compiled: dict[str, Compiled]) -> None:
-    (code,) = compiled["axpy"].codes
+def test_stride_1_arithmetic_runs_in_vectors(compiled: _Compiled) -> None:
+    (code,) = _codes(compiled, "axpy")
     shares = code.shares(innermost=True)
 
     assert (code.kernel, code.group_shape) == ("axpy", (64, 1, 1))
@@ -121,8 +128,8 @@ def test_stride_1_arithmetic_runs_in_vectors(compiled: dict[str, Compiled]) -> N
 
 @pytest.mark.device
 @needs_objdump
-def test_a_version_for_indices_that_overflow_is_left_aside(compiled: dict[str, Compiled]) -> None:
-    (code,) = compiled["two axes"].codes
+def test_a_version_for_indices_that_overflow_is_left_aside(compiled: _Compiled) -> None:
+    (code,) = _codes(compiled, "two axes")
 
     assert code.aside["flop.fma.f32.1"] >= 1
     assert code.shares(innermost=True).packed == code.shares().packed == 1
@@ -130,8 +137,8 @@ def test_a_version_for_indices_that_overflow_is_left_aside(compiled: dict[str, C
 
 @pytest.mark.device
 @needs_objdump
-def test_a_group_of_one_item_is_scalar(compiled: dict[str, Compiled]) -> None:
-    (code,) = compiled["alone"].codes
+def test_a_group_of_one_item_is_scalar(compiled: _Compiled) -> None:
+    (code,) = _codes(compiled, "alone")
     totals = code.totals()
 
     assert [region.name for region in code.regions] == ["body"]
@@ -143,8 +150,8 @@ def test_a_group_of_one_item_is_scalar(compiled: dict[str, Compiled]) -> None:
 @pytest.mark.device
 @needs_objdump
 @pytest.mark.parametrize("name", ["ragged", "row sums"])
-def test_loops_of_an_item_keep_it_from_vectors(name: str, compiled: dict[str, Compiled]) -> None:
-    (code,) = compiled[name].codes
+def test_loops_of_an_item_keep_it_from_vectors(name: str, compiled: _Compiled) -> None:
+    (code,) = _codes(compiled, name)
     loops = [region for region in code.regions if region.depth]
 
     assert loops
@@ -155,8 +162,8 @@ def test_loops_of_an_item_keep_it_from_vectors(name: str, compiled: dict[str, Co
 
 @pytest.mark.device
 @needs_objdump
-def test_each_launch_and_each_unit_has_code_of_its_own(compiled: dict[str, Compiled]) -> None:
-    names = [code.kernel for code in compiled["two launches"].codes]
+def test_each_launch_and_each_unit_has_code_of_its_own(compiled: _Compiled) -> None:
+    names = [code.kernel for code in _codes(compiled, "two launches")]
 
     assert names == ["two_launches", "two_launches_0"]
     assert compiled["behind it"] == compiled["axpy"]
@@ -165,13 +172,12 @@ def test_each_launch_and_each_unit_has_code_of_its_own(compiled: dict[str, Compi
 @pytest.mark.device
 @needs_objdump
 def test_a_kernel_that_cannot_run_says_why_and_keeps_no_other_from_it(
-    compiled: dict[str, Compiled], pocl: Device, monkeypatch: pytest.MonkeyPatch
+    compiled: _Compiled, pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = compiled["too large"]
-    monkeypatch.setattr(module, "compile_many_with_pocl", lambda *_: (failed,))
+    monkeypatch.setattr(module, "compile_many", lambda *_: (failed,))
 
-    assert failed.codes == ()
-    assert compiled["behind it"].codes
+    assert _codes(compiled, "behind it")
     with pytest.raises(KernelBuildError, match="groups of 65536 work items"):
         compile_with_pocl(double(2**16), pocl, {"n": 2**16})
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DeviceError, KernelBuildError
-from countperf.harness.compile.sass import compile_sass, disassemble, find_disassembler
-from countperf.harness.nvcc import find_nvcc
+from countperf.harness.nvcc import compile_sass, disassemble, find_disassembler, find_nvcc
 from countperf.mechanistic.sass import SassLatencies, analyze_sass
 
 needs_tools = pytest.mark.skipif(
