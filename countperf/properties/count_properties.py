@@ -284,7 +284,9 @@ def count_executed(
         view="structure",
         defaults=prepared.domains.defaults,
     )
-    return _of_sizes_alone(with_structure(vector, executed, caches), prepared.parameters)
+    found = _of_sizes_alone(with_structure(vector, executed, caches), prepared.parameters)
+    found.hold_sizes_to(size_ranges(prepared.kernel))
+    return found
 
 
 def _executed_count(name: str, quantity: PiecewiseQuasiPolynomial, reason: str) -> Count:
