@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countperf.cli.common import as_dict, print_json
 from countperf.cli.predict import accesses_of
 from countperf.documents import check_writable, read_file_text, write_rescued
 from countperf.errors import CountperfError, ParameterError
 from countperf.fitting.ranking import RankingEvaluation
-from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements import LaunchesDocument, MeasurementSet, measurements_in
 from countperf.metrics import Evaluation
 from countperf.models.explanation import explain
 from countperf.models.library import find_fit, load_weights, short_name
 from countperf.report.launches import launches_page
 from countperf.report.pages import ExplainedKernel, fit_page, kernel_page, search_page
-from countperf.tuning.contrast import contrast_of
 from countperf.tuning.journal import read_journal
-from countperf.tuning.result import as_key, read_ranking, read_tried
+from countperf.tuning.lines import RankingLine, TriedLine
+from countperf.tuning.result import as_key
 from countperf.workflow.devices import known_device
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.prediction import predict_in_detail
 from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from countperf.measurements import MeasurementSet
     from countperf.metrics import Evaluation
     from countperf.models.library import NamedFit
     from countperf.models.weights import WeightSet
     from countperf.report.page import Page
     from countperf.report.pages import ExplainedKernel
-    from countperf.tuning.contrast import Contrast
-    from countperf.tuning.ranking import Ranking
-    from countperf.tuning.result import Key, Trial
 
 
 _SHOWN_KERNELS = 4
@@ -144,50 +138,9 @@ def _kernel_page(options: argparse.Namespace) -> Page:
 
 def _search_page(path: Path) -> Page:
     header, entries = read_journal(path)
-    device = DeviceIdentity.from_object(header["device"], path=path)
-    tried = {
-        as_key(entry["choice"]): read_tried(entry)
-        for entry in entries
-        if entry.get("kind") == "tried"
-    }
-    rankings = [
-        read_ranking(
-            entry,
-            space=header["space"],
-            names=tuple(header["parameters"]),
-            sizes=header["sizes"],
-            device=device.slug,
-        )
-        for entry in entries
-        if entry.get("kind") == "ranking"
-    ]
-    ranking = rankings[-1] if rankings else None
-    return search_page(
-        header["space"],
-        device,
-        header["sizes"],
-        tuple(tried.values()),
-        ranking,
-        _contrast(header, entries, tried, ranking),
-    )
-
-
-def _contrast(
-    header: Mapping[str, Any],
-    entries: Sequence[Mapping[str, Any]],
-    tried: Mapping[Key, Trial],
-    ranking: Ranking | None,
-) -> Contrast | None:
-    """Hold the winner of a search that has ended against its default variant."""
-    wanted = entries[-1].get("default") if entries else None
-    if wanted is None or ranking is None or not tried:
-        return None
-    return contrast_of(
-        ranking.best,
-        min(tried.values(), key=lambda each: each.time_s).choice,
-        wanted,
-        time_of=lambda each: tried[as_key(each)].time_s if as_key(each) in tried else None,
-        model=header["weights"],
-        device=ranking.device,
-        sizes=header["sizes"],
-    )
+    tried = {as_key(e.choice): e.trial() for e in entries if isinstance(e, TriedLine)}
+    rankings = [entry for entry in entries if isinstance(entry, RankingLine)]
+    ranking = None
+    if rankings:
+        ranking = rankings[-1].ranking(header.space, header.sizes, header.device.slug)
+    return search_page(header.space, header.device, header.sizes, tuple(tried.values()), ranking)

@@ -11,7 +11,6 @@ from countperf.hardware.parameters import UNITS
 from countperf.models.library import short_name
 from countperf.models.units import unit_of
 from countperf.report.accuracy_figures import evaluations_figure
-from countperf.report.against import side_by_side
 from countperf.report.breakdown import bound_text, breakdown_rows
 from countperf.report.comparison import RANKING_NOTE, ranking_table
 from countperf.report.curves import roofline_figure
@@ -36,7 +35,6 @@ from countperf.report.text import (
     weight_remark,
     weight_value,
 )
-from countperf.report.tuning import contrast_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from countperf.metrics import Evaluation
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
-    from countperf.tuning.contrast import Contrast
     from countperf.tuning.ranking import Ranking
     from countperf.tuning.result import Trial
 
@@ -127,7 +124,6 @@ def search_page(
     sizes: Mapping[str, int],
     tried: Sequence[Trial],
     ranking: Ranking | None = None,
-    contrast: Contrast | None = None,
 ) -> Page:
     """Show a search: the winner, what ran, how the best time fell, what else was predicted."""
     if not tried:
@@ -150,21 +146,12 @@ def search_page(
             Section(
                 title="Progress", blocks=(Block(figures=(("measured over predicted", figure),)),)
             ),
-            *([] if contrast is None else [_contrast_section(contrast)]),
             Section(
                 title="Variants that ran",
                 blocks=(Block(table=_variants_table(by_time[:_MOST_VARIANTS])),),
             ),
             _device_section(device, None),
         ),
-    )
-
-
-def _contrast_section(contrast: Contrast) -> Section:
-    table = side_by_side(contrast.pair.first, contrast.pair.second)
-    return Section(
-        title="Why it beats the default variant",
-        blocks=(Block(lines=tuple(contrast_lines(contrast)), table=table),),
     )
 
 

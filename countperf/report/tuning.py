@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from countperf.report.against import cause_text, side_by_side
 from countperf.report.numbers import (
     choice_text,
     format_percent,
@@ -17,7 +16,6 @@ from countperf.report.objects import picked
 from countperf.report.rows import ends, table_of
 
 if TYPE_CHECKING:
-    from countperf.tuning.contrast import Contrast
     from countperf.tuning.points import Point
     from countperf.tuning.ranking import Ranking, Reason, RefusalCount
     from countperf.tuning.result import Trial, TuningResult
@@ -117,7 +115,6 @@ def tuning_object(result: TuningResult) -> dict[str, Any]:
         "parameters": dict(result.sizes),
         "winner": _tried_object(result.winner),
         "within_noise": [_tried_object(tried) for tried in result.within_noise],
-        "against_default": result.contrast and contrast_object(result.contrast),
         "complete": result.ranking_complete,
         "tried": [_tried_object(tried) for tried in result.tried],
         "refused": _refusals_object(result.refusals),
@@ -145,8 +142,6 @@ def tuning_text(result: TuningResult) -> str:
         f"{f', {failed} failed' if failed else ''}; {format_quantity(result.spent_s, 's')} spent, "
         f"{format_quantity(result.ranking_s, 's')} of it on predictions; {_STOPS[result.stopped]}",
     ]
-    if result.contrast is not None:
-        parts.append(contrast_text(result.contrast))
     return "\n".join([*parts, *_refusal_lines(result.refusals)])
 
 
@@ -219,47 +214,3 @@ def _interval(tried: Trial) -> str:
 
 def _example(reason: Reason) -> str:
     return f"{choice_text(reason.example.choice)}: {reason.example.reason}"
-
-
-def contrast_text(contrast: Contrast) -> str:
-    """Write how much faster the winner is than the default variant, and which parts make it so."""
-    table = side_by_side(contrast.pair.first, contrast.pair.second)
-    return "\n".join([*contrast_lines(contrast), *table.lines()])
-
-
-def contrast_lines(contrast: Contrast) -> list[str]:
-    """Return the sentences of it: what is compared, as predicted and measured, and the cause."""
-    default = choice_text(contrast.default.choice)
-    said = [f"predicted {_ratio(contrast.default.time_s, contrast.winner.time_s)}"]
-    if contrast.default_s is None:
-        said.append("not measured, for the default was not run")
-    else:
-        said.append(f"measured {_ratio(contrast.default_s, contrast.winner_s)}")
-    lines = [f"against the default variant ({default}): {', '.join(said)}"]
-    cause = cause_text(contrast.pair.first, contrast.pair.second).removeprefix("cause: ")
-    return [*lines, f"why, as predicted: {cause}"]
-
-
-def _ratio(default_s: float, winner_s: float) -> str:
-    whole = f"{format_quantity(default_s, 's')} and {format_quantity(winner_s, 's')}"
-    return f"{default_s / winner_s:.3g} times as fast ({whole})"
-
-
-def contrast_object(contrast: Contrast) -> dict[str, Any]:
-    """Return it as plain values; parts in seconds, by the names of the model."""
-    pair = contrast.pair
-    return {
-        "model": contrast.model,
-        "default": {
-            "choice": dict(contrast.default.choice),
-            "predicted_s": contrast.default.time_s,
-            "time_s": contrast.default_s,
-            "parts": dict(pair.second.breakdown),
-        },
-        "winner": {
-            "predicted_s": contrast.winner.time_s,
-            "time_s": contrast.winner_s,
-            "parts": dict(pair.first.breakdown),
-        },
-        "cause": cause_text(pair.first, pair.second),
-    }

@@ -21,19 +21,19 @@ from countperf.documents.locks import open_locked
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
 from countperf.harness.store import go_on_behind, sync_folder
-from countperf.tuning.lines import check_header, check_line
+from countperf.tuning.lines import Line, SearchHeader, read_header, read_line
 from countperf.tuning.points import PredictionTask
 from countperf.tuning.result import Plan
 from countperf.tuning.space import SearchSpace
 
 FORMAT = "countperf-tuning"
-VERSION = 1
+VERSION = 2
 
 
 class Journal:
     """A search's file, open for appending; a context manager."""
 
-    def __init__(self, path: Path, file: IO[bytes], entries: list[dict[str, Any]]) -> None:
+    def __init__(self, path: Path, file: IO[bytes], entries: list[Line]) -> None:
         self.path = path
         self.entries = entries
         self._file = file
@@ -108,22 +108,20 @@ def _difference(name: str, there: Any, now: Any) -> str:
     return f"{name} is {there} there, {now} now"
 
 
-def read_journal(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read_journal(path: Path) -> tuple[SearchHeader, list[Line]]:
     """Read a file without going on with it: its header, and the entries."""
     header, entries = _parsed(path, split_lines(read_content(path), path=path).lines)
-    check_header(header, path)
-    return header, entries
+    return read_header(header, path), entries
 
 
-def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[Line]]:
     """Parse the header and the entries, and check what the header says of the format."""
 
-    def parse(line: str, number: int) -> dict[str, Any]:
+    def parse(line: str, number: int) -> Line:
         entry = parse_json(line, path=path, first_line=number)
         if not isinstance(entry, dict):
             raise DocumentError("an object is wanted", path=str(path), field=f"line {number}: $")
-        check_line(entry, number, path=path)
-        return cast("dict[str, Any]", entry)
+        return read_line(cast("dict[str, Any]", entry), number, path=path)
 
     def parse_header(line: str) -> dict[str, Any]:
         header = parse_json(line, path=path)
@@ -131,7 +129,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict
             raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
         version = header.get("version")
         if type(version) is not int or version != VERSION:  # true equals 1
-            message = f"{path} has version {version!r}; this reads {VERSION}"
+            message = f"{path} has version {version!r}; this reads {VERSION}: name another file"
             raise DocumentError(message, path=str(path), field="$.version")
         return cast("dict[str, Any]", header)
 

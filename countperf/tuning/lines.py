@@ -1,8 +1,9 @@
-"""Lines of the files of searches, validated before anything is made of them."""
+"""Lines of a search's file: written from results, validated and read back into them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,21 +20,23 @@ from pydantic import (
 from countperf.documents import Interval, IntervalOfTimes, Part, validate
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
-from countperf.tuning.points import Stage
-from countperf.tuning.result import Stop
-from countperf.tuning.space import Value
+from countperf.tuning.points import Predicted, Refused, Stage
+from countperf.tuning.ranking import Ranking, Reason, RefusalCount
+from countperf.tuning.result import Budget, Stop, Trial
+from countperf.tuning.space import Choice, Value
 
 Level = Annotated[float, Field(gt=0, lt=1)]
 """Share of cases that an interval is to hold."""
-
-_OLDER_BEST = (1, {}, None, 0.95)
-"""Defaults of the last four fields of a prediction in files that lack some of them."""
 
 
 class _Refused(Part):
     choice: dict[str, Value]
     stage: Stage
     reason: str
+
+    def refused(self) -> Refused:
+        """Return the variant that fell out."""
+        return Refused(choice=self.choice, stage=self.stage, reason=self.reason)
 
 
 class _Reasons(Part):
@@ -52,22 +55,38 @@ class _Budget(Part):
         return self
 
 
-class _SearchLine(Part):
+class Line(Part):
+    """Any line of a search but the first."""
+
     spent_s: NonNegativeFloat
 
+    @property
+    def choices(self) -> list[Choice]:
+        """Variants that it is about."""
+        return []
 
-class _RefusedLine(_SearchLine, _Refused):
+
+class RefusedLine(Line, _Refused):
+    """A variant that failed on the device."""
+
     kind: Literal["refused"]
 
+    @property
+    def choices(self) -> list[Choice]:
+        """The variant."""
+        return [self.choice]
 
-class _TriedLine(_SearchLine):
+
+class TriedLine(Line):
+    """A variant that ran."""
+
     kind: Literal["tried"]
     choice: dict[str, Value]
     predicted_s: PositiveFloat
-    interval_s: IntervalOfTimes | None = None
-    interval_level: Level = 0.95
+    interval_s: IntervalOfTimes | None
+    interval_level: Level
     samples_s: tuple[PositiveFloat, ...] = Field(min_length=1)
-    rounds: tuple[PositiveInt, ...] = ()
+    rounds: tuple[PositiveInt, ...]
     cut_short: bool
     at_s: NonNegativeFloat
 
@@ -79,14 +98,29 @@ class _TriedLine(_SearchLine):
             )
         return self
 
+    @property
+    def choices(self) -> list[Choice]:
+        """The variant."""
+        return [self.choice]
 
-class _RankingLine(_SearchLine):
+    def trial(self) -> Trial:
+        """Return it."""
+        return Trial(**{name: getattr(self, name) for name in Trial.__slots__})
+
+
+def _predicted(*values: Any) -> Predicted:
+    return Predicted(**dict(zip(_PREDICTED, values, strict=True)))
+
+
+class RankingLine(Line):
+    """What was predicted so far; a tuple of values for each of the best."""
+
     kind: Literal["ranking"]
     best: tuple[
         tuple[
-            tuple[Value, ...],
+            dict[str, Value],
             PositiveFloat,
-            tuple[PositiveInt, ...],
+            tuple[PositiveInt | None, ...],
             tuple[str, ...],
             PositiveInt,
             dict[str, NonNegativeFloat],
@@ -98,27 +132,68 @@ class _RankingLine(_SearchLine):
     predicted: NonNegativeInt
     refusals: dict[Stage, _Reasons]
     position: NonNegativeInt
-    ahead: tuple[NonNegativeInt, ...] = ()
+    ahead: tuple[NonNegativeInt, ...]
     complete: bool
     seconds: NonNegativeFloat
 
+    @property
+    def choices(self) -> list[Choice]:
+        """The best."""
+        return [choice for choice, *_ in self.best]
 
-class _EndLine(_SearchLine):
+    def ranking(self, space: str, sizes: Mapping[str, int], device: str) -> Ranking:
+        """Return the ranking of a space at sizes, by weights of a device."""
+        return Ranking(
+            space=space,
+            sizes=sizes,
+            device=device,
+            best=tuple(_predicted(*each) for each in self.best),
+            refusals={
+                stage: RefusalCount(
+                    count=each.count,
+                    reasons=tuple(
+                        Reason(count=count, example=example.refused())
+                        for count, example in each.reasons
+                    ),
+                )
+                for stage, each in self.refusals.items()
+            },
+            **{name: getattr(self, name) for name in _COPIED},
+        )
+
+
+class EndLine(Line):
+    """End of a search."""
+
     kind: Literal["end"]
     stopped: Stop
     budget: _Budget
-    default: dict[str, Value] | None = None
+
+    def spent(self) -> Budget:
+        """Return the budget that the search had."""
+        return Budget(seconds=self.budget.seconds, measurements=self.budget.measurements)
 
 
-_SEARCH_LINES: Mapping[object, type[_SearchLine]] = {
-    "refused": _RefusedLine,
-    "tried": _TriedLine,
-    "ranking": _RankingLine,
-    "end": _EndLine,
+_PREDICTED = (
+    "choice",
+    "time_s",
+    "group_shape",
+    "missing",
+    "written",
+    "parts",
+    "interval_s",
+    "interval_level",
+)
+_COPIED = ("predicted", "position", "ahead", "complete", "seconds")
+_LINES: Mapping[object, type[Line]] = {
+    "refused": RefusedLine,
+    "tried": TriedLine,
+    "ranking": RankingLine,
+    "end": EndLine,
 }
 
 
-class _SearchPlan(Part):
+class _Plan(Part):
     confidence: Level = 0.95
     tolerance: float = Field(default=0.0, ge=0, lt=1)
     runs: PositiveInt = 1
@@ -130,43 +205,55 @@ class _SearchPlan(Part):
     prior_scatter: PositiveFloat = 0.5
 
 
-class _SearchHeader(Part):
+class SearchHeader(Part):
+    """What a search is of."""
+
     model_config = ConfigDict(extra="ignore")
     space: str
     parameters: tuple[str, ...]
     sizes: dict[str, PositiveInt]
     device: DeviceIdentity
     weights: str
-    plan: _SearchPlan
+    plan: _Plan
 
 
-def check_header(header: Mapping[str, Any], path: Path) -> None:
-    """Validate the first line of a search."""
-    validate(_SearchHeader, header, path=path, root="line 1: $")
-
-
-def check_line(entry: Mapping[str, Any], number: int, *, path: Path) -> None:
+def read_line(entry: Mapping[str, Any], number: int, *, path: Path) -> Line:
     """Validate a line below the first one."""
     root = f"line {number}: $"
     kind = entry.get("kind")
-    if not isinstance(kind, str) or kind not in _SEARCH_LINES:
-        wanted = ", ".join(map(str, _SEARCH_LINES))
+    if not isinstance(kind, str) or kind not in _LINES:
         field = f"{root}.kind"
-        message = f"{path}: {field}: one of {wanted} is wanted, not {kind!r}"
+        message = f"{path}: {field}: one of {', '.join(map(str, _LINES))} is wanted, not {kind!r}"
         raise DocumentError(message, path=str(path), field=field)
-    validate(_SEARCH_LINES[kind], _completed(entry), path=path, root=root)
+    return validate(_LINES[kind], entry, path=path, root=root)
 
 
-def _completed(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give the predictions of an older ranking the fields that they lack."""
-    best = entry.get("best")
-    if not isinstance(best, list):
-        return entry
-    fields = 4 + len(_OLDER_BEST)
-    whole = [
-        [*each, *_OLDER_BEST[len(each) - fields :]]
-        if isinstance(each, list) and 4 <= len(each) < fields
-        else each
-        for each in best
-    ]
-    return {**entry, "best": whole}
+def read_header(header: Mapping[str, Any], path: Path) -> SearchHeader:
+    """Validate the first line."""
+    return validate(SearchHeader, header, path=path, root="line 1: $")
+
+
+def tried_line(tried: Trial) -> dict[str, Any]:
+    """Write a variant that ran as a line."""
+    return {"kind": "tried", **asdict(tried)}
+
+
+def refused_line(refused: Refused) -> dict[str, Any]:
+    """Write a variant that failed as a line."""
+    return {"kind": "refused", **asdict(refused)}
+
+
+def ranking_line(ranking: Ranking) -> dict[str, Any]:
+    """Write a ranking as a line."""
+    return {
+        "kind": "ranking",
+        "best": [[getattr(p, name) for name in _PREDICTED] for p in ranking.best],
+        "refusals": {
+            stage: {
+                "count": each.count,
+                "reasons": [[reason.count, asdict(reason.example)] for reason in each.reasons],
+            }
+            for stage, each in ranking.refusals.items()
+        },
+        **{name: getattr(ranking, name) for name in _COPIED},
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from statistics import median
@@ -11,9 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import ParameterError
-from countperf.tuning.contrast import Contrast
-from countperf.tuning.points import Predicted, Refused
-from countperf.tuning.ranking import Ranking, Reason, RefusalCount
+from countperf.tuning.points import Refused
+from countperf.tuning.ranking import RefusalCount
 from countperf.tuning.space import Choice, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
@@ -156,8 +155,6 @@ class TuningResult(Table, Drawable):
     ranking_s: float  # how much of it went into predicting, s
     # whether each variant's numbers were compared with the space's reference
     numbers_checked: bool = True
-    # the winner beside the default variant, part by part of the predicted time
-    contrast: Contrast | None = None
 
     __repr__ = printed
 
@@ -185,131 +182,6 @@ def ties(tried: tuple[Trial, ...], floor: float) -> tuple[Trial, tuple[Trial, ..
         and not each.cut_short
     ]
     return winner, tuple(sorted(limit, key=lambda each: each.time_s))
-
-
-# --- lines of the file
-
-
-def tried_line(tried: Trial) -> dict[str, Any]:
-    """Write a variant that ran as a line."""
-    return {
-        "kind": "tried",
-        "choice": tried.choice,
-        "predicted_s": tried.predicted_s,
-        "interval_s": None if tried.interval_s is None else list(tried.interval_s),
-        "interval_level": tried.interval_level,
-        "samples_s": list(tried.samples_s),
-        "rounds": list(tried.rounds),
-        "cut_short": tried.cut_short,
-        "at_s": tried.at_s,
-    }
-
-
-def read_tried(line: Mapping[str, Any]) -> Trial:
-    """Read it."""
-    return Trial(
-        choice=dict(line["choice"]),
-        predicted_s=float(line["predicted_s"]),
-        interval_s=_read_interval(line.get("interval_s")),  # files of old do not have it
-        interval_level=float(line.get("interval_level", 0.95)),
-        samples_s=tuple(float(sample) for sample in line["samples_s"]),
-        rounds=tuple(int(number) for number in line.get("rounds", ())),  # files of old lack them
-        cut_short=bool(line["cut_short"]),
-        at_s=float(line["at_s"]),
-    )
-
-
-def _read_interval(ends: Sequence[float] | None) -> tuple[float, float] | None:
-    if ends is None:
-        return None
-    low, high = ends
-    return float(low), float(high)
-
-
-def refused_object(refused: Refused) -> dict[str, Any]:
-    """Write a refusal as plain values."""
-    return {"choice": refused.choice, "stage": refused.stage, "reason": refused.reason}
-
-
-def read_refused(line: Mapping[str, Any]) -> Refused:
-    """Read it."""
-    return Refused(choice=dict(line["choice"]), stage=line["stage"], reason=line["reason"])
-
-
-def ranking_line(ranking: Ranking) -> dict[str, Any]:
-    """Write a ranking as a line."""
-    return {
-        "kind": "ranking",
-        "best": [
-            [
-                list(p.choice.values()),
-                p.time_s,
-                list(p.group_shape),
-                list(p.missing),
-                p.written,
-                dict(p.parts),
-                None if p.interval_s is None else list(p.interval_s),
-                p.interval_level,
-            ]
-            for p in ranking.best
-        ],
-        "predicted": ranking.predicted,
-        "refusals": {
-            stage: {
-                "count": each.count,
-                "reasons": [[r.count, refused_object(r.example)] for r in each.reasons],
-            }
-            for stage, each in ranking.refusals.items()
-        },
-        "position": ranking.position,
-        "ahead": list(ranking.ahead),
-        "complete": ranking.complete,
-        "seconds": ranking.seconds,
-    }
-
-
-def read_ranking(
-    line: Mapping[str, Any],
-    *,
-    space: str,
-    names: tuple[str, ...],
-    sizes: Mapping[str, int],
-    device: str,
-) -> Ranking:
-    """Read it."""
-    return Ranking(
-        space=space,
-        sizes=sizes,
-        device=device,
-        best=tuple(
-            Predicted(
-                choice=dict(zip(names, values, strict=True)),
-                time_s=float(time_s),
-                group_shape=tuple(shape),
-                missing=tuple(missing),
-                written=int(more[0]) if more else 1,  # files of old do not have it
-                parts=more[1] if len(more) > 1 else {},  # nor this
-                interval_s=_read_interval(more[2]) if len(more) > 2 else None,
-                interval_level=float(more[3]) if len(more) > 3 else 0.95,
-            )
-            for values, time_s, shape, missing, *more in line["best"]
-        ),
-        predicted=int(line["predicted"]),
-        refusals={
-            stage: RefusalCount(
-                count=int(each["count"]),
-                reasons=tuple(
-                    Reason(count=int(count), example=read_refused(example))
-                    for count, example in each.get("reasons", ())  # files of old do not have them
-                ),
-            )
-            for stage, each in line["refusals"].items()
-        },
-        position=int(line["position"]),
-        ahead=tuple(int(number) for number in line.get("ahead", ())),
-        complete=bool(line["complete"]),
-        seconds=float(line["seconds"]),
-    )
 
 
 def as_key(choice: Choice) -> Key:

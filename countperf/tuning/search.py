@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +15,7 @@ from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.code_order import SHARE, CodeOrder, CodeReader, read_order
 from countperf.tuning.journal import Journal, search_header
+from countperf.tuning.lines import EndLine, Line, RankingLine, RefusedLine, TriedLine, ranking_line
 from countperf.tuning.points import Point, PredictionTask
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
@@ -28,10 +29,6 @@ from countperf.tuning.result import (
     Stop,
     TuningResult,
     as_key,
-    ranking_line,
-    read_ranking,
-    read_refused,
-    read_tried,
 )
 from countperf.tuning.sending import Packed, checked_space
 from countperf.tuning.space import SearchSpace
@@ -139,7 +136,7 @@ class _Search:
             budget,
             self._known,
             runner.clock.now,
-            before_s=max((float(e.get("spent_s", 0.0)) for e in self._entries), default=0.0),
+            before_s=max((entry.spent_s for entry in self._entries), default=0.0),
             began_s=runner.clock.now() if began_s is None else began_s,
         )
         self._order = CodeOrder()
@@ -175,41 +172,39 @@ class _Search:
     def earlier_ranking(self) -> Ranking | None:
         """Return what earlier sessions predicted."""
         question, space = self._question, self._space
-        lines = [entry for entry in self._entries if entry["kind"] == "ranking"]
+        lines = [entry for entry in self._entries if isinstance(entry, RankingLine)]
         if not lines:
             return None
-        return read_ranking(
-            lines[-1],
-            space=space.name,
-            names=tuple(space.parameters),
-            sizes={**space.sizes, **question.sizes},
-            device=question.weights.device.slug,
-        )
+        sizes = {**space.sizes, **question.sizes}
+        return lines[-1].ranking(space.name, sizes, question.weights.device.slug)
 
     def found_before(self) -> TuningResult | None:
         """Return the result of a search that has ended, unless more may be spent now than then."""
-        end = self._entries[-1] if self._entries else {}
-        if end.get("kind") != "end":
+        end = self._entries[-1] if self._entries else None
+        if not isinstance(end, EndLine):
             return None
-        if end["stopped"] == "budget" and self._spending.budget.exceeds(Budget(**end["budget"])):
+        if end.stopped == "budget" and self._spending.budget.exceeds(end.spent()):
             return None
         ranking = self.earlier_ranking()
         assert ranking is not None  # it is written before the end
         self._ranking = ranking
         self._known.look(ranking)
         self._say("the search has ended before; its file has the answer")
-        return self._result(end["stopped"], self._spending.before_s)
+        return self._result(end.stopped, self._spending.before_s)
 
     def _recall(self) -> None:
         """Take over what earlier sessions measured."""
         for number, entry in enumerate(self._entries, start=2):
             _check_choices(entry, number, self._space, self._journal)
-            if entry["kind"] == "refused":
-                self._known.refuse(read_refused(entry))
-            elif entry["kind"] == "tried":
-                key = as_key(entry["choice"])
-                self._rounds[key] += 1
-                self._known.tried[key] = read_tried(entry)
+            match entry:
+                case RefusedLine():
+                    self._known.refuse(entry.refused())
+                case TriedLine():
+                    key = as_key(entry.choice)
+                    self._rounds[key] += 1
+                    self._known.tried[key] = entry.trial()
+                case _:
+                    pass
 
     def begin(self) -> None:
         """Predict: a sample of the variants where seconds are scarce, else all of them."""
@@ -332,14 +327,11 @@ class _Search:
                 self._journal.append({**ranking_line(self._ranking), "spent_s": spent_s})
                 self._noted = self._ranking
             end = {"kind": "end", "stopped": stopped, "budget": self._spending.budget.to_object()}
-            if result.contrast is not None:
-                end["default"] = result.contrast.default.choice
             self._journal.append({**end, "spent_s": spent_s})
         return result
 
     def _result(self, stopped: Stop, spent_s: float) -> TuningResult:
         return outcome(
-            self._question,
             self._space,
             self._plan,
             self._known,
@@ -364,17 +356,11 @@ class _Search:
         return SearchInterrupt(result, store, counted)
 
 
-def _check_choices(
-    entry: Mapping[str, Any], number: int, space: SearchSpace, journal: Journal | None
-) -> None:
+def _check_choices(entry: Line, number: int, space: SearchSpace, journal: Journal | None) -> None:
     """Refuse a line about variants that the space does not have."""
-    names = tuple(space.parameters)
-    choices = [entry["choice"]] if "choice" in entry else []
-    for values, *_ in entry.get("best", ()):
-        choices.append(dict(zip(names, values, strict=False)) if len(values) == len(names) else {})
-    for choice in choices:
+    for choice in entry.choices:
         if not space.has_values(choice):
             path = None if journal is None else str(journal.path)
-            field = f"line {number}: $.{'choice' if 'choice' in entry else 'best'}"
-            message = f"{path}: {field}: {choice or 'a choice'} is none of the space '{space.name}'"
+            field = f"line {number}: $.{'best' if isinstance(entry, RankingLine) else 'choice'}"
+            message = f"{path}: {field}: {choice} is none of the space '{space.name}'"
             raise DocumentError(message, path=path, field=field, line=number)

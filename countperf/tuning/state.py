@@ -8,10 +8,8 @@ from typing import TypeAlias
 
 from countperf.errors import TuningError
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.contrast import Contrast, contrast_of, first_listed
-from countperf.tuning.points import PredictionTask
 from countperf.tuning.ranking import Ranking, by_stage
-from countperf.tuning.result import Budget, Plan, Stop, Trial, TuningResult, as_key, ties
+from countperf.tuning.result import Budget, Plan, Stop, TuningResult, ties
 from countperf.tuning.space import SearchSpace, Value
 
 
@@ -111,7 +109,6 @@ _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that th
 
 
 def outcome(
-    task: PredictionTask,
     space: SearchSpace,
     plan: Plan,
     known: Candidates,
@@ -153,26 +150,6 @@ def outcome(
         spent_s=spent_s,
         ranking_s=ranking.seconds,
         numbers_checked=space.reference is not None,
-        contrast=_contrast(task, space, known, ranking, winner),
-    )
-
-
-def _contrast(
-    task: PredictionTask, space: SearchSpace, known: Candidates, ranking: Ranking, winner: Trial
-) -> Contrast | None:
-    """Hold the winner against the default variant."""
-    default = first_listed(ranking.best, space)
-    if default is None:
-        return None
-    tried = known.tried
-    return contrast_of(
-        ranking.best,
-        winner.choice,
-        default.choice,
-        time_of=lambda each: tried[as_key(each)].time_s if as_key(each) in tried else None,
-        model=task.weights.model,
-        device=task.weights.device.slug,
-        sizes=ranking.sizes,
     )
 
 

@@ -15,11 +15,12 @@ from countperf.harness.runner import CaseRunner
 from countperf.tuning.build_workers import BuildWorkers
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.exclusive_timing import Background, exclusive_timing
+from countperf.tuning.lines import refused_line, tried_line
 from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Predicted, PredictionTask, Refused
 from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import Ranker
-from countperf.tuning.result import Key, Plan, Trial, as_key, refused_object, tried_line
+from countperf.tuning.result import Key, Plan, Trial, as_key
 from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.state import Spending
 
@@ -149,7 +150,7 @@ class Trials:
             samples, cut_short = self._time(point.choice, best_s, *(p.choice for p in following))
         except MeasurementError as error:
             refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
-            self._write({"kind": "refused", **refused_object(refused)})
+            self._write(refused_line(refused))
             self._known.refuse(refused)
             self._say(f"failed: {self._space.label(point.choice)}: {error}")
         else:

@@ -14,7 +14,8 @@ import pytest
 
 from countperf.cli import main
 from countperf.models.library import load_weights
-from countperf.tuning.result import Trial, tried_line
+from countperf.tuning.lines import tried_line
+from countperf.tuning.result import Plan, Trial
 from tests.patience import LONGEST_S
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
@@ -28,7 +29,7 @@ def _search(folder: Path) -> Path:
     """Write the file of a search in which three variants ran."""
     header = {
         "format": "countperf-tuning",
-        "version": 1,
+        "version": 2,
         "space": "toy",
         "parameters": ["tile"],
         "space_digest": "0",
@@ -37,7 +38,7 @@ def _search(folder: Path) -> Path:
         "timer": "events",
         "weights": "linear for pocl-epyc-zen5",
         "weights_digest": "0",
-        "plan": {},
+        "plan": Plan().to_object(),
     }
     tried = [
         Trial(choice={"tile": tile}, predicted_s=1e-3, samples_s=(time_s, time_s), at_s=float(tile))

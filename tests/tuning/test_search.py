@@ -508,7 +508,7 @@ def test_the_file_of_another_device_is_refused(tmp_path: Path) -> None:
         '{"my": 3}\n',
         '{"format": "countperf-tuning", "version": 9}\n',
         '{"format": "countperf-tuning", "version": true}\n',
-        '{"format": "countperf-tuning", "version": 1.0}\n',
+        '{"format": "countperf-tuning", "version": 2.0}\n',
     ],
 )
 def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
@@ -580,25 +580,18 @@ def test_a_real_device_finds_a_variant_in_seconds(device: Device, tmp_path: Path
 
 
 def test_the_ranking_in_the_file_is_read_back_as_it_was() -> None:
+    from countperf.tuning.lines import RankingLine, ranking_line, read_line
     from countperf.tuning.ranker import rank_points
-    from countperf.tuning.result import ranking_line, read_ranking
 
     space = replace(LARGE, parameters={**LARGE.parameters, "fetch": [False, True]})
     question = replace(QUESTION, space=space)
     ranking: Ranking = rank_points(question, executor=Inline())
     assert ranking.refusals["build"].reasons[0].count == 4
-    line = json.loads(json.dumps(ranking_line(ranking)))
+    line = json.loads(json.dumps({**ranking_line(ranking), "spent_s": 1.0}))
 
-    assert (
-        read_ranking(
-            line,
-            space="double",
-            names=tuple(LARGE.parameters),
-            sizes={"n": 4096},
-            device=ranking.device,
-        )
-        == ranking
-    )
+    read = read_line(line, 2, path=Path("search.jsonl"))
+    assert isinstance(read, RankingLine)
+    assert read.ranking("double", {"n": 4096}, ranking.device) == ranking
 
 
 def test_what_was_predicted_before_an_interruption_is_not_predicted_again(tmp_path: Path) -> None:
