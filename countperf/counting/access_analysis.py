@@ -12,6 +12,7 @@ from loopy.kernel.data import IlpBaseTag, UnrollTag
 
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.automatic import offset_of
+from countperf.counting.device_programs import DeviceProgram, RegionOutline
 from countperf.counting.instructions import (
     Instruction,
     Part,
@@ -24,8 +25,6 @@ from countperf.counting.keys import Case, Grid, MemoryAccess
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.places import Place
 from countperf.counting.preparation import PreparedKernel
-from countperf.counting.regions import RegionOutline
-from countperf.counting.schedule import DeviceProgram
 from countperf.counting.sizes import SizeParameters
 from countperf.counting.strides import AxisKind, AxisStride, strides_of
 from countperf.display import ShortRepr

@@ -8,10 +8,12 @@ from typing import Any
 
 from loopy import Assignment, BarrierInstruction, CallInstruction, NoOpInstruction
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag, VectorizeTag
-from loopy.schedule import Barrier, CallKernel, EnterLoop, LeaveLoop, RunInstruction
 from loopy.symbolic import WalkMapper
 
+from countperf.counting.device_programs import Item, Loop, Wait, schedule_of
 from countperf.counting.keys import Case
+
+_UNROLLED = (UnrollTag, UnrolledIlpTag, VectorizeTag)
 
 Subscripts = dict[str, set[tuple[Any, ...]]]
 """From a variable to the subscripts with which it occurs; scalars have the empty one."""
@@ -93,35 +95,29 @@ class _Subscripts(WalkMapper[[]]):
 def positions_of(kernel: Any) -> dict[str, Position]:
     """Return where each instruction of a linearized kernel stands in its device program."""
     positions: dict[str, Position] = {}
-    stack: list[LoopRegion] = []
     events: list[Event] = []
-    inside = False
-    for item in kernel.linearization:
-        match item:
-            case CallKernel():
-                inside = True
-                stack = [LoopRegion(iname="")]
-                events = [Entered(stack[0])]
-            case EnterLoop() if inside:
-                stack.append(
-                    LoopRegion(iname=item.iname, is_unrolled=_is_unrolled(kernel, item.iname))
-                )
-                events.append(Entered(stack[-1]))
-            case LeaveLoop() if inside:
-                events.append(Left(stack.pop()))
-            case Barrier() if inside and item.synchronization_kind == "local":
+
+    def walk(items: list[Item], region: LoopRegion, around: tuple[LoopRegion, ...]) -> None:
+        events.append(Entered(region))
+        around = (*around, region)
+        for item in items:
+            if isinstance(item, Loop):
+                unrolled = kernel.iname_tags_of_type(item.iname, _UNROLLED)
+                inner = LoopRegion(item.iname, bool(unrolled), has_barrier=item.has_barrier)
+                walk(item.body, inner, around)
+                events.append(Left(inner))
+            elif isinstance(item, Wait):
                 events.append(Waited())
-                for region in stack:
-                    region.has_barrier = True
-            case RunInstruction():
-                instruction = kernel.id_to_insn[item.insn_id]
-                if isinstance(instruction, BarrierInstruction | NoOpInstruction):
-                    continue
-                positions[item.insn_id] = Position(tuple(events), tuple(stack))
-                events = []
-                _record(kernel, instruction, stack)
-            case _:
-                inside = inside and type(item).__name__ != "ReturnFromKernel"
+            else:
+                instruction = kernel.id_to_insn[item]
+                if not isinstance(instruction, BarrierInstruction | NoOpInstruction):
+                    positions[item] = Position(tuple(events), around)
+                    events.clear()
+                    _record(kernel, instruction, around)
+
+    for program in schedule_of(kernel).programs:
+        events.clear()
+        walk(program.body, LoopRegion("", has_barrier=bool(program.barriers)), ())
     return positions
 
 
@@ -135,11 +131,7 @@ def written_by(kernel: Any, instruction: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def _is_unrolled(kernel: Any, iname: str) -> bool:
-    return bool(kernel.iname_tags_of_type(iname, (UnrollTag, UnrolledIlpTag, VectorizeTag)))
-
-
-def _record(kernel: Any, instruction: Any, stack: list[LoopRegion]) -> None:
+def _record(kernel: Any, instruction: Any, regions: tuple[LoopRegion, ...]) -> None:
     mapper = _Subscripts()
     if isinstance(instruction, Assignment | CallInstruction):
         for part in (*instruction.assignees, instruction.expression, *instruction.predicates):
@@ -148,7 +140,7 @@ def _record(kernel: Any, instruction: Any, stack: list[LoopRegion]) -> None:
         for name in instruction.dependency_names():
             mapper.found[name] = {(instruction.id,), ()}
     written = written_by(kernel, instruction)
-    for region in stack:
+    for region in regions:
         region.written |= written
         for name, found in mapper.found.items():
             region.subscripts.setdefault(name, set()).update(found)

@@ -8,9 +8,9 @@ from typing import Any
 
 from loopy.kernel.data import VectorizeTag
 
+from countperf.counting.device_programs import LocalBarrier
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid
-from countperf.counting.schedule import LocalBarrier
 from countperf.display import ShortRepr
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets

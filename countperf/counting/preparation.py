@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from countperf.counting.device_programs import (
+    DeviceProgram,
+    RegionOutline,
+    Schedule,
+    schedule_of,
+)
 from countperf.counting.domains import Domains
 from countperf.counting.instructions import SuppliedCounts
 from countperf.counting.keys import NOWHERE, Grid
 from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.places import barrier_passes
-from countperf.counting.regions import RegionOutline, region_outlines
-from countperf.counting.schedule import DeviceProgram, Schedule, prepared, schedule_of
+from countperf.counting.schedule import prepared
 from countperf.counting.statistics import Statistics
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
@@ -88,17 +93,16 @@ class PreparedKernel:
 
     def launches(self) -> Iterator[Launch]:
         """Yield the device programs in order, each looked at when it is asked for."""
-        outlines = region_outlines(self.kernel)
-        for number, program in enumerate(self.schedule.programs):
-            if number == len(self._launches):
+        for program in self.schedule.programs:
+            if program.number == len(self._launches):
                 launch = Launch(
                     program=program,
                     domains=self.domains,
                     grid=self.domains.grid(program.instruction_ids),
-                    regions=tuple(each for each in outlines if each.program == number),
+                    regions=program.regions(),
                 )
                 self._launches.append(launch)
-            yield self._launches[number]
+            yield self._launches[program.number]
 
     @contextmanager
     def counting(self, counted: Collection[str] | None = None) -> Generator[None]:

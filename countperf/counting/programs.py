@@ -7,21 +7,14 @@ values of any of them, which lockstep of the first, second ... iterations would 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 import loopy as lp
-from loopy.schedule import (
-    Barrier,
-    CallKernel,
-    EnterLoop,
-    LeaveLoop,
-    ReturnFromKernel,
-    RunInstruction,
-)
 
+from countperf.counting import device_programs as schedule
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.accesses import address_of
 from countperf.counting.analysis import KernelAnalysis, analyzed_accesses
@@ -187,7 +180,7 @@ def kernel_programs(
     kernel, domains = prepared.kernel, prepared.domains
     reader = StatementReader(domains, contract=contract)
     with prepared.counting():
-        bodies = [program_tree(kernel, each.name, reader) for each in prepared.schedule.programs]
+        bodies = [_read(kernel, each.body, reader) for each in prepared.schedule.programs]
         accesses = analyzed_accesses(prepared)
     return tuple(
         KernelProgram(
@@ -233,33 +226,17 @@ def statements_of(items: tuple[Item, ...]) -> Iterator[Statement]:
             yield from statements_of(item.body)
 
 
-def program_tree(kernel: Any, name: str, reader: StatementReader) -> tuple[Item, ...]:
-    """Return what a work item of a device program executes, in order."""
-    open_bodies: list[list[Item]] = []
-    inside = False
-    for item in kernel.linearization:
-        match item:
-            case CallKernel():
-                inside = item.kernel_name == name
-                if inside:
-                    open_bodies = [[]]
-            case EnterLoop() if inside:
-                open_bodies.append([])
-            case LeaveLoop() if inside and len(open_bodies) > 1:
-                body = tuple(open_bodies.pop())
-                open_bodies[-1].append(LoopItem(item.iname, body))
-            case RunInstruction() if inside:
-                instruction = kernel.id_to_insn[item.insn_id]
-                statement = _statement(kernel, instruction, reader)
-                if statement is not None:
-                    open_bodies[-1].append(statement)
-            case Barrier(synchronization_kind="local") if inside:
-                open_bodies[-1].append(BarrierItem())
-            case ReturnFromKernel() if inside:
-                break
-            case _:
-                pass
-    return tuple(open_bodies[0])
+def _read(kernel: Any, items: Sequence[schedule.Item], reader: StatementReader) -> tuple[Item, ...]:
+    """Return what a work item executes of a schedule, in order."""
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, schedule.Loop):
+            found.append(LoopItem(item.iname, _read(kernel, item.body, reader)))
+        elif isinstance(item, schedule.Wait):
+            found.append(BarrierItem())
+        elif (statement := _statement(kernel, kernel.id_to_insn[item], reader)) is not None:
+            found.append(statement)
+    return tuple(found)
 
 
 def _statement(kernel: Any, instruction: Any, reader: StatementReader) -> Statement | None:

@@ -1,9 +1,8 @@
-"""Device programs, launches and barriers of a kernel, from its schedule."""
+"""Preparation of a kernel by Loopy: inlining, preprocessing, scheduling, and its checks."""
 
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
@@ -11,14 +10,7 @@ from loopy.check import pre_codegen_checks
 from loopy.kernel.array import SeparateArrayArrayDimTag
 from loopy.kernel.data import GroupInameTag
 from loopy.kernel.function_interface import CallableKernel
-from loopy.schedule import (
-    Barrier,
-    CallKernel,
-    EnterLoop,
-    LeaveLoop,
-    ReturnFromKernel,
-    RunInstruction,
-)
+from loopy.schedule import CallKernel, RunInstruction
 from loopy.types import LoopyType
 
 from countperf.counting.automatic import with_strides
@@ -26,7 +18,7 @@ from countperf.counting.copies import linearized, preprocessed, without_empty_co
 from countperf.counting.element_types import check_element_types, with_half
 from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
-from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.errors import CountingError
 from countperf.symbolic.isl_sets import in_fixed_order
 from countperf.symbolic.memory import kept_by_hand
 
@@ -35,34 +27,6 @@ _MOST_RECENT = 4
 
 _recent: dict[int, tuple[Any, tuple[Any, Any]]] = kept_by_hand({})
 """Translation units by their identity, which no other has as long as they are kept."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalBarrier:
-    """A barrier that the items of a group wait at."""
-
-    within: frozenset[str]  # loops around it inside the device program, and those around the launch
-    # instructions in the outermost of those loops inside the device program: groups that execute
-    # none of them skip the loop
-    neighbors: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceProgram:
-    """Device program of one launch."""
-
-    name: str  # name of the device function
-    launch_loops: frozenset[str]  # host loops around the launch
-    instruction_ids: tuple[str, ...]  # its instructions, in order
-    barriers: tuple[LocalBarrier, ...]  # its local barriers, in order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """The device programs of a kernel and the global barriers between them."""
-
-    programs: tuple[DeviceProgram, ...]  # in order of launch
-    global_barriers: tuple[frozenset[str], ...]  # for each global barrier, the host loops around it
 
 
 def prepared(t_unit: Any) -> tuple[Any, Any]:
@@ -205,56 +169,3 @@ def inlined(t_unit: Any) -> Any:
         kernel=entry,
         where=callees[0],
     )
-
-
-def schedule_of(kernel: Any) -> Schedule:
-    """Read the schedule of a linearized kernel."""
-    programs: list[DeviceProgram] = []
-    global_barriers: list[frozenset[str]] = []
-    loops: list[str] = []
-    launch_loops: frozenset[str] = frozenset()
-    current: str | None = None
-    ids: list[str] = []
-    barriers: list[LocalBarrier] = []
-    body: set[str] = set()  # of the current outermost loop inside the device program
-    bodies: list[set[str] | None] = []  # for each barrier, the loop that it is in
-    for item in kernel.linearization:
-        match item:
-            case EnterLoop():
-                if current is not None and len(loops) == len(launch_loops):
-                    body = set()
-                loops.append(item.iname)
-            case LeaveLoop():
-                loops.pop()
-            case CallKernel():
-                current, launch_loops, ids = item.kernel_name, frozenset(loops), []
-                barriers, bodies, body = [], [], set()
-            case ReturnFromKernel():
-                assert current is not None
-                programs.append(
-                    DeviceProgram(
-                        name=current,
-                        launch_loops=launch_loops,
-                        instruction_ids=tuple(ids),
-                        barriers=tuple(
-                            LocalBarrier(within=b.within, neighbors=frozenset(inside or ()))
-                            for b, inside in zip(barriers, bodies, strict=True)
-                        ),
-                    )
-                )
-                current = None
-            case RunInstruction():
-                ids.append(item.insn_id)
-                body.add(item.insn_id)
-            case Barrier(synchronization_kind="local"):
-                barriers.append(LocalBarrier(within=frozenset(loops)))
-                bodies.append(body if len(loops) > len(launch_loops) else None)
-            case Barrier(synchronization_kind="global"):
-                global_barriers.append(frozenset(loops))
-            case _:
-                raise UnsupportedExpressionError(
-                    f"kernel '{kernel.name}': no counting rule for the schedule item {item!r}",
-                    kernel=kernel.name,
-                    where=type(item).__name__,
-                )
-    return Schedule(programs=tuple(programs), global_barriers=tuple(global_barriers))

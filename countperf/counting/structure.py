@@ -11,13 +11,12 @@ import loopy as lp
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.chains import Operations, Recurrence, Step, recurrences
 from countperf.counting.complex_arithmetic import real_part
+from countperf.counting.device_programs import DeviceProgram, LocalBarrier, RegionOutline
 from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
 from countperf.counting.lanes import lane_patterns
 from countperf.counting.places import Place, Refusable, barrier_passes, slots_of, trips_of
 from countperf.counting.preparation import Launch
-from countperf.counting.regions import RegionOutline
-from countperf.counting.schedule import DeviceProgram, LocalBarrier
 from countperf.counting.strides import AxisKind
 from countperf.counting.vectors import component_of
 from countperf.display import ShortRepr

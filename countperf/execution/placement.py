@@ -10,10 +10,10 @@ from fractions import Fraction
 
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag
 
+from countperf.counting.device_programs import DeviceProgram
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Grid
 from countperf.counting.places import Place
-from countperf.counting.schedule import DeviceProgram
 from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.execution.keys import (
     ChainKey,

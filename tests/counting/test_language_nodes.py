@@ -23,9 +23,10 @@ from loopy.library.reduction import ArgExtOp, ArgMaxReductionOperation, Segmente
 from loopy.schedule import ScheduleItem
 from loopy.types import NumpyType
 
+from countperf.counting.device_programs import schedule_of
 from countperf.counting.domains import Domains
 from countperf.counting.keys import MemoryAccess, Operation
-from countperf.counting.schedule import prepared, schedule_of
+from countperf.counting.schedule import prepared
 from countperf.counting.selection import instruction_counter
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.properties.count_properties import count_kernel
