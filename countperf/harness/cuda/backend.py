@@ -11,13 +11,13 @@ from countperf.harness.backend import Findings
 from countperf.harness.cuda.driver import (
     INSTALL_ADVICE,
     CudaDriver,
+    GpuState,
     cuda_version,
     has_nvidia_gpu,
     is_installed,
     load_driver,
 )
 from countperf.harness.cuda.session import CudaHandle, CudaSession
-from countperf.harness.cuda.state import GpuState
 from countperf.harness.device import Device, DeviceLimits
 
 _PLATFORM = "CUDA"

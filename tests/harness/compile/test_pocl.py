@@ -23,8 +23,7 @@ from countperf.harness.compile.objects import compile_many
 from countperf.harness.compile.pocl import codes_of, compile_with_pocl
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
-from countperf.harness.launch import build_kernel
-from countperf.harness.session import Session
+from countperf.harness.session import Session, build_kernel
 from countperf.machine_code.code import CompiledCode
 from countperf.machine_code.objdump import disassemble, find_objdump
 from measurement_kernels import catalog

@@ -206,11 +206,11 @@ def test_numbers_are_compared_and_runs_timed(
 def test_the_launch_is_worked_out_once_for_the_same_arguments(
     runner: KernelRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from countperf.harness.cuda import launch
+    from countperf.harness.cuda import session
 
     made: list[int] = []
-    plan = launch._Plan  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(launch, "_Plan", lambda *a: made.append(1) or plan(*a))
+    plan = session._Plan  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(session, "_Plan", lambda *a: made.append(1) or plan(*a))
     case = make_loopy_case()
     for _ in range(2):
         with runner.loaded(case) as run:
