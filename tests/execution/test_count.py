@@ -18,7 +18,6 @@ from countperf.execution.issue import apply_policy
 from countperf.execution.keys import FootprintKey
 from countperf.execution.policy import ExecutionPolicy
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.taxonomy import validate_name
 from measurement_kernels import catalog
 
 _KERNELS = tuple(
@@ -180,43 +179,6 @@ def test_options_that_the_view_lacks_are_refused() -> None:
         count_kernel(t_unit, view="structure", within="id:*")
 
 
-@pytest.mark.parametrize(
-    ("remainder", "vector", "scalar"), [("whole", 2 * 100 / 24, 0), ("scalar", 100 / 24, 100 / 3)]
-)
-def test_a_policy_issues_rows_in_vectors(remainder: Any, vector: float, scalar: float) -> None:
-    policy = ExecutionPolicy(width=16, remainder=remainder, vectorized="flat")
-    issued = apply_policy(policy, {"site.free.flat.24x8.flop.add.f32": 100.0, "groups": 7})
-    assert issued.pop("groups") == 7
-    assert issued.pop("issue.vector.arithmetic.f32.add") == pytest.approx(vector)
-    assert sum(issued.values()) == pytest.approx(scalar)
-    assert apply_policy(policy, issued) == issued
-
-
-def test_lanes_that_are_apart_access_one_by_one() -> None:
-    policy = ExecutionPolicy(width=16, vectorized="always")
-    issued = apply_policy(policy, {"site.sync.loop.32x1.gmem.load.32.l1_reuse.next": 64})
-    assert issued == {"issue.scalar.gmem.load.l1_reuse": 64}
-
-
-def test_accesses_that_a_farther_cache_serves_pass_the_nearer_ones() -> None:
-    for nearest, prefix in (("l1_reuse", ""), ("data", "data_")):
-        for levels, step in enumerate(
-            (nearest, f"{prefix}l2_reuse", f"{prefix}beyond_l2"), start=1
-        ):
-            counts = {f"site.free.flat.32x1.gmem.store.32.{step}": 5}
-            names = [
-                f"issue.scalar.gmem.store.{level}" for level in (nearest, "l2_reuse", "beyond_l2")
-            ]
-            for policy in (ExecutionPolicy(width=1), ExecutionPolicy(width=16)):
-                assert apply_policy(policy, counts) == dict.fromkeys(names[:levels], 5)
-
-
-def test_sub_groups_take_items_over_the_group() -> None:
-    policy = ExecutionPolicy(width=32, along="group")
-    issued = apply_policy(policy, {"site.free.flat.16x3.flop.add.f32": 96})
-    assert issued == {"issue.vector.arithmetic.f32.add": 4}  # two groups of 48: 2 each
-
-
 def _blocked_product(block: str) -> Any:
     """Return 16 items that each sum 2 x 3 products, with a tile of one matrix in local memory."""
     t_unit = lp.make_kernel(
@@ -265,20 +227,6 @@ def test_results_that_wait_at_barriers(block: str, values: int) -> None:
     assert kept == {f"site.sync.flat.16x1.live_across_barrier.{values}.32": 2 * 3 * 5 * 16}
 
 
-@pytest.mark.parametrize(
-    ("shape", "live", "vectors"),
-    [("1024x1", "16.32", 192), ("32x16", "8.64", 384), ("256x1", "16.64", 384)],
-)
-def test_values_live_across_barriers_are_kept_in_vectors(
-    shape: str, live: str, vectors: int
-) -> None:
-    counts = {f"site.sync.flat.{shape}.live_across_barrier.{live}": 3072}
-    issued = {"issue.vector.live_across_barrier": vectors}
-    assert apply_policy(ExecutionPolicy(), counts) == issued
-    scalar = ExecutionPolicy(vectorized="never")
-    assert apply_policy(scalar, counts) == {"issue.scalar.live_across_barrier": 3072}
-
-
 def test_the_longest_of_the_chains_that_wait_together() -> None:
     t_unit = lp.make_kernel(
         "{ [i, k]: 0 <= i < 32 and 0 <= k < n }",
@@ -303,95 +251,6 @@ def test_the_longest_of_the_chains_that_wait_together() -> None:
         "site.free.loop.32x1.chain.mul.f32": 320,
     }
     assert counts["site.free.loop.32x1.carried"] == 2 * 320
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        ({}, {"issue.vector.iterations": 20}),
-        ({"rows": "multiples"}, {"issue.vector.iterations": 20}),
-        ({"width": 24, "rows": "multiples"}, {"issue.scalar.iterations": 320}),
-    ],
-)
-def test_loops_of_items_by_policy(policy: Any, expected: Any) -> None:
-    issued = apply_policy(ExecutionPolicy(**policy), {"site.sync.loop.32x1.iterations": 320})
-    assert issued == expected
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        ({}, {"issue.vector.entries": 5}),
-        ({"vectorized": "flat"}, {"issue.scalar.entries": 80}),
-    ],
-)
-def test_loops_are_entered_by_items_or_vectors(policy: Any, expected: Any) -> None:
-    issued = apply_policy(ExecutionPolicy(**policy), {"site.sync.loop.16x2.entries": 80})
-    assert issued == expected
-
-
-def test_short_loops_are_unrolled() -> None:
-    counts = {
-        "site.sync.short.16x1.entries": 16,
-        "site.sync.short.16x1.iterations": 64,
-        "site.sync.short.16x1.pmem.load.4": 64,
-        "site.sync.short.16x1.chain.fma.f32": 64,
-        "site.sync.short.16x1.flop.fma.f32": 64,
-    }
-    assert apply_policy(ExecutionPolicy(vectorized="flat"), counts) == {
-        "issue.vector.arithmetic.f32.fma": 4
-    }
-    longer = {name.replace("short", "loop"): count for name, count in counts.items()}
-    assert apply_policy(ExecutionPolicy(), longer) == {
-        "issue.vector.entries": 1,
-        "issue.vector.iterations": 4,
-        "issue.vector.pmem.load": 4,
-        "issue.vector.chain.f32.arithmetic": 4,
-        "issue.vector.arithmetic.f32.fma": 4,
-    }
-
-
-@pytest.mark.parametrize(
-    ("policy", "name", "issued"),
-    [
-        ({"odd_rows": "apart"}, "free.flat.48x1.gmem.load.32.next", "scalar.gmem.load.walk"),
-        ({"odd_rows": "apart"}, "free.flat.64x1.gmem.load.32.next", "vector.gmem.load.next"),
-        ({"odd_rows": "apart"}, "free.flat.48x2.gmem.load.32.next", "vector.gmem.load.next"),
-        ({"odd_rows": "apart"}, "free.short.48x1.gmem.load.32.next.near", "vector.gmem.load.next"),
-        (
-            {"odd_rows": "apart"},
-            "free.loop.48x1.gmem.load.32.next.l1_reuse",
-            "vector.gmem.load.strided",
-        ),
-        ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.shifted", "scalar.lmem.load.walk"),
-        ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.next", "vector.lmem.load.next"),
-        ({"shifted": "apart"}, "sync.flat.32x2.lmem.store.32.shifted", "vector.lmem.store.shifted"),
-        ({"shifted": "apart"}, "sync.flat.64x1.lmem.load.32.offset", "vector.lmem.load.offset"),
-        (
-            {"shifted": "apart"},
-            "sync.loop.32x2.lmem.load.32.shifted.near",
-            "vector.lmem.load.shifted",
-        ),
-    ],
-)
-def test_rows_that_access_memory_one_by_one(policy: Any, name: str, issued: str) -> None:
-    """Single ones of odd length, and several of which each loads shifted local elements."""
-    each = 1 if issued.startswith("vector") else 16
-
-    assert apply_policy(ExecutionPolicy(**policy), {f"site.{name}": 96}) == {
-        f"issue.{issued}": 6 * each
-    }
-
-
-def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:
-    policy = ExecutionPolicy(rows="multiples behind barriers", remainder="scalar")
-    assert apply_policy(policy, {"site.sync.flat.24x1.flop.fma.f32": 24}) == {
-        "issue.scalar.arithmetic.f32.fma": 24
-    }
-    assert apply_policy(policy, {"site.free.flat.24x1.flop.fma.f32": 24}) == {
-        "issue.vector.arithmetic.f32.fma": 1,
-        "issue.scalar.arithmetic.f32.fma": 8,
-    }
 
 
 def test_long_code_outside_of_loops_is_flat() -> None:
@@ -500,24 +359,6 @@ def test_chains_along_short_loops_do_not_wait() -> None:
     chains["site.free.loop.16x1.chain.add.f32"] = 1000
     policy = ExecutionPolicy(vectorized="flat")  # the short loop is unrolled
     assert apply_policy(policy, chains) == {"issue.scalar.chain.f32.add": 1000}
-
-
-@pytest.mark.parametrize(
-    ("place", "vectors"), [("free.flat.12x4", 0), ("free.flat.8x6", 6), ("free.flat.24x2", 6)]
-)
-def test_few_items_run_in_vectors_if_none_are_left_over(place: str, vectors: int) -> None:
-    policy = ExecutionPolicy(width=8, rows="multiples if few")
-    issued = apply_policy(policy, {f"site.{place}.flop.fma.f32": 48})
-    kind = "vector" if vectors else "scalar"
-    assert issued == {f"issue.{kind}.arithmetic.f32.fma": vectors or 48}
-    assert apply_policy(policy, {"site.sync.flat.12x4.flop.fma.f32": 48}) == {
-        "issue.vector.arithmetic.f32.fma": 8
-    }
-
-
-def test_narrow_rows_run_along_axis_0() -> None:
-    counts = {"site.free.flat.4x32.gmem.load.32.next-l1_reuse": 128}
-    assert apply_policy(ExecutionPolicy(), counts) == {"issue.vector.gmem.load.next": 32}
 
 
 def test_a_policy_has_at_most_ten_options() -> None:
@@ -681,76 +522,6 @@ def test_conditions_guard_what_tells_neighbors_apart(
     names = _site_names(t_unit)
     assert any(".guarded.gmem.store." in name for name in names) == is_guarded
     assert any(".guarded.gmem.load." in name for name in names) == is_guarded
-
-
-def test_guarded_vectors_are_masked() -> None:
-    masked = ExecutionPolicy(width=8, guards="masked", remainder="scalar", vectorized="flat")
-    counts = {"site.free.flat.20x4.guarded.gmem.store.64.next": 80}
-    assert apply_policy(masked, counts) == {"issue.vector.guarded.gmem.store": 4 * 2 * 2}
-    assert apply_policy(masked.model_copy(update={"guards": "free"}), counts) == {}
-    whole = masked.model_copy(update={"remainder": "whole"})
-    assert apply_policy(whole, counts) == {"issue.vector.guarded.gmem.store": 4 * 3 * 2}
-    apart = {"site.free.flat.16x4.guarded.gmem.load.32.l1_reuse": 64}
-    assert apply_policy(masked, apart) == {"issue.scalar.guarded.gmem.load": 64}
-    loop = {"site.free.loop.16x4.guarded.gmem.load.32.next": 64}
-    assert apply_policy(masked, loop) == {}  # an item's branch
-
-
-@pytest.mark.parametrize(
-    ("arrays", "issued"),
-    [
-        (0, {"issue.vector.pmem.load": 10}),
-        (8, {"issue.vector.pmem.gather": 80}),
-        (16, {"issue.vector.pmem.load": 10}),
-    ],
-)
-def test_large_private_arrays_of_vectors_are_in_memory(arrays: int, issued: dict[str, int]) -> None:
-    policy = ExecutionPolicy(width=8, arrays=arrays)
-    large = {"site.sync.flat.16x1.pmem.load.16": 64, "site.sync.loop.16x1.pmem.load.16": 16}
-    assert apply_policy(policy, large) == issued
-    for name in issued:
-        validate_name(name)
-    small = {"site.sync.loop.16x1.pmem.load.8": 16}
-    assert apply_policy(policy, small) == {"issue.vector.pmem.load": 2}
-    # written out they are in registers, unless they are large
-    found = apply_policy(policy, {"site.sync.short.16x1.pmem.store.16": 64})
-    assert found == ({"issue.vector.pmem.scatter": 64} if arrays == 8 else {})
-    scalar = policy.model_copy(update={"vectorized": "flat"})
-    assert apply_policy(scalar, {"site.sync.loop.16x1.pmem.store.16": 64}) == {
-        "issue.scalar.pmem.store": 64
-    }
-
-
-@pytest.mark.parametrize("site", ["sync.loop.32x1", "sync.loop.16x2", "free.loop.32x1"])
-def test_large_arrays_are_in_memory_at_all_sites(site: str) -> None:
-    policy = ExecutionPolicy(width=8, arrays=8)
-    assert apply_policy(policy, {f"site.{site}.pmem.load.16": 64}) == {
-        "issue.vector.pmem.gather": 64
-    }
-
-
-@pytest.mark.parametrize("lane", ["same", "next", "shifted"])
-@pytest.mark.parametrize("placement", ["flat", "loop"])
-def test_vectors_load_neighbors_from_local_memory(lane: str, placement: str) -> None:
-    walk = ".near" if placement == "loop" else ""
-    load = f"site.sync.{placement}.16x2.lmem.load.32.{lane}{walk}"
-    issued = apply_policy(ExecutionPolicy(width=8), {load: 64})
-    assert issued == {f"issue.vector.lmem.load.{lane}": 8}
-
-
-@pytest.mark.parametrize(
-    ("reach", "farther"),
-    [("data", ()), ("data_l2_reuse", ("l2_reuse",)), ("data_beyond_l2", ("l2_reuse", "beyond_l2"))],
-)
-@pytest.mark.parametrize("direction", ["load", "store"])
-def test_items_of_vectors_that_data_leads_access_memory_one_by_one(
-    direction: str, reach: str, farther: tuple[str, ...]
-) -> None:
-    policy = ExecutionPolicy(width=8, remainder="scalar", vectorized="flat")
-    access = f"gmem.{direction}.32.{reach}"
-    issued = {f"issue.scalar.gmem.{direction}.{cache}": 64 for cache in ("data", *farther)}
-    assert apply_policy(policy, {f"site.free.flat.16x2.{access}": 64}) == issued
-    assert apply_policy(policy, {f"site.free.loop.16x2.{access}.{reach}": 64}) == issued
 
 
 @pytest.mark.parametrize("mean", [16, 12.5, 0])

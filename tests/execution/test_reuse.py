@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from countperf import count_kernel
-from countperf.execution.issue import apply_policy
 from countperf.execution.memory_hierarchy import (
     DEFAULT_CACHES,
     CountedCaches,
     load_hierarchy,
 )
-from countperf.execution.policy import ExecutionPolicy
 
 _LINE = 64
 
@@ -83,37 +81,6 @@ _MISSED = {
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "step"),
-    [
-        (1024, 12, "l1_reuse"),
-        (1024, 16, "l1_reuse_conflict1"),
-        (1024, 40, "l1_reuse_conflict2"),
-        (3072, 200, "l1_reuse_conflict3"),
-        (1024, 900, "l2_reuse_conflict3"),
-        (1024, 3000, "beyond_l2_conflict3"),
-        (1536, 24, "l1_reuse"),
-        (1536, 40, "l1_reuse_conflict1"),
-        (1536, 80, "l1_reuse_conflict2"),
-        (1536, 500, "l1_reuse_conflict3"),
-        (1040, 9, "l1_reuse"),
-        (1040, 700, "l1_reuse"),
-        (1040, 2000, "l2_reuse"),
-        (1040, 40000, "beyond_l2"),
-    ],
-)
-def test_columns_that_items_walk_down(n: int, m: int, step: str) -> None:
-    t_unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < m }", "out[i] = sum(j, a[j, i])", ("m", "n"))
-    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
-    assert _walked(t_unit, "gmem.load", n=n, m=m) == step
-
-    low, high = _MISSED.get(step, (0.5, 1))
-    walk = [4 * (j * n + i) for i in range(8) for j in range(m)]
-    assert low <= _returns_missed(walk, 48 << 10, 12) <= high
-    if n == 1040:
-        assert (_returns_missed(walk, 1 << 20, 16) > 0.3) == (step == "beyond_l2")
-
-
-@pytest.mark.parametrize(
     ("device", "n", "m", "step"),
     [
         ("amd-zen3", 1024, 8, "l1_reuse"),  # 8 ways, 4096 bytes apart
@@ -138,6 +105,20 @@ def test_columns_that_items_walk_down(n: int, m: int, step: str) -> None:
         ("amd-zen4", 1040, 12000, "l2_reuse"),  # of 16384
         ("amd-zen4", 1040, 30000, "beyond_l2"),
         ("intel-model167", 1040, 30000, "l2_reuse"),  # of 32768
+        ("amd-zen5", 1024, 12, "l1_reuse"),
+        ("amd-zen5", 1024, 16, "l1_reuse_conflict1"),
+        ("amd-zen5", 1024, 40, "l1_reuse_conflict2"),
+        ("amd-zen5", 3072, 200, "l1_reuse_conflict3"),
+        ("amd-zen5", 1024, 900, "l2_reuse_conflict3"),
+        ("amd-zen5", 1024, 3000, "beyond_l2_conflict3"),
+        ("amd-zen5", 1536, 24, "l1_reuse"),
+        ("amd-zen5", 1536, 40, "l1_reuse_conflict1"),
+        ("amd-zen5", 1536, 80, "l1_reuse_conflict2"),
+        ("amd-zen5", 1536, 500, "l1_reuse_conflict3"),
+        ("amd-zen5", 1040, 9, "l1_reuse"),
+        ("amd-zen5", 1040, 700, "l1_reuse"),
+        ("amd-zen5", 1040, 2000, "l2_reuse"),
+        ("amd-zen5", 1040, 40000, "beyond_l2"),
     ],
 )
 def test_columns_by_the_caches_of_a_device(device: str, n: int, m: int, step: str) -> None:
@@ -204,50 +185,6 @@ def test_arrays_that_data_leads_anywhere_in(device: str, sizes: dict[int, str]) 
     caches = load_hierarchy(device).counted
     for n, step in sizes.items():  # elements of 4 bytes, of arrays that fill a cache or nearly so
         assert _executed(t_unit, "gmem.load", caches, n=n) == {"next": n, step: n}
-
-
-@pytest.mark.parametrize(
-    ("m", "items", "step"),
-    [(1024, 12, "l1_reuse"), (1024, 20, "l1_reuse_conflict1"), (1000, 16, "l1_reuse")],
-)
-def test_rows_apart_that_items_of_a_group_begin(m: int, items: int, step: str) -> None:
-    t_unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < 16 }", "a[i, j] = i + j", ("n", "m"))
-    t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
-    t_unit = lp.tag_inames(t_unit, {"j": "l.1"})
-    t_unit = lp.remove_unused_arguments(t_unit)
-    lane = _walked(t_unit, "gmem.store", n=1200, m=m).partition("-")[0]
-    assert lane == step
-
-    low, high = _MISSED[step]
-    walk = [4 * (i * m + j) for j in range(16) for i in range(items)]
-    assert low <= _returns_missed(walk, 48 << 10, 12) <= high
-
-
-@pytest.mark.parametrize(
-    ("walk", "issued"),
-    [
-        ("gmem.load.32.l1_reuse_conflict3", {"l1_reuse": 96, "set_conflict": 96}),
-        ("gmem.store.32.l1_reuse_conflict1", {"l1_reuse": 96, "set_conflict": 24}),
-        (
-            "gmem.load.32.beyond_l2_conflict3",
-            {"l1_reuse": 96, "l2_reuse": 96, "beyond_l2": 96, "set_conflict": 96},
-        ),
-        ("gmem.load.32.l2_reuse", {"l1_reuse": 96, "l2_reuse": 96}),
-    ],
-)
-def test_accesses_pass_nearer_caches(walk: str, issued: dict[str, int]) -> None:
-    found = apply_policy(ExecutionPolicy(), {f"site.free.flat.16x1.{walk}": 96})
-    space = ".".join(walk.split(".")[:2])
-    assert found == {f"issue.scalar.{space}.{name}": number for name, number in issued.items()}
-
-
-def test_vectors_of_neighbors_pass_them_too() -> None:
-    found = apply_policy(
-        ExecutionPolicy(), {"site.sync.loop.16x1.gmem.load.32.next.l2_reuse_conflict3": 96}
-    )
-    assert found == {
-        f"issue.vector.gmem.load.{name}": 6 for name in ("strided", "l2_reuse", "set_conflict")
-    }
 
 
 @pytest.mark.parametrize("assumptions", ["n >= 1 and n mod 96 = 0", "n >= 1"])
