@@ -39,7 +39,6 @@ class Transactions:
     # number of lines, and number of sub-group instructions that touch so many; sorted
     distribution: Distribution
     accesses: int  # executions by all work items
-    element_bytes: int  # size of the element, bytes
 
     @property
     def instructions(self) -> int:
@@ -65,11 +64,6 @@ class Transactions:
     def bytes_per_instruction(self) -> Fraction:
         """Mean bytes of the lines that a sub-group instruction touches."""
         return self.lines_per_instruction * self.line_bytes
-
-    @property
-    def efficiency(self) -> Fraction:
-        """Bytes that the items ask for over bytes transferred; above 1 where items share."""
-        return Fraction(self.accesses * self.element_bytes, self.transferred_bytes or 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +126,6 @@ def transactions(
         sub_group_size=sub_group_size,
         distribution=_times(counted, access.repeats),
         accesses=executed * access.repeats,
-        element_bytes=size,
     )
 
 

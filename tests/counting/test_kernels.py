@@ -10,9 +10,6 @@ import pytest
 
 from countperf.errors import (
     CountingError,
-    DataDependentControlFlowError,
-    ParameterError,
-    UnsupportedExpressionError,
 )
 from countperf.properties.count_properties import count_kernel
 
@@ -81,19 +78,6 @@ def test_operations_are_those_of_the_generated_code(
 def test_powers_can_be_counted_as_written() -> None:
     kernel = _elementwise("(x[i] + y[i])**2")
     assert _arithmetic(kernel, powers="written") == {"flop.add.f32": 1, "flop.pow.f32": 1}
-
-
-def test_double_precision_has_properties_of_its_own() -> None:
-    counts = count_kernel(_elementwise("x[i] * y[i]", dtype=np.float64)).evaluate(n=64)
-    assert counts["flop.mul.f64"] == 64
-    assert counts["gmem.load.64.stride1"] == 128
-
-
-def test_integers_are_no_floating_point() -> None:
-    assert _arithmetic(_elementwise("x[i] * y[i] + 1", dtype=np.int32)) == {
-        "iop.mul.i32": 1,
-        "iop.add.i32": 1,
-    }
 
 
 @pytest.mark.parametrize(
@@ -183,122 +167,6 @@ def test_classes_change_with_the_size_as_the_definition_does(
         }
 
 
-def test_an_address_read_from_data_is_indirect() -> None:
-    extra = [lp.GlobalArg("index", np.int32, shape="n")]
-    counts = count_kernel(_elementwise("x[index[i]]", extra=extra)).evaluate(n=64)
-    assert counts["gmem.load.32.indirect"] == 64
-    assert counts["gmem.load.32.stride1"] == 64
-
-
-def test_a_condition_on_data_needs_a_probability() -> None:
-    kernel = _elementwise("x[i] * y[i] if x[i] > 0 else 0")
-    with pytest.raises(DataDependentControlFlowError, match=r"statistics=\{.*0\.5\}") as caught:
-        count_kernel(kernel)
-    assert caught.value.where == "insn"
-    vector = count_kernel(kernel, statistics={"insn": 0.25})
-    assert vector.evaluate(n=1000)["flop.mul.f32"] == 250
-    assert not vector["flop.mul.f32"].exact
-    assert "insn" in vector["flop.mul.f32"].reason
-
-
-def _sparse_product() -> Any:
-    kernel = lp.make_kernel(
-        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"],
-        """
-        for i
-            <> length = starts[i + 1] - starts[i] {id=length}
-            z[i] = sum(j, values[starts[i] + j] * x[columns[starts[i] + j]]) {dep=length}
-        end
-        """,
-        [
-            lp.GlobalArg("starts", np.int32, shape="n + 1"),
-            lp.GlobalArg("columns", np.int32, shape=None),
-            lp.GlobalArg("values", np.float32, shape=None),
-            lp.GlobalArg("x,z", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
-
-
-def test_a_loop_bounded_by_data_needs_a_mean_trip_count() -> None:
-    with pytest.raises(DataDependentControlFlowError, match="mean trip count"):
-        count_kernel(_sparse_product())
-    counts = count_kernel(_sparse_product(), statistics={"j": 12.5}).evaluate(n=64)
-    assert counts["flop.mul.f32"] == 800
-    assert counts["gmem.load.32.indirect"] >= 1600
-
-
-def test_a_statistic_that_names_no_loop_must_be_a_probability() -> None:
-    with pytest.raises(CountingError, match="no loop of the kernel"):
-        count_kernel(_elementwise("x[i]"), statistics={"jj": 3.0})
-
-
-def test_c_instructions_are_refused_by_id() -> None:
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        [lp.CInstruction("i", "z[i] = 3;", id="raw", assignees=("z[i]",))],
-        [lp.GlobalArg("z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2),
-    )
-    with pytest.raises(UnsupportedExpressionError, match="CInstruction") as caught:
-        count_kernel(kernel)
-    assert caught.value.where == "raw"
-
-
-def test_callees_count_through_the_call() -> None:
-    callee = lp.make_function(
-        "{ [j] : 0 <= j < 4 }", "out[j] = 2 * given[j] + 1", name="scale", lang_version=(2018, 2)
-    )
-    caller = lp.make_kernel(
-        "{ [i, k] : 0 <= i < n and 0 <= k < 4 }",
-        "[k]: z[i, k] = scale([k]: x[i, k])",
-        [lp.GlobalArg("x,z", np.float32, shape=("n", 4)), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    counts = count_kernel(lp.merge([caller, callee])).evaluate(n=10)
-    assert counts["flop.mul.f32"] == 40
-    assert counts["flop.add.f32"] == 40
-
-
-def test_parameters_outside_the_assumptions_are_refused() -> None:
-    vector = count_kernel(_elementwise("x[i]"))
-    with pytest.raises(ParameterError, match=r"assumes .* does not hold at n=0"):
-        vector.evaluate(n=0)
-
-
 def test_something_else_than_a_kernel_is_refused() -> None:
     with pytest.raises(CountingError, match="TranslationUnit"):
         count_kernel("matmul")
-
-
-def test_a_kernel_that_the_caller_scheduled_is_counted_as_it_is() -> None:
-    kernel = lp.preprocess_program(_elementwise("x[i] + y[i]"))
-    scheduled = kernel.with_kernel(
-        lp.get_one_linearized_kernel(kernel.default_entrypoint, kernel.callables_table)
-    )
-    assert count_kernel(scheduled) == count_kernel(kernel)
-
-
-def test_global_barriers_split_a_kernel_into_launches() -> None:
-    kernel = lp.make_kernel(
-        "{ [i, j] : 0 <= i, j < n }",
-        """
-        y[i] = 2 * x[i] {id=first}
-        ... gbarrier {id=barrier, dep=first}
-        z[j] = y[n - 1 - j] {dep=barrier}
-        """,
-        [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 64 and n mod 64 = 0",
-        lang_version=(2018, 2),
-    )
-    for name in "ij":
-        kernel = lp.split_iname(kernel, name, 64, outer_tag="g.0", inner_tag="l.0")
-    counts = count_kernel(kernel).evaluate(n=640)
-    assert counts["launches"] == 2
-    assert counts["groups"] == 20
-    assert counts["barrier.global"] == 640
-    assert counts["flop.mul.f32"] == 640

@@ -8,7 +8,7 @@ import pytest
 
 from countperf.counting.keys import Granularity
 from countperf.errors import GranularityError
-from countperf.properties.counts import Count, granularity_of
+from countperf.properties.counts import Count
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
@@ -71,37 +71,3 @@ def test_a_vector_refuses_counts_of_another_granularity_than_the_property() -> N
     with pytest.raises(GranularityError, match=r"groups is counted per work group") as caught:
         PropertyVector({"groups": _count(1)}, kernel="made")
     assert (caught.value.kernel, caught.value.where) == ("made", "groups")
-
-
-@pytest.mark.parametrize(
-    ("name", "granularity"),
-    [
-        ("groups", Granularity.WORK_GROUP),
-        ("launches", Granularity.LAUNCH),
-        ("barrier.local", Granularity.WORK_ITEM),
-        ("flop.special.f32", Granularity.WORK_ITEM),
-    ],
-)
-def test_every_lookup_has_the_granularity_of_its_property(
-    name: str, granularity: Granularity
-) -> None:
-    empty = PropertyVector({}, kernel="made")
-    assert granularity_of(name) is empty[name].granularity is granularity
-
-
-def test_sums_over_functions_keep_the_granularity() -> None:
-    vector = PropertyVector.from_mapping(
-        {"flop.special.f32.exp": 2, "flop.special.f32.sin": 3, "groups": 4}
-    )
-    assert _value(vector["flop.special.f32"]) == 5
-    with pytest.raises(GranularityError):
-        _ = vector["flop.special.f32"] + vector["groups"]
-
-
-def test_documents_hold_no_granularity_but_come_back_with_it() -> None:
-    vector = PropertyVector.from_mapping({"groups": "[n] -> { n : n > 0 }", "flop.add.f32": 1})
-    document = vector.to_document()
-    assert "granularity" not in str(document)
-    again = PropertyVector.from_document(document)
-    assert again == vector
-    assert again["groups"].granularity is Granularity.WORK_GROUP

@@ -200,36 +200,6 @@ def test_addresses_that_are_read_from_data_are_waited_for() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("kernel", "statement", "expected"),
-    [
-        ("saxpy", 0, {32: 2, 64: 1, 5: 13, 1: 64}),
-        ("guarded_saxpy", 0, {32: 2, 64: 1, 5: 13, 1: 64}),
-        ("transpose", 0, {32: 64 * 2, 64: 64, 256: 16}),
-    ],
-)
-def test_full_groups_have_as_many_executions_as_sub_groups(
-    kernel: str, statement: int, expected: dict[int, int]
-) -> None:
-    program = only_program(getattr(profiled, kernel)())
-    found = program.statements[statement]
-
-    for size, number in expected.items():
-        executions = program.executions((found.within, found.cases), size)
-        assert executions.evaluate({"n": 64}) == number
-
-
-@pytest.mark.parametrize("n", [1, 31, 32, 33, 64, 100, 1000])
-def test_the_last_sub_group_executes_for_the_items_that_are_left(n: int) -> None:
-    program = only_program(profiled.guarded_saxpy())
-    (statement,) = program.statements
-
-    executions = program.executions((statement.within, statement.cases), 32)
-
-    assert executions.evaluate({"n": n}) == -(-n // 32)
-    assert program.depends_on_lane((statement.within, statement.cases))
-
-
 def test_a_loop_takes_as_long_as_that_of_the_last_item() -> None:
     program = only_program(profiled.row_sums())
     begin, add, end = program.statements
@@ -254,15 +224,6 @@ def test_totals_are_symbolic() -> None:
         "(1/512)*l*m*n",  # fetches
         "(1/32)*l*n",  # results
     }
-
-
-def test_fetches_of_halos_by_some_sub_groups() -> None:
-    # 18 x 18 cells by 16 x 16 items: all 8 sub-groups twice, that of rows 0 and 1 twice more
-    program = only_program(catalog.entry("finite-differences/16x16").builder())
-    fetch, update = program.statements
-
-    assert program.executions((fetch.within, fetch.cases), 32).evaluate({"n": 16}) == 8 * 2 + 2
-    assert program.executions((update.within, update.cases), 32).evaluate({"n": 16}) == 8
 
 
 @pytest.mark.parametrize(
@@ -415,14 +376,6 @@ def _check_executions(program: KernelProgram, place: Place, parameters: dict[str
     numbers = [program.executions(place, size).evaluate(parameters) for size in (1, 4, 10**6)]
     assert numbers[0] == items
     assert numbers[0] >= numbers[1] >= numbers[2] >= items / Fraction(program.grid.group_size)
-
-
-def test_accesses_are_those_of_the_analysis() -> None:
-    program = only_program(catalog.entry("matmul-tiled/square/16x16").builder())
-
-    keys = [n.key for s in program.statements for n in s.nodes if isinstance(n.key, MemoryAccess)]
-
-    assert {access.access for access in program.accesses} == set(keys)
 
 
 @pytest.mark.parametrize("entry", _CATALOGUE[::2], ids=lambda each: each.name)

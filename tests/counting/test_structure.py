@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -25,11 +24,8 @@ from countperf.errors import (
 from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
 from tests.counting import applications
 from tests.counting.structure_kernels import (
-    naive_transpose,
     recurrences,
     register_blocked_matmul,
-    stencil,
-    tiled_layout,
     tiled_matmul,
     transpose,
 )
@@ -120,33 +116,6 @@ def test_footprints_and_storage_of_a_tiled_matmul(matmul: KernelAnalysis) -> Non
     assert storage["acc_k_outer_k_inner"] == ("private", "4")
 
 
-def test_transactions_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
-    # a sub-group of 32 fetches two rows of 16 elements: 64 aligned bytes each
-    wide = transactions(_access(matmul, "load", "a"), {"n": 256}, line_bytes=128, sub_group_size=32)
-    assert wide.distribution == ((2, 256**3 // 16 // 32),)
-    narrow = transactions(
-        _access(matmul, "load", "b"), {"n": 256}, line_bytes=32, sub_group_size=32
-    )
-    assert narrow.lines_per_instruction == 4
-    assert narrow.bytes_per_instruction == 128
-    assert narrow.efficiency == 1
-    assert matmul.transactions({"n": 256}, line_bytes=32, sub_group_size=32) == {
-        "load": 2 * 256**3 // 16 // 32 * 4,
-        "store": 256**2 // 8,
-    }
-
-
-@pytest.mark.parametrize("array", ["a_fetch", "b_fetch"])
-@pytest.mark.parametrize("direction", ["load", "store"])
-def test_a_tiled_matmul_has_no_bank_conflicts(
-    matmul: KernelAnalysis, array: str, direction: str
-) -> None:
-    access = _access(matmul, direction, array)
-    for size in (8, 16, 32):
-        found = bank_conflicts(access, banks=32, bank_width_bytes=4, sub_group_size=size)
-        assert (found.maximum, found.mean) == (1, 1)
-
-
 # }}}
 
 # {{{ transposes
@@ -184,51 +153,9 @@ def test_bank_conflicts_of_transposes(
         assert load.instructions == tile * tile // size * (1 if parameters is None else 9)
 
 
-def test_wide_elements_take_two_words() -> None:
-    access = _access(analyze_kernel(transpose(32, 0, np.float64)), "store", "t")
-    assert (
-        bank_conflicts(access, banks=32, bank_width_bytes=4, sub_group_size=32).maximum,
-        bank_conflicts(access, banks=32, bank_width_bytes=8, sub_group_size=32).maximum,
-    ) == (2, 1)
-
-
-def test_transactions_of_a_naive_transpose() -> None:
-    analysis = analyze_kernel(naive_transpose())
-    parameters = {"n": 64, "m": 64}
-    load, store = (
-        transactions(
-            _access(analysis, direction, array), parameters, line_bytes=32, sub_group_size=8
-        )
-        for direction, array in (("load", "a"), ("store", "b"))
-    )
-    assert load.distribution == ((1, 512),)
-    assert store.distribution == ((8, 512),)
-    assert (load.efficiency, store.efficiency) == (1, Fraction(1, 8))
-
-
-def test_alignment_changes_the_number_of_lines() -> None:
-    # rows of 9 elements: 8 items of one row begin at any multiple of 4 bytes
-    analysis = analyze_kernel(naive_transpose())
-    found = transactions(
-        _access(analysis, "load", "a"), {"n": 8, "m": 9}, line_bytes=32, sub_group_size=8
-    )
-    # one aligned row in eight; the ninth column is one item of each of the eight rows' groups
-    assert found.distribution == ((1, 1 + 8), (2, 7))
-
-
 # }}}
 
 # {{{ halos, blocking, layouts
-
-
-def test_guarded_fetches_issue_more_slots_than_they_execute() -> None:
-    analysis = analyze_kernel(stencil())
-    fetch = analysis.programs[0].regions[0].instructions[0]
-    assert fetch.executions.evaluate({"n": 64}) == (64 // 16) ** 2 * 18**2
-    assert str(fetch.slots) == "4*n^2"
-    assert len(fetch.loops) == 2
-    (b,) = (i for r in analysis.programs[0].regions for i in r.instructions if i.id == "insn")
-    assert b.slots.count == b.executions
 
 
 def test_register_blocking_gives_independent_accumulators() -> None:
@@ -243,33 +170,6 @@ def test_register_blocking_gives_independent_accumulators() -> None:
     (accumulators,) = analysis.storage
     assert (accumulators.space, str(accumulators.size_bytes)) == ("private", "16")
     assert _strides(_access(analysis, "load", "a"))["unrolled i_inner_outer"] == "8*n"
-
-
-def test_strides_through_quotients_and_remainders() -> None:
-    analysis = analyze_kernel(tiled_layout())
-    x = _access(analysis, "store", "x")
-    assert _strides(x) == {"local 0": "1", "group 0": "12", "loop r": "4"}
-    uneven = next(
-        a for a in analysis.accesses if a.instruction == "uneven" and a.access.array == "y"
-    )
-    along = uneven.stride("loop", "r")
-    assert along.stride is None
-    assert "i_inner" in along.reason
-    with pytest.raises(KeyError, match="no loop q"):
-        uneven.stride("loop", "q")
-
-
-def test_triangular_loops() -> None:
-    analysis = analyze_kernel(applications.trmm())
-    (region,) = analysis.programs[0].regions
-    (loop,) = region.loops
-    # row i meets k = i + 1 ... n - 1
-    assert str(loop.trips) == "-i_inner - 4*i_outer + n - 1"
-    update = next(i for i in region.instructions if "update" in i.id)
-    assert update.executions.evaluate({"n": 12, "m": 8}) == 8 * 66
-    # groups of 4 x 4 items run as long as their first row: 11, 7, 3 iterations, 2 groups each
-    assert update.slots.count is not None
-    assert update.slots.count.evaluate({"n": 12, "m": 8}) == 16 * 2 * (11 + 7 + 3)
 
 
 def test_partial_groups_and_vectors() -> None:

@@ -12,7 +12,6 @@ from countperf.counting.keys import Granularity
 from countperf.errors import (
     CountingError,
     DocumentError,
-    GranularityError,
     ParameterError,
     PropertyNameError,
 )
@@ -188,12 +187,6 @@ def test_compiled_vectors_are_picklable_functions() -> None:
     values = dict(zip(compiled.names, compiled(n=5, m=2), strict=True))
     assert values["flop.add.f32"] == 25.0
     assert compiled(n=np.arange(1, 4), m=2).shape == (4, 3)
-
-
-def test_counts_of_different_granularity_do_not_add() -> None:
-    vector = PropertyVector.from_mapping({"groups": 4, "launches": 1})
-    with pytest.raises(GranularityError, match="work group"):
-        _ = vector["groups"] + vector["launches"]
 
 
 def test_counts_that_are_zero_are_left_out() -> None:
