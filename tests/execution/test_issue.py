@@ -11,7 +11,7 @@ from countperf.execution.issue import apply_policy, issue
 from countperf.execution.policy import ExecutionPolicy
 from countperf.properties.taxonomy import validate_name
 
-_EIGHT = {"width": 8, "remainder": "scalar"}
+_EIGHT: dict[str, Any] = {"width": 8, "remainder": "scalar"}
 _FLAT = {"width": 8, "remainder": "scalar", "vectorized": "flat"}
 _MASKED = _FLAT | {"guards": "masked"}
 _BEHIND = {"rows": "multiples behind barriers", "remainder": "scalar"}

@@ -105,7 +105,6 @@ _MISSED = {
         ("amd-zen4", 1040, 12000, "l2_reuse"),  # of 16384
         ("amd-zen4", 1040, 30000, "beyond_l2"),
         ("intel-model167", 1040, 30000, "l2_reuse"),  # of 32768
-        ("amd-zen5", 1024, 12, "l1_reuse"),
         ("amd-zen5", 1024, 16, "l1_reuse_conflict1"),
         ("amd-zen5", 1024, 40, "l1_reuse_conflict2"),
         ("amd-zen5", 3072, 200, "l1_reuse_conflict3"),
