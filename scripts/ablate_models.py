@@ -179,17 +179,7 @@ def left_out(table: Table, design: Design, recipe: Recipe, near: Fitted | None) 
 def factor_of(
     table: Table, design: Design, times_s: NDArray[np.float64], known: NDArray[np.bool_]
 ) -> float:
-    """Return the factor by which predictions are off in the mean, each family alike.
-
-    Parameters
-    ----------
-    table, design : Table, Design
-        The cases.
-    times_s : ndarray, shape (n_cases,)
-        Predictions, s.
-    known : ndarray of bool, shape (n_cases,)
-        Whether a case has no feature that the fit did not see.
-    """
+    """Return the factor by which predictions are off in the mean, each family alike."""
     off = np.abs(np.log(np.maximum(times_s, 1e-12) / design.times_s))
     logs = np.where(known, np.minimum(off, np.log(LARGEST_FACTOR)), np.log(1 + UNPREDICTED))
     families = np.array([case.family for case in table.cases])

@@ -20,14 +20,7 @@ _TOP = (1, 5)
 
 
 def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
-    """Write what each device's weights were fitted to, and how far off left-out classes are.
-
-    Parameters
-    ----------
-    fits : Mapping
-        The structural weights of each device and, where the device has them, the weights that
-        read machine code.
-    """
+    """Write what each device's weights were fitted to, and how far off left-out classes are."""
     numbers = ("weights", "left-out error", "factor")
     titles = ["device", "classes", "kernels", "cases", "unsettled", *numbers]
     titles += [f"machine code: {title}" for title in numbers]
@@ -108,13 +101,6 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = Tr
     Kendall's tau with noise as ties, pairs in the right order, and the time of the best of the 1
     and 5 variants that are predicted to be fastest, as a multiple of the fastest one's. Of models
     without their corrections only the means over all sets.
-
-    Parameters
-    ----------
-    rankings : sequence of RankingEvaluation
-        One of each device and model.
-    by_set : bool
-        Whether each set has a row beside the means over all sets.
     """
     numbers = ["tau", "pairs right", *(f"top {k}" for k in _TOP)]
     rows = [
@@ -150,15 +136,7 @@ def _short(model: str) -> str:
 
 
 def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
-    """Write what searches found as a Markdown table: a row for each device and search.
-
-    Parameters
-    ----------
-    benchmarks : sequence of Mapping
-        Contents of ``tuning.json`` files, as ``scripts/benchmark_tuning.py`` writes them, and of
-        ``live-tuning.json``: the time of the fastest variant as a fraction of that of the one that
-        was found.
-    """
+    """Write what searches found as a Markdown table: a row for each device and search."""
     families = list(dict.fromkeys(name for each in benchmarks for name in each["families"]))
     rows = [
         ["device", "search", *families, "geometric mean"],

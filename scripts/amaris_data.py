@@ -21,21 +21,11 @@ SOURCE = "github.com/marcosamaris/gpuperfpredict, commit 7c8ece00, CC-BY 4.0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU of the data.
+    """A GPU of the data."""
 
-    Attributes
-    ----------
-    slug : str
-        Its name in this project.
-    name : str
-        Its name for people.
-    capability : str
-        Compute capability.
-    """
-
-    slug: str
-    name: str
-    capability: str
+    slug: str  # its name in this project
+    name: str  # its name for people
+    capability: str  # compute capability
 
 
 GPUS = {
@@ -88,19 +78,7 @@ def sizes_of(kernel: str, size: int, items: int, groups: int) -> dict[str, int]:
 
 
 def timings(folder: Path) -> pd.DataFrame:
-    """Read the times, a row per case.
-
-    Parameters
-    ----------
-    folder : Path
-        With the folder ``amaris`` in it.
-
-    Returns
-    -------
-    DataFrame
-        ``gpu``, ``kernel`` (the catalogue's name with the group), ``size``, ``runs``, ``seconds``
-        (median), and the size parameters ``n``, ``rows``, ``groups``.
-    """
+    """Read the times, a row per case."""
     found = pd.read_csv(folder / "amaris" / "timings.csv.gz")
     found = found[found["kernel"].isin(list(KERNELS))].reset_index(drop=True)
     sizes = [
@@ -126,19 +104,7 @@ def timings(folder: Path) -> pd.DataFrame:
 
 
 def counters(folder: Path) -> pd.DataFrame:
-    """Read the hardware counters, a row per case and run of the profiler.
-
-    Parameters
-    ----------
-    folder : Path
-        With the folder ``amaris`` in it.
-
-    Returns
-    -------
-    DataFrame
-        ``gpu`` and ``kernel`` as in the files, ``block`` (b of groups of b by b or b*b items),
-        ``size``, and a column per event and metric; what is no number there is missing.
-    """
+    """Read the hardware counters, a row per case and run of the profiler."""
     names = {
         (capability, kind): next(
             csv.reader(

@@ -176,13 +176,7 @@ def results(recording: Recording, options: argparse.Namespace) -> dict[str, Any]
 
 
 def keep_strategies(families: dict[str, dict[str, Any]], path: Path) -> None:
-    """Take results of Kernel Tuner's strategies, which use no weights, from an earlier file.
-
-    Raises
-    ------
-    DocumentError
-        The file is of other budgets or variants.
-    """
+    """Take results of Kernel Tuner's strategies, which use no weights, from an earlier file."""
     earlier = json.loads(path.read_text(encoding="utf-8"))["families"] if path.exists() else {}
     if not set(families) <= set(earlier):
         return

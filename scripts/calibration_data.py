@@ -59,24 +59,12 @@ def is_kin(one: DeviceIdentity, other: DeviceIdentity) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recorded:
-    """A device's measurements.
+    """A device's measurements."""
 
-    Attributes
-    ----------
-    device : DeviceIdentity
-        The device.
-    policy : ExecutionPolicy
-        That of its shipped fit.
-    lines : list of dict
-        Kernel, purpose and sizes of each case.
-    observations : tuple of Observation
-        The cases.
-    """
-
-    device: DeviceIdentity
-    policy: ExecutionPolicy
-    lines: list[dict[str, Any]]
-    observations: tuple[Observation, ...]
+    device: DeviceIdentity  # the device
+    policy: ExecutionPolicy  # that of its shipped fit
+    lines: list[dict[str, Any]]  # kernel, purpose and sizes of each case
+    observations: tuple[Observation, ...]  # the cases
 
     @property
     def has_code(self) -> bool:

@@ -48,34 +48,20 @@ class CutOffError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Times that a host takes beside the GPU.
+    """Times that a host takes beside the GPU."""
 
-    Attributes
-    ----------
-    start_s : float
-        For a stage: a process, its imports, CUDA's context, trying the device, s.
-    generate_s : float
-        To generate the code of a kernel, s.
-    compile_s : float
-        To compile it, s; later processes find it in CuPy's cache.
-    check_s : float
-        To compare a kernel with its reference, s.
-    input_byte_per_s : float
-        At which inputs are drawn and copied to the GPU, byte/s.
-    processors : int
-        That generate code.
-    fit_s, rank_s, characterize_s : float
-        For a fit with its evaluation, for ranking the variants, for the microbenchmarks, s.
-    """
-
+    # for a stage: a process, its imports, CUDA's context, trying the device, s
     start_s: float = 6.0
-    generate_s: float = 0.25
-    compile_s: float = 0.15
-    check_s: float = 0.02
-    input_byte_per_s: float = 4e8
-    processors: int = 8
+    generate_s: float = 0.25  # to generate the code of a kernel, s
+    compile_s: float = 0.15  # to compile it, s; later processes find it in CuPy's cache
+    check_s: float = 0.02  # to compare a kernel with its reference, s
+    input_byte_per_s: float = 4e8  # at which inputs are drawn and copied to the GPU, byte/s
+    processors: int = 8  # that generate code
+    # for a fit with its evaluation, for ranking the variants, for the microbenchmarks, s
     fit_s: float = 25.0
+    # for a fit with its evaluation, for ranking the variants, for the microbenchmarks, s
     rank_s: float = 12.0
+    # for a fit with its evaluation, for ranking the variants, for the microbenchmarks, s
     characterize_s: float = 45.0
 
 
@@ -115,17 +101,7 @@ def _counted(kernel: str) -> PropertyVector | None:
 
 
 class SimulatedRunner(CaseRunner):
-    """Runs cases in simulated time, as `countperf.harness.runner.CaseRunner`.
-
-    Parameters
-    ----------
-    gpu : str
-        A device of the catalogue, with peak and bandwidth.
-    host : Host
-        What the host takes.
-    clock : SimulatedClock
-        What goes on.
-    """
+    """Runs cases in simulated time, as `countperf.harness.runner.CaseRunner`."""
 
     def __init__(self, gpu: str, host: Host, clock: SimulatedClock) -> None:
         device = load_device(gpu)
@@ -183,24 +159,12 @@ class SimulatedRunner(CaseRunner):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The campaign on a GPU and a host.
+    """The campaign on a GPU and a host."""
 
-    Attributes
-    ----------
-    gpu : str
-        A device of the catalogue.
-    host : Host
-        The machine around it.
-    folder : Path
-        For the files of the campaign.
-    families : tuple of str
-        Only these families are measured; all if empty.
-    """
-
-    gpu: str
-    host: Host
-    folder: Path
-    families: tuple[str, ...] = ()
+    gpu: str  # A device of the catalogue
+    host: Host  # the machine around it
+    folder: Path  # for the files of the campaign
+    families: tuple[str, ...] = ()  # only these families are measured; all if empty
 
     def run(self, budget_s: float = 460.0) -> tuple[Progress, float]:
         """Return what the campaign finishes, and the simulated time that it takes, s."""

@@ -36,21 +36,11 @@ WITHIN = 0.01
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts of one kernel at one set of sizes.
+    """Counts of one kernel at one set of sizes."""
 
-    Attributes
-    ----------
-    program : KernelProgram
-        Its device program.
-    accesses : tuple of AccessAnalysis
-        Its accesses.
-    sizes : mapping from str to int
-        Its sizes.
-    """
-
-    program: KernelProgram
-    accesses: tuple[AccessAnalysis, ...]
-    sizes: Mapping[str, int]
+    program: KernelProgram  # its device program
+    accesses: tuple[AccessAnalysis, ...]  # its accesses
+    sizes: Mapping[str, int]  # its sizes
 
     def _chosen(self, space: str, direction: str) -> Iterator[AccessAnalysis]:
         for each in self.accesses:
@@ -166,24 +156,13 @@ def _active_items(access: AccessAnalysis) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Meaning of a hardware counter.
+    """Meaning of a hardware counter."""
 
-    Attributes
-    ----------
-    name : str
-        What it is, for the table.
-    kind : {"operations", "accesses", "transactions"}
-        Which of the figures it belongs to.
-    measured : callable
-        From a row of the counters to the number, as often as it was measured.
-    counted : callable
-        From what is counted to the number.
-    """
-
-    name: str
-    kind: str
+    name: str  # what it is, for the table
+    kind: str  # which of the figures it belongs to
+    # from a row of the counters to the number, as often as it was measured
     measured: Callable[[Mapping[str, Any]], list[float]]
-    counted: Callable[[Counted], int]
+    counted: Callable[[Counted], int]  # from what is counted to the number
 
 
 def _all(*names: str) -> Callable[[Mapping[str, Any]], list[float]]:
@@ -404,19 +383,7 @@ class Counter:
 
 
 def compared(data: Path) -> pd.DataFrame:
-    """Compare every case and counter.
-
-    Parameters
-    ----------
-    data : Path
-        Folder with ``amaris/``.
-
-    Returns
-    -------
-    DataFrame
-        ``gpu``, ``kernel``, ``group``, ``size``, ``counter``, ``kind``, ``counted``, ``measured``
-        (missing where the profiler's counter overflowed).
-    """
+    """Compare every case and counter."""
     counter = Counter()
     found: list[dict[str, object]] = []
     for row in counters(data).to_dict("records"):

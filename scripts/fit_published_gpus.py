@@ -123,15 +123,7 @@ def _counted(kernel: str, sizes: tuple[tuple[str, int], ...]) -> dict[str, int]:
 
 
 def measurements_of(table: pd.DataFrame, gpu: Gpu) -> MeasurementSet:
-    """Return the measurements of a GPU; those of the largest sizes have the purpose ``test``.
-
-    Parameters
-    ----------
-    table : DataFrame
-        As of `timings`, of this GPU.
-    gpu : Gpu
-        Which.
-    """
+    """Return the measurements of a GPU; those of the largest sizes have the purpose ``test``."""
     table = table.sort_values("seconds").drop_duplicates(["kernel", "n", "rows", "groups"])
     largest = table.groupby("kernel")["size"].transform(lambda sizes: sizes.quantile(LARGER))
     table = table.assign(purpose=np.where(table["size"] > largest, "test", "measurement"))

@@ -105,31 +105,15 @@ class _Runner(SimulationRunner):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """Configurations that a strategy measured in its budget, in order.
+    """Configurations that a strategy measured in its budget, in order."""
 
-    Attributes
-    ----------
-    spent_s : ndarray, shape (n,)
-        Recorded time, s, after each request.
-    values : ndarray, shape (n,)
-        Recorded time of the configuration, ms; nan of those that failed.
-    cpu_s : float
-        CPU time of strategy and simulation.
-    """
-
-    spent_s: NDArray[np.float64]
-    values: NDArray[np.float64]
-    cpu_s: float
+    spent_s: NDArray[np.float64]  # recorded time, s, after each request
+    values: NDArray[np.float64]  # recorded time of the configuration, ms; nan of those that failed
+    cpu_s: float  # CPU time of strategy and simulation
 
 
 class Simulation:
-    """A recorded space as Kernel Tuner's simulation mode has it.
-
-    Parameters
-    ----------
-    content : Mapping
-        Kernel Tuner's cache.
-    """
+    """A recorded space as Kernel Tuner's simulation mode has it."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = content
@@ -149,19 +133,7 @@ class Simulation:
         seed: int,
         options: Mapping[str, Any] = MappingProxyType({}),
     ) -> Run:
-        """Run a strategy of Kernel Tuner's or one of the user's until its budget is spent.
-
-        Parameters
-        ----------
-        strategy : str or callable
-            Name of Kernel Tuner's, or an optimization algorithm for its ``OptAlgWrapper``.
-        limit_s : float
-            Recorded time that it may spend, s.
-        seed : int
-            Of the generators that Kernel Tuner draws from.
-        options : Mapping, optional
-            Its hyperparameters.
-        """
+        """Run a strategy of Kernel Tuner's or one of the user's until its budget is spent."""
         import random
 
         random.seed(seed)

@@ -39,23 +39,12 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MeasuredDevice:
-    """A device with its measured cases.
+    """A device with its measured cases."""
 
-    Attributes
-    ----------
-    device : DeviceIdentity
-        The device.
-    policy : ExecutionPolicy
-        How it runs work groups.
-    design : Design
-        Its cases.
-    kernels : tuple of str
-        The kernel of each case; empty where no residuals by kernel are wanted.
-    """
-
-    device: DeviceIdentity
-    policy: ExecutionPolicy
-    design: Design
+    device: DeviceIdentity  # the device
+    policy: ExecutionPolicy  # how it runs work groups
+    design: Design  # its cases
+    # the kernel of each case; empty where no residuals by kernel are wanted
     kernels: tuple[str, ...] = ()
 
 
@@ -68,22 +57,7 @@ def fit_devices(
     negligible: Sequence[str] = (),
     is_kin: Callable[[DeviceIdentity, DeviceIdentity], bool] | None = None,
 ) -> KnownModel:
-    """Fit the weights of devices, each with what the others say.
-
-    Parameters
-    ----------
-    kind : {"structural", "compiled"}
-        Which model.
-    devices : sequence of MeasuredDevice
-        The devices.
-    error : float
-        Size of the model's own errors, relative.
-    negligible : sequence of str, optional
-        Features that are left out.
-    is_kin : callable, optional
-        Whether two devices are so much the same, such as one processor under two runtimes, that
-        neither is to inform the other.
-    """
+    """Fit the weights of devices, each with what the others say."""
     columns = tuple(sorted({c for each in devices for c in each.design.function.columns}))
     designs = [with_columns(each.design, columns) for each in devices]
     known = tuple(

@@ -43,21 +43,11 @@ MAXWELL_LANES: tuple[tuple[int, ...], ...] = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WideService:
-    """Rule by which a device serves loads of four 32-bit elements from local memory.
+    """Rule by which a device serves loads of four 32-bit elements from local memory."""
 
-    Attributes
-    ----------
-    bank_width_bytes : int
-        Bytes of a word of one of the 32 banks.
-    lanes : int
-        Lanes of a part.
-    paired_lanes : int
-        Lanes of a part where each two neighboring lanes read the same.
-    """
-
-    bank_width_bytes: int
-    lanes: int
-    paired_lanes: int
+    bank_width_bytes: int  # bytes of a word of one of the 32 banks
+    lanes: int  # lanes of a part
+    paired_lanes: int  # lanes of a part where each two neighboring lanes read the same
 
 
 _ONE = QuasiPolynomial.constant(1)
@@ -75,28 +65,7 @@ def served_sectors(
     *,
     joined_bytes: int = 0,
 ) -> int:
-    """Count the sectors of 32 bytes that the parts of all sub-groups ask for.
-
-    Parameters
-    ----------
-    access : AccessAnalysis
-        An access to global memory.
-    parameters : mapping from str to int
-        Values of all size parameters.
-    joined_bytes : int, optional
-        Bytes of a line: sectors of the line in which the part before ended are not asked for again.
-        0: parts share nothing.
-
-    Returns
-    -------
-    int
-        Over all groups and iterations.
-
-    Raises
-    ------
-    CountingError, ParameterError
-        As for `countperf.counting.transactions.transactions`.
-    """
+    """Count the sectors of 32 bytes that the parts of all sub-groups ask for."""
     size = access.access.bits // 8
     span = lcm(_SECTOR_BYTES, joined_bytes or _SECTOR_BYTES)
     total = 0
@@ -146,28 +115,7 @@ def wide_load_passes(
     parameters: Mapping[str, Any],
     service: WideService,
 ) -> tuple[int, int]:
-    """Count loads of four elements at once from local memory, and their passes over the banks.
-
-    Parameters
-    ----------
-    access : AccessAnalysis
-        A load of 32-bit elements from local memory.
-    parameters : mapping from str to int
-        Values of all size parameters.
-    service : WideService
-        How the device serves it.
-
-    Returns
-    -------
-    instructions, passes : int
-        Both zero if the load cannot be wide: no loop of the item's own moves it by one element, or
-        some lanes begin within four elements.
-
-    Raises
-    ------
-    CountingError, ParameterError
-        As for `countperf.counting.transactions.bank_conflicts`.
-    """
+    """Count loads of four elements at once from local memory, and their passes over the banks."""
     if access.access.bits != 32 or not any(
         each.kind in ("loop", "unrolled") and each.stride == _ONE for each in access.strides
     ):

@@ -52,21 +52,13 @@ def kernel_without_group(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutPart:
-    """Cases that were left out together.
+    """Cases that were left out together."""
 
-    Attributes
-    ----------
-    name : str
-        The kernel, or the kernel with its work group.
-    cases : tuple of HeldOutCase
-        Each without a predicted time if the other cases do not determine it.
-    without_weight : tuple of str
-        Where cases are not predicted: features that no other case has, and weights that the other
-        cases do not tell apart.
-    """
-
-    name: str
+    name: str  # the kernel, or the kernel with its work group
+    # each without a predicted time if the other cases do not determine it
     cases: tuple[HeldOutCase, ...]
+    # where cases are not predicted: features that no other case has, and weights that the other
+    # cases do not tell apart
     without_weight: tuple[str, ...]
 
     @property
@@ -79,18 +71,10 @@ class LeftOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitsWithout:
-    """Cases of a GPU, ready for fits without some of them.
+    """Cases of a GPU, ready for fits without some of them."""
 
-    Attributes
-    ----------
-    observations : tuple of Observation
-        The cases; their family is what is left out together.
-    prepared : LeavingOut
-        The same for the solver.
-    """
-
-    observations: tuple[Observation, ...]
-    prepared: LeavingOut
+    observations: tuple[Observation, ...]  # the cases; their family is what is left out together
+    prepared: LeavingOut  # the same for the solver
 
     @classmethod
     def of(cls, observations: Iterable[Observation], model: ModelDefinition) -> Self:
@@ -102,13 +86,7 @@ class FitsWithout:
         return cls(observations=cases, prepared=prepared)
 
     def without(self, name: str, is_left_out: Callable[[Observation], bool]) -> LeftOutPart:
-        """Predict some cases by a fit of the others.
-
-        Raises
-        ------
-        FitNotConvergedError
-            The fit did not converge.
-        """
+        """Predict some cases by a fit of the others."""
         inside = [case for case in self.observations if is_left_out(case)]
         labels = tuple(dict.fromkeys(case.family for case in inside))
         found = leave_out(self.prepared, [labels])[labels]
@@ -179,13 +157,6 @@ def with_calibrated_intervals(weights: WeightSet, observations: Sequence[Observa
     Left out are the larger sizes of all kernels, and each tile width in turn. The conformal
     quantile of their errors is taken over kernels with their groups: the larger sizes of one
     count as much as a tile width (`countperf.fitting.intervals`).
-
-    Parameters
-    ----------
-    weights : WeightSet
-        Fitted to the observations.
-    observations : sequence of Observation
-        The cases of that fit.
     """
     fits = FitsWithout.of(observations, weights.definition)
     larger = [replace(c, family=f"{c.kernel}{_LARGER}") for c in fits.larger_sizes().cases]

@@ -63,30 +63,21 @@ _MOST_TRIES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """Outcome of one kernel.
+    """Outcome of one kernel."""
 
-    Attributes
-    ----------
-    source, name : str
-        Where it comes from.
-    outcome : str
-        Of counting.
-    said : str
-        The last error; empty if it counts.
-    own_s, own_wall_s : float
-        Processor and wall-clock time of counting beyond Loopy's preprocessing, scheduling and
-        checks, s; the slowest of the tries.
-    unanalyzed, unpredicted : str or None
-        Why it has no analysis or prediction; empty if it has, None if it does not count.
-    """
-
-    source: str
-    name: str
-    outcome: Outcome
-    said: str = ""
+    source: str  # where it comes from
+    name: str  # where it comes from
+    outcome: Outcome  # of counting
+    said: str = ""  # the last error; empty if it counts
+    # processor and wall-clock time of counting beyond Loopy's preprocessing, scheduling and
+    # checks, s; the slowest of the tries
     own_s: float = 0.0
+    # processor and wall-clock time of counting beyond Loopy's preprocessing, scheduling and
+    # checks, s; the slowest of the tries
     own_wall_s: float = 0.0
+    # why it has no analysis or prediction; empty if it has, None if it does not count
     unanalyzed: str | None = None
+    # why it has no analysis or prediction; empty if it has, None if it does not count
     unpredicted: str | None = None
 
 

@@ -85,33 +85,31 @@ class ApartRunner(CaseRunner):
 
     def device_state(self) -> dict[str, float]:
         """Return what the driver says of the device now."""
-        return self._call(_state, "its state", None)
+        return self._call("device_state", "its state", None)
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""
-        return self._call(_versions, "its versions", None)
+        return self._call("versions", "its versions", None)
 
     def check(self, case: KernelCase) -> None:
         """Build a case's kernel and compare its numbers, once per kernel and process."""
-        self._call(_check, "built and checked", case)
+        self._call("check", "built and checked", case)
 
     def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
         """Run a case as often as a protocol says."""
-        return self._call(_round, "run", case, protocol)
+        return self._call("time_round", "run", case, protocol)
 
     @contextmanager
     def loaded(self, case: KernelCase) -> Generator[Run]:
         """Give what runs a case once, as `KernelRunner.loaded`."""
-        self._call(_load, "loaded", case)
-        yield lambda: cast("Timing", self._call(_run_once, "run", case))
+        self._call("load", "loaded", case)
+        yield lambda: cast("Timing", self._call("run_once", "run", case))
 
-    def _call(
-        self, function: Callable[..., Any], what: str, case: KernelCase | None, *more: Any
-    ) -> Any:
+    def _call(self, method: str, what: str, case: KernelCase | None, *more: Any) -> Any:
         name = "the device" if case is None else case.name
         content = b"" if case is None else self._packed(case)
         task = self._pool.submit_within(
-            self._longest_s, _answer, function, self._opening, content, *more
+            self._longest_s, _answer, method, self._opening, content, *more
         )
         try:
             printed, result, error = task.result()
@@ -197,6 +195,19 @@ class _Place:
         self.memory = ExitStack()  # of what is loaded
         self.loaded: tuple[str, Run] | None = None
 
+    def load(self, case: KernelCase) -> None:
+        """Put a case's arguments into memory, in the place of those of another one."""
+        self.loaded = None
+        self.memory.close()
+        self.loaded = case.name, self.memory.enter_context(self.runner.loaded(case))
+
+    def run_once(self, case: KernelCase) -> Timing:
+        """Run a case once, loaded anew in the place of a process that was lost."""
+        if self.loaded is None or self.loaded[0] != case.name:
+            self.load(case)
+        assert self.loaded is not None
+        return self.loaded[1]()
+
 
 @lru_cache(maxsize=1)
 def _place(opening: _Opening) -> _Place:
@@ -211,45 +222,18 @@ def _case(content: bytes) -> KernelCase:
 _Answer = tuple[str, Any, Exception | None]
 
 
-def _answer(function: Callable[..., Any], opening: _Opening, content: bytes, *more: Any) -> _Answer:
+def _answer(method: str, opening: _Opening, content: bytes, *more: Any) -> _Answer:
     """Return what code of the user's printed, and how a call ended."""
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
         try:
-            case = _case(content) if content else None
-            result = function(_place(opening), case, *more)
+            place = _place(opening)
+            given = (_case(content), *more) if content else more
+            owner = place if hasattr(place, method) else place.runner
+            result = getattr(owner, method)(*given)
         except Exception as error:  # noqa: BLE001  it goes to the caller
             return printed.getvalue(), None, error
     return printed.getvalue(), result, None
-
-
-def _state(place: _Place, _: None) -> dict[str, float]:
-    return place.runner.device_state()
-
-
-def _versions(place: _Place, _: None) -> dict[str, str]:
-    return place.runner.versions()
-
-
-def _check(place: _Place, case: KernelCase) -> None:
-    place.runner.check(case)
-
-
-def _round(place: _Place, case: KernelCase, protocol: Protocol) -> Round:
-    return place.runner.time_round(case, protocol)
-
-
-def _load(place: _Place, case: KernelCase) -> None:
-    place.loaded = None
-    place.memory.close()
-    place.loaded = case.name, place.memory.enter_context(place.runner.loaded(case))
-
-
-def _run_once(place: _Place, case: KernelCase) -> Timing:
-    if place.loaded is None or place.loaded[0] != case.name:  # in the place of one that was lost
-        _load(place, case)
-    assert place.loaded is not None
-    return place.loaded[1]()
 
 
 def measure(

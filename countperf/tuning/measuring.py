@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -69,8 +68,6 @@ class Bench:
         self._alone = alone  # of a timing: with nothing beside it
         self._most_s = plan.max_case_s if most_s is None else most_s
         self._left_s = left_s
-        self._helper = ThreadPoolExecutor(1, "countperf-build")
-        self._ahead: Future[None] | None = None
         self._built_s: list[float] = []
         self._checked: set[str] = set()
         self._loaded: tuple[str, Run] | None = None
@@ -89,9 +86,7 @@ class Bench:
             self._check(case)
         self._load(case)
 
-    def time(
-        self, choice: Choice, best_s: float | None, following: Choice | None = None
-    ) -> tuple[tuple[float, ...], bool]:
+    def time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
         """Check a variant's numbers and run it.
 
         Runs that are over before the device is warm are not kept, see `Plan.warm_up_s`.
@@ -99,8 +94,6 @@ class Bench:
         case = self._case(choice)
         end_if_interrupted()
         with silence():
-            if following is not None:
-                self._ahead = self._helper.submit(self._runner.prepare, self._case(following))
             self._check(case)
         cheap_s = CHEAP * fmean(self._built_s)
         run = self._load(case)
@@ -149,10 +142,7 @@ class Bench:
 
     def _check(self, case: KernelCase) -> None:
         began_s = self._runner.clock.now()
-        try:
-            self._runner.check(case)
-        finally:
-            self._finish_building()
+        self._runner.check(case)
         if case.kernel not in self._checked:
             self._checked.add(case.kernel)
             self._built_s.append(self._runner.clock.now() - began_s)
@@ -160,16 +150,10 @@ class Bench:
     def _case(self, choice: Choice) -> KernelCase:
         return self._space.case(choice, self._sizes)
 
-    def _finish_building(self) -> None:
-        if self._ahead is not None:
-            self._ahead.exception()  # comes again when it is its turn
-            self._ahead = None
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._helper.shutdown()
         self._memory.close()
 
 

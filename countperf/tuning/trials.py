@@ -98,16 +98,11 @@ class Trials:
         return self._try_or_build(self._workers, counting=counting)
 
     def _build_and_try(self) -> bool:
-        """Build and try a variant here, and another one ahead; tell whether there was time."""
-        left_s = self._spending.unreserved_s()
-        point = self._known.worth_a_try(left_s, self._begun)
-        following = self._known.promising(left_s, self._begun, 1 if point else 2)
-        if point is None:
-            if not following:
-                return False
-            point, *following = following
-        self._try(point, *following)
-        return True
+        """Build and try a variant here; tell whether there was time."""
+        points = self._known.promising(self._spending.unreserved_s(), (), 1)
+        for point in points:
+            self._try(point)
+        return bool(points)
 
     def _try_or_build(self, workers: BuildWorkers, *, counting: bool) -> bool:
         """Try a variant that is built, or have others built; tell whether there was time."""
@@ -141,13 +136,12 @@ class Trials:
         done = len(self._known.tried) + len(self._known.refused)
         return most if limit is None else max(1, min(most, limit - done))
 
-    def _try(self, point: Predicted, *following: Predicted) -> None:
+    def _try(self, point: Predicted) -> None:
         best_s = self._known.best_s
         key = as_key(point.choice)
-        was_built = key in self._begun
         started = self._runner.clock.now()
         try:
-            samples, cut_short = self._time(point.choice, best_s, *(p.choice for p in following))
+            samples, cut_short = self._time(point.choice, best_s)
         except MeasurementError as error:
             refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
             self._write(refused_line(refused))
@@ -163,10 +157,9 @@ class Trials:
                 cut_short=cut_short,
                 at_s=self._spending.spent_s(),
             )
-            build_s = None
             if self._workers is not None:
                 build_s = self._workers.built_s(point.choice)
-            elif not was_built:
+            else:
                 ran_s = self._bench.warm_up_s + sum(samples)
                 build_s = max(0.0, self._runner.clock.now() - started - ran_s)
             self._write(tried_line(tried))
@@ -174,19 +167,16 @@ class Trials:
             self._rounds[key] += 1
             if best_s is None or tried.time_s < best_s:
                 self._say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
-        self._begun.update(as_key(each.choice) for each in following)
         self._begun.discard(key)
 
-    def _time(
-        self, choice: Choice, best_s: float | None, *following: Choice
-    ) -> tuple[tuple[float, ...], bool]:
-        """Time a variant, here or where it was built, and have others built meanwhile."""
+    def _time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
+        """Time a variant, here or where it was built."""
         if self._workers is not None:
             try:
                 return self._timed_by(self._workers, choice, best_s)
             except DeviceError:  # which this process has found
                 self._workers = None
-        return self._bench.time(choice, best_s, following[0] if following else None)
+        return self._bench.time(choice, best_s)
 
     def _timed_by(
         self, workers: BuildWorkers, choice: Choice, best_s: float | None

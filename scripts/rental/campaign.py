@@ -39,25 +39,7 @@ Execute = Callable[[Stage, Options, float], "tuple[str, str]"]
 def run_campaign(
     options: Options, stages: Sequence[Stage], execute: Execute, now: Callable[[], float]
 ) -> Progress:
-    """Run what is not finished yet, until the budget is spent.
-
-    Parameters
-    ----------
-    options : Options
-        What is asked.
-    stages : sequence of Stage
-        In order.
-    execute : callable
-        Runs a stage for at most so many seconds; returns its outcome (``done``, ``cut off``,
-        ``lost`` or ``failed``) and the last line that it printed.
-    now : callable
-        A clock, s.
-
-    Returns
-    -------
-    Progress
-        Also in the folder, after every stage.
-    """
+    """Run what is not finished yet, until the budget is spent."""
     progress = Progress.read(options.folder)
     began = now()
     is_news = False  # what comes of measurements is made again when there are more of them

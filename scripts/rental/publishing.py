@@ -29,40 +29,7 @@ def publish(
     weights: WeightSet | Path | str | None = None,
     compiled: WeightSet | Path | str | None = None,
 ) -> Path:
-    """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``.
-
-    Parameters
-    ----------
-    measurements : MeasurementSet, Path or str
-        The campaign, or its file.
-    folder : Path or str
-        Where the folders of devices are.
-    model : str or ModelDefinition, optional
-        The model to predict with by default, or ``auto`` to choose one as `fit` does; without it,
-        that is the paper's.
-    weights : WeightSet, Path or str, optional
-        Instead of a model: weights already fitted to these measurements.
-    compiled : WeightSet, Path or str, optional
-        Weights of a model that reads compiled code, fitted to these measurements, which predict
-        beside the default ones where they are asked for.
-
-    Returns
-    -------
-    Path
-        The device's folder, with ``identity.json``, ``measurements.jsonl.gz``, the weights of the
-        paper's model (``linear.json``, from the paper's measurement kernels alone, all cases
-        counting the same, as there), those of `model`
-        (``weights.json``), ``evaluation.json`` of the default ones, ``linear-evaluation.json`` if
-        these are others, ``uncorrected-evaluation.json`` of the default ones without their
-        correction if they have one, and ``ranking.json`` and ``uncorrected-ranking.json`` likewise
-        if variants were measured; of `compiled` there are ``compiled.json``,
-        ``compiled-evaluation.json`` and ``compiled-ranking.json``.
-
-    Raises
-    ------
-    FitError, DocumentError
-        The measurements cannot be fitted or evaluated, or their file is bad.
-    """
+    """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``."""
     found = read_measurements(measurements)
     target = Path(folder) / found.device.slug
     check_writable(target / "weights.json")

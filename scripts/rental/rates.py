@@ -25,23 +25,12 @@ class FittedWeight(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpliedRate:
-    """The rate that a weight implies.
+    """The rate that a weight implies."""
 
-    Attributes
-    ----------
-    feature : str
-        The feature.
-    rate : float
-        Per second; negative if the weight is.
-    unit : str
-        Of the rate.
-    measured : float or None
-        What microbenchmarks found for it, in the same unit; None if they have nothing like it.
-    """
-
-    feature: str
-    rate: float
-    unit: str
+    feature: str  # the feature
+    rate: float  # per second; negative if the weight is
+    unit: str  # of the rate
+    # what microbenchmarks found for it, in the same unit; None if they have nothing like it
     measured: float | None
 
     @property
@@ -53,20 +42,7 @@ class ImpliedRate:
 def implied_rates(
     weights: Iterable[FittedWeight], device: DeviceParameters
 ) -> tuple[ImpliedRate, ...]:
-    """Compare weights with measured rates.
-
-    Parameters
-    ----------
-    weights : iterable of FittedWeight
-        Of a linear model.
-    device : DeviceParameters
-        As ``countperf characterize`` writes it.
-
-    Returns
-    -------
-    tuple of ImpliedRate
-        One for each weight that is a cost of operations, accesses or barriers and not zero.
-    """
+    """Compare weights with measured rates."""
     found: list[ImpliedRate] = []
     for weight in weights:
         amount = charged(weight.feature, "")

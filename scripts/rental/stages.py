@@ -57,46 +57,23 @@ RENTAL = Profile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage(ShortRepr):
-    """Part of a campaign.
+    """Part of a campaign."""
 
-    Attributes
-    ----------
-    name : str
-        Of the stage.
-    work : callable
-        From the campaign's options to nothing; writes into its folder.
-    share : float
-        Share of the budget that it may take at most.
-    """
-
-    name: str
+    name: str  # of the stage
+    # from the campaign's options to nothing; writes into its folder
     work: Callable[[Options], None]
-    share: float
+    share: float  # share of the budget that it may take at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(ShortRepr):
-    """Options of the campaign.
+    """Options of the campaign."""
 
-    Attributes
-    ----------
-    device : str or None
-        The device's label, or part of its name.
-    folder : Path
-        Where everything goes.
-    budget_s : float
-        Time for all of it, s.
-    deadline : float
-        When the stage in hand has to be done, by `time.time`, s.
-    families : tuple of str
-        Only these families of kernels are measured; all if empty.
-    """
-
-    device: str | None
-    folder: Path
-    budget_s: float
-    deadline: float = float("inf")
-    families: tuple[str, ...] = ()
+    device: str | None  # the device's label, or part of its name
+    folder: Path  # where everything goes
+    budget_s: float  # time for all of it, s
+    deadline: float = float("inf")  # when the stage in hand has to be done, by `time.time`, s
+    families: tuple[str, ...] = ()  # only these families of kernels are measured; all if empty
 
     @property
     def store(self) -> Path:

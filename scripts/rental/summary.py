@@ -39,17 +39,10 @@ class _Progress(Part):
 
 @dataclass(slots=True, kw_only=True)
 class Progress(ShortRepr):
-    """Progress of the campaign, kept in ``campaign.json``.
+    """Progress of the campaign, kept in ``campaign.json``."""
 
-    Attributes
-    ----------
-    finished : list of str
-        Names of stages that are done for good.
-    log : list of dict
-        Every attempt: stage, outcome, seconds, and the last line that it printed.
-    """
-
-    finished: list[str] = field(default_factory=list[str])
+    finished: list[str] = field(default_factory=list[str])  # names of stages that are done for good
+    # every attempt: stage, outcome, seconds, and the last line that it printed
     log: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     @classmethod

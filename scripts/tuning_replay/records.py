@@ -31,28 +31,14 @@ _REASON = 200  # characters of it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Measurement of a variant.
+    """Measurement of a variant."""
 
-    Attributes
-    ----------
-    choice : dict from str to value
-        Which one.
-    build_s : float
-        Time of building it and checking its numbers on the device, s.
-    samples_s : tuple of float
-        Time of each run, s; empty if it failed.
-    warm_up_s : float
-        Time of the runs before these, which were not kept, s.
-    stage, reason : str
-        Where and why it failed; empty if it ran.
-    """
-
-    choice: dict[str, Value]
-    build_s: float
-    samples_s: tuple[float, ...] = ()
-    warm_up_s: float = 0.0
-    stage: Stage | None = None
-    reason: str = ""
+    choice: dict[str, Value]  # which one
+    build_s: float  # time of building it and checking its numbers on the device, s
+    samples_s: tuple[float, ...] = ()  # time of each run, s; empty if it failed
+    warm_up_s: float = 0.0  # time of the runs before these, which were not kept, s
+    stage: Stage | None = None  # where and why it failed; empty if it ran
+    reason: str = ""  # where and why it failed; empty if it ran
 
     @property
     def time_s(self) -> float:
@@ -67,27 +53,13 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Variants of a space on a device, all measured.
+    """Variants of a space on a device, all measured."""
 
-    Attributes
-    ----------
-    space : SearchSpace
-        What they are of.
-    sizes : Mapping from str to int
-        At which they ran.
-    device : DeviceIdentity
-        Where they ran.
-    variants : tuple of Measured
-        All of them, those that failed included.
-    warm_up_s : float
-        Until when runs were not kept, s; see `countperf.tuning.result.Plan`.
-    """
-
-    space: SearchSpace
-    sizes: Mapping[str, int]
-    device: DeviceIdentity
-    variants: tuple[Measured, ...]
-    warm_up_s: float = 0.0
+    space: SearchSpace  # what they are of
+    sizes: Mapping[str, int]  # at which they ran
+    device: DeviceIdentity  # where they ran
+    variants: tuple[Measured, ...]  # all of them, those that failed included
+    warm_up_s: float = 0.0  # until when runs were not kept, s; see `countperf.tuning.result.Plan`
 
     def __post_init__(self) -> None:
         if not any(each.samples_s for each in self.variants):
@@ -141,30 +113,6 @@ def record(
 
     Loopy generates their code, whether its cache has it or not; let the driver's begin empty where
     building is to take the time that it takes at first.
-
-    Parameters
-    ----------
-    space : SearchSpace or str
-        The space, or a text for `countperf.workflow.spaces.load_space`.
-    runner : CaseRunner
-        What builds, checks and times.
-    path : Path or str
-        The record; the same call goes on where it was interrupted.
-    points : int
-        How many variants at most; see `part_of`.
-    sizes : Mapping from str to int, optional
-        In place of the space's.
-    plan : Plan, optional
-        How many runs each has, and for how long.
-    progress : callable, optional
-        Is told how far it is, a line at a time.
-
-    Raises
-    ------
-    TuningError
-        Nothing ran.
-    ValueError
-        The file is of another record, or is damaged.
     """
     plan = plan or Plan()
     space = load_space(space) if isinstance(space, str) else space
@@ -215,26 +163,7 @@ def record(
 def read_record(
     path: Path | str, *, points: int | None = None, space: SearchSpace | None = None
 ) -> Record:
-    """Read a record; no device is needed.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file.
-    points : int, optional
-        Only the variants of `part_of` the space; by default all that there are.
-    space : SearchSpace, optional
-        What the record is of, where its name is none of the library's.
-
-    Raises
-    ------
-    DocumentError
-        It is no record, is damaged, or some of the variants were not measured.
-    SearchSpaceError
-        There is no such space.
-    TuningError
-        Nothing ran.
-    """
+    """Read a record; no device is needed."""
     target = Path(path)
     header, *entries = map(json.loads, target.read_text(encoding="utf-8").splitlines())
     if header.get("content") != "record":

@@ -47,50 +47,25 @@ _ERRORS: Mapping[str | None, type[MeasurementError]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Prediction of a variant, and its cost.
+    """Prediction of a variant, and its cost."""
 
-    Attributes
-    ----------
-    point : Predicted or Refused
-        The prediction.
-    count_s : float
-        Processor time of building, counting and predicting, s.
-    """
-
-    point: Point
-    count_s: float
+    point: Point  # the prediction
+    count_s: float  # processor time of building, counting and predicting, s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A record and what a model says of its variants.
+    """A record and what a model says of its variants."""
 
-    Attributes
-    ----------
-    record : Record
-        What was measured.
-    question : PredictionTask
-        What was asked of the variants.
-    answers : Mapping from key to Answer
-        What it says, by `countperf.tuning.result.as_key`, and what that takes in a search.
-    count_s : float
-        Processor time of predicting all one after the other, as ranking does, s.
-    """
-
-    record: Record
-    question: PredictionTask
+    record: Record  # what was measured
+    question: PredictionTask  # what was asked of the variants
+    # what it says, by `countperf.tuning.result.as_key`, and what that takes in a search
     answers: Mapping[Key, Answer]
-    count_s: float
+    count_s: float  # processor time of predicting all one after the other, as ranking does, s
 
     @property
     def first_pick(self) -> dict[str, Value]:
-        """The variant that is predicted to be the fastest of those that run.
-
-        Raises
-        ------
-        TuningError
-            None that runs has a prediction.
-        """
+        """The variant that is predicted to be the fastest of those that run."""
         ran = [
             point
             for each in self.record.variants
@@ -109,15 +84,6 @@ def predicted_record(record: Record, question: PredictionTask, *, workers: int =
     A search predicts variants here and there, which share less than neighbors do: those that are
     predicted together, one such group after the other in an order of chance, and each by any of the
     processes, which know nothing of what the others did.
-
-    Parameters
-    ----------
-    record : Record
-        What was measured.
-    question : PredictionTask
-        The model, and limits of the device; its space and sizes are those of the record.
-    workers : int
-        How many processes predict in a search.
     """
     asked = replace(question, space=record.space, sizes=dict(record.sizes))
     choices = [each.choice for each in record.variants]
@@ -169,24 +135,7 @@ class ThinkingClock(FakeClock):
 
 
 class ReplayRunner(CaseRunner):
-    """Stands in for a device: a `CaseRunner` that returns what was recorded.
-
-    Parameters
-    ----------
-    record : Record
-        What was measured.
-    seed : int
-        The runs of a variant come in another order, but for the first one.
-    clock : FakeClock, optional
-        Advances by what was recorded.
-    build : callable, optional
-        Lets the time pass that building takes a processor, s; by default it is free for that.
-
-    Attributes
-    ----------
-    identity, limits, clock
-        As in `CaseRunner`; the clock shows what the search would have taken.
-    """
+    """Stands in for a device: a `CaseRunner` that returns what was recorded."""
 
     def __init__(
         self,
@@ -236,20 +185,7 @@ class ReplayRunner(CaseRunner):
 
 
 class ReplayProcessors:
-    """Processors that all jobs share evenly while a clock advances.
-
-    Parameters
-    ----------
-    clock : FakeClock
-        Advances while somebody waits for jobs.
-    number : int
-        How many there are: so many jobs at a time are as fast as if alone.
-
-    Attributes
-    ----------
-    clock, number
-        As given.
-    """
+    """Processors that all jobs share evenly while a clock advances."""
 
     def __init__(self, clock: FakeClock, number: int) -> None:
         self.number = number
@@ -277,21 +213,11 @@ class ReplayProcessors:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Task that occupies a processor for a while.
+    """Task that occupies a processor for a while."""
 
-    Attributes
-    ----------
-    future : Future
-        Is done when it is.
-    result : object
-        What comes out.
-    left_s : float
-        Processor time that it still takes, s.
-    """
-
-    future: Future[Any]
-    result: Any
-    left_s: float
+    future: Future[Any]  # is done when it is
+    result: Any  # what comes out
+    left_s: float  # processor time that it still takes, s
 
     def advance(self, seconds: float) -> None:
         self.left_s -= seconds
@@ -300,13 +226,7 @@ class _Job:
 
 
 class ReplayQueue:
-    """Jobs of a pool of processes.
-
-    Parameters
-    ----------
-    width : int
-        How many processes there are.
-    """
+    """Jobs of a pool of processes."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -340,22 +260,7 @@ class _Standing(Standstill):
 
 
 class ReplayExecutor(ThreadPoolExecutor):
-    """Stands in for a pool: predictions as found before, which take their processor time.
-
-    Parameters
-    ----------
-    recording : Recording
-        What was predicted.
-    processors : ReplayProcessors
-        As many processes as there are of them.
-    seed : int
-        Of the builders' runs; see `ReplayRunner`.
-
-    Attributes
-    ----------
-    standstill : Standstill
-        As the pool's.
-    """
+    """Stands in for a pool: predictions as found before, which take their processor time."""
 
     def __init__(self, recording: Recording, processors: ReplayProcessors, seed: int = 0) -> None:
         super().__init__(processors.number)
@@ -410,26 +315,7 @@ class ReplayExecutor(ThreadPoolExecutor):
 
 
 class ReplayBuilders(BuildWorkers):
-    """Replayed build workers, in place of `countperf.tuning.build_workers.BuildWorkers`.
-
-    Parameters
-    ----------
-    record : Record
-        What was measured.
-    processors : ReplayProcessors
-        As many processes as there are of them.
-    plan : Plan
-        How many runs.
-    most_s : float
-        After so long a variant gets no further runs, s.
-    seed : int
-        Of the runs; see `ReplayRunner`.
-
-    Attributes
-    ----------
-    processes : int
-        How many there are.
-    """
+    """Replayed build workers, in place of `countperf.tuning.build_workers.BuildWorkers`."""
 
     def __init__(
         self,
@@ -523,22 +409,13 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Result of a search in a record, and its result with unlimited time.
+    """Result of a search in a record, and its result with unlimited time."""
 
-    Attributes
-    ----------
-    result : TuningResult
-        What it found.
-    regret : float
-        By which fraction of the median recorded run of the winner the shortest one of another
-        variant is shorter, of those that its regret bound is about; 0 if none is.
-    whole_regret : float
-        The same, of all recorded variants.
-    """
-
-    result: TuningResult
+    result: TuningResult  # what it found
+    # by which fraction of the median recorded run of the winner the shortest one of another
+    # variant is shorter, of those that its regret bound is about; 0 if none is
     regret: float
-    whole_regret: float
+    whole_regret: float  # the same, of all recorded variants
 
     @property
     def bound_holds(self) -> bool | None:
