@@ -33,68 +33,32 @@ _FREE_SIGN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of document.
+    """A kind of document."""
 
-    Attributes
-    ----------
-    name : str
-        Of the kind.
-    suffix : str
-        Of its files.
-    content : bytes
-        A valid document.
-    read : callable
-        Reads a file of it, and uses what it holds.
-    lines : bool
-        Whether it is a file of lines.
-    """
-
-    name: str
-    suffix: str
-    content: bytes
-    read: Callable[[Path], object]
-    lines: bool = False
+    name: str  # of the kind
+    suffix: str  # of its files
+    content: bytes  # A valid document
+    read: Callable[[Path], object]  # reads a file of it, and uses what it holds
+    lines: bool = False  # whether it is a file of lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A mutated document.
+    """A mutated document."""
 
-    Attributes
-    ----------
-    kind : Kind
-        Of what.
-    content : bytes
-        The document.
-    change : str
-        What was done.
-    is_nonsense : bool
-        Whether no reader may accept it.
-    """
-
-    kind: Kind
-    content: bytes
-    change: str
-    is_nonsense: bool
+    kind: Kind  # of what
+    content: bytes  # the document
+    change: str  # what was done
+    is_nonsense: bool  # whether no reader may accept it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Outcome of reading a mutated document.
+    """Outcome of reading a mutated document."""
 
-    Attributes
-    ----------
-    mutant : Mutant
-        The document.
-    outcome : {"accepted", "refused", "nonsense", "traceback"}
-        What became of it; ``nonsense`` is what was accepted and must not be.
-    said : str
-        The error, if there was one.
-    """
-
-    mutant: Mutant
-    outcome: Outcome
-    said: str = ""
+    mutant: Mutant  # the document
+    outcome: Outcome  # what became of it; ``nonsense`` is what was accepted and must not be
+    said: str = ""  # the error, if there was one
 
 
 def read_mutant(mutant: Mutant, folder: Path) -> Result:

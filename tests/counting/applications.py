@@ -17,21 +17,11 @@ from measurement_kernels.loopy_kernels import LoopyKernel
 
 @dataclass(frozen=True, kw_only=True)
 class SmallApplication:
-    """An application in small work groups, and two sets of sizes.
+    """An application in small work groups, and two sets of sizes."""
 
-    Attributes
-    ----------
-    source : LoopyKernel
-        The library's kernel.
-    group_shape : (int, int)
-        Work items per group.
-    sizes : pair of mappings
-        Values of the parameters.
-    """
-
-    source: LoopyKernel
-    group_shape: GroupShape
-    sizes: tuple[Mapping[str, int], Mapping[str, int]]
+    source: LoopyKernel  # the library's kernel
+    group_shape: GroupShape  # work items per group
+    sizes: tuple[Mapping[str, int], Mapping[str, int]]  # values of the parameters
 
     def build(self) -> Any:
         """Build the kernel."""

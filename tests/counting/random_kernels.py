@@ -40,21 +40,11 @@ Verdict = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What came of one kernel.
+    """What came of one kernel."""
 
-    Attributes
-    ----------
-    verdict : str
-        Whether counted and executed numbers agree, or who refused the kernel.
-    details : str
-        Differences as (counted, executed), or the refusal.
-    is_classed : bool
-        Whether utilization classes were compared too.
-    """
-
-    verdict: Verdict
-    details: str = ""
-    is_classed: bool = False
+    verdict: Verdict  # whether counted and executed numbers agree, or who refused the kernel
+    details: str = ""  # differences as (counted, executed), or the refusal
+    is_classed: bool = False  # whether utilization classes were compared too
 
 
 def _without_classes(counted: dict[str, Any]) -> dict[str, Any]:
@@ -128,26 +118,13 @@ def examine(case: KernelCase) -> Examination:
 
 @dataclass(slots=True)
 class Campaign:
-    """What came of many kernels.
+    """What came of many kernels."""
 
-    Attributes
-    ----------
-    distinct : set of KernelCase
-        All that were examined.
-    verdicts : Counter
-        By verdict.
-    classed : int
-        Kernels of which utilization classes were compared.
-    refusals : Counter
-        Refusals by their first words.
-    failures : list of (KernelCase, str)
-        Kernels that differ, or that made countperf raise something else than its own errors.
-    """
-
-    distinct: set[KernelCase] = field(default_factory=set[KernelCase])
-    verdicts: Counter[str] = field(default_factory=Counter[str])
-    classed: int = 0
-    refusals: Counter[str] = field(default_factory=Counter[str])
+    distinct: set[KernelCase] = field(default_factory=set[KernelCase])  # all that were examined
+    verdicts: Counter[str] = field(default_factory=Counter[str])  # by verdict
+    classed: int = 0  # kernels of which utilization classes were compared
+    refusals: Counter[str] = field(default_factory=Counter[str])  # refusals by their first words
+    # kernels that differ, or that made countperf raise something else than its own errors
     failures: list[tuple[KernelCase, str]] = field(default_factory=list[tuple[KernelCase, str]])
 
     def add(self, case: KernelCase) -> str:

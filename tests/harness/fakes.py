@@ -102,17 +102,7 @@ def make_case(
 
 
 class FakeRunner(CaseRunner):
-    """Runs cases by a script.
-
-    Parameters
-    ----------
-    duration : callable
-        From case name, number of the round and of the run (from 0) to the run time, s.
-    broken : Mapping from str to exception, optional
-        What checking a kernel raises.
-    log : Path, optional
-        A file to which the name of every case is appended at each round.
-    """
+    """Runs cases by a script."""
 
     def __init__(
         self,

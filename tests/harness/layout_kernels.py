@@ -69,30 +69,15 @@ def _made(domain: str, body: str, arguments: list[Any]) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Laid:
-    """A kernel whose ``z`` is twice its ``x``, and where elements lie, said by hand.
+    """A kernel whose ``z`` is twice its ``x``, and where elements lie, said by hand."""
 
-    Attributes
-    ----------
-    build : callable
-        Makes the kernel.
-    sizes : mapping from str to int
-        Its sizes.
-    shape : tuple of int
-        Of both arrays.
-    places : callable
-        From an index of ``z`` to its buffer and its element there.
-    given : mapping from str to number
-        Further scalars.
-    order : str
-        In which the input lies.
-    """
-
-    build: Callable[[], Any]
-    sizes: Mapping[str, int]
-    shape: tuple[int, ...]
+    build: Callable[[], Any]  # makes the kernel
+    sizes: Mapping[str, int]  # its sizes
+    shape: tuple[int, ...]  # of both arrays
+    # from an index of ``z`` to its buffer and its element there
     places: Callable[..., tuple[str, int]]
-    given: Mapping[str, int] = field(default_factory=dict[str, int])
-    order: Any = "C"
+    given: Mapping[str, int] = field(default_factory=dict[str, int])  # further scalars
+    order: Any = "C"  # in which the input lies
 
 
 N = {"n": 100}

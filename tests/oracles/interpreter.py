@@ -81,34 +81,22 @@ class Access:
 
 @dataclass(slots=True)
 class Executed:
-    """What one execution of a kernel did, all work items together.
+    """What one execution of a kernel did, all work items together."""
 
-    Attributes
-    ----------
-    operations : Counter
-        By names such as ``flop.add.f32`` and ``flop.special.f32.rsqrt``.
-    accesses : Counter
-        Executions of each access.
-    cells : dict from (array, direction) to set of int
-        Addresses in elements that were touched.
-    strides : dict from Access to set of int
-        Increments of the address from one item to the next along local axis 0, over the whole
-        domain of the instruction; empty where there are no two neighbors.
-    indirect : set of Access
-        Accesses whose address is read from data.
-    local_barriers, global_barriers, work_groups, launches : int
-        Barriers times the work items that wait at them; groups; launches.
-    """
-
+    # by names such as ``flop.add.f32`` and ``flop.special.f32.rsqrt``
     operations: Counter[str] = field(default_factory=Counter[str])
-    accesses: Counter[Access] = field(default_factory=Counter[Access])
+    accesses: Counter[Access] = field(default_factory=Counter[Access])  # executions of each access
+    # addresses in elements that were touched
     cells: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    # increments of the address from one item to the next along local axis 0, over the whole
+    # domain of the instruction; empty where there are no two neighbors
     strides: dict[Access, set[int]] = field(default_factory=lambda: defaultdict(set))
+    # accesses whose address is read from data
     indirect: set[Access] = field(default_factory=set[Access])
-    local_barriers: int = 0
-    global_barriers: int = 0
-    work_groups: int = 0
-    launches: int = 0
+    local_barriers: int = 0  # barriers times the work items that wait at them; groups; launches
+    global_barriers: int = 0  # barriers times the work items that wait at them; groups; launches
+    work_groups: int = 0  # barriers times the work items that wait at them; groups; launches
+    launches: int = 0  # barriers times the work items that wait at them; groups; launches
 
     def properties(self) -> dict[str, int]:
         """Return nonzero tallies, accesses by kind only."""
@@ -234,13 +222,7 @@ _LIMITS = frozenset({"INFINITY", "HUGE_VAL", "INT_MIN", "INT_MAX", "LONG_MIN", "
 
 
 class Interpreter:
-    """Interprets a kernel with one entry point, at any sizes.
-
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        Preprocessed and scheduled here.
-    """
+    """Interprets a kernel with one entry point, at any sizes."""
 
     def __init__(self, t_unit: Any) -> None:
         t_unit = preprocessed(t_unit)
@@ -278,15 +260,7 @@ class Interpreter:
     # {{{ running
 
     def run(self, parameters: Mapping[str, int], *, with_cells: bool = False) -> Executed:
-        """Execute the kernel at given sizes.
-
-        Parameters
-        ----------
-        parameters : mapping from str to int
-            Values of all size parameters.
-        with_cells : bool
-            Whether touched cells and the strides of accesses are found too.
-        """
+        """Execute the kernel at given sizes."""
         self.parameters = dict(parameters)
         self.known_points = {}
         self.with_cells = with_cells

@@ -26,34 +26,22 @@ Pass = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Recorded:
-    """What the items did.
+    """What the items did."""
 
-    Attributes
-    ----------
-    addresses : dict from (instruction, Access) to dict from pass to list of (item, address)
-        Each execution; address None where it is read from data. Passes through different branches
-        of conditional expressions are told apart.
-    passes : dict from instruction to set of pass
-        All passes, whether conditions hold or not.
-    points : dict from (instruction, Access) to dict from point to address
-        Points as sorted tuples of (loop variable, value).
-    executions : Counter by instruction
-        By all items.
-    items : dict from instruction to int
-        Size of a group.
-    groups : dict from instruction to int
-        Groups that differ only along axes that the instruction does not use.
-    """
-
+    # each execution; address None where it is read from data. Passes through different branches
+    # of conditional expressions are told apart
     addresses: dict[tuple[str, Access], dict[Pass, list[tuple[int, int | None]]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
+    # all passes, whether conditions hold or not
     passes: dict[str, set[Pass]] = field(default_factory=lambda: defaultdict(set))
+    # points as sorted tuples of (loop variable, value)
     points: dict[tuple[str, Access], dict[Pass, int | None]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    executions: Counter[str] = field(default_factory=Counter[str])
-    items: dict[str, int] = field(default_factory=dict[str, int])
+    executions: Counter[str] = field(default_factory=Counter[str])  # by all items
+    items: dict[str, int] = field(default_factory=dict[str, int])  # size of a group
+    # groups that differ only along axes that the instruction does not use
     groups: dict[str, int] = field(default_factory=dict[str, int])
 
     def is_direct(self, place: tuple[str, Access]) -> bool:
@@ -99,13 +87,7 @@ def conflict_degree(addresses: Sequence[int], *, element_bytes: int, banks: int,
 
 
 class LaneRecorder(Interpreter):
-    """Interprets a kernel and records what each work item does when.
-
-    Attributes
-    ----------
-    scheduled : loopy.TranslationUnit
-        With the schedule that is interpreted: Loopy need not find the same one twice.
-    """
+    """Interprets a kernel and records what each work item does when."""
 
     def __init__(self, t_unit: Any) -> None:
         super().__init__(t_unit)

@@ -49,13 +49,7 @@ class TooManyStepsError(SteppingError):
 
 @cache
 def stepper() -> Path:
-    """Compile the program that steps.
-
-    Raises
-    ------
-    SteppingError
-        There is no compiler, or it fails.
-    """
+    """Compile the program that steps."""
     compiler = shutil.which("cc")
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise SteppingError("only processes of Linux on x86-64 are stepped through")
@@ -75,30 +69,7 @@ def stepped(
     number: Sequence[int],
     most_steps: int = 2_000_000,
 ) -> tuple[Counter[int], int]:
-    """Run a group of a kernel that PoCL compiled.
-
-    Parameters
-    ----------
-    path : Path
-        The shared object.
-    launch : KernelLaunch
-        The kernel, its arguments and its groups.
-    number : sequence of int
-        The group's number along three axes.
-    most_steps : int, optional
-        Instructions after which it is given up; a million take about four seconds.
-
-    Returns
-    -------
-    Counter of int, int
-        How often the instructions of the object are executed, by their addresses in it; and how
-        many are outside, in shared libraries.
-
-    Raises
-    ------
-    SteppingError
-        The group cannot be run here, or takes too many steps.
-    """
+    """Run a group of a kernel that PoCL compiled."""
     arguments = [*launch.arguments, *[None] * _LOCAL_ARRAYS]
     lines = [f"{path} _pocl_kernel_{launch.kernel}_workgroup {most_steps}"]
     lines += [" ".join(map(str, each)) for each in (number, launch.groups, (0, 0, 0))]
@@ -135,28 +106,14 @@ def stepped(
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An instruction that is executed otherwise than following says.
+    """An instruction that is executed otherwise than following says."""
 
-    Attributes
-    ----------
-    kernel : str
-        The device's kernel.
-    number : tuple of int
-        The group's number.
-    address : int
-        The instruction's.
-    text : str
-        The instruction.
-    native, followed : int
-        How often it is executed: stepped through, and by following the code.
-    """
-
-    kernel: str
-    number: tuple[int, int, int]
-    address: int
-    text: str
-    native: int
-    followed: int
+    kernel: str  # the device's kernel
+    number: tuple[int, int, int]  # the group's number
+    address: int  # the instruction's
+    text: str  # the instruction
+    native: int  # how often it is executed: stepped through, and by following the code
+    followed: int  # how often it is executed: stepped through, and by following the code
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,20 +135,7 @@ class Steppable:
     def compare(
         self, launch: KernelLaunch, number: tuple[int, int, int], most_steps: int = 2_000_000
     ) -> tuple[int, list[Difference]]:
-        """Step through a group and follow it.
-
-        Returns
-        -------
-        int, list of Difference
-            Instructions executed natively, and those that following counts otherwise.
-
-        Raises
-        ------
-        SteppingError
-            It cannot be stepped through.
-        CountingError
-            It cannot be followed.
-        """
+        """Step through a group and follow it."""
         program = self.kernel.programs[launch.kernel]
         entry = entry_of(program, launch.kernel, launch.group_shape)
         executed = program.executed(entry, pocl_group(launch, number))
@@ -218,13 +162,7 @@ class Steppable:
 def compiled_for_stepping(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device, folder: Path
 ) -> list[Steppable | str]:
-    """Compile kernels with PoCL and keep the objects in a folder.
-
-    Returns
-    -------
-    list of Steppable or str
-        In the same order; why not for a kernel that cannot be compiled.
-    """
+    """Compile kernels with PoCL and keep the objects in a folder."""
     number = itertools.count()
 
     def read(paths: Sequence[Path]) -> dict[str, Path]:

@@ -8,24 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCase:
-    """A parametric set, and what is assumed of its parameters.
+    """A parametric set, and what is assumed of its parameters."""
 
-    Attributes
-    ----------
-    family : str
-        What makes it hard.
-    text : str
-        In isl's notation.
-    assumptions : str or None
-        A parameter set in isl's notation.
-    largest : int
-        Parameters from -1 to this are small enough for enumeration.
-    """
-
-    family: str
-    text: str
-    assumptions: str | None = None
-    largest: int = 9
+    family: str  # what makes it hard
+    text: str  # in isl's notation
+    assumptions: str | None = None  # A parameter set in isl's notation
+    largest: int = 9  # parameters from -1 to this are small enough for enumeration
 
 
 _DIMENSIONS: tuple[str, ...] = ("i", "j", "k", "l")

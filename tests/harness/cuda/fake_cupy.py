@@ -49,26 +49,7 @@ class CompileException(Exception):  # noqa: N818 - CuPy's name
 
 
 class FakeCupy:
-    """Stands for the module ``cupy``.
-
-    Parameters
-    ----------
-    folder : Path
-        For compiled code.
-    count : int, optional
-        Number of GPUs.
-    ready : Mapping from str to EmulatedModule, optional
-        Modules by a source that they were compiled from under the name of that source.
-
-    Attributes
-    ----------
-    failures : dict from str to exception
-        What the next call of that name raises: ``launch``, ``malloc``, ``synchronize``, ...
-    launches : list of str
-        Names of the kernels that were launched.
-    clock_ms : float
-        The time of the GPU; each launch takes ``launch_ms``.
-    """
+    """Stands for the module ``cupy``."""
 
     def __init__(
         self,

@@ -23,21 +23,11 @@ _ADDRESS, _SIZE, _STREAM = 4096, 64, 7
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that countperf makes.
+    """A call that countperf makes."""
 
-    Attributes
-    ----------
-    name : str
-        Of the function, from its package on.
-    arguments : tuple
-        Passed by position.
-    keywords : tuple of str
-        Names of those that are passed by name.
-    """
-
-    name: str
-    arguments: tuple[Any, ...] = ()
-    keywords: tuple[str, ...] = ()
+    name: str  # of the function, from its package on
+    arguments: tuple[Any, ...] = ()  # passed by position
+    keywords: tuple[str, ...] = ()  # names of those that are passed by name
 
 
 CALLS = (
