@@ -134,20 +134,10 @@ __all__ = [
 class _Above:
     """Reports and predictions, which are imported when a method first needs them."""
 
-    def text(self, result: Any) -> str:
-        from countperf.report.tables import text_of
+    def printed(self, result: Any) -> Any:
+        from countperf.report.printing import printed
 
-        return text_of(result)
-
-    def frame(self, result: Any) -> Any:
-        from countperf.report.tables import frame_of
-
-        return frame_of(result)
-
-    def html(self, result: Any) -> str:
-        from countperf.report.tables import html_of
-
-        return html_of(result)
+        return printed(result)
 
     def figure(self, result: Any, path: Any, **options: Any) -> Any:
         from countperf.report.figures import figure_of
@@ -155,7 +145,7 @@ class _Above:
         return figure_of(result, path, **options)
 
     def pair(self, first: Any, second: Any) -> Any:
-        from countperf.report.against import PredictionPair
+        from countperf.report.predictions import PredictionPair
 
         return PredictionPair(first=first, second=second)
 

@@ -38,7 +38,7 @@ def shortened(text: str, most: int = MOST_LINES) -> str:
 
 def printed(self: Any) -> str:
     """Return the text of a result in 25 lines at most: the `repr` of results with a report."""
-    return shortened(above.text(self))
+    return shortened(above.printed(self).text())
 
 
 def _broken(line: str) -> list[str]:
@@ -159,10 +159,10 @@ class Table:
 
     def to_frame(self) -> pd.DataFrame:
         """Return the result as a pandas data frame, with full values in s."""
-        return above.frame(self)
+        return above.printed(self).frame()
 
     def _repr_html_(self) -> str:
-        return above.html(self)
+        return above.printed(self).html()
 
 
 class Drawable:

@@ -10,8 +10,8 @@ from countperf.metrics import Evaluation
 from countperf.models.compiled import COMPILED
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
-from countperf.report.comparison import ranking_cells
 from countperf.report.numbers import PURPOSES, format_percent, width_text
+from countperf.report.rows import cell
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankedSet, RankingEvaluation
@@ -20,7 +20,10 @@ _TOP = (1, 5)
 
 
 def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
-    """Write what each device's weights were fitted to, and how far off left-out classes are."""
+    """Write what each device's weights were fitted to, and how far off left-out classes are.
+
+    The structural weights of each device come first, then those that read machine code.
+    """
     numbers = ("weights", "left-out error", "factor")
     titles = ["device", "classes", "kernels", "cases", "unsettled", *numbers]
     titles += [f"machine code: {title}" for title in numbers]
@@ -42,7 +45,7 @@ def _left_out_cells(weights: WeightSet) -> list[str]:
     quality, correction = weights.quality, weights.correction
     return [
         str(len(weights.weights)),
-        "" if quality is None else format_percent(quality.held_out_error),
+        "" if quality is None else cell("error", quality.held_out_error),
         "" if correction is None else f"{correction.factor:.2f}",
     ]
 
@@ -115,18 +118,22 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = Tr
                     label,
                     found.family.removeprefix("variants-") + _size(found),
                     str(len(found.variants)),
-                    *ranking_cells(found, _TOP),
+                    *_ranking_cells(found),
                 ]
                 for found in each.sets
             ]
         number = sum(len(found.variants) for found in each.sets)
         overall = ["**all**"] if by_set else []
-        rows.append([label, *overall, str(number), *ranking_cells(each, _TOP)])
+        rows.append([label, *overall, str(number), *_ranking_cells(each)])
     return _markdown(rows)
 
 
+def _ranking_cells(of: RankedSet | RankingEvaluation) -> list[str]:
+    cells = [cell(n, getattr(of, n)) for n in ("kendall_tau", "pairwise_accuracy")]
+    return [*cells, *(cell("regret_top_", of.regret(top)) for top in _TOP)]
+
+
 def _size(found: RankedSet) -> str:
-    """Return the first of a set's parameters, which tells sets of one family apart."""
     return "".join(f", {name} = {value}" for name, value in list(found.parameters.items())[:1])
 
 

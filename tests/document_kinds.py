@@ -31,12 +31,8 @@ from countperf.metrics import Evaluation
 from countperf.models.library import fits_folders, load_weights
 from countperf.models.shipped import fitted_model
 from countperf.properties.vector import PropertyVector
-from countperf.report.launches import (
-    launches_page,
-    launches_printed,
-    launches_records,
-    launches_text,
-)
+from countperf.report.pages import launches_page
+from countperf.report.printing import printed
 from countperf.workflow import kernels
 from countperf.workflow.timing import Timing as KernelTiming
 from rental.summary import Progress
@@ -144,9 +140,7 @@ def _use_weights(path: Path) -> object:
 
 
 def _use_evaluation(path: Path) -> object:
-    from countperf.report import evaluation_text
-
-    return evaluation_text(Evaluation.read_file(path))
+    return printed(Evaluation.read_file(path)).text()
 
 
 # }}}
@@ -275,8 +269,8 @@ def _launches() -> LaunchesDocument:
 
 def _use_launches(path: Path) -> object:
     found = LaunchesDocument.read_file(path)
-    page = launches_page(found)
-    return launches_text(found), launches_printed(found).html(), launches_records(found), page
+    made = printed(found)
+    return made.text(), made.html(), made.frame(), launches_page(found)
 
 
 def _use_timing(path: Path) -> object:

@@ -22,7 +22,7 @@ from countperf.metrics import Evaluation
 from countperf.models.library import load_weights
 from countperf.predictions import Prediction
 from countperf.properties.vector import PropertyVector
-from countperf.report.tables import frame_of
+from countperf.report.printing import printed
 from countperf.workflow.spaces import load_space
 from measurement_kernels.catalog import entry
 from tests.fitting.builders import KERNELS, measure
@@ -74,7 +74,8 @@ IN_WORDS = ("AvailableWeights", "Prediction", "PredictionPair", "Ranking")
 
 UNDRAWN = (
     *("Coverage", "PropertyVector", "KernelAnalysis", "MeasurementSet", "Measurement"),
-    *("RankingEvaluation", "SearchSpace", "DoctorReport", "AvailableWeights"),
+    *("RankingEvaluation", "SearchSpace", "DoctorReport", "AvailableWeights", "Ranking"),
+    *("WeightSet", "WeightSet that reads code", "PredictionPair"),
 )
 """Results without a picture."""
 
@@ -119,7 +120,7 @@ def test_the_frame_of_a_prediction_sums_to_its_time() -> None:
 
 def test_what_is_no_table_is_refused() -> None:
     with pytest.raises(ParameterError, match="a list is no table; tables are WeightSet"):
-        frame_of([])
+        printed([])
 
 
 @dataclasses.dataclass

@@ -29,7 +29,7 @@ SLOW = {"pandas": 0.18, "scipy": 0.15}
 LIGHT = {
     "countperf": "importing the package is cheap",
     "countperf.caches": "importing the package is cheap",
-    "countperf.cli.common": "the help is made without Loopy and NumPy",
+    "countperf.cli.parsing": "the help is made without Loopy and NumPy",
     "countperf.features": "weights are loaded without Loopy and isl",
     "countperf.harness.cuda.backend": "devices are listed without Loopy",
     "countperf.harness.nvcc": "devices are listed without Loopy",

@@ -193,7 +193,6 @@ FIGURE = pytest.mark.extra("plot")
         pytest.param(["compare", "measurements.jsonl", "--figure"], "folder.svg", marks=FIGURE),
         (["characterize", "--device", "none:0", "--store"], "folder"),
         (["tune", "matmul", "--device", "none:0", "--store"], "folder"),
-        (["tune", "matmul", "--device", "none:0", "--t4"], "folder"),
         (["tune", "matmul", "--device", "none:0", "--kernel-tuner-cache"], "folder"),
         pytest.param(
             ["tune", "matmul", "--device", "none:0", "--figure"], "folder.svg", marks=FIGURE

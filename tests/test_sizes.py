@@ -131,7 +131,6 @@ def test_a_case_that_is_measured_twice_is_refused(tmp_path: Path) -> None:
         ("rank matmul --longest nan", "nan is no number above 0"),
         ("tune matmul --budget inf", "inf is no number above 0"),
         ("tune matmul --measurements 0", "0 is less than 1"),
-        ("characterize --store a --max-seconds nan", "nan is no number above 0"),
         ("predict k n=4 --anchor n=4,n=5:0.1", "gives a size twice"),
         ("predict k n=4 --anchor n=4:inf", "'inf' is no time"),
     ],

@@ -1,7 +1,7 @@
 """The command line: each command parses, calls the workflow, and prints a report.
 
-Arguments of all commands (`countperf.cli.arguments`) are cheap to import; the module of a command,
-with all that it works with, is imported when the command runs.
+`countperf.cli.commands` has the arguments of all commands, and is cheap to import; the module of a
+command, with all that it works with, is imported when the command runs.
 
 Exit status: 0 done; 1 the work failed (one line on standard error, then the mend); 2 wrong usage.
 """
@@ -18,34 +18,12 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from countperf.cli.commands import COMMANDS, configure
 from countperf.cli.common import in_options, only_documents
 from countperf.cli.progress import shown_steps
 from countperf.errors import CountperfError
 from countperf.terminal import shown
 from countperf.version import __version__
-
-COMMANDS = {
-    "doctor": "try every device for real; for one that fails, say why and what to do",
-    "devices": "list the devices",
-    "weights": "list fitted weights: shipped and your own, their models, errors, device",
-    "characterize": "find out by microbenchmarks what a device can do (resumes)",
-    "count": "count a kernel's properties, symbolic in its sizes",
-    "compiled": "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
-    "calibrate": "fit weights of a device within minutes, from what other devices say (resumes)",
-    "measure": "measure the library's kernels on a device (resumes)",
-    "fit": "fit weights to measurements",
-    "time": "time a kernel of yours at some sizes, and compare with the predicted times",
-    "predict": "predict the run time of a kernel, and where it goes",
-    "occupancy": "say how many groups of a kernel are resident on a device, and what limits them",
-    "sweep": "predict a kernel by mechanistic models over occupancy, intensity or parallelism",
-    "application": "predict and measure a sequence of transfers and kernels",
-    "evaluate": "compare predicted with measured times of test kernels and applications",
-    "coverage": "say which features of a kernel the fit's measurements exercise",
-    "compare": "compare all models on measured kernels: as published, scaled and fitted",
-    "rank": "predict all variants of a kernel, and list those that should be fastest",
-    "report": "write a page (HTML) of a fit, a kernel or a search",
-    "tune": "find the fastest variant of a kernel on a device within a budget (resumes)",
-}
 
 
 class _PrintCompletion(argparse.Action):
@@ -147,32 +125,23 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Command
     )
-    for name, text in COMMANDS.items():
+    for name, described in COMMANDS.items():
+        text = described.text
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         command.add_argument(
             "--json", action="store_true", help="print one JSON document on standard output"
         )
         command.add_argument("--debug", action="store_true", help="show tracebacks")
-        import_module(f"countperf.cli.arguments.{name}").configure(command)
+        configure(command, described)
     return root
 
 
-_RESUMES = ("calibrate", "characterize", "measure")
-"""Commands that keep what they have done when they are interrupted, and go on from there."""
-_READ_ONLY = ("doctor", "devices", "weights", "count", "predict", "occupancy", "sweep", "coverage")
-"""Commands of which there is nothing to keep."""
-
-
 def _kept(options: argparse.Namespace) -> str:
-    """Say what an interrupted command keeps of its work."""
-    if options.command in _RESUMES:
-        return "what is finished is kept: the same command goes on from here"
-    if options.command == "compiled" and options.store is not None:
-        return f"{options.store} keeps what was last written: the same command goes on from there"
-    if options.command == "rank" and options.output is not None:
-        return f"{options.output} has the variants predicted so far; the same command begins anew"
-    if options.command in _READ_ONLY:
-        return "there was nothing to keep"
+    """Say what an interrupted command keeps of its work, in a file of an option if it is given."""
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    with contextlib.suppress(KeyError):
+        if text := COMMANDS[options.command].keeps.format(**given):
+            return text
     return "nothing is kept: the same command begins anew"
 
 

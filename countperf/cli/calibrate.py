@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import as_dict, print_json
+from countperf.cli.common import as_dict, show
 from countperf.cli.progress import show_event
 from countperf.errors import ParameterError
-from countperf.report.calibration import calibration_object, calibration_text
+from countperf.report.weights import calibration
 from countperf.workflow.calibrating import calibrate
 
 
@@ -26,7 +26,4 @@ def run(options: argparse.Namespace) -> None:
         busy=options.busy,
         progress=show_event,
     )
-    if options.json:
-        print_json(calibration_object(result))
-    else:
-        print(calibration_text(result))
+    show(options, calibration(result))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import print_json
+from countperf.cli.common import show
 from countperf.cli.progress import show_event
-from countperf.report.doctor import characterization_text
+from countperf.report.weights import characterization
 from countperf.workflow.characterizing import characterize
 
 
@@ -16,11 +16,6 @@ def run(options: argparse.Namespace) -> None:
         store=options.store,
         device=options.device,
         parameters=options.parameters,
-        quick=options.quick,
-        max_seconds=options.max_seconds,
         progress=show_event,
     )
-    if options.json:
-        print_json(found.to_object())
-        return
-    print(characterization_text(found))
+    show(options, characterization(found))

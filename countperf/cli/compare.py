@@ -8,9 +8,9 @@ from countperf.cli.common import print_json
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.measurements import TimingDocument
-from countperf.report.accuracy_figures import comparisons_figure
-from countperf.report.comparison import comparison_object, comparison_text
+from countperf.report.accuracy import comparison
 from countperf.report.drawing import check_figure_path, save_figure
+from countperf.report.figures import comparisons_figure
 from countperf.terminal import say
 from countperf.workflow.comparing import compare, measured_devices
 
@@ -45,7 +45,6 @@ def run(options: argparse.Namespace) -> None:
             kernel=options.kernel,
             timing=options.timing,
             profile_options=given,
-            every=options.every,
             levels=tuple(options.level or ("published", "scaled", "fitted")),
             purposes=tuple(options.purpose or ("test",)),
             progress=say,
@@ -53,9 +52,9 @@ def run(options: argparse.Namespace) -> None:
         for place in places
     ]
     if options.json:
-        print_json(comparison_object(found))
+        print_json({"comparisons": [comparison(each).object() for each in found]})
     else:
-        print("\n\n".join(map(comparison_text, found)))
+        print("\n\n".join(comparison(each).text() for each in found))
     if options.output:
         found[0].write_file(options.output, rescue=True)
     if options.figure:

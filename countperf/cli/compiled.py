@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from countperf.cli.common import as_dict, print_json
+from countperf.cli.common import as_dict, print_json, show
 from countperf.errors import ParameterError
 from countperf.models.definition import CODE, MISS, SPILL
-from countperf.report.compiled import compiled_object, compiled_text
+from countperf.report.compiled import compiled as compiled_printed
 from countperf.terminal import say
 from countperf.workflow.compiled_code import compiled, executed_on_gpu, read_code
 from countperf.workflow.prediction import with_compiled_code
@@ -38,10 +38,7 @@ def run(options: argparse.Namespace) -> None:
         device=options.device or "pocl:0",
         capability=options.ptx,
     )
-    if options.json:
-        print_json(compiled_object(codes))
-    else:
-        print(compiled_text(codes))
+    show(options, compiled_printed(codes))
 
 
 def _store(options: argparse.Namespace) -> None:

@@ -12,14 +12,8 @@ from countperf.models.library import named_fits
 
 SHELLS: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
 
-_FILES = (
-    *("kernel", "application", "measurements", "store", "output", "figure", "save", "timing"),
-    *("timeline", "metrics", "anchor", "kernels", "serve", "arguments", "prior", "replay"),
-    *("kernel_tuner_cache", "export", "t4", "against_kernel", "device_document", "policy"),
-)
-"""Arguments that are files, or kernels in files."""
-_FITS = ("weights", "against", "what")
-"""Arguments that are names of fits, or files."""
+_FILES = ("kernel", "application", "measurements")
+"""Positional arguments that are files, or kernels in files; options say so themselves."""
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
@@ -35,9 +29,9 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     for action in _actions(parser):
         if action.choices is not None or action.nargs == 0:
             continue
-        if action.dest in _FITS:
+        if action.dest == "what" or "SLUG" in str(action.metavar):
             action.complete = fits  # pyright: ignore[reportAttributeAccessIssue] - read by shtab
-        elif action.dest in _FILES:
+        elif action.dest in _FILES or "FILE" in str(action.metavar):
             action.complete = shtab.FILE  # pyright: ignore[reportAttributeAccessIssue] - read by shtab
     return str(shtab.complete(parser, shell=shell, preamble=preamble))
 

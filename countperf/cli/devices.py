@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.common import print_json
-from countperf.report import format_table
+from countperf.report.numbers import format_table
 from countperf.workflow.devices import absences, devices
 
 

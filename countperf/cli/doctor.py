@@ -7,8 +7,7 @@ import argparse
 from countperf.cli.common import print_json
 from countperf.errors import DeviceError
 from countperf.harness.doctor import examine
-from countperf.report import doctor_text
-from countperf.report.doctor import checks_text
+from countperf.report.weights import checks_text, doctor_text
 from countperf.workflow.probing import check_here
 
 

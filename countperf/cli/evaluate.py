@@ -7,12 +7,8 @@ import argparse
 from countperf.cli.common import print_json
 from countperf.documents import check_writable
 from countperf.measurements import MeasurementSet
-from countperf.report import (
-    evaluation_object,
-    evaluation_text,
-    ranking_evaluation_object,
-    ranking_evaluation_text,
-)
+from countperf.report.accuracy import evaluation as evaluation_printed
+from countperf.report.accuracy import ranking_evaluation
 from countperf.report.drawing import check_figure_path
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 
@@ -33,14 +29,13 @@ def run(options: argparse.Namespace) -> None:
     ranking = evaluate_ranking(
         found, weights=options.weights, model=options.model, force=options.force
     )
+    shown = evaluation_printed(evaluation)
     is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
+    ranked = ranking_evaluation(ranking) if is_ranked else None
     if options.json:
-        ranks = {"ranking": ranking_evaluation_object(ranking)} if is_ranked else {}
-        print_json(evaluation_object(evaluation) | ranks)
+        print_json(shown.object() | ({} if ranked is None else {"ranking": ranked.object()}))
     else:
-        print(evaluation_text(evaluation))
-        if is_ranked:
-            print(f"\n{ranking_evaluation_text(ranking)}")
+        print(shown.text() + ("" if ranked is None else f"\n\n{ranked.text()}"))
     if options.output:
         evaluation.write_file(options.output, rescue=True)
     if options.figure:

@@ -20,9 +20,9 @@ from countperf.models.library import (
     store_own_fit,
     user_fits_folder,
 )
-from countperf.report import fit_object, fit_text
-from countperf.report.doctor import compared_fits_text
 from countperf.report.numbers import format_percent
+from countperf.report.weights import compared_fits_text
+from countperf.report.weights import fit as fit_printed
 from countperf.workflow.devices import known_device
 from countperf.workflow.fitting import fit
 from countperf.workflow.own_fits import compared_with_shipped
@@ -73,10 +73,10 @@ def run(options: argparse.Namespace) -> None:
             "models": [short_name(each.weights.model) for each in results],
             "compared": shipped,
         }
-        print_json({**fit_object(result), **written})
+        print_json({**fit_printed(result).object(), **written})
     else:
         known = known_device(result.weights.device.slug, options.measurements)
-        print(in_options(fit_text(result, known), options))
+        print(in_options(fit_printed(result, known).text(), options))
         for each in results[1:]:
             model, quality = short_name(each.weights.model), each.weights.quality
             error = None if quality is None else quality.held_out_error
@@ -92,8 +92,7 @@ def run(options: argparse.Namespace) -> None:
 def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[FitResult]:
     """Fit the model that is named, else those that a campaign suffices for, the default first."""
     models = [options.model or "linear"]
-    asked = ("model", "output", "device", "residual", "loss", "loss_scale")
-    if not any(getattr(options, name) for name in (*asked, "nonnegative", "ignore_noise")):
+    if not (options.model or options.output or options.device or options.nonnegative):
         has_code = any(each.code for each in measurements)
         models = ["structural", *(["compiled"] if has_code else []), "linear"]
     found: list[FitResult] = []
@@ -110,10 +109,6 @@ def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[F
                 measurements,
                 model=model,
                 nonnegative=options.nonnegative,
-                residual=options.residual,
-                loss=options.loss,
-                loss_scale=options.loss_scale,
-                weigh_noise=not options.ignore_noise,
                 workers=options.workers or available_cores(),
             )
         except FitError as error:

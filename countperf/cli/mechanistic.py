@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, in_options, points, print_json
+from countperf.cli.common import as_dict, in_options, points, print_json, show
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.report.drawing import check_figure_path
-from countperf.report.mechanistic import answers_object, answers_text
+from countperf.report.mechanistic import answers
 from countperf.workflow.mechanistic import (
     described_device,
     mechanistic_cost,
     predict_all,
     profiler_of,
-    simulated_timeline,
 )
 from countperf.workflow.target import Target
 
@@ -31,8 +30,6 @@ def profile_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `countperf.profile_kernel` that were given."""
     given = {
         "registers_per_work_item": options.registers,
-        "active_groups": options.active_groups,
-        "occupancy": options.occupancy,
         "statistics": as_dict(getattr(options, "statistics", None)) or None,
         "analysis": getattr(options, "analysis", None),
     }
@@ -92,27 +89,22 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
             text = name.replace("_", "-")
             message = f"--{text} is for fitted weights; leave it out, or name weights in --model"
             raise ParameterError(message, parameter=name)
-    check_figures(options.figure, options.timeline)
+    check_figures(options.figure)
     device = described(options)
     sizes = points(options.parameters)
-    if len(sizes) > 1 and (options.figure or options.timeline):
+    if len(sizes) > 1 and options.figure:
         message = "a figure shows one point: give one value of each size"
         raise ParameterError(message, parameter="figure")
     profiler = profiler_of(options.kernel, device, sizes[0], profile_options(options))
-    answers = [predict_all(profiler, device, values, models=models) for values in sizes]
-    if not options.json:
-        print(in_options("\n\n".join(map(answers_text, answers)), options))
-    elif len(answers) == 1:
-        print_json(answers_object(answers[0]))
+    found = [predict_all(profiler, device, values, models=models) for values in sizes]
+    if len(found) == 1:
+        show(options, answers(found[0]))
+    elif options.json:
+        print_json({"sizes": [answers(each).object() for each in found]})
     else:
-        print_json({"sizes": [answers_object(each) for each in answers]})
+        print(in_options("\n\n".join(answers(each).text() for each in found), options))
     if options.figure:
-        answers[0].plot(options.figure)
-    if options.timeline:
-        simulation, stalls = simulated_timeline(
-            options.kernel, device, sizes[0], profile_options=profile_options(options)
-        )
-        simulation.plot(options.timeline, stalls=stalls)
+        found[0].plot(options.figure)
 
 
 def check_figures(*paths: str | None) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import in_options, one_point, print_json
+from countperf.cli.common import one_point, show
 from countperf.cli.mechanistic import described, profile_options
-from countperf.report.mechanistic import occupancy_object, occupancy_text
+from countperf.report.mechanistic import occupancy as occupancy_printed
 from countperf.workflow.mechanistic import occupancy
 
 
@@ -18,7 +18,4 @@ def run(options: argparse.Namespace) -> None:
         one_point(options.parameters, "occupancy"),
         profile_options=profile_options(options),
     )
-    if options.json:
-        print_json(occupancy_object(found))
-    else:
-        print(in_options(occupancy_text(found), options))
+    show(options, occupancy_printed(found))

@@ -12,10 +12,8 @@ from countperf.cli.common import as_dict, one_point, points, print_json
 from countperf.cli.mechanistic import mechanistic_models, predict_by_models
 from countperf.errors import CountperfError, ParameterError
 from countperf.models.explanation import explain
-from countperf.report import prediction_object, prediction_text
-from countperf.report.against import cause_text, comparison_text
 from countperf.report.breakdown import goes_from_line_to_line
-from countperf.report.explanation import difference_text, explanation_object, explanation_text
+from countperf.report.predictions import compared, differences, explanation, prediction
 from countperf.sizes import combine_sizes, size_arrays
 from countperf.workflow.analyzing import analyzed
 from countperf.workflow.devices import known_device
@@ -25,7 +23,7 @@ from countperf.workflow.target import Target
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
     from countperf.predictions import Prediction
-    from countperf.report.explanation import Explained
+    from countperf.report.predictions import Explained
     from countperf.workflow.prediction import DetailedPrediction
 
 
@@ -39,11 +37,11 @@ def run(options: argparse.Namespace) -> None:
             )
         predict_by_models(options, models)
         return
-    for name in ("figure", "timeline", "metrics", "analysis"):
+    for name in ("figure", "metrics", "analysis"):
         if getattr(options, name):
             raise ParameterError(
                 f"--{name} is for mechanistic models; name them and a device, such as --model all"
-                " --device-document nvidia-k620",
+                " --on nvidia-k620",
                 parameter=name,
             )
     several = len(points(options.parameters)) > 1
@@ -64,27 +62,27 @@ def run(options: argparse.Namespace) -> None:
     predictions = [each.prediction for each in made]
     kernel, at, _ = asked[0]
     _say_models(*predictions)
-    if not options.explain and options.json:
-        contents = [prediction_object(each) for each in predictions]
-        print_json(contents[0] | ({"against": contents[1]} if len(contents) > 1 else {}))
-        return
-    if not options.explain and len(made) == 1:
+    explained: list[Explained] = []
+    if not options.explain and (options.json or len(made) == 1):
         accesses = () if several else accesses_of(kernel, at, statistics, predictions[0])
-        print(prediction_text(predictions[0], accesses))
-        return
-    explained = [_explained(each, target) for each, (*_, target) in zip(made, asked, strict=True)]
-    if several:
+        shown = [prediction(each, accesses) for each in predictions]
+    else:
+        accesses = accesses_of(kernel, at, statistics, predictions[0]) if len(made) == 1 else ()
+        explained = [
+            _explained(each, target) for each, (*_, target) in zip(made, asked, strict=True)
+        ]
+        shown = [explanation(*each, accesses) for each in explained]
+    if several and options.explain:
         if options.json:
-            print_json({"sizes": [explanation_object(*each) for each in explained]})
+            print_json({"sizes": [each.object() for each in shown]})
         else:
-            print("\n\n".join(explanation_text(*each) for each in explained))
+            print("\n\n".join(each.text() for each in shown))
     elif options.json:
-        contents = [explanation_object(*each) for each in explained]
-        print_json(contents[0] | ({"against": contents[1]} if len(contents) > 1 else {}))
-    elif len(explained) > 1:
+        print_json(shown[0].object() | ({"against": shown[1].object()} if shown[1:] else {}))
+    elif len(shown) > 1:
         _compare(explained, with_all=options.explain)
     else:
-        print(explanation_text(*explained[0], accesses_of(kernel, at, statistics, predictions[0])))
+        print(shown[0].text())
 
 
 def _explained(made: DetailedPrediction, target: Target) -> Explained:
@@ -96,13 +94,11 @@ def _explained(made: DetailedPrediction, target: Target) -> Explained:
 def _compare(explained: Sequence[Explained], *, with_all: bool) -> None:
     """Print two predictions side by side, all parts if asked for, and the cause last."""
     (first, *_), (second, *_) = explained
-    text = comparison_text(first.prediction, second.prediction, (first, second))
-    if not with_all:
-        print(text)
-        return
-    print("\n".join(text.splitlines()[:-1]))
-    print(difference_text(explained[0], explained[1]))
-    print(cause_text(first.prediction, second.prediction, (first, second)))
+    shown = compared(first.prediction, second.prediction, (first, second))
+    *lines, cause = shown.text().splitlines()
+    if with_all:
+        lines += differences(explained[0], explained[1]).lines()
+    print("\n".join([*lines, cause]))
 
 
 def accesses_of(

@@ -6,19 +6,17 @@ import argparse
 import json
 import sys
 
-from countperf.cli.common import as_dict, in_options, print_json
+from countperf.cli.common import as_dict, show
 from countperf.cli.mechanistic import asked_cost
-from countperf.documents import LineFile, check_writable
-from countperf.report.drawing import check_figure_path
-from countperf.report.tuning import point_object, ranking_object, ranking_text
+from countperf.documents import LineFile
+from countperf.report.rows import plain
+from countperf.report.tuning import point as point_row
+from countperf.report.tuning import ranking as ranking_printed
 from countperf.workflow.tuning import rank
 
 
 def run(options: argparse.Namespace) -> None:
     """Predict all points and print the best."""
-    if options.figure is not None:
-        check_figure_path(options.figure)
-    check_writable(options.figure)
     with LineFile(options.output) as file:
         ranking = rank(
             options.space,
@@ -31,19 +29,14 @@ def run(options: argparse.Namespace) -> None:
             points=options.points,
             by_code=options.by_code,
             workers=options.workers,
-            longest_s=60.0 if options.longest is None else options.longest,
+            longest_s=options.longest,
             on_point=None
             if options.output is None
-            else lambda point: file.write(json.dumps(point_object(point))),
+            else lambda point: file.write(json.dumps(plain(point_row(point)))),
         )
     ranking.check_predicted()
     if ranking.model_choice:
         print(f"countperf: {ranking.model_choice}", file=sys.stderr)
-    if options.json:
-        print_json(ranking_object(ranking))
-    else:
-        print(in_options(ranking_text(ranking, written_to=options.output), options))
-    if options.figure is not None:
-        ranking.plot(options.figure)
+    show(options, ranking_printed(ranking, written_to=options.output))
     if file.failure is not None:
         raise file.failure

@@ -15,8 +15,13 @@ from countperf.measurements import LaunchesDocument, MeasurementSet, measurement
 from countperf.metrics import Evaluation
 from countperf.models.explanation import explain
 from countperf.models.library import find_fit, load_weights, short_name
-from countperf.report.launches import launches_page
-from countperf.report.pages import ExplainedKernel, fit_page, kernel_page, search_page
+from countperf.report.pages import (
+    ExplainedKernel,
+    fit_page,
+    kernel_page,
+    launches_page,
+    search_page,
+)
 from countperf.tuning.journal import read_journal
 from countperf.tuning.lines import RankingLine, TriedLine
 from countperf.tuning.result import as_key

@@ -13,7 +13,7 @@ from countperf.cli.progress import show_event
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError
 from countperf.report.drawing import check_figure_path
-from countperf.report.timing import timing_object, timing_text
+from countperf.report.timing import timing as timing_printed
 from countperf.user_code import find_in_user_code, guarded
 from countperf.workflow.timing import time_kernel
 
@@ -30,7 +30,6 @@ def run(options: argparse.Namespace) -> None:
         options.kernel,
         as_dict(options.parameters),
         device=options.device,
-        rounds=options.rounds,
         make_arguments=None if options.arguments is None else _arguments(options.arguments),
         statistics=as_dict(options.statistics) or None,
         instruction_counts=options.instruction_counts,
@@ -44,14 +43,15 @@ def run(options: argparse.Namespace) -> None:
     )
     if timing.model_choice:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)
+    shown = timing_printed(timing)
     if options.save is not None:  # first, whatever becomes of the output
         timing.write_file(options.save, rescue=True)
     if options.figure is not None:
         timing.plot(options.figure)
     if options.json:
-        print_json(timing_object(timing))
+        print_json(shown.object())
     else:
-        print(in_options(timing_text(timing), options))
+        print(in_options(shown.text(widest=200), options))
 
 
 def _arguments(

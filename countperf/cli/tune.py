@@ -6,18 +6,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, in_options, print_json
+from countperf.cli.common import as_dict, print_json, show
 from countperf.cli.mechanistic import asked_cost
 from countperf.documents import check_writable, write_rescued
 from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
 from countperf.report.live import LiveSearch
 from countperf.report.numbers import format_quantity, point_text
-from countperf.report.tuning import (
-    tuning_object,
-    tuning_text,
-)
-from countperf.tuning.export import builder_script, kernel_tuner_cache, t4_results
+from countperf.report.tuning import search
+from countperf.tuning.export import builder_script, kernel_tuner_cache
 from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
 from countperf.workflow.spaces import load_space
@@ -39,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
             "name a space, such as matmul, or --replay FILE (which --where and --prior need)",
             parameter="space",
         )
-    wanted = (options.kernel_tuner_cache, options.figure, options.t4, options.export)
+    wanted = (options.kernel_tuner_cache, options.figure, options.export)
     check_writable(options.store, *wanted)  # before any time is spent
     seconds = options.budget
     if seconds is None and options.measurements is None:
@@ -49,10 +46,7 @@ def run(options: argparse.Namespace) -> None:
         "measurements": options.measurements,
         "weights": asked_cost(options, options.device),
         "force": options.force,
-        "incomplete_ok": not options.complete,
         "store": options.store,
-        "confidence": options.confidence,
-        "tolerance": options.tolerance,
         "workers": options.workers,
         "longest_s": options.longest,
     }
@@ -99,10 +93,7 @@ def _replay(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:
-    if options.json:
-        print_json(tuning_object(result))
-    else:
-        print(in_options(tuning_text(result), options))
+    show(options, search(result))
     _export(options, result)
 
 
@@ -115,5 +106,3 @@ def _export(options: argparse.Namespace, result: TuningResult) -> None:
         result.plot(options.figure)
     if options.export is not None:
         write_rescued(options.export, builder_script(result, options.space))
-    if options.t4 is not None:
-        write_rescued(options.t4, json.dumps(t4_results(result)))

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from countperf.display import Drawable, ShortRepr, Table, printed
+from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
 from countperf.mechanistic.checks import check_not_negative, check_whole
 
@@ -79,7 +79,7 @@ class TimedStep(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Schedule(Table, Drawable):
+class Schedule(Table):
     """Schedule of an application: begin and end of each step."""
 
     source: str  # where the durations come from: a model's name and devices, or ``"measured"``

@@ -187,7 +187,6 @@ def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicable
     message = (
         f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
         f" which Loopy does not know{_where_nvcc_finds_them(device.compute_capability)}; state them"
-        " (registers_per_work_item=N), or the groups or sub-groups that are resident"
-        " (active_groups=N; occupancy=N)"
+        " (registers_per_work_item=N)"
     )
     return ModelNotApplicableError(message, parameter="registers_per_work_item")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from countperf.display import Drawable, ShortRepr
+from countperf.display import ShortRepr
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.checks import (
@@ -35,7 +35,7 @@ class Issue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation(ShortRepr, Drawable):
+class Simulation(ShortRepr):
     """Result of a simulation."""
 
     cycles: float  # end of the last group, with the drain of the pipelines
@@ -57,10 +57,7 @@ class Simulation(ShortRepr, Drawable):
         return self.instructions / self.cycles if self.cycles else math.inf
 
     def timeline(self) -> dict[tuple[int, int], tuple[Issue, ...]]:
-        """Return the starts of each sub-group, by (group, sub-group), in order.
-
-        `countperf.report.timeline.timeline_figure` draws them.
-        """
+        """Return the starts of each sub-group, by (group, sub-group), in order."""
         lines: dict[tuple[int, int], list[Issue]] = {}
         for issue in self.issues:
             lines.setdefault((issue.group, issue.sub_group), []).append(issue)

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
-from countperf.display import Drawable, Table
+from countperf.display import Table
 from countperf.documents import Document
 from countperf.documents.model_names import UNCORRECTED, ModelName
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
@@ -30,7 +30,7 @@ from countperf.models.records import (
 from countperf.properties.taxonomy import CountingRules, View
 
 
-class WeightsDocument(Table, Drawable, Document):
+class WeightsDocument(Table, Document):
     """Weights of a fitted model on a device; `WeightSet` documents the fields."""
 
     format: Literal["countperf-weights"] = "countperf-weights"

@@ -1,4 +1,4 @@
-"""The analysis of a kernel as JSON-able objects and as text."""
+"""The analysis of a kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from countperf.counting.structure import (
 )
 from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.errors import CountingError
-from countperf.report.objects import picked
+from countperf.report.rows import Printed, picked
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 if TYPE_CHECKING:
@@ -36,13 +36,21 @@ class MemoryGeometry:
     bank_width_bytes: int = 4
 
 
-def analysis_object(
-    analysis: KernelAnalysis,
+def analysis(
+    of: KernelAnalysis,
     parameters: Mapping[str, Any] | None = None,
     *,
     memory: MemoryGeometry | None = None,
+) -> Printed:
+    """Give the structure of a kernel, with values where parameters are given."""
+    content = _content(of, parameters, memory)
+    head, *body = _lines(content)
+    return Printed(head=[head], body=body, facts=content)
+
+
+def _content(
+    analysis: KernelAnalysis, parameters: Mapping[str, Any] | None, memory: MemoryGeometry | None
 ) -> dict[str, Any]:
-    """Return the analysis of a kernel as JSON-able objects."""
     values = None if parameters is None else analysis.sizes.checked(parameters)
     writer = _Writer(values, memory)
     return {
@@ -216,8 +224,7 @@ def _number(value: Any) -> int | float:
 # --- text
 
 
-def analysis_text(content: Mapping[str, Any]) -> str:
-    """Return what `analysis_object` returned as text for people."""
+def _lines(content: Mapping[str, Any]) -> list[str]:
     lines = [f"kernel {content['kernel']}"]
     if content["is_estimate"]:
         lines.append(f"with the caller's statistics for {content['is_estimate']}")
@@ -238,7 +245,7 @@ def analysis_text(content: Mapping[str, Any]) -> str:
     for storage in content["storage"]:
         owner = "item" if storage["space"] == "private" else "group"
         lines.append(f"{storage['space']} {storage['name']}: {storage['bytes']} bytes per {owner}")
-    return "\n".join(lines)
+    return lines
 
 
 def _region_lines(region: Mapping[str, Any]) -> list[str]:

@@ -1,40 +1,39 @@
-"""Compiled code as text and as objects."""
+"""Compiled code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countperf.report.numbers import format_percent
+from countperf.report.rows import Printed
 
 if TYPE_CHECKING:
     from countperf.machine_code.code import CodeShares, CompiledCode, CompiledRegion
 
 
-def compiled_object(codes: Mapping[str, CompiledCode]) -> dict[str, Any]:
-    """Return everything that is known of compiled kernels as JSON-able values.
+def compiled(codes: Mapping[str, CompiledCode]) -> Printed:
+    """Give compiled kernels: the shares of the innermost loops, then instructions by loop.
 
     Shares are given over all code and over its innermost loops, at the default of trips.
     """
-    return {
-        name: {
-            **asdict(code),
-            "totals": code.totals(),
-            "shares": asdict(code.shares()),
-            "shares_innermost": asdict(code.shares(innermost=True)),
-        }
-        for name, code in codes.items()
-    }
+    return Printed(
+        body=[line for code in codes.values() for line in _lines(code)],
+        facts={
+            name: {
+                **asdict(code),
+                "totals": code.totals(),
+                "shares": asdict(code.shares()),
+                "shares_innermost": asdict(code.shares(innermost=True)),
+            }
+            for name, code in codes.items()
+        },
+    )
 
 
-def compiled_text(codes: Mapping[str, CompiledCode]) -> str:
-    """Write compiled kernels: the shares of the innermost loops, then instructions by loop."""
-    return "\n".join(_text(code) for code in codes.values())
-
-
-def _text(code: CompiledCode) -> str:
+def _lines(code: CompiledCode) -> list[str]:
     items = "x".join(map(str, code.group_shape))
     of_whom = "a work item" if code.group_shape == (1,) else f"a group of {items} work items"
     lines = [f"kernel {code.kernel}: {code.source}, for {of_whom}"]
@@ -47,7 +46,7 @@ def _text(code: CompiledCode) -> str:
         lines.append(f"  {where.format(each)}: {', '.join(f'{n} {name}' for name, n in counts)}")
     if aside := sum(code.aside.values()):
         lines.append(f"  aside, for other cases: {aside} instructions")
-    return "\n".join(lines)
+    return lines
 
 
 def _what(region: CompiledRegion) -> tuple[str, str, list[tuple[str, int]]]:

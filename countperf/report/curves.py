@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,16 @@ def prediction_title(prediction: Prediction) -> str:
     return f"{title}\n{time}, {level} interval {interval_text(prediction.interval_s)}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    """Times over a size, s."""
+
+    sizes: Any  # in ascending order
+    times_s: Any
+    ends_s: Any = None  # low and high ends of intervals; or noise, relative
+    label: str
+
+
 def times_figure(
     prediction: Prediction, measured: Sequence[tuple[Mapping[str, int], float]] = ()
 ) -> Figure:
@@ -81,94 +92,97 @@ def times_figure(
     name = names[0]
     sizes = np.broadcast_to(np.asarray(prediction.parameters[name], np.float64), times.shape)
     order = np.argsort(sizes)
-    scale, unit = scale_of([float(np.median(times))])
-    figure = new_figure((7, 4.5))
-    panel = figure.subplots()
-    interval = prediction.interval_s and [
-        np.broadcast_to(np.asarray(end), times.shape)[order] / scale
-        for end in prediction.interval_s
+    ends = prediction.interval_s and [
+        np.broadcast_to(np.asarray(end), times.shape)[order] for end in prediction.interval_s
     ]
-    label = f"{100 * prediction.interval_level:.0f} % interval"
-    _draw_line(panel, sizes[order], times[order] / scale, interval, label)
-    if measured:
-        points = [(sizes_at[name], seconds / scale) for sizes_at, seconds in measured]
-        panel.plot(*zip(*points, strict=True), "D", color=RED, label="measured", gid="measured")
-    panel.set(xscale="log", yscale="log", xlabel=f"size {name}", ylabel=f"time, {unit}s")
-    plain_both(panel)
-    panel.legend()
-    figure.suptitle(prediction_title(prediction), fontsize=10)
-    return figure
+    points = sorted((float(at[name]), seconds) for at, seconds in measured)
+    return _over_size(
+        f"size {name}",
+        prediction_title(prediction),
+        _Times(sizes=sizes[order], times_s=times[order], ends_s=ends, label="predicted"),
+        _Times(sizes=[n for n, _ in points], times_s=[s for _, s in points], label="measured"),
+        prediction.interval_level,
+    )
 
 
 def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Figure:
     """Draw measured times with their noise over the size, and predicted ones with intervals."""
     if path is not None:
         check_figure_path(path)
-    figure = new_figure((6.4, 4.2))
-    panel = figure.subplots()
     name, unsorted = _places(timing.sizes)
     pairs = sorted(zip(unsorted, timing.sizes, strict=True), key=lambda entry: entry[0])
-    places = [place for place, _ in pairs]
-    times = np.array([each.measurement.time_s for _, each in pairs])
-    scale, unit = scale_of([float(np.median(times))])
-    is_foreign = timing.weights not in ("", timing.device.slug)
     known = [(place, each) for place, each in pairs if each.predicted_s is not None]
-    if known:
-        held = all(each.interval_s is not None for _, each in known)
-        nan = (math.nan, math.nan)
-        ends = np.array([each.interval_s or nan for _, each in known]).T / scale
-        _draw_line(
-            panel,
-            np.array([place for place, _ in known]),
-            np.array([each.predicted_s or math.nan for _, each in known]) / scale,
-            list(ends) if held or np.isfinite(ends).any() else None,
-            f"{100 * timing.interval_level:.0f} % interval",
-            f" for {timing.weights}" if is_foreign else "",
-        )
-    panel.errorbar(
-        places,
-        times / scale,
-        yerr=np.array([each.measurement.noise for _, each in pairs]) * times / scale,
-        fmt="o",
-        color=RED,
-        capsize=3,
-        label="measured, warm caches (bar: noise)",
-    ).lines[0].set_gid("measured")
-    low, high = places[0], places[-1]
-    if low > 0 and high > _LOGARITHMIC_FROM * low:
-        panel.set(xscale="log")
-    if low < high:
-        panel.set(yscale="log")
-    else:
-        panel.set_ylim(bottom=0)
-    plain_both(panel)
-    if len(set(places)) <= _FEW_SIZES:
-        from matplotlib.ticker import NullLocator
-
-        panel.set_xticks(sorted(set(places)))
-        panel.xaxis.set_minor_locator(NullLocator())
-    panel.set(xlabel=name, ylabel=f"time of one launch, {unit}s")
-    panel.set_title(f"{timing.kernel} on {timing.device.slug}\n{timing.device.name}", fontsize=10)
-    panel.grid(visible=True, which="major", alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=2 if is_foreign else 3, fontsize=9)
+    nan = (math.nan, math.nan)
+    ends = np.array([each.interval_s or nan for _, each in known]).T
+    is_foreign = timing.weights not in ("", timing.device.slug)
+    figure = _over_size(
+        name,
+        f"{timing.kernel} on {timing.device.slug}\n{timing.device.name}",
+        _Times(
+            sizes=[place for place, _ in known],
+            times_s=[each.predicted_s or math.nan for _, each in known],
+            ends_s=list(ends) if np.isfinite(ends).any() else None,
+            label=f"predicted for {timing.weights}" if is_foreign else "predicted",
+        ),
+        _Times(
+            sizes=[place for place, _ in pairs],
+            times_s=[each.measurement.time_s for _, each in pairs],
+            ends_s=[each.measurement.noise for _, each in pairs],
+            label="measured, warm caches (bar: noise)",
+        ),
+        timing.interval_level,
+    )
     if path is not None:
         save_figure(figure, path)
     return figure
 
 
-def _draw_line(
-    panel: Axes, sizes: Any, times: Any, interval: Any, level: str, suffix: str = ""
-) -> None:
-    """Draw predicted times and their interval: a line and a band, or bars at a single size."""
-    several = len(sizes) > 1
-    if interval is not None and several:
-        panel.fill_between(sizes, *interval, color=BLUE, alpha=0.2, lw=0, label=level)
-    elif interval is not None:
-        panel.vlines(sizes, *interval, color=BLUE, alpha=0.3, linewidth=8, label=level)
-    style: dict[str, Any] = (
-        {"marker": "o", "markersize": 3} if several else {"marker": "_", "markersize": 30}
-    )
-    panel.plot(sizes, times, color=BLUE, label=f"predicted{suffix}", gid="predicted", **style)
+def _over_size(axis: str, title: str, predicted: _Times, measured: _Times, level: float) -> Figure:
+    """Draw predicted times, a line and a band of intervals or a bar at one size, and measured."""
+    figure = new_figure((7, 4.5))
+    panel = figure.subplots()
+    sizes = sorted({*map(float, predicted.sizes), *map(float, measured.sizes)})
+    scale, unit = scale_of([float(np.median([*predicted.times_s, *measured.times_s]))])
+    several = len(predicted.sizes) > 1
+    if predicted.ends_s is not None:
+        low, high = (np.asarray(each) / scale for each in predicted.ends_s)
+        label = f"{100 * level:.0f} % interval"
+        if several:
+            panel.fill_between(predicted.sizes, low, high, color=BLUE, alpha=0.2, lw=0, label=label)
+        else:
+            panel.vlines(
+                predicted.sizes, low, high, color=BLUE, alpha=0.3, linewidth=8, label=label
+            )
+    if len(predicted.sizes):
+        style: dict[str, Any] = {"marker": "o" if several else "_"}
+        style["markersize"] = 3 if several else 30
+        times = np.asarray(predicted.times_s) / scale
+        panel.plot(
+            predicted.sizes, times, color=BLUE, label=predicted.label, gid="predicted", **style
+        )
+    if len(measured.sizes):
+        times = np.asarray(measured.times_s) / scale
+        noise = None if measured.ends_s is None else np.asarray(measured.ends_s) * times
+        look: dict[str, Any] = {"fmt": "o", "color": RED, "capsize": 3, "label": measured.label}
+        bars: Any = panel.errorbar(measured.sizes, times, yerr=noise, **look)
+        bars.lines[0].set_gid("measured")
+    if sizes[0] > 0 and sizes[-1] > _LOGARITHMIC_FROM * sizes[0]:
+        panel.set(xscale="log")
+    if len(sizes) > 1:
+        panel.set(yscale="log")
+    else:
+        panel.set_ylim(bottom=0)
+    plain_both(panel)
+    if len(sizes) <= _FEW_SIZES:
+        from matplotlib.ticker import NullLocator
+
+        panel.set_xticks(sizes)
+        panel.xaxis.set_minor_locator(NullLocator())
+    panel.set(xlabel=axis, ylabel=f"time of one launch, {unit}s")
+    panel.grid(visible=True, which="major", alpha=0.3)
+    panel.set_title(title, fontsize=10)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=9)
+    return figure
 
 
 def _places(sizes: Sequence[TimedSize]) -> tuple[str, list[float]]:

@@ -1,4 +1,4 @@
-"""Contents of the pages of a fit, a kernel and a search."""
+"""Contents of the pages of a fit, a kernel, a search and the launches of a program."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import UNITS
 from countperf.models.library import short_name
-from countperf.models.units import unit_of
-from countperf.report.accuracy_figures import evaluations_figure
+from countperf.report.accuracy import RANKING_NOTE, means_table, ranking_evaluation
 from countperf.report.breakdown import bound_text, breakdown_rows
-from countperf.report.comparison import RANKING_NOTE, ranking_table
 from countperf.report.curves import roofline_figure
-from countperf.report.explanation import explanation_text
-from countperf.report.figures import prediction_figure, variants_figure
-from countperf.report.names import GROUPS, plain_name
+from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
+from countperf.report.names import GROUPS
 from countperf.report.numbers import (
     PURPOSES,
     format_percent,
@@ -25,16 +22,10 @@ from countperf.report.numbers import (
     point_text,
 )
 from countperf.report.page import Block, Page, Section
-from countperf.report.plausibility import implied_rate
+from countperf.report.predictions import explanation, part_rows, prediction_head
 from countperf.report.rows import Table, table_of
-from countperf.report.text import (
-    NO_RATES,
-    means_table,
-    not_told_apart,
-    prediction_head,
-    weight_remark,
-    weight_value,
-)
+from countperf.report.timing import launches
+from countperf.report.weights import NO_RATES, weight_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +34,7 @@ if TYPE_CHECKING:
     from countperf.fitting.ranking import RankingEvaluation
     from countperf.hardware.identity import DeviceIdentity
     from countperf.hardware.parameters import DeviceParameters
+    from countperf.measurements import LaunchesDocument
     from countperf.metrics import Evaluation
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
@@ -101,8 +93,8 @@ def kernel_page(
     """Show a kernel: time, what bounds it, breakdown, roofline, all parts, device."""
     prediction = kernel.explanation.prediction
     sizes = point_text(prediction.parameters)
-    every = explanation_text(kernel.explanation, weights, device).splitlines()
-    closing = [line for line in every if line.startswith(("the kernel then", "correction:", "!!"))]
+    notes = explanation(kernel.explanation, weights, device).notes
+    closing = [line for line in notes if line.startswith(("the kernel then", "correction:", "!!"))]
     return Page(
         title=f"{prediction.kernel}{', ' if sizes else ''}{sizes}",
         lead=tuple(prediction_head(prediction, accesses)),
@@ -156,9 +148,8 @@ def search_page(
 
 
 def _variants_table(tried: Sequence[Trial]) -> Table:
-    names = tried[0].choice
     columns = {"time_s": "measured", "predicted_s": "predicted"}
-    columns |= {f"choice {name}": name for name in names}
+    columns |= {f"choice {name}": name for name in tried[0].choice}
     return table_of(
         [
             {
@@ -224,33 +215,35 @@ def _accuracy_section(weights: WeightSet, evaluation: Evaluation | None) -> Sect
     return Section(title="Accuracy", blocks=tuple(blocks))
 
 
+_WEIGHT_COLUMNS = {
+    **{"group": "group", "name": "what", "weight": "weight", "rate": "implied rate"},
+    "remark": "against the device's limits",
+}
+
+
 def _weights_section(weights: WeightSet, device: DeviceParameters | None) -> Section:
-    shared = not_told_apart(weights)
-    model = weights.definition
-    shown = [(name, w) for name, w in weights.by_feature.items() if w.value_s != 0]
-    shown.sort(key=lambda each: GROUPS.index(plain_name(each[0]).group))
-    rows = tuple(
-        (
-            plain_name(name).group,
-            plain_name(name).text,
-            f"{weight_value(weight)} per {unit_of(weight, model)}",
-            implied_rate(weight, model),
-            weight_remark(shared.get(name), weight, device, model),
-        )
-        for name, weight in shown
-    )
-    zero = len(weights.by_feature) - len(shown)
+    rows = [row for row in weight_rows(weights, device) if row["weight_s"] != 0]
+    rows.sort(key=lambda row: GROUPS.index(row["group"]))
+    zero = len(weights.by_feature) - len(rows)
     said = "1 weight is zero: its cost" if zero == 1 else f"{zero} weights are zero: their cost"
-    lines = (f"{said} is in others",) if zero else ()
-    header = ("group", "what", "weight", "implied rate", "against the device's limits")
-    table = Table(header=header, rows=rows, right=(2, 3))
-    return Section(title="Weights as rates", blocks=(Block(lines=lines, table=table),))
+    shown = [
+        {
+            **{name: row[name] for name in ("group", "name", "remark")},
+            "weight": f"{row['shown']['weight']} {row['shown']['per']}",
+            "rate": row["shown"]["rate"],
+        }
+        for row in rows
+    ]
+    block = Block(
+        lines=(f"{said} is in others",) if zero else (), table=table_of(shown, _WEIGHT_COLUMNS)
+    )
+    return Section(title="Weights as rates", blocks=(block,))
 
 
 def _ranking_section(ranking: RankingEvaluation | None) -> Section:
     if ranking is None or not ranking.sets:
         return Section(title="Variants", blocks=())
-    block = Block(lines=(RANKING_NOTE,), table=ranking_table(ranking))
+    block = Block(lines=(RANKING_NOTE,), table=ranking_evaluation(ranking).table)
     return Section(title="Variants", blocks=(block,))
 
 
@@ -282,25 +275,42 @@ def _kernel_blocks(kernel: ExplainedKernel, device: DeviceParameters | None) -> 
     )
 
 
-def _parts_block(
-    explanation: Explanation, weights: WeightSet, device: DeviceParameters | None
-) -> Block:
-    shared = not_told_apart(weights)
-    model = weights.definition
-    rows = tuple(
-        (
-            part.name,
-            plain_name(part.name).text,
-            format_quantity(part.part_s, "s"),
-            "" if part.count is None else f"{part.count:.4g}",
-            "" if part.weight is None else implied_rate(part.weight, model),
-            weight_remark(shared.get(part.name), part.weight, device, model),
-        )
-        for part in explanation.parts
-        if part.part_s
+_PART_COLUMNS = {
+    **{"part": "part", "name": "what", "time_s": "time", "count": "count", "rate": "implied rate"},
+    "remark": "against the device's limits",
+}
+
+
+def _parts_block(of: Explanation, weights: WeightSet, device: DeviceParameters | None) -> Block:
+    rows = [
+        {**row, "rate": (row.get("shown") or {}).get("rate")}
+        for row in part_rows(of, weights, device)
+        if row["time_s"]
+    ]
+    for row in rows:
+        row.pop("shown", None)
+    return Block(lines=(f"time_s = {of.expression}",), table=table_of(rows, _PART_COLUMNS))
+
+
+def launches_page(of: LaunchesDocument) -> Page:
+    """Show what a program launched, and why kernels have no counts or prediction."""
+    reasons = tuple(
+        (f"{e.kernel} {point_text(e.parameters)}".strip(), e.reason) for e in of.kernels if e.reason
     )
-    header = ("part", "what", "time", "count", "implied rate", "against the device's limits")
-    return Block(
-        lines=(f"time_s = {explanation.expression}",),
-        table=Table(header=header, rows=rows, right=(2, 3, 4)),
+    devices = ", ".join(sorted({each.device or "no OpenCL device" for each in of.kernels}))
+    shown = launches(of)
+    return Page(
+        title="Kernels that a program launched",
+        lead=(*shown.head, *([f"on {devices}"] if of.kernels else [])),
+        sections=(
+            Section(title="Kernels", blocks=(Block(table=shown.table),)),
+            Section(
+                title="Without a prediction, or not complete",
+                blocks=(Block(facts=reasons),) if reasons else (),
+            ),
+            Section(
+                title="Problems in recording",
+                blocks=(Block(lines=of.problems),) if of.problems else (),
+            ),
+        ),
     )

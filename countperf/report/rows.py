@@ -1,14 +1,17 @@
-"""One printer of rows: a result gives full values once, and text and HTML are made of them."""
+"""One printer: a result gives facts and rows once, of which text, JSON, frame and HTML are made."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from fractions import Fraction
 from html import escape
-from typing import Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from countperf.report.numbers import (
     format_percent,
@@ -18,7 +21,10 @@ from countperf.report.numbers import (
     point_text,
 )
 
-Rows = list[dict[str, Any]]
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = Mapping[str, Any]
 
 _PERCENTS = frozenset(
     {"relative_error", "error", "noise", "spread", "in_sample", "held_out_error", "ties"}
@@ -54,7 +60,7 @@ def cell(name: str, value: Any) -> str:
 class Table:
     """Cells below titles, to be written as text or as HTML."""
 
-    header: tuple[str, ...]  # titles of the columns
+    header: tuple[str, ...]  # titles of the columns; none: no line of titles
     rows: tuple[tuple[str, ...], ...]  # cells
     right: tuple[int, ...] = ()  # columns of numbers
 
@@ -80,11 +86,12 @@ class Table:
         return f"<table><thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> Table:
+def table_of(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> Table:
     """Write rows in columns: titles by the names of values; columns without any cell are left out.
 
     Without `columns`, all values are shown, in the order in which rows have them.
     """
+    rows = [dict(_flat(row, columns or {})) for row in rows]
     titles = columns or {name: name.removesuffix("_s") for row in rows for name in row}
     cells = {name: [cell(name, row.get(name)) for row in rows] for name in titles}
     names = [name for name in titles if not rows or any(cells[name])]
@@ -94,43 +101,102 @@ def table_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | Non
         right=tuple(
             place
             for place, name in enumerate(names)
-            if name.endswith("_s") or all(_is_number(row.get(name)) for row in rows)
+            if name.endswith("_s")
+            or name in _NUMBERS
+            or all(_is_number(row.get(name)) for row in rows)
         ),
     )
+
+
+_NUMBERS = ("share", "count", "rate")
+"""Columns of numbers that come as texts."""
 
 
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def ends(interval_s: tuple[float, float] | None) -> dict[str, float | None]:
-    """Return both ends of an interval as columns of a row."""
-    low, high = (None, None) if interval_s is None else interval_s
-    return {"low_s": low, "high_s": high}
+def _flat(row: Row, kept: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Give each parameter, and both ends of the interval, a column, unless one is kept whole."""
+    for name, value in row.items():
+        if name == "interval_s":
+            yield from zip(("low_s", "high_s"), value or (None, None), strict=True)
+        elif isinstance(value, Mapping) and name not in kept:
+            yield from value.items()
+        else:
+            yield name, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """A result for people: sentences, a table, and what to know of it."""
+    """A result: sentences, rows of full values, and what to know of it."""
 
-    head: Sequence[str]
-    table: Table | None = None
+    head: Sequence[str] = ()
+    rows: Sequence[Row] = ()
+    columns: Mapping[str, str] | None = None  # titles of what people see of the rows
+    shown: Table | None = None  # what people see in the place of the rows
+    body: Sequence[str] | None = None  # what text has in the place of a table
     notes: Sequence[str] = ()
+    facts: Row = field(default_factory=dict[str, Any])  # what JSON has beside the rows
+    name: str = ""  # of the rows in JSON; without one it has the facts alone
+
+    @property
+    def table(self) -> Table | None:
+        """What people see of the rows; None if there are none."""
+        table = self.shown or table_of(self.rows, self.columns)
+        return table if table.rows else None
 
     def text(self, most_rows: int | None = None, *, widest: int | None = None) -> str:
         """Return it as text; long tables and lines are cut where it is asked for."""
         more, indent = ": .to_frame() has all", "  " if self.head else ""
-        table = [] if self.table is None else self.table.lines(most_rows, more=more, indent=indent)
+        lines = self.body
+        if lines is None:
+            table = self.table
+            lines = [] if table is None else table.lines(most_rows, more=more, indent=indent)
         said = [[_cut(line, widest) for line in part] for part in (self.head, self.notes)]
-        return "\n".join([*said[0], *table, *said[1]])
+        return "\n".join([*said[0], *lines, *said[1]])
 
     def html(self, most_rows: int = 25) -> str:
         """Return it as HTML, for notebooks; of a longer table the first and the last rows."""
         head = [f"<p>{'<br>'.join(map(escape, self.head))}</p>"] if self.head else []
         notes = [f"<p>{escape(note)}</p>" for note in self.notes]
-        table = [] if self.table is None else [self.table.html(most_rows)]
-        return "\n".join([*head, *table, *notes])
+        table = self.table
+        return "\n".join([*head, *([] if table is None else [table.html(most_rows)]), *notes])
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows as a pandas data frame: a column for each parameter, times in s."""
+        import pandas as pd
+
+        return pd.DataFrame([dict(_flat(row, {})) for row in self.rows])
+
+    def object(self) -> dict[str, Any]:
+        """Return facts and rows as JSON has them; nothing is rounded."""
+        return plain({**self.facts, **({self.name: self.rows} if self.name else {})})
 
 
 def _cut(text: str, widest: int | None) -> str:
     return text if widest is None or len(text) <= widest else f"{text[: widest - 3]}..."
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: objects for records, lists for arrays, texts for paths."""
+    if isinstance(value, np.ndarray):
+        return [plain(entry) for entry in value] if value.ndim else plain(value.item())
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Fraction):
+        return float(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value):
+        return picked(value, *(field.name for field in fields(value)))
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [plain(part) for part in value]
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def picked(record: Any, *names: str) -> dict[str, Any]:
+    """Return some of a record's attributes as plain values, by name."""
+    return {name: plain(getattr(record, name)) for name in names}

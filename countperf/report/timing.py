@@ -1,4 +1,4 @@
-"""Measured times of a kernel beside predicted ones, as text, as a table and as an object."""
+"""Measured times of a kernel beside predicted ones, and kernels that a program launched."""
 
 from __future__ import annotations
 
@@ -6,95 +6,74 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
-from countperf.report.numbers import point_text
-from countperf.report.objects import picked
-from countperf.report.rows import Printed, ends, table_of
+from countperf.report.numbers import format_quantity, point_text
+from countperf.report.rows import Printed, picked, table_of
 
 if TYPE_CHECKING:
-    from countperf.measurements import TimingDocument
+    from countperf.measurements import LaunchesDocument, TimingDocument
 
-_WIDEST = 200
-"""Longest line of a text; reasons and remarks are cut there."""
+_MOST_NOTES = 5
+_TIMES = ("measured_s", "spread", "noise", "predicted_s", "interval_s")
 
 
-def timing_printed(timing: TimingDocument) -> Printed:
-    """Write measured and predicted times: sentences, a row for each size, and what to know."""
-    sizes = timing.sizes[0].measurement.parameters
+def timing(of: TimingDocument) -> Printed:
+    """Give measured and predicted times: sentences, a row for each size, and what to know."""
     columns = {
-        **{name: name for name in sizes},
+        **{name: name for name in of.sizes[0].measurement.parameters},
         "measured_s": "measured",
         "noise": "noise",
         "predicted_s": "predicted",
         "low_s": "from",
-        "high_s": f"to ({100 * timing.interval_level:.0f} %)",
+        "high_s": f"to ({100 * of.interval_level:.0f} %)",
         "verdict": "",
     }
+    sizes: list[dict[str, Any]] = [
+        {
+            **picked(each.measurement, "parameters", "spread", "noise", "stable", "remarks"),
+            "measured_s": each.measurement.time_s,
+            **picked(each, "predicted_s", "interval_s", "verdict", "reason"),
+        }
+        for each in of.sizes
+    ]
+    failures = [picked(each, "parameters", "stage", "reason") for each in of.failures]
+    rows: list[dict[str, Any]] = [
+        {
+            "parameters": each["parameters"],
+            **{name: _or_nan(each.get(name), name) for name in _TIMES},
+            "verdict": each.get("verdict", "failed"),
+            "remark": "; ".join(filter(None, (each["reason"], *each.get("remarks", ())))),
+        }
+        for each in (*sizes, *failures)
+    ]
     return Printed(
-        head=[_sentence(timing), *([_made_up(timing)] if timing.made_up else []), _how(timing)],
-        table=table_of(timing_records(timing), columns),
-        notes=_notes(timing),
+        head=[_sentence(of), *([_made_up(of)] if of.made_up else []), _how(of)],
+        rows=rows,
+        columns=columns,
+        notes=_notes(of),
+        facts={
+            **picked(of, "kernel", "weights", "model", "interval_level", "made_up"),
+            "device": of.device.slug,
+            "protocol": of.protocol.name,
+            "sizes": sizes,
+            "failures": failures,
+        },
     )
 
 
-def timing_text(timing: TimingDocument, *, most_rows: int | None = None) -> str:
-    """Write measured and predicted times as text; long lines are cut."""
-    return timing_printed(timing).text(most_rows, widest=_WIDEST)
+def _or_nan(value: Any, name: str) -> Any:
+    if value is None:
+        return (math.nan, math.nan) if name == "interval_s" else math.nan
+    return value
 
 
-def timing_object(timing: TimingDocument) -> dict[str, Any]:
-    """Return the times as a JSON-able object; nothing is rounded.
-
-    The shape is ``{"kernel", "device", "protocol", "weights", "model", "interval_level",
-    "made_up", "sizes": [{"parameters", "measured_s", "spread", "noise", "stable", "predicted_s":
-    seconds | null, "interval_s": [low, high] | null, "verdict", "reason", "remarks"}],
-    "failures": [{"parameters", "stage", "reason"}]}``.
-    """
-    return {
-        **picked(timing, "kernel", "weights", "model", "interval_level", "made_up"),
-        "device": timing.device.slug,
-        "protocol": timing.protocol.name,
-        "sizes": [
-            {
-                **picked(each.measurement, "parameters", "spread", "noise", "stable", "remarks"),
-                "measured_s": each.measurement.time_s,
-                **picked(each, "predicted_s", "interval_s", "verdict", "reason"),
-            }
-            for each in timing.sizes
-        ],
-        "failures": [picked(each, "parameters", "stage", "reason") for each in timing.failures],
-    }
-
-
-def timing_records(timing: TimingDocument) -> list[dict[str, Any]]:
-    """Return a row for each size, for a data frame; what there is not is NaN."""
-    rows: list[dict[str, Any]] = [
-        {
-            **each.measurement.parameters,
-            "measured_s": each.measurement.time_s,
-            **picked(each.measurement, "spread", "noise"),
-            "predicted_s": each.predicted_s,
-            **ends(each.interval_s),
-            "verdict": each.verdict,
-            "remark": "; ".join(filter(None, (each.reason, *each.measurement.remarks))),
-        }
-        for each in timing.sizes
-    ]
-    rows += [
-        {**each.parameters, "verdict": "failed", "remark": each.reason} for each in timing.failures
-    ]
-    names = ("measured_s", "spread", "noise", "predicted_s", "low_s", "high_s")
-    missing = dict.fromkeys(names, math.nan)
-    return [row | {n: m for n, m in missing.items() if row.get(n) is None} for row in rows]
-
-
-def _sentence(timing: TimingDocument) -> str:
+def _sentence(of: TimingDocument) -> str:
     """Say what the measured times say of the predicted ones."""
-    where = f"{timing.kernel} on {timing.device.slug}"
-    verdicts = [each.verdict for each in timing.sizes]
+    where = f"{of.kernel} on {of.device.slug}"
+    verdicts = [each.verdict for each in of.sizes]
     total = len(verdicts)
-    known = [each for each in timing.sizes if each.predicted_s is not None]
+    known = [each for each in of.sizes if each.predicted_s is not None]
     if not known:
-        reasons = list(dict.fromkeys(each.reason for each in timing.sizes))
+        reasons = list(dict.fromkeys(each.reason for each in of.sizes))
         return f"{where}: no prediction: {reasons[0]}"
     parts = [
         f"{verdicts.count(word)} {said}"
@@ -115,32 +94,32 @@ def _sentence(timing: TimingDocument) -> str:
     )
 
 
-def _made_up(timing: TimingDocument) -> str:
-    at = f" at {point_text(timing.sizes[0].measurement.parameters)}" if timing.sizes[1:] else ""
+def _made_up(of: TimingDocument) -> str:
+    at = f" at {point_text(of.sizes[0].measurement.parameters)}" if of.sizes[1:] else ""
     return (
-        f"index arrays are made up{at}, real ones take other times: {timing.made_up} (yours:"
+        f"index arrays are made up{at}, real ones take other times: {of.made_up} (yours:"
         " --arguments FILE.py:FUNCTION, make_arguments=)"
     )
 
 
-def _how(timing: TimingDocument) -> str:
+def _how(of: TimingDocument) -> str:
     """Say how it was measured, and by what predicted."""
-    protocol = timing.protocol
-    rounds = sorted({len(each.measurement.samples_s) for each in timing.sizes})
+    protocol = of.protocol
+    rounds = sorted({len(each.measurement.samples_s) for each in of.sizes})
     number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
     how = (
         f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
         f" {number} round{'' if rounds == [1] else 's'}"
     )
-    predicts = any(each.predicted_s is not None for each in timing.sizes)
-    return f"{how}; predicted by the {short_name(timing.model)} model" if predicts else how
+    predicts = any(each.predicted_s is not None for each in of.sizes)
+    return f"{how}; predicted by the {short_name(of.model)} model" if predicts else how
 
 
-def _notes(timing: TimingDocument) -> list[str]:
+def _notes(of: TimingDocument) -> list[str]:
     """Say what to know of single sizes, each text once."""
     notes: dict[str, list[str]] = {}
-    some = any(each.predicted_s is not None for each in timing.sizes)
-    for each in timing.sizes:
+    some = any(each.predicted_s is not None for each in of.sizes)
+    for each in of.sizes:
         at = point_text(each.measurement.parameters)
         said = [*each.measurement.remarks]
         if each.measurement.settling == "unsettled":
@@ -149,7 +128,7 @@ def _notes(timing: TimingDocument) -> list[str]:
             said.append(each.reason if each.predicted_s else f"no prediction: {each.reason}")
         for text in said:
             notes.setdefault(text, []).append(at)
-    for failed in timing.failures:
+    for failed in of.failures:
         notes.setdefault(f"failed: {failed.reason}", []).append(point_text(failed.parameters))
     lines = [
         f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {text}" for text, at in notes.items()
@@ -160,4 +139,77 @@ def _notes(timing: TimingDocument) -> list[str]:
     return lines
 
 
-_MOST_NOTES = 5
+# --- launches of a program
+
+_LAUNCH_COLUMNS = {
+    "kernel": "kernel",
+    "parameters": "sizes",
+    "launches": "launches",
+    "predicted_s": "one launch",
+    "low_s": "from",
+    "high_s": "to",
+    "all": "all",
+    "share": "share",
+    "flop": "flop",
+    "bytes": "bytes",
+}
+
+
+def launches(of: LaunchesDocument) -> Printed:
+    """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""
+    if not of.kernels:
+        return Printed(head=["no kernel was launched"], notes=of.problems)
+    known = [each for each in of.kernels if each.predicted_s is not None]
+    covered = sum(each.launches for each in known)
+    kernels = len({each.kernel for each in of.kernels})
+    rows: list[dict[str, Any]] = [
+        {
+            **picked(each, "kernel", "launches", "device", "exact", "model", "reason"),
+            "parameters": point_text(each.parameters),
+            **{
+                name: _or_nan(getattr(each, name), name)
+                for name in ("flops", "global_bytes", "predicted_s", "interval_s", "total_s")
+            },
+        }
+        for each in of.kernels
+    ]
+    shown = [
+        {
+            **row,
+            "all": _quantity(row["total_s"], "s", "prediction"),
+            "share": row["total_s"] / of.total_s if row["total_s"] > 0 else None,
+            "flop": _quantity(row["flops"], "flop", "count"),
+            "bytes": _quantity(row["global_bytes"], "byte", "count"),
+        }
+        for row in rows
+    ]
+    return Printed(
+        head=[
+            f"{of.launches} launch{'' if of.launches == 1 else 'es'} of {kernels}"
+            f" kernel{'' if kernels == 1 else 's'};"
+            f" {format_quantity(of.total_s, 's')} predicted for {covered} of them"
+        ],
+        rows=rows,
+        shown=table_of(shown, _LAUNCH_COLUMNS),
+        notes=_launch_notes(of),
+    )
+
+
+def _quantity(value: float, unit: str, what: str) -> str:
+    return f"no {what}" if math.isnan(value) else format_quantity(value, unit)
+
+
+def _launch_notes(of: LaunchesDocument) -> list[str]:
+    """Say why there are no predictions, each text once, and what went wrong."""
+    by_reason: dict[str, list[str]] = {}
+    for each in of.kernels:
+        if each.reason:
+            by_reason.setdefault(each.reason, []).append(each.kernel)
+    notes = [
+        f"{', '.join(dict.fromkeys(kernels))}: {reason}" for reason, kernels in by_reason.items()
+    ]
+    if len(notes) > _MOST_NOTES:
+        notes = [*notes[:_MOST_NOTES], f"... {len(notes) - _MOST_NOTES} more reasons"]
+    if of.left_out:
+        notes.append(f"{of.left_out} launches were too many different ones to be kept apart")
+    return [*notes, *of.problems]

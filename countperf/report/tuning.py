@@ -1,8 +1,9 @@
-"""Rankings and searches as text, rows and objects."""
+"""Rankings of variants and searches for the fastest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from countperf.report.numbers import (
@@ -12,8 +13,7 @@ from countperf.report.numbers import (
     interval_text,
     point_text,
 )
-from countperf.report.objects import picked
-from countperf.report.rows import ends, table_of
+from countperf.report.rows import Printed, picked, table_of
 
 if TYPE_CHECKING:
     from countperf.tuning.points import Point
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = 3
 _LARGEST_CLAIM = 0.995
+_MOST_TIES = 5
 _STOPS = {
     "confident": "no variant left can be faster, at the stated confidence",
     "budget": "the budget is spent",
@@ -30,161 +31,169 @@ _STOPS = {
 }
 
 
-def point_object(point: Point) -> dict[str, Any]:
-    """Return a point as plain values.
-
-    ``{"choice", "predicted_s", "interval_s": [low, high] | null, "interval_level", "missing"?}`` or
-    ``{"choice", "stage", "reason"}``.
-    """
-    choice = dict(point.choice)
-    time_s = getattr(point, "time_s", None)
+def point(of: Point) -> dict[str, Any]:
+    """Return a point as a row: its choice with the predicted time, or why it was refused."""
+    choice = dict(of.choice)
+    time_s = getattr(of, "time_s", None)
     if time_s is None:
-        refused = {name: str(getattr(point, name, "")) for name in ("stage", "reason")}
-        return {"choice": choice, **refused}
-    missing = list(getattr(point, "missing", ()))
+        return {"choice": choice, **{name: str(getattr(of, name, "")) for name in _REFUSED}}
+    missing = list(getattr(of, "missing", ()))
     return {
         "choice": choice,
         "predicted_s": time_s,
-        **_interval_object(point),
+        "interval_s": getattr(of, "interval_s", None),
+        "interval_level": getattr(of, "interval_level", None),
         **({"missing": missing} if missing else {}),
-        **({"model": model} if (model := getattr(point, "model", "")) else {}),
+        **({"model": model} if (model := getattr(of, "model", "")) else {}),
     }
 
 
-def _interval_object(of: object) -> dict[str, Any]:
-    ends = getattr(of, "interval_s", None)
-    level = getattr(of, "interval_level", None)
-    return {"interval_s": None if ends is None else list(ends), "interval_level": level}
+_REFUSED = ("stage", "reason")
+_ASIDE = ("interval_level", "missing")
 
 
-def ranking_object(ranking: Ranking) -> dict[str, Any]:
-    """Return the best points, how many there were, and what was refused and why."""
-    return {
-        **picked(ranking, "space", "device", "predicted", "complete", "seconds"),
-        "parameters": dict(ranking.sizes),
-        "refused": _refusals_object(ranking.refusals),
-        "best": [point_object(point) for point in ranking.best],
-    }
-
-
-def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
-    """Write the best points, and what was refused."""
-    if ranking.best:
-        columns = {"predicted_s": "predicted", "mark": "", "low_s": "from"}
-        columns["high_s"] = f"to ({format_percent(ranking.best[0].interval_level)})"
-        columns["model"] = "model"
-        rows = [
-            {
-                "predicted_s": point.time_s,
-                "mark": "*" if point.missing else None,
-                **ends(point.interval_s),
-                "model": point.model,
-                **{f"choice {name}": value for name, value in point.choice.items()},
-            }
-            for point in ranking.best
-        ]
-        columns |= {f"choice {name}": name for name in ranking.best[0].choice}
-        table = table_of(rows, columns).lines(indent="")
-    else:
-        table = ["no variant has a prediction"]
-    some = "" if ranking.complete else ", not all of the space"
-    parts = [
-        *table,
-        f"{ranking.space} on {ranking.device}, {point_text(ranking.sizes)}: {ranking.predicted} "
-        f"variants predicted{some} in {format_quantity(ranking.seconds, 's')}",
+def ranking(of: Ranking, *, written_to: str | None = None) -> Printed:
+    """Give the best points, how many there were, and what was refused and why."""
+    best = [point(each) for each in of.best]
+    columns = {"predicted_s": "predicted", "mark": "", "low_s": "from"}
+    if best:
+        columns["high_s"] = f"to ({format_percent(of.best[0].interval_level)})"
+        columns |= {"model": "model", **{f"choice {name}": name for name in of.best[0].choice}}
+    shown = [
+        {
+            **{name: each.get(name) for name in ("predicted_s", "interval_s", "model")},
+            "mark": "*" if each.get("missing") else None,
+            **{f"choice {name}": value for name, value in each["choice"].items()},
+        }
+        for each in best
     ]
-    missing = sorted({name for point in ranking.best for name in point.missing})
+    some = "" if of.complete else ", not all of the space"
+    notes = [
+        f"{of.space} on {of.device}, {point_text(of.sizes)}: {of.predicted} "
+        f"variants predicted{some} in {format_quantity(of.seconds, 's')}",
+    ]
+    missing = sorted({name for each in of.best for name in each.missing})
     if missing:
-        parts.append(f"* without the cost of {', '.join(missing)}, for which there is no weight")
-    parts += _refusal_lines(ranking.refusals)
-    if ranking.refused:
+        notes.append(f"* without the cost of {', '.join(missing)}, for which there is no weight")
+    notes += _refusal_lines(of.refusals)
+    if of.refused:
         every = f"{written_to} has" if written_to else "--output FILE writes down"
-        parts.append(f"{every} every refused one with its reason")
-    return "\n".join(parts)
+        notes.append(f"{every} every refused one with its reason")
+    rows = [
+        {"place": place, **{n: v for n, v in each.items() if n not in _ASIDE}}
+        for place, each in enumerate(best, start=1)
+    ]
+    return Printed(
+        head=[] if best else ["no variant has a prediction"],
+        rows=rows,
+        shown=table_of(shown, columns),
+        notes=notes,
+        facts={
+            **picked(of, "space", "device", "predicted", "complete", "seconds"),
+            "parameters": dict(of.sizes),
+            "refused": _refusals(of.refusals),
+            "best": best,
+        },
+    )
 
 
-def tuning_object(result: TuningResult) -> dict[str, Any]:
-    """Return the winner, its ties, what was tried and spent, and the regret bound.
+def search(of: TuningResult) -> Printed:
+    """Give the winner's time, which one it is, how sure that is, and what it took.
 
     The bound is null where nothing but the winner is known; it is about ``"bounded"`` variants, and
     of ``"unbounded"`` others of the space nothing is known.
     """
-    return {
-        **picked(result, "space", "device", "regret_bound", "bounded", "unbounded", "confidence"),
-        **picked(result, "stopped", "spent_s", "ranking_s", "numbers_checked", "predicted"),
-        "parameters": dict(result.sizes),
-        "winner": _tried_object(result.winner),
-        "within_noise": [_tried_object(tried) for tried in result.within_noise],
-        "complete": result.ranking_complete,
-        "tried": [_tried_object(tried) for tried in result.tried],
-        "refused": _refusals_object(result.refusals),
-    }
-
-
-def tuning_text(result: TuningResult) -> str:
-    """Write the winner's time, which one it is, how sure that is, and what it took."""
-    winner = result.winner
-    failed = len(result.failed)
-    parts = [
+    winner = of.winner
+    failed = f", {len(of.failed)} failed" if of.failed else ""
+    checked = (
+        "numbers checked"
+        if of.numbers_checked
+        else "numbers not checked, for the space has no reference"
+    )
+    level = format_percent(winner.interval_level)
+    interval = (
+        "" if winner.interval_s is None else f", {interval_text(winner.interval_s)} at {level}"
+    )
+    lines = [
         f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)}, predicted "
-        f"{format_quantity(winner.predicted_s, 's')}{_interval(winner)})",
-        f"{result.space} on {result.device}, {point_text(result.sizes)}; {_checked(result)}",
+        f"{format_quantity(winner.predicted_s, 's')}{interval})",
+        f"{of.space} on {of.device}, {point_text(of.sizes)}; {checked}",
         f"  {choice_text(winner.choice)}",
+        *(
+            f"  as fast within noise: {format_quantity(each.time_s, 's')},"
+            f" {choice_text(each.choice)}"
+            for each in of.within_noise[:_MOST_TIES]
+        ),
     ]
-    for tried in result.within_noise[:5]:
-        time = format_quantity(tried.time_s, "s")
-        parts.append(f"  as fast within noise: {time}, {choice_text(tried.choice)}")
-    if len(result.within_noise) > 5:
-        parts.append(f"  and {len(result.within_noise) - 5} more")
-    parts += [
-        _bound(result),
-        f"{len(result.tried)} of {result.predicted} predicted variants ran"
-        f"{f', {failed} failed' if failed else ''}; {format_quantity(result.spent_s, 's')} spent, "
-        f"{format_quantity(result.ranking_s, 's')} of it on predictions; {_STOPS[result.stopped]}",
+    if len(of.within_noise) > _MOST_TIES:
+        lines.append(f"  and {len(of.within_noise) - _MOST_TIES} more")
+    lines += [
+        *_bound(of),
+        f"{len(of.tried)} of {of.predicted} predicted variants ran{failed};"
+        f" {format_quantity(of.spent_s, 's')} spent, "
+        f"{format_quantity(of.ranking_s, 's')} of it on predictions; {_STOPS[of.stopped]}",
     ]
-    return "\n".join([*parts, *_refusal_lines(result.refusals)])
+    what = ("space", "device", "regret_bound", "bounded", "unbounded", "confidence", "stopped")
+    return Printed(
+        head=lines,
+        rows=[
+            {
+                **picked(each, "choice", "time_s", "predicted_s", "noise"),
+                "runs": len(each.samples_s),
+                **picked(each, "cut_short", "at_s"),
+                "best_s": best_s,
+                "is_winner": each.choice == winner.choice,
+            }
+            for each, best_s in zip(
+                of.tried, accumulate((each.time_s for each in of.tried), min), strict=True
+            )
+        ],
+        body=_refusal_lines(of.refusals),
+        facts={
+            **picked(of, *what, "spent_s", "ranking_s", "numbers_checked", "predicted"),
+            "parameters": dict(of.sizes),
+            "winner": _tried(winner),
+            "within_noise": [_tried(each) for each in of.within_noise],
+            "complete": of.ranking_complete,
+            "tried": [_tried(each) for each in of.tried],
+            "refused": _refusals(of.refusals),
+        },
+    )
 
 
-def _checked(result: TuningResult) -> str:
-    if result.numbers_checked:
-        return "numbers checked"
-    return "numbers not checked, for the space has no reference"
-
-
-def _bound(result: TuningResult) -> str:
+def _bound(of: TuningResult) -> list[str]:
     """Say how much faster others may be, and of how many nothing is known."""
-    others = f"the {result.unbounded} others that the space may have"
+    others = f"the {of.unbounded} others that the space may have"
     mend = "a larger budget looks at more"
-    if result.ranking_complete:
+    if of.ranking_complete:
         mend = "they have no prediction, for the reasons below"
-    if result.regret_bound is None:
-        return f"nothing bounds how much faster {others} are, none was looked at: {mend}"
+    if of.regret_bound is None:
+        return [f"nothing bounds how much faster {others} are, none was looked at: {mend}"]
     whole = "the space"
-    if result.unbounded:
-        whole = f"the {result.bounded} variants that have a prediction"
-    confidence = f"at {format_percent(result.confidence)} confidence"
+    if of.unbounded:
+        whole = f"the {of.bounded} variants that have a prediction"
+    confidence = f"at {format_percent(of.confidence)} confidence"
     text = (
-        f"the fastest of {whole} takes at most {format_percent(result.regret_bound)} less than a "
+        f"the fastest of {whole} takes at most {format_percent(of.regret_bound)} less than a "
         f"median run of this one, {confidence}"
     )
-    if result.regret_bound > _LARGEST_CLAIM:
+    if of.regret_bound > _LARGEST_CLAIM:
         text = f"too little was measured to bound, {confidence}, the fastest of {whole}"
-    return f"{text}\nnothing bounds {others}: {mend}" if result.unbounded else text
+    return [text, f"nothing bounds {others}: {mend}"] if of.unbounded else [text]
 
 
-def _tried_object(tried: Trial) -> dict[str, Any]:
+def _tried(of: Trial) -> dict[str, Any]:
     what = ("choice", "time_s", "predicted_s", "samples_s", "rounds", "cut_short", "at_s")
-    return {**picked(tried, *what), **_interval_object(tried)}
+    return picked(of, *what, "interval_s", "interval_level")
 
 
-def _refusals_object(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
+def _refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     return {
         stage: {
             "count": each.count,
-            "examples": [point_object(example) for example in each.examples[:_EXAMPLES]],
+            "examples": [point(example) for example in each.examples[:_EXAMPLES]],
             "reasons": [
-                {"count": reason.count, "example": point_object(reason.example)}
-                for reason in each.reasons
+                {"count": reason.count, "example": point(reason.example)} for reason in each.reasons
             ],
         }
         for stage, each in refusals.items()
@@ -204,12 +213,6 @@ def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
         if others and named:
             lines.append(f"  {others} for other reasons")
     return lines
-
-
-def _interval(tried: Trial) -> str:
-    if tried.interval_s is None:
-        return ""
-    return f", {interval_text(tried.interval_s)} at {format_percent(tried.interval_level)}"
 
 
 def _example(reason: Reason) -> str:

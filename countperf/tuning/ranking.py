@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from countperf.display import Drawable, ShortRepr, Table, printed
+from countperf.display import ShortRepr, Table, printed
 from countperf.errors import TuningError
 from countperf.tuning.points import Point, Predicted, Refused
 from countperf.tuning.space import SearchSpace
@@ -78,7 +78,7 @@ def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking(Table, Drawable):
+class Ranking(Table):
     """Points of a space by predicted time."""
 
     space: str  # its name

@@ -15,7 +15,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import discover
 from countperf.models.fit_summaries import AvailableFit
 from countperf.models.library import NamedFit, named_fits
-from countperf.report.doctor import weights_table
+from countperf.report.weights import available
 
 
 class AvailableWeights(Sequence[AvailableFit]):
@@ -39,29 +39,14 @@ class AvailableWeights(Sequence[AvailableFit]):
         return iter(self._fits)
 
     def __repr__(self) -> str:
-        return shortened(weights_table(self).text())
+        return shortened(available(self).text())
 
     def _repr_html_(self) -> str:
-        return weights_table(self).html()
+        return available(self).html()
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a pandas data frame, a row for each fit, a column per attribute."""
-        return pd.DataFrame(self.to_objects())
-
-    def to_objects(self) -> list[dict[str, Any]]:
-        """Return the rows as JSON-able values."""
-        return [
-            {
-                "name": fit.name,
-                "device": fit.device,
-                "models": list(fit.models),
-                "date": fit.date,
-                "held_out_error": fit.held_out_error,
-                "is_here": fit.is_here,
-                "problem": fit.problem,
-            }
-            for fit in self._fits
-        ]
+        return available(self).frame()
 
 
 def available_weights() -> AvailableWeights:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,15 @@ from countperf.harness.machine_profiles import with_machine_code
 from countperf.harness.profiles import profile_kernel
 from countperf.mechanistic import predict_all as models
 from countperf.mechanistic.answers import ModelAnswers
-from countperf.mechanistic.classes import with_kernel_classes
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.occupancy_advice import KernelOccupancy, program_occupancy
-from countperf.mechanistic.pipeline import PipelineModel
-from countperf.mechanistic.simulation import simulate
-from countperf.mechanistic.stalls import StallReport, find_stalls
 from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
 from countperf.mechanistic.variations import Axis
-from countperf.mechanistic.workload import Simulation
 from countperf.sizes import given_sizes
 from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.workflow.devices import known_device
 from countperf.workflow.kernels import kernel_itself, kernel_statistics
-
-_DRAWN_INSTRUCTIONS = 2000
-_FEWEST_DRAWN = 10
 
 
 def predict_all(
@@ -177,34 +167,6 @@ def sweep(
     launches = profiler.launches_at(sizes)
     profiled, _ = max(launches, key=lambda each: (each[0].profile.total_bytes or 0.0) * each[1])
     return _sweep(profiled, profiler.device, over=over, values=values, models=models)
-
-
-def simulated_timeline(
-    kernel: Any,
-    device: DeviceParameters | str | Path,
-    parameters: Mapping[str, Any] | None = None,
-    /,
-    *,
-    groups: int | None = None,
-    max_instructions: int | None = None,
-    statistics: Mapping[str, Any] | None = None,
-    lines: Mapping[str, float] | None = None,
-    profile_options: Mapping[str, Any] | None = None,
-    **more: Any,
-) -> tuple[Simulation, StallReport]:
-    """Simulate the first groups of a kernel on one compute unit, with the causes of its stalls."""
-    sizes = given_sizes(parameters, more)
-    profiler = profiler_of(kernel, device, sizes, _with(profile_options, statistics, lines))
-    found = profiler.at(sizes)
-    described = with_kernel_classes(profiler.device, found.profile.alpha)
-    geometry = launch_geometry(found.profile, found.launch, described)
-    most = max_instructions or max(_FEWEST_DRAWN, int(_DRAWN_INSTRUCTIONS / geometry.occupancy))
-    found = replace(profiler, max_instructions=most).at(sizes)
-    workload = PipelineModel(device=described).workload(found.profile, found.launch, geometry)
-    total = min(groups or workload.concurrent_groups, workload.groups)
-    workload = replace(workload, total_groups=total)
-    simulation = simulate(workload, record=True)
-    return simulation, find_stalls(simulation, workload)
 
 
 def _with(

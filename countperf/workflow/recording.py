@@ -17,7 +17,7 @@ from countperf.measurements import LaunchesDocument, RecordedKernel
 from countperf.models.library import fits_for, load_weights, short_name
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_kernel
-from countperf.report.launches import launches_printed, launches_records, launches_text
+from countperf.report.timing import launches
 from countperf.workflow.kernels import counted
 
 if TYPE_CHECKING:
@@ -130,21 +130,19 @@ class LaunchLog:
             ``global_bytes`` of one launch; ``exact``; ``predicted_s``, ``low_s``, ``high_s`` of
             one launch; ``total_s`` of all; ``model``; ``reason``. What there is not is NaN.
         """
-        import pandas as pd
-
-        return pd.DataFrame.from_records(launches_records(self.document))
+        return launches(self.document).frame()
 
     def write_file(self, path: Path | str, *, rescue: bool = False) -> None:
         """Write the log for ``countperf report``; parameters are those of `Document.write_file`."""
         self.document.write_file(path, rescue=rescue)
 
     def __repr__(self) -> str:
-        return launches_text(self.document, most_rows=18)
+        return launches(self.document).text(18, widest=160)
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        return launches_printed(self.document).html()
+        return launches(self.document).html()
 
     # --- rows
 

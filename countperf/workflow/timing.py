@@ -33,7 +33,7 @@ from countperf.measurements import (
     TimingDocument,
 )
 from countperf.report.curves import timing_figure
-from countperf.report.timing import timing_printed, timing_records, timing_text
+from countperf.report.timing import timing as timing_printed
 from countperf.sizes import Sizes, combine_sizes, given_sizes
 from countperf.tuning.apart import LONGEST_S, running
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
@@ -75,12 +75,10 @@ class Timing(TimingDocument):
             `countperf.measurements.Summary`); ``predicted_s``, ``low_s``, ``high_s`` (NaN where
             there is none); ``verdict``; ``remark``. Sizes that failed have the verdict ``failed``.
         """
-        import pandas as pd
-
-        return pd.DataFrame.from_records(timing_records(self))
+        return timing_printed(self).frame()
 
     def __repr__(self) -> str:
-        return timing_text(self, most_rows=12)
+        return timing_printed(self).text(12, widest=200)
 
     __str__ = __repr__
 

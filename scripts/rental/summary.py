@@ -20,7 +20,7 @@ from countperf.hardware.library import available_devices, load_device
 from countperf.harness.characterization.document import Characterization
 from countperf.metrics import Evaluation
 from countperf.models.weights import WeightSet
-from countperf.report import evaluation_text, ranking_evaluation_text
+from countperf.report.printing import printed
 from rental.rates import implied_rates, implied_rates_text
 from rental.stages import Options, read_checks, write_json
 
@@ -70,7 +70,7 @@ def summary(options: Options, progress: Progress) -> str:
     lines += _device_summary(options.folder)
     for evaluation in sorted((options.folder / "fits").glob("*/evaluation.json")):
         parts = Evaluation.read_file(evaluation).by_purpose()
-        lines += ["", *(evaluation_text(part) for name, part in parts.items() if name != "variant")]
+        lines += ["", *(printed(part).text() for name, part in parts.items() if name != "variant")]
         lines += _ranking_summary(evaluation.with_name("ranking.json"))
         lines += _rates_summary(evaluation.with_name("linear.json"), options.folder)
     return "\n".join(lines)
@@ -79,7 +79,7 @@ def summary(options: Options, progress: Progress) -> str:
 def _ranking_summary(path: Path) -> list[str]:
     if not path.exists():
         return []
-    return ["", ranking_evaluation_text(RankingEvaluation.read_file(path))]
+    return ["", printed(RankingEvaluation.read_file(path)).text()]
 
 
 def _rates_summary(weights: Path, folder: Path) -> list[str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import countperf
-from countperf import cli
 from countperf.cli import main
+from countperf.cli.commands import COMMANDS
 from countperf.cli.common import _OPTIONS  # pyright: ignore[reportPrivateUsage]
+from countperf.cli.options import OPTIONS
 from countperf.models.library import NamedFit, load_weights
 from tests.test_tables import MY_KERNELS
 
@@ -62,7 +63,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "the nvcc of CUDA 12 finds them, where it is installed; state them (--registers N)",
             _VOLKOV + " --registers 16",
         ),
-        (_VOLKOV, "(--active-groups N; --occupancy N)", _VOLKOV + " --active-groups 2"),
         pytest.param(
             "report timing.json --output page.html",
             "countperf report KERNEL SIZES makes one of the kernel",
@@ -103,9 +103,11 @@ def test_devices_that_are_named_alike_differ_in_what_is_said() -> None:
 
 
 def test_every_parameter_that_messages_name_has_its_option() -> None:
-    texts = [path.read_text() for path in Path(cli.__file__).parent.rglob("*.py")]
-    known = {option for text in texts for option in re.findall(r'"(--[a-z-]+)"', text)}
-    assert {f"--{dest.replace('_', '-')}" for dest in _OPTIONS.values()} <= known
+    assert {*_OPTIONS.values()} <= {*OPTIONS}
+    taken = [name for command in COMMANDS.values() for name in command.arguments]
+    assert {*taken} == {*OPTIONS}
+    flags = {"--help", "--json", "--debug", "--version", "--print-completion"}
+    assert len(flags | {name for name in OPTIONS if name.startswith("--")}) <= 60
 
 
 _FOREIGN = re.compile(

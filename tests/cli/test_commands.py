@@ -71,10 +71,10 @@ def test_count_prints_the_structure_of_a_kernel(
     kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["count", f"{kernel_file}:scale", "n=128", "--analysis"]
-    assert main([*command, "--json", "--line-bytes", "128"]) == 0
+    assert main([*command, "--json"]) == 0
     printed = _json(capsys)
     assert printed["programs"][0]["regions"][0]["instructions"][0]["executions"]["value"] == 128
-    assert printed["accesses"][0]["transactions"]["transactions"] == 4
+    assert printed["accesses"][0]["transactions"]["transactions"] == 16
     assert main(command) == 0
     assert "local 0: 1; group 0:" in capsys.readouterr().out
     assert main([*command[:2], "--analysis"]) == 0

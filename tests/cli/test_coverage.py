@@ -113,7 +113,7 @@ def test_a_prediction_is_explained_and_compared(
     assert sum(part["part_s"] for part in parts) == pytest.approx(found["time_s"])
 
     linear = str(folder / "w.json")
-    assert main([*command, "--against-weights", linear, "--against-size", "n=131072"]) == 0
+    assert main([*command, "--against", linear, "--against-size", "n=131072"]) == 0
     factors = capsys.readouterr().out.partition("second / first")[2].splitlines()
     (line,) = [line for line in factors if line.startswith("  gmem.load.32.stride1")]
     assert line.split()[1] == "2"  # twice the accesses

@@ -68,18 +68,6 @@ def test_a_model_file_is_fitted_and_predicts(
     assert sum(found["breakdown_s"].values()) == pytest.approx(found["time_s"])
 
 
-def test_a_residual_and_a_loss_are_fitted(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    weights = tmp_path / "w.json"
-    asked = ["--residual", "log", "--loss", "soft_l1", "--nonnegative"]
-
-    assert main(["fit", str(store), *asked, "--output", str(weights), "--json"]) == 0
-
-    definition = _json(capsys)["weights"]["definition"]
-    assert (definition["residual"], definition["loss"]) == ("log", "soft_l1")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -92,21 +80,6 @@ def test_what_is_no_model_is_an_error_in_one_line(
 ) -> None:
     assert main(["fit", str(store), *arguments]) == 1
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("scale", ["0", "-3", "nan", "wide"])
-def test_a_loss_scale_that_cannot_be_is_refused_and_nothing_written(
-    store: Path, tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    weights = tmp_path / "w.json"
-    asked = ["fit", str(store), "--loss", "huber", f"--loss-scale={scale}"]
-
-    with pytest.raises(SystemExit) as ended:
-        main([*asked, "--output", str(weights)])
-
-    assert ended.value.code == 2
-    assert "--loss-scale" in capsys.readouterr().err
-    assert not weights.exists()
 
 
 def test_auto_prints_the_candidates_and_stores_them(

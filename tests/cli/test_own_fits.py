@@ -15,6 +15,7 @@ from countperf.fitting.fit import fit
 from countperf.models import library
 from countperf.models.library import find_fit, load_weights, store_own_fit
 from countperf.models.linear import LINEAR
+from countperf.report.weights import available
 from countperf.workflow import available_fits
 from countperf.workflow.available_fits import available_weights
 from countperf.workflow.target import default_weights
@@ -188,7 +189,7 @@ def test_the_table_lists_shipped_and_own_fits(
     assert "mine/quiet-night" in repr(table)
 
     assert main(["weights", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == table.to_objects()
+    assert json.loads(capsys.readouterr().out) == available(table).object()["fits"]
     assert main(["weights"]) == 0
     assert capsys.readouterr().out.splitlines()[0].split()[:3] == ["name", "device", "models"]
 

@@ -21,7 +21,8 @@ from countperf.errors import (
     ParameterError,
     UnsupportedExpressionError,
 )
-from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
+from countperf.report.analysis import MemoryGeometry
+from countperf.report.analysis import analysis as printed
 from tests.counting import applications
 from tests.counting.structure_kernels import (
     recurrences,
@@ -310,7 +311,7 @@ def test_a_probability_decides_what_is_touched() -> None:
     with pytest.raises(CountingError, match="probability of a condition"):
         stored.cells_at({"n": 20})
     assert loaded.cells_at({"n": 20}) == 20
-    (region,) = analysis_object(analysis, {"n": 20})["programs"][0]["regions"]
+    (region,) = printed(analysis, {"n": 20}).object()["programs"][0]["regions"]
     assert region["instructions"][0]["slots"]["value"] == 24
 
 
@@ -333,7 +334,7 @@ def test_a_loop_that_runs_with_another_one_is_a_step_of_it() -> None:
 
 
 def test_an_analysis_is_json_and_text(matmul: KernelAnalysis) -> None:
-    content = analysis_object(matmul, {"n": 64}, memory=MemoryGeometry())
+    content = printed(matmul, {"n": 64}, memory=MemoryGeometry()).object()
     assert json.loads(json.dumps(content)) == content
     program = content["programs"][0]
     assert program["sub_groups"] == {"full": 8, "items_of_partial": 0}
@@ -345,10 +346,10 @@ def test_an_analysis_is_json_and_text(matmul: KernelAnalysis) -> None:
     assert store["transactions"]["transactions"] == 64 * 64 // 8
     local = next(a for a in content["accesses"] if a["address_space"] == "local")
     assert local["bank_conflicts"] == {"instructions": 64**3 // 16 // 32, "maximum": 1, "mean": 1}
-    assert "value" not in analysis_object(matmul)["accesses"][0]["executions"]
-    text = analysis_text(analysis_object(matmul, {"n": 64}, memory=MemoryGeometry()))
+    assert "value" not in printed(matmul).object()["accesses"][0]["executions"]
+    text = printed(matmul, {"n": 64}, memory=MemoryGeometry()).text()
     assert "chain through acc_k_outer_k_inner along k_outer, k_inner: 1 fma.f32" in text
-    assert "local 0: 1; local 1: n" in analysis_text(analysis_object(matmul))
+    assert "local 0: 1; local 1: n" in printed(matmul).text()
     assert str(matmul) == (
         "structure of loopy_kernel: 1 device programs, 7 accesses, 3 private and local arrays"
     )

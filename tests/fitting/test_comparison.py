@@ -27,11 +27,11 @@ from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, Pr
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
 from countperf.predictions import ParameterValue
-from countperf.report.accuracy_figures import comparisons_figure
-from countperf.report.comparison import comparison_object, comparison_text
+from countperf.report.figures import comparisons_figure
 from countperf.workflow.comparing import compare, measured_devices
 from countperf.workflow.measured import read_measurements
 from measurement_kernels.catalog import entry
+from tests.printing import object_of, text_of
 from tests.shipped import shipped_measurements
 
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_predicted_is_said(comparison: Comparison) -> None:
     assert set(comparison.unprofiled) == {
         m.kernel for m in some_measurements() if m.family == "transpose"
     }
-    text = comparison_text(comparison)
+    text = text_of(comparison)
     assert "no predictions of roofline (published)" in text
     assert "no profile of transpose" in text
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_predicted_is_said(comparison: Comparison) -> None:
 def test_documents_come_back_equal(comparison: Comparison, tmp_path: Path) -> None:
     comparison.write_file(tmp_path / "comparison.json")
     assert Comparison.read_file(tmp_path / "comparison.json") == comparison
-    content = comparison_object([comparison])
+    content = {"comparisons": [object_of(comparison)]}
     assert json.loads(json.dumps(content)) == content
 
 
@@ -169,8 +169,8 @@ def test_a_model_that_gives_infinite_times_is_said_and_not_averaged() -> None:
     found = compare_models(infinite, pocl(), tuple(some_measurements()), bytes_only)
 
     assert all(not each.cases and each.in_sample is None for each in found.models)
-    assert "gives inf s, which is no time" in comparison_text(found)
-    json.dumps(comparison_object([found]), allow_nan=False)
+    assert "gives inf s, which is no time" in text_of(found)
+    json.dumps(object_of(found), allow_nan=False)
 
 
 def test_no_profile_at_all_is_refused() -> None:

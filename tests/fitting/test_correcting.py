@@ -24,10 +24,8 @@ from countperf.models.linear import LINEAR
 from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
-from countperf.report import prediction_text
-from countperf.report.coverage import coverage_text
-from countperf.report.explanation import explanation_text
 from tests.fitting.builders import KERNELS, MadeUpKernel, measure, observe_all
+from tests.printing import text_of
 
 ADD = "site.free.flat.256x1.flop.add.f32"
 LOAD = "site.free.flat.256x1.gmem.load.32.next"
@@ -180,9 +178,9 @@ def test_predictions_are_multiplied_and_say_so() -> None:
     assert (verdict.name, verdict.passed) == (CORRECTION, True)
     assert f"multiplied by {factor:.3g}" in verdict.message
     assert all(name in verdict.message for name in ("k14", "most alike"))
-    assert prediction_text(found).splitlines()[-1] == f"correction: {verdict.message}"
-    assert verdict.message in explanation_text(weights().explain(NEW, n=4096), weights())
-    assert "correction" not in prediction_text(plain)
+    assert text_of(found).splitlines()[-1] == f"correction: {verdict.message}"
+    assert verdict.message in text_of(weights().explain(NEW, n=4096), weights())
+    assert "correction" not in text_of(plain)
     assert found.interval_s is not None
     assert float(found.interval_s[0]) < float(found.time_s) < float(found.interval_s[1])
 
@@ -198,7 +196,7 @@ def test_coverage_is_of_the_same_prediction() -> None:
     assert {name: share for name, share in shares.items() if share} == pytest.approx(
         {name: float(part) / whole for name, part in predicted.breakdown.items() if part}
     )
-    assert coverage_text(found).splitlines()[-1] == f"correction: {predicted.verdicts[-1].message}"
+    assert text_of(found).splitlines()[-1] == f"correction: {predicted.verdicts[-1].message}"
     assert plain.correction is None
     assert plain.time_s == pytest.approx(float(weights().uncorrected.predict(NEW, n=4096).time_s))
     assert weights().coverage(NEW).correction is None  # without sizes

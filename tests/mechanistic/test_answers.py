@@ -8,8 +8,8 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.library import load_device
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.predict_all import model_names, predict_all
-from countperf.report.mechanistic import answers_object, answers_text
 from measurement_kernels import catalog
+from tests.printing import object_of, text_of
 
 K620 = load_device("nvidia-k620")
 SIZES = {"n": 64, "m": 64, "l": 64}
@@ -44,7 +44,7 @@ def test_a_frame_has_a_row_per_model_with_what_it_lacks() -> None:
 def test_text_and_html_show_the_same_models_and_how_to_mend() -> None:
     found = predict_all(MATMUL.builder(), K620, SIZES, models=["roofline", "volkov"])
 
-    text = answers_text(found)
+    text = text_of(found)
     assert repr(found) == text
     assert text.splitlines()[0] == "matmul_tiled on nvidia-k620, n = 64, m = 64, l = 64"
     assert text.splitlines()[2].split()[0] == "roofline"
@@ -64,7 +64,7 @@ def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() ->
     least_s = found.total_bytes / device.require("bandwidth_byte_per_s", model="peak")
     low = [name for name, each in found.predictions.items() if each.time_s < 0.999 * least_s]
     assert low == ["gpumech-rr"]
-    (said,) = [line for line in answers_text(found).splitlines() if "below the roofline" in line]
+    (said,) = [line for line in text_of(found).splitlines() if "below the roofline" in line]
     assert said.endswith("which they leave out: gpumech-rr")
     assert "barriers" in found.predictions["wfg-original"].ignored
     assert found.lacking["pipeline-rr"] == "device.classes.barrier"
@@ -74,7 +74,7 @@ def test_the_object_has_parts_that_sum_to_the_time() -> None:
     options = {"registers_per_work_item": 32}
     found = predict_all(MATMUL.builder(), K620, SIZES, models="volkov", profile_options=options)
 
-    model = answers_object(found)["models"]["volkov"]
+    model = object_of(found)["models"]["volkov"]
 
     assert sum(model["breakdown_s"].values()) == pytest.approx(model["time_s"])
     assert model["results"]["occupancy"] > 0

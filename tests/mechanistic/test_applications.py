@@ -99,12 +99,11 @@ def test_a_device_that_is_not_given_is_refused() -> None:
         predict_application("h2d 5 device=1", "nvidia-gtx-970")
 
 
-@pytest.mark.extra("plot")
 @pytest.mark.device
-def test_steps_are_measured_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, figure = tmp_path / "app.txt", tmp_path / "app.svg"
+def test_steps_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "app.txt"
     path.write_text(f"h2d 400000\nkernel {KERNEL} n=131072\nd2h 400000 stream=b\n")
-    arguments = ["--on", "nvidia-gtx-970", "--registers", "16", "--figure", str(figure)]
+    arguments = ["--on", "nvidia-gtx-970", "--registers", "16"]
 
     assert main(["application", str(path), *arguments, "--device", "pocl:0"]) == 0
 
@@ -112,7 +111,6 @@ def test_steps_are_measured_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "merpsys on nvidia-gtx-970" in out
     assert "measured steps on pocl-" in out
     assert "measured together on pocl-" in out
-    assert "device 0: copy h2d" in figure.read_text() or figure.stat().st_size > 1000
     found = measure_application([Step(kind="h2d", n_bytes=1e6)], "pocl:0")
     assert 0 < found.time_s < 1
 

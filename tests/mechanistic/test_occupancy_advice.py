@@ -6,7 +6,7 @@ from countperf.hardware.library import load_device
 from countperf.hardware.parameters import declare_device
 from countperf.mechanistic.occupancy_advice import KernelOccupancy, program_occupancy
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
-from countperf.report.mechanistic import occupancy_text
+from tests.printing import text_of
 
 GTX_970 = load_device("nvidia-gtx-970")
 
@@ -60,7 +60,7 @@ def test_without_registers_the_occupancy_is_a_bound_that_names_those_which_keep_
     assert not found.registers_are_known
     assert found.residency.active_groups == 8
     assert found.most_registers == 32
-    text = occupancy_text(KernelOccupancy(kernel="k", device="gtx", programs=(found,)))
+    text = text_of(KernelOccupancy(kernel="k", device="gtx", programs=(found,)))
     assert "at most 8 groups" in text
     assert "up to 32 keep this; state them (registers_per_work_item=N" in text
 

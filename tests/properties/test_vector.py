@@ -19,10 +19,9 @@ from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.taxonomy import describe
 from countperf.properties.vector import PropertyVector
-from countperf.report.objects import count_object
-from countperf.report.text import count_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from tests.printing import object_of, text_of
 
 
 def _vector() -> PropertyVector:
@@ -251,9 +250,9 @@ def test_reports_call_guesses_not_exact() -> None:
 
     vector = count_kernel(knl, view="structure")
 
-    properties = count_object(vector)["properties"]
+    properties = object_of(vector)["properties"]
     # 4096 lines of the array lie between two uses of one: more than the first cache has
     (late,) = [name for name in properties if name.endswith(".l2_reuse")]
     assert not properties[late]["exact"]
     assert properties["groups"]["exact"]
-    assert "not exact: assumes caches of 48 KiB of 12 ways" in count_text(vector)
+    assert "not exact: assumes caches of 48 KiB of 12 ways" in text_of(vector)

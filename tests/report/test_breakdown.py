@@ -11,15 +11,15 @@ from countperf.counting.analysis import analyze_kernel
 from countperf.models.explanation import explain
 from countperf.predictions import Prediction
 from countperf.properties.vector import PropertyVector
-from countperf.report import comparison_text, prediction_text
-from countperf.report.against import cause_text
 from countperf.report.breakdown import (
     bound_text,
     breakdown_rows,
     correction_factor,
     goes_from_line_to_line,
 )
+from countperf.report.predictions import cause_text, compared
 from tests.models.builders import make_weights
+from tests.printing import text_of
 
 
 def made(breakdown: dict[str, float], **more: object) -> Prediction:
@@ -80,7 +80,7 @@ def test_what_negative_weights_take_off_has_a_row_of_its_own_and_no_share() -> N
     assert [row.share for row in breakdown_rows(found)] == ["75 %", "25 %", ""]
     assert breakdown_rows(found)[-1].time_s == pytest.approx(-1.9e-3)
     assert sum(row.time_s for row in breakdown_rows(found)) == pytest.approx(found.time_s)
-    assert "taken off by negative weights" in prediction_text(found).splitlines()[-1]
+    assert "taken off by negative weights" in text_of(found).splitlines()[-1]
     assert bound_text(found) == "bound by launch: launching (75 %)"
 
 
@@ -159,7 +159,7 @@ def test_far_apart_rows_are_named_with_their_distance() -> None:
 
 
 def test_a_corrected_prediction_is_read_in_this_order() -> None:
-    lines = prediction_text(made({"launches": 3e-3, "groups": 1e-3})).splitlines()
+    lines = text_of(made({"launches": 3e-3, "groups": 1e-3})).splitlines()
 
     assert lines == [
         "4.00 ms",
@@ -191,5 +191,5 @@ def test_the_cause_of_a_difference_tells_more_work_from_dearer_work() -> None:
         " (3.00 µs, 4 times as many)"
     )
     assert dearer.endswith("f32 additions (2.00 µs, each at 3 times the cost)")
-    assert comparison_text(small, large).splitlines()[-1].startswith("cause: n = 4000 takes")
+    assert compared(small, large).text().splitlines()[-1].startswith("cause: n = 4000 takes")
     assert cause_text(small, small).startswith("cause: none to name")

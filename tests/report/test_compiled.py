@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from countperf.machine_code.code import CompiledCode, CompiledRegion
-from countperf.report.compiled import compiled_object, compiled_text
+from countperf.report.compiled import compiled
 
 
 def _loop(name: str) -> CompiledRegion:
@@ -30,7 +30,7 @@ CODE = CompiledCode(
 
 
 def test_text_puts_loops_that_are_the_same_together() -> None:
-    assert compiled_text({"sums": CODE}).splitlines() == [
+    assert compiled({"sums": CODE}).text().splitlines() == [
         "kernel sums: x86-64 machine code from PoCL, for a group of 2x1x1 work items",
         "  innermost loops: 0 % of the arithmetic packed, 1 lanes an instruction, 100 % of the"
         " instructions fused; for each, 0 that move lanes and 0 spills",
@@ -42,7 +42,7 @@ def test_text_puts_loops_that_are_the_same_together() -> None:
 
 
 def test_the_object_is_json_and_has_everything() -> None:
-    found = json.loads(json.dumps(compiled_object({"sums": CODE})))["sums"]
+    found = json.loads(json.dumps(compiled({"sums": CODE}).object()))["sums"]
 
     assert found["totals"] == {
         "branch": 2,

@@ -17,10 +17,11 @@ from countperf.models.structural import structural
 from countperf.models.units import counts_bytes, unit_of
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
-from countperf.report.explanation import difference_text, explanation_object, explanation_text
 from countperf.report.plausibility import UNKNOWN, implied_rate, plausibility
-from countperf.report.text import weights_text
+from countperf.report.predictions import differences
+from countperf.report.weights import weights_table
 from tests.models.builders import make_weight, make_weights, sum_model
+from tests.printing import object_of, text_of
 
 
 def make_model(
@@ -87,7 +88,7 @@ def test_terms_and_parts_sum_to_the_time() -> None:
 def test_the_text_holds_rates_against_the_device() -> None:
     weights = make_summed()
 
-    lines = explanation_text(weights.explain(VECTOR, n=1000), weights, DEVICE).splitlines()
+    lines = text_of(weights.explain(VECTOR, n=1000), weights, DEVICE).splitlines()
     cells = {line.split()[0]: line for line in lines}
 
     assert lines[3] == "time_s = launch + memory + on_chip"
@@ -100,7 +101,7 @@ def test_the_text_holds_rates_against_the_device() -> None:
         "the kernel then gets 3.20 Gbyte/s of global memory (16 % of peak) and 400 Mflop/s of"
         " arithmetic (0.40 % of peak)"
     )
-    unknown = explanation_text(weights.explain(VECTOR, n=1000), weights)
+    unknown = text_of(weights.explain(VECTOR, n=1000), weights)
     assert "no rates of this device are known" in unknown
 
 
@@ -122,7 +123,7 @@ def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
 def test_the_object_has_what_the_text_has_unrounded() -> None:
     weights = make_summed()
 
-    found = explanation_object(weights.explain(VECTOR, n=1000), weights, DEVICE)
+    found = object_of(weights.explain(VECTOR, n=1000), weights, DEVICE)
 
     assert found["time_s"] == pytest.approx(2.5e-6)
     parts = {part["name"]: part for part in found["explanation"]["parts"]}
@@ -135,7 +136,7 @@ def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None
         features=("launches", "groups"), relations=({"launches": 1.0, "groups": -1.0},)
     )
 
-    lines = weights_text(make_summed(indistinguishable=(group,)), DEVICE).splitlines()
+    lines = weights_table(make_summed(indistinguishable=(group,)), DEVICE).lines()
     cells = {line.split()[0]: line for line in lines}
 
     assert "per byte" in cells["traffic"]
@@ -169,7 +170,7 @@ def test_two_predictions_differ_by_counts_and_by_costs() -> None:
     first = (weights.explain(VECTOR, n=1000), weights, DEVICE)
     second = (dearer.explain(VECTOR, n=2000), dearer, None)
 
-    (line,) = [x for x in difference_text(first, second).splitlines() if "flop.add.f32" in x]
+    (line,) = [x for x in differences(first, second).lines() if "flop.add.f32" in x]
 
     assert line.split()[1:4] == ["2", "1.5", "3"]
     assert "1.67 Gflop/s (83 % of what was measured)" in line

@@ -13,16 +13,11 @@ from countperf.cli import main
 from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.fit import fit
-from countperf.hardware.library import load_device
 from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
-from countperf.models.library import load_weights
 from countperf.predictions import Prediction
-from countperf.report.accuracy_figures import evaluations_figure
 from countperf.report.drawing import check_figure_path, save_figure, svg_text
-from countperf.report.figures import figure_of, roofline_figure
-from countperf.tuning.points import Predicted
-from countperf.tuning.ranking import Ranking
+from countperf.report.figures import evaluations_figure, figure_of, roofline_figure
 from tests.fitting.builders import KERNELS, measure
 from tests.report.test_explanation import DEVICE, VECTOR, make_summed
 
@@ -50,69 +45,8 @@ def _figures() -> dict[str, Any]:
         "evaluation": _shipped().plot(),
         "comparison": comparison.plot(),
         "fit": fit(measure(KERNELS)).plot(),
-        "pair": _prediction(n=1000).against(_prediction(n=10000)).plot(),
-        "ranking": _ranking().plot(),
-        "rates": load_weights("pocl-epyc-zen5", model="linear").plot(),
         "explained roofline": explained.plot(kind="roofline"),
     }
-
-
-def _ranking() -> Ranking:
-    best = [
-        Predicted(choice={"tile": n, "pad": True}, time_s=1e-3 * n, interval_s=(5e-4 * n, 2e-3 * n))
-        for n in (1, 2, 4)
-    ]
-    return Ranking(
-        space="product",
-        sizes={"n": 64},
-        device="a-device",
-        best=tuple(best),
-        predicted=3,
-        refusals={},
-        position=3,
-        complete=True,
-        seconds=1.0,
-    )
-
-
-def test_variants_stand_at_their_predicted_times_with_their_intervals() -> None:
-    (panel,) = _ranking().plot().axes
-    (points,) = [line for line in panel.lines if line.get_gid() == "predicted"]
-    assert np.asarray(points.get_xdata()).tolist() == [1.0, 2.0, 4.0]  # ms
-    assert panel.get_xlabel() == "predicted time, ms"
-    assert next(t.get_text() for t in panel.get_yticklabels()) == "tile=1 pad=yes"
-    drawn: list[Any] = list(panel.collections)
-    (intervals,) = [lines for lines in drawn if lines.get_gid() == "intervals"]
-    ends = [np.asarray(each)[:, 0].tolist() for each in intervals.get_segments()]
-    assert ends == [pytest.approx(each) for each in ([0.5, 2.0], [1.0, 4.0], [2.0, 8.0])]
-
-
-def test_weights_are_drawn_as_rates_beside_the_peaks_of_the_device() -> None:
-    weights = load_weights("pocl-epyc-zen5", model="linear")
-    figure = weights.plot()
-    flops, *_ = figure.axes
-    bars: list[Any] = list(flops.patches)
-    drawn = {
-        label.get_text(): bar.get_width()
-        for label, bar in zip(flops.get_yticklabels(), bars, strict=True)
-    }
-    additions = weights.by_feature["flop.add.f32"]
-    assert drawn["f32 additions"] == pytest.approx(1e-9 / additions.value_s)
-    assert flops.get_xlabel() == "arithmetic, Gflop/s"
-    (peak,) = [line for line in flops.lines if line.get_gid() == "limit-flop/s"]
-    known = load_device("pocl-epyc-zen5").peak_flops
-    assert known is not None
-    assert np.asarray(peak.get_xdata()).tolist() == pytest.approx([known / 1e9] * 2)
-
-
-def test_two_predictions_are_drawn_part_by_part() -> None:
-    first, second = _prediction(n=1000), _prediction(n=10000)
-    (panel,) = first.against(second).plot().axes
-    for gid, each in (("bars-0", first), ("bars-1", second)):
-        bars: list[Any] = [bar for bar in panel.patches if bar.get_gid() == gid]
-        drawn_s = 1e-6 * sum(bar.get_width() for bar in bars)
-        assert drawn_s == pytest.approx(float(each.time_s))
-    assert panel.get_xlabel() == "part of the predicted time, µs"
 
 
 def test_figures_have_named_axes_plain_ticks_and_one_legend() -> None:

@@ -12,10 +12,10 @@ from countperf.fitting.fit import fit
 from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
-from countperf.report import count_object, evaluation_object, fit_object, prediction_object
-from countperf.report.objects import plain
+from countperf.report.rows import plain
 from tests.fitting.builders import measure
 from tests.models.builders import make_weights
+from tests.printing import object_of
 
 VECTOR = PropertyVector.from_mapping(
     {"launches": 1, "flop.add.f32": "[n] -> { n^2 : n > 0 }"}, kernel="squares"
@@ -24,7 +24,7 @@ WEIGHTS = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9})
 
 
 def test_count_without_parameters() -> None:
-    content = count_object(VECTOR)
+    content = object_of(VECTOR)
 
     assert set(content) == {"kernel", "properties"}
     assert content["kernel"] == "squares"
@@ -33,14 +33,14 @@ def test_count_without_parameters() -> None:
 
 
 def test_count_with_parameters() -> None:
-    content = count_object(VECTOR, VECTOR.evaluate(n=10**12))
+    content = object_of(VECTOR, VECTOR.evaluate(n=10**12))
 
     assert content["properties"]["flop.add.f32"]["value"] == 10**24
     assert json.loads(json.dumps(content)) == content
 
 
 def test_prediction() -> None:
-    content = prediction_object(WEIGHTS.predict(VECTOR, n=100))
+    content = object_of(WEIGHTS.predict(VECTOR, n=100))
 
     assert set(content) == {
         "kernel",
@@ -65,7 +65,7 @@ def test_prediction() -> None:
 def test_prediction_at_arrays_and_without_an_interval() -> None:
     weights = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9}, quality=None)
 
-    content = prediction_object(weights.predict(VECTOR, n=np.array([10, 100])))
+    content = object_of(weights.predict(VECTOR, n=np.array([10, 100])))
 
     assert content["parameters"] == {"n": [10, 100]}
     assert content["time_s"] == pytest.approx([1.1e-6, 1.1e-5])
@@ -82,7 +82,7 @@ def test_evaluation() -> None:
         noise=0.2,
         interval_s=(0.5, 0.75),
     )
-    content = evaluation_object(Evaluation(device="d", model="linear", cases=(case,)))
+    content = object_of(Evaluation(device="d", model="linear", cases=(case,)))
     means = {
         "overall": pytest.approx(0.25),
         "by_kernel": {"k": pytest.approx(0.25)},
@@ -120,7 +120,7 @@ def test_evaluation() -> None:
 def test_fit_holds_the_weights_document() -> None:
     result = fit(measure())
 
-    content = json.loads(json.dumps(fit_object(result)))
+    content = json.loads(json.dumps(object_of(result)))
 
     assert WeightSet.from_object(content["weights"]) == result.weights
     assert (content["device"], content["cases"], content["rank"]) == ("pocl-testchip", 17, 6)

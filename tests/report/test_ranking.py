@@ -4,10 +4,7 @@ import json
 
 from accuracy_tables import ranking_markdown
 from countperf.fitting.ranking import RankedSet, RankedVariant, RankingEvaluation
-from countperf.report import (
-    ranking_evaluation_object,
-    ranking_evaluation_text,
-)
+from tests.printing import object_of, text_of
 
 
 def _set(n: int, *predicted: float | None) -> RankedSet:
@@ -24,7 +21,7 @@ EVALUATION = RankingEvaluation(
 
 
 def test_a_line_for_each_set_and_one_for_all() -> None:
-    assert ranking_evaluation_text(EVALUATION).splitlines() == [
+    assert text_of(EVALUATION).splitlines() == [
         "ranking of variants: linear model on pocl-testchip",
         "  set              parameters  variants  refused  fastest  slowest  ties    tau"
         "  pairs right  top 1  top 3  top 5",
@@ -41,7 +38,7 @@ def test_a_line_for_each_set_and_one_for_all() -> None:
 
 
 def test_as_an_object() -> None:
-    content = json.loads(json.dumps(ranking_evaluation_object(EVALUATION)))
+    content = json.loads(json.dumps(object_of(EVALUATION)))
 
     assert content["sets"][1] == {
         "family": "variants-matmul",

@@ -14,19 +14,12 @@ from countperf.hardware.parameters import DeviceParameters
 from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.records import Candidate, FitQuality
 from countperf.properties.vector import PropertyVector
-from countperf.report import (
-    candidates_text,
-    comparison_text,
-    count_text,
-    doctor_text,
-    evaluation_text,
-    fit_text,
-    prediction_text,
-    weights_text,
-)
 from countperf.report.plausibility import implied_rate, plausibility
+from countperf.report.predictions import compared
+from countperf.report.weights import candidates_lines, doctor_text, weights_table
 from tests.fitting.builders import measure
 from tests.models.builders import TWO_TO_ONE, make_weight, make_weights
+from tests.printing import text_of
 
 VECTOR = PropertyVector.from_mapping(
     {
@@ -41,7 +34,7 @@ WEIGHTS = make_weights({"flop.add.f32": 1e-12, "gmem.load.32.stride1": 4e-12, "l
 
 
 def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
-    assert prediction_text(WEIGHTS.predict(VECTOR, n=10**6)) == (
+    assert text_of(WEIGHTS.predict(VECTOR, n=10**6)) == (
         "10.0 µs (95 % interval: 7.61 µs to 12.7 µs)\n"
         "bound by memory: unit-stride 32-bit loads (80 %)\n"
         "axpy on pocl-testchip, n = 1000000; linear model, warm caches\n"
@@ -53,7 +46,7 @@ def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
 
 
 def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
-    text = prediction_text(WEIGHTS.predict({"launches": 1, "flop.div.f32": 1}, incomplete_ok=True))
+    text = text_of(WEIGHTS.predict({"launches": 1, "flop.div.f32": 1}, incomplete_ok=True))
 
     assert text == (
         "at least 1.00 µs (incomplete: without the cost of flop.div.f32)\n"
@@ -68,7 +61,7 @@ def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
 def test_a_prediction_at_arrays_is_a_table_of_times() -> None:
     weights = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9}, quality=None)
 
-    text = prediction_text(
+    text = text_of(
         weights.predict({"launches": 1, "flop.add.f32": "[n] -> { n }"}, n=np.array([10, 10000]))
     )
 
@@ -85,12 +78,13 @@ def test_incomplete_times_are_marked_in_tables_and_comparisons_too() -> None:
     several = WEIGHTS.predict(counts, n=np.array([1, 2]), incomplete_ok=True)
     lacking = WEIGHTS.predict({"launches": 1, "flop.div.f32": 2}, incomplete_ok=True)
 
-    assert prediction_text(several).splitlines()[0] == (
+    assert text_of(several).splitlines()[0] == (
         "by hand on pocl-testchip; linear model, warm caches; at least these times"
         " (incomplete: without the cost of flop.div.f32)"
     )
     assert (
-        comparison_text(WEIGHTS.predict(VECTOR, n=1), lacking)
+        compared(WEIGHTS.predict(VECTOR, n=1), lacking)
+        .text()
         .splitlines()[0]
         .endswith("times the time of axpy (incomplete, a lower bound: by hand)")
     )
@@ -99,26 +93,26 @@ def test_incomplete_times_are_marked_in_tables_and_comparisons_too() -> None:
 def test_where_there_is_no_interval_none_is_widened() -> None:
     counts = {"launches": 1, "flop.add.f32": 10**8}
 
-    said = prediction_text(WEIGHTS.predict(counts))
-    without = prediction_text(WEIGHTS.predict({**counts, "flop.div.f32": 1}, incomplete_ok=True))
+    said = text_of(WEIGHTS.predict(counts))
+    without = text_of(WEIGHTS.predict({**counts, "flop.div.f32": 1}, incomplete_ok=True))
 
     assert "far above the largest value measured: flop.add.f32; the interval is widened" in said
     assert "far above the largest value measured: flop.add.f32\n" in without
 
 
 def test_a_table_of_times_has_intervals_where_they_are_known() -> None:
-    text = prediction_text(WEIGHTS.predict(VECTOR, n=np.array([1, 2])))
+    text = text_of(WEIGHTS.predict(VECTOR, n=np.array([1, 2])))
 
     assert "n     time    from  to (95 %)" in text
 
 
 def test_counts_with_and_without_values() -> None:
-    assert count_text(VECTOR).splitlines()[0] == "kernel axpy, per launch"
+    assert text_of(VECTOR).splitlines()[0] == "kernel axpy, per launch"
     symbolic = str(VECTOR["flop.add.f32"])
-    assert f"flop.add.f32          {symbolic}" in count_text(VECTOR)
-    assert f"flop.add.f32           7  {symbolic}" in count_text(VECTOR, VECTOR.evaluate(n=7))
+    assert f"flop.add.f32          {symbolic}" in text_of(VECTOR)
+    assert f"flop.add.f32           7  {symbolic}" in text_of(VECTOR, VECTOR.evaluate(n=7))
     several = VECTOR.evaluate(n=np.arange(1, 7))
-    assert "1, 2, 3, 4, ..." in count_text(VECTOR, several)
+    assert "1, 2, 3, 4, ..." in text_of(VECTOR, several)
 
 
 def test_weights_are_rounded_to_their_errors_and_give_rates() -> None:
@@ -127,7 +121,7 @@ def test_weights_are_rounded_to_their_errors_and_give_rates() -> None:
         indistinguishable=(TWO_TO_ONE,),
     )
 
-    assert weights_text(weights) == (
+    assert "\n".join(weights_table(weights).lines(indent="")) == (
         "feature             weight                            implied rate\n"
         "flop.add.f32        (1.00 ± 0.10) ps   per operation  1.00 Tflop/s\n"
         "gmem.load.32.1of2   (2.00 ± 0.20) ps   per access     2.00 Tbyte/s"
@@ -159,7 +153,7 @@ def test_only_weights_that_are_rates_are_shown_as_rates(
 
 
 def test_a_fit_gives_its_errors_first_and_its_verdicts_last() -> None:
-    text = fit_text(fit(measure(noise=np.random.default_rng(5))))
+    text = text_of(fit(measure(noise=np.random.default_rng(5))))
 
     lines = text.splitlines()
     assert lines[0].startswith("error: in-sample ")
@@ -176,7 +170,7 @@ def test_a_fit_without_held_out_families_says_only_what_it_knows() -> None:
     )
     object.__setattr__(result, "weights", result.weights.model_copy(update={"quality": quality}))
 
-    assert fit_text(result).splitlines()[0] == (
+    assert text_of(result).splitlines()[0] == (
         "error: in-sample 10 % (geometric means of relative errors)"
     )
 
@@ -192,7 +186,7 @@ def _evaluation(device: str, *, fast: float, slow: float) -> Evaluation:
 
 
 def test_an_evaluation_gives_the_mean_first() -> None:
-    assert evaluation_text(_evaluation("pocl-testchip", fast=1.1, slow=0.6)) == (
+    assert text_of(_evaluation("pocl-testchip", fast=1.1, slow=0.6)) == (
         "linear model on pocl-testchip\n"
         "test kernels: error 20 % (geometric mean over 2 kernels, 2 cases)\n"
         "  kernel  parameters  measured  predicted  error\n"
@@ -212,7 +206,7 @@ def test_an_evaluation_has_a_table_for_each_purpose() -> None:
         case.model_copy(update={"purpose": "application", "predicted_s": -1.0})
         for case in evaluation.cases
     )
-    text = evaluation_text(evaluation.model_copy(update={"cases": evaluation.cases + applications}))
+    text = text_of(evaluation.model_copy(update={"cases": evaluation.cases + applications}))
 
     first, second = text.split("applications: error ")
     assert "test kernels: error 20 % (geometric mean over 2 kernels, 2 cases)" in first
@@ -227,7 +221,7 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
         slow.model_copy(update={"noise": 0.01, "interval_s": (0.5, 0.7)}),
     )
 
-    lines = evaluation_text(base.model_copy(update={"cases": cases})).splitlines()
+    lines = text_of(base.model_copy(update={"cases": cases})).splitlines()
 
     assert lines[2:6] == [
         "  90 % intervals hold 1 of 2 times, median half-width ×1.2",
@@ -238,7 +232,7 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
 
 
 def test_an_evaluation_says_how_many_errors_were_zero() -> None:
-    text = evaluation_text(_evaluation("d", fast=1.0, slow=0.6))
+    text = text_of(_evaluation("d", fast=1.0, slow=0.6))
 
     assert text.splitlines()[1] == (
         "test kernels: error 0 % (geometric mean over 2 kernels, 2 cases, 1 of them zero)"
@@ -346,7 +340,7 @@ def test_doctor_without_a_working_device_says_what_to_do() -> None:
 def test_two_predictions_are_compared_part_by_part_largest_difference_first() -> None:
     other = PropertyVector.from_mapping({"launches": 1, "flop.add.f32": 6 * 10**6}, kernel="adds")
 
-    assert comparison_text(WEIGHTS.predict(VECTOR, n=10**6), WEIGHTS.predict(other)) == (
+    assert compared(WEIGHTS.predict(VECTOR, n=10**6), WEIGHTS.predict(other)).text() == (
         "adds: 0.7 times the time of axpy\n"
         "  axpy: bound by memory: unit-stride 32-bit loads (80 %)\n"
         "  adds: bound by compute: f32 additions (86 %)\n"
@@ -375,9 +369,7 @@ def test_candidates_are_a_table_with_the_one_chosen_and_why_others_failed() -> N
     failed = {"model": "overlap", "held_out_error": None, "failure": "stopped early"}
     bad = good.model_copy(update={**failed, "chosen": False})
 
-    text = candidates_text([good, bad])
-
-    assert [line.split() for line in text.splitlines()[1:]] == [
+    assert [line.split() for line in candidates_lines([good, bad])[1:]] == [
         ["bounded", "(chosen)", "25", "%", "10", "%", "7", "of", "9"],
         ["overlap", "10", "%", "7", "of", "9", "stopped", "early"],
     ]

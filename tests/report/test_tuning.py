@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from countperf.report.tuning import ranking_object, ranking_text, tuning_object, tuning_text
 from countperf.tuning.points import Refused
 from countperf.tuning.ranking import Ranking, by_stage
 from countperf.tuning.result import Trial, TuningResult
+from tests.printing import object_of, text_of
 
 WINNER = Trial(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
 RESULT = TuningResult(
@@ -50,7 +50,7 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
         seconds=1.0,
     )
 
-    assert ranking_text(ranking, written_to="all.jsonl").splitlines()[-6:] == [
+    assert text_of(ranking, written_to="all.jsonl").splitlines()[-6:] == [
         "refused (build): 11",
         "  5, such as tile=0: KeyError: x",
         "  3, such as tile=0: ValueError: y",
@@ -58,7 +58,7 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
         "  1 for other reasons",
         "all.jsonl has every refused one with its reason",
     ]
-    reasons = ranking_object(ranking)["refused"]["build"]["reasons"]
+    reasons = object_of(ranking)["refused"]["build"]["reasons"]
     assert [each["count"] for each in reasons] == [5, 3, 2, 1]
 
 
@@ -66,12 +66,12 @@ def test_predictions_come_with_their_intervals_where_there_are_any() -> None:
     with_one = replace(WINNER, interval_s=(0.8e-3, 2e-3), interval_level=0.9)
 
     found, without = (
-        tuning_text(replace(RESULT, winner=winner)).splitlines()[0] for winner in (with_one, WINNER)
+        text_of(replace(RESULT, winner=winner)).splitlines()[0] for winner in (with_one, WINNER)
     )
 
     assert found == "1.00 ms (noise 10 %, predicted 1.20 ms, 800 µs to 2.00 ms at 90 %)"
     assert without == "1.00 ms (noise 10 %, predicted 1.20 ms)"
-    printed = tuning_object(replace(RESULT, winner=with_one))["winner"]
+    printed = object_of(replace(RESULT, winner=with_one))["winner"]
     assert (printed["interval_s"], printed["interval_level"]) == ([0.8e-3, 2e-3], 0.9)
 
 
@@ -113,8 +113,8 @@ def test_predictions_come_with_their_intervals_where_there_are_any() -> None:
 def test_a_bound_of_the_regret_says_of_what_it_is(changes: dict[str, object], said: str) -> None:
     result = replace(RESULT, **changes)
 
-    assert said in tuning_text(result)
-    assert ("of the space takes" in tuning_text(result)) is (not changes)
-    printed = tuning_object(result)
+    assert said in text_of(result)
+    assert ("of the space takes" in text_of(result)) is (not changes)
+    printed = object_of(result)
     fields = ("regret_bound", "bounded", "unbounded")
     assert [printed[name] for name in fields] == [getattr(result, name) for name in fields]

@@ -9,12 +9,12 @@ import pytest
 from countperf.errors import DeviceError, ParameterError, PredictionError
 from countperf.harness.device import Device
 from countperf.models.library import load_weights
-from countperf.report.tuning import ranking_object, ranking_text
 from countperf.tuning.code_order import ranked_by_code
 from countperf.tuning.ranking import Ranking
 from countperf.workflow import tuning
 from measurement_kernels.variants import spaces
 from tests.harness.fakes import make_device
+from tests.printing import object_of, text_of
 
 SLUG, DEVICE = "pocl-epyc-zen5", "pocl:0"
 SIZES = {"n": 256, "m": 256}
@@ -68,7 +68,7 @@ def test_the_first_are_compiled_where_the_device_of_the_weights_is(
     found = ranked(by_code=None)
     assert asked == [16]
     assert found.best[2:] == plain.best[:1:-1]  # of 8 in reverse order, 6 are kept
-    assert "model " not in ranking_text(found)
+    assert "model " not in text_of(found)
     assert found.model_choice.startswith("model structural for all variants, then model compiled")
 
     def unreadable(*_: object, **__: object) -> Ranking:
@@ -97,11 +97,11 @@ def test_a_list_of_two_models_has_a_column_of_them(monkeypatch: pytest.MonkeyPat
     models = ["compiled"] + ["structural"] * (len(found.best) - 1)
     assert [point.model for point in found.best] == models
     assert list(found.to_frame()["model"]) == models
-    head, first, second, *_ = ranking_text(found).splitlines()
+    head, first, second, *_ = text_of(found).splitlines()
     place = head.split().index("model") - len(head.split())
     assert first.split()[place] == "compiled"
     assert second.split()[place] == "structural"
-    assert [each.get("model") for each in ranking_object(found)["best"]] == models
+    assert [each.get("model") for each in object_of(found)["best"]] == models
 
 
 def test_a_ranking_says_why_no_code_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,7 +259,7 @@ def test_ctrl_c_at_the_end_shows_the_result(
 def test_ctrl_c_shows_the_result_and_leaves_a_search_that_goes_on(tmp_path: Path) -> None:
     store = tmp_path / "search.jsonl"
     command = [sys.executable, "-m", "countperf", "tune", "matmul", "n=64", "m=64", "l=64"]
-    command += ["--budget", "60", "--store", str(store), "--confidence", "0.999"]
+    command += ["--budget", "60", "--store", str(store)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as search:

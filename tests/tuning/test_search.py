@@ -24,13 +24,13 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
-from countperf.report.tuning import tuning_object, tuning_text
 from countperf.tuning import SearchSpace
 from countperf.tuning.points import PredictionTask
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Budget, Plan, Trial, TuningResult, ties
 from countperf.tuning.search import tune_space
 from tests.harness.fakes import FakeRunner
+from tests.printing import object_of, text_of
 from tests.tuning.spaces import DOUBLE, build_double
 from tests.tuning.test_ranking import WEIGHTS, Inline
 
@@ -203,8 +203,8 @@ def test_a_space_without_a_reference_is_searched_and_the_result_says_so() -> Non
     result = tune_space(question, scripted(), Budget(measurements=3), executor=Inline())
 
     assert not result.numbers_checked
-    assert "numbers not checked, for the space has no reference" in tuning_text(result)
-    assert tuning_object(result)["numbers_checked"] is False
+    assert "numbers not checked, for the space has no reference" in text_of(result)
+    assert object_of(result)["numbers_checked"] is False
 
 
 @pytest.mark.parametrize(

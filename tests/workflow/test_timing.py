@@ -784,7 +784,7 @@ def test_the_command_times_saves_and_anchors(
     device: str, kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "axpy.json"
-    command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device, "--rounds", "1"]
+    command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device]
 
     assert (
         main([*command, "--arguments", f"{kernel_file}:inputs", "--save", str(saved), "--json"])
@@ -832,7 +832,7 @@ def test_an_interrupted_timing_does_not_say_that_it_goes_on(
 def test_arguments_that_are_none_are_refused(
     device: str, kernel_file: Path, function: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device, "--rounds", "1"]
+    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device]
 
     assert main([*command, "--arguments", f"{kernel_file}:{function}"]) == 1
     assert said in capsys.readouterr().err

@@ -1,1 +1,0 @@
-"""Arguments of the commands: light modules, of which the whole command line's help is made."""

@@ -1,0 +1,320 @@
+"""All commands: what they do, and which options they take.
+
+With `countperf.cli.options`, this is cheap to import; the module of a command, with all that it
+works with, is imported when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from countperf.cli.options import DRAWN, ONE_DEVICE, OPTIONS, choice, several
+from countperf.cli.parsing import natural, size
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command."""
+
+    text: str  # what it does
+    arguments: tuple[str, ...] = ()  # names of options
+    # what differs from the table of options, by name
+    changes: Mapping[str, Mapping[str, Any]] | None = None
+    keeps: str = ""  # what it keeps of its work when it is interrupted
+
+
+_KERNEL = ("kernel", "parameters", "--statistics")
+_MECHANISTIC = ("--on", "--registers")
+_SPACE = ("space", "parameters", "--weights", "--force", "--model", *_MECHANISTIC, "--longest")
+_RESUMES = "what is finished is kept: the same command goes on from here"
+_READS = "there was nothing to keep"
+_ONE_SIZE = {"type": size, "help": "size parameters: n=1024"}
+_OPTIONAL_PLACE = {"nargs": "?"}
+
+
+def _help(text: str, **more: Any) -> dict[str, Any]:
+    return {"help": text, **more}
+
+
+COMMANDS: Mapping[str, Command] = {
+    "doctor": Command(
+        "try every device and its weights for real; for one that fails, say why and what to do",
+        keeps=_READS,
+    ),
+    "devices": Command("list the devices", keeps=_READS),
+    "weights": Command(
+        "list fitted weights: shipped and your own, their models, errors, device", keeps=_READS
+    ),
+    "characterize": Command(
+        "find out by microbenchmarks what a device can do (resumes)",
+        ("--device", "--store", "--parameters"),
+        {
+            "--store": _help(
+                "the document of all findings (.json); the same command goes on where it stopped",
+                required=True,
+            )
+        },
+        _RESUMES,
+    ),
+    "count": Command(
+        "count a kernel's properties, symbolic in its sizes",
+        (*_KERNEL, "--instruction-counts", "--view", "--analysis"),
+        keeps=_READS,
+    ),
+    "compiled": Command(
+        "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
+        ("kernel", "parameters", "--device", "--store", "--executed", "--every-group", "--ptx"),
+        {
+            "kernel": _OPTIONAL_PLACE,
+            "parameters": _help(
+                "sizes to launch the kernel at, once, with zeros: n=1024; PTX needs none", type=size
+            ),
+            "--device": _help(
+                "one of PoCL's (default: pocl:0); with --store or --executed one of Intel's, too"
+            ),
+            "--store": _help(
+                "instead of a kernel: a campaign's file of this device, in which what the code of"
+                " each kernel executes is noted, for fit --model compiled"
+            ),
+        },
+        "{store} keeps what was last written: the same command goes on from there",
+    ),
+    "calibrate": Command(
+        "fit weights of a device within minutes, from what other devices say (resumes)",
+        ("--device", "--minutes", "--name", "--for", "parameters", "--store", "--busy"),
+        {
+            "parameters": _help("sizes of the kernels of --for", type=size),
+            "--name": _help(
+                "name of the fit among your own, for --weights mine/NAME (default: the device's"
+                " slug)"
+            ),
+            "--store": _help(
+                "where measurements are kept (.jsonl; default: in the user's data folder)"
+            ),
+        },
+        _RESUMES,
+    ),
+    "measure": Command(
+        "measure the library's kernels on a device (resumes)",
+        (
+            *("--device", "--profile", "--store", "--family", "--purpose", "--collection"),
+            "--element-type",
+        ),
+        {"--store": {"required": True}},
+        _RESUMES,
+    ),
+    "fit": Command(
+        "fit weights to measurements",
+        (
+            *("measurements", "--kernels", "--ignore", "--device", "--model", "--nonnegative"),
+            *("--workers", "--name", "--replace", "--output"),
+        ),
+        {
+            "measurements": _help(
+                "a campaign's file (.jsonl); or times measured elsewhere: a table (.csv),"
+                " Extra-P's text format, a cache file of Kernel Tuner, T4 results or the output of"
+                " KTT (.json)"
+            ),
+            "--device": _help(
+                "for a table: the measured device, of the catalogue or an identity (.json)",
+                metavar="SLUG|FILE",
+            ),
+            "--model": _help(
+                "the paper's model (linear) or a model document (.toml); or auto: choose by"
+                " leaving out families of kernels, structural: among execution policies alone,"
+                " compiled: among those that read compiled code, which countperf compiled --store"
+                " has noted (default: of a campaign's file structural, linear, and compiled if"
+                " code is noted, all under one name; of a table, and for --output, linear)",
+                metavar="NAME|FILE",
+            ),
+            "--output": _help("write the weights to this file instead, under no name"),
+        },
+    ),
+    "time": Command(
+        "time a kernel of yours at some sizes, and compare with the predicted times",
+        (
+            *(*_KERNEL, "--instruction-counts", "--device", "--weights", "--force", "--model"),
+            *("--incomplete", "--level", "--arguments", "--longest", "--save"),
+            "--figure",
+        ),
+        {"--longest": {"default": 300.0}, "--figure": _help(f"also draw time over size {DRAWN}")},
+    ),
+    "predict": Command(
+        "predict the run time of a kernel, and where it goes",
+        (
+            *(*_KERNEL, "--instruction-counts", "--weights", "--force", "--model", "--device"),
+            *(*_MECHANISTIC, "--incomplete", "--level", "--metrics", "--analysis", "--figure"),
+            *("--anchor", "--explain", "--against", "--against-kernel", "--against-size"),
+        ),
+        {
+            "--model": _help(
+                f"{OPTIONS['--model']['help']}. Or mechanistic models, such as"
+                " volkov,roofline,mwp-cwp; all: all mechanistic models",
+                metavar="NAME[,NAME...]",
+            ),
+            "--device": _help(
+                f"{ONE_DEVICE}; without it, the prediction is for the device of the weights"
+            ),
+            "--analysis": choice(
+                "mechanistic models: take instructions from the machine code (sass) or the PTX"
+                " that nvcc makes of the kernel, without a GPU; PTX where there is no machine code",
+                *("sass", "ptx"),
+                action="store",
+            ),
+            "--figure": _help(
+                "mechanistic models: draw the roofline with the kernel as each model predicts it"
+                f" {DRAWN}"
+            ),
+        },
+        _READS,
+    ),
+    "occupancy": Command(
+        "say how many groups of a kernel are resident on a device, and what limits them",
+        (*_KERNEL, "--device", *_MECHANISTIC),
+        keeps=_READS,
+    ),
+    "sweep": Command(
+        "predict a kernel by mechanistic models over occupancy, intensity or parallelism",
+        (*_KERNEL, "--over", "--model", "--device", *_MECHANISTIC, "--figure"),
+        {
+            "--model": _help(
+                "mechanistic models (default: all)", metavar="NAME[,NAME...]", default="all"
+            ),
+            "--figure": _help(f"draw the curves with the roofs {DRAWN}"),
+        },
+        _READS,
+    ),
+    "application": Command(
+        "predict and measure a sequence of transfers and kernels",
+        ("application", "--on", "--model", "--registers", "--device", "--longest"),
+        {
+            "--on": several(
+                _help("described device, such as nvidia-gtx-970; several for devices 0, 1, ...")
+            ),
+            "--model": _help("model of kernels (default: merpsys)", default="merpsys"),
+            "--device": _help(
+                f"also measure the steps on this device, one by one and together: {ONE_DEVICE}"
+            ),
+            "--longest": _help(
+                "end what is measured together after so long (default: 300)", default=300.0
+            ),
+        },
+    ),
+    "evaluate": Command(
+        "compare predicted with measured times of test kernels and applications",
+        ("measurements", "--weights", "--purpose", "--model", "--force", "--output", "--figure"),
+        {
+            "--weights": {"required": True},
+            "--purpose": choice(
+                "only kernels for this purpose (repeatable; default: all that fits have not seen)",
+                *("test", "application", "variant"),
+            ),
+            "--figure": _help(f"also draw predicted against measured times {DRAWN}"),
+        },
+    ),
+    "coverage": Command(
+        "say which features of a kernel the fit's measurements exercise",
+        (*_KERNEL, "--weights", "--force", "--measurements", "--model", "--device"),
+        {
+            "--measurements": _help(
+                "what the weights were fitted to (.jsonl), for weights that do not record which"
+                " measurements exercise what"
+            ),
+            "--device": _help(f"{ONE_DEVICE}; without it, the weights' device is meant"),
+        },
+        _READS,
+    ),
+    "compare": Command(
+        "compare all models on measured kernels: as published, scaled and fitted",
+        (
+            *("measurements", "--model", "--level", "--purpose", "--kernel", "--timing"),
+            *("--registers", "--output", "--figure"),
+        ),
+        {
+            "measurements": _help(
+                "devices with a shipped fit, or campaigns' files (.jsonl); by default all shipped",
+                nargs="*",
+                metavar="SLUG|FILE",
+            ),
+            "--model": several(
+                _help("only these models; by default all", metavar="NAME[,NAME...]")
+            ),
+            "--level": several(
+                choice(
+                    "only these levels of calibration; fitting takes minutes",
+                    *("published", "scaled", "fitted"),
+                    type=str,
+                )
+            ),
+            "--purpose": choice(
+                "errors on kernels for this purpose (repeatable; default: test)",
+                *("test", "application", "variant"),
+            ),
+            "--figure": _help(f"also draw the errors {DRAWN}"),
+        },
+    ),
+    "rank": Command(
+        "predict all variants of a kernel, and list those that should be fastest",
+        (
+            *(*_SPACE, "--device", "--incomplete", "--top", "--points", "--by-code", "--workers"),
+            *("--output",),
+        ),
+        {
+            "parameters": _ONE_SIZE,
+            "--device": _help(
+                f"{ONE_DEVICE}; its limits exclude variants; by default the device of the weights"
+                " is assumed"
+            ),
+            "--longest": _help("end work on a variant after so long (default: 60)", default=60.0),
+            "--output": _help("write each point to this file at once, as a line of JSON"),
+        },
+        "{output} has the variants predicted so far; the same command begins anew",
+    ),
+    "report": Command(
+        "write a page (HTML) of a fit, a kernel or a search",
+        (
+            *("what", "parameters", "--output", "--measurements", "--weights", "--model"),
+            *("--device", "--statistics"),
+        ),
+        {
+            "parameters": _help("sizes of a kernel: n=1024", type=size),
+            "--output": _help("the page (.html); it needs no other file", required=True),
+            "--measurements": _help(
+                "of a fit: evaluate it on the kernels of this campaign that it has not seen; by"
+                " default what was stored beside the fit is shown"
+            ),
+            "--weights": _help("of a kernel: fitted weights, as for predict"),
+            "--device": _help("of a kernel: without it, that of the weights"),
+        },
+    ),
+    "tune": Command(
+        "find the fastest variant of a kernel on a device within a budget (resumes)",
+        (
+            *(*_SPACE, "--device", "--budget", "--measurements", "--store", "--workers"),
+            *("--kernel-tuner-cache", "--figure", "--export", "--replay", "--where", "--prior"),
+        ),
+        {
+            "space": _OPTIONAL_PLACE,
+            "parameters": _ONE_SIZE,
+            "--longest": _help(
+                "end work on a variant after so long (default: a quarter of the budget, a minute"
+                " at most)"
+            ),
+            "--measurements": _help("variants to build and run at most", metavar="N", type=natural),
+            "--figure": _help(
+                f"draw measured against predicted times, and the best so far {DRAWN}"
+            ),
+        },
+    ),
+}
+"""What each command does and takes."""
+
+
+def configure(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Add the arguments of a command to its parser."""
+    changes = command.changes or {}
+    for name in command.arguments:
+        parser.add_argument(name, **{**OPTIONS[name], **changes.get(name, {})})

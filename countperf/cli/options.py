@@ -1,0 +1,306 @@
+"""All options of the command line, of which the parser, its help and the documentation are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import environ
+from typing import Any
+
+from countperf.cli.parsing import (
+    anchor_run,
+    instruction_counts,
+    natural,
+    positive,
+    size,
+    sizes,
+    statistic,
+)
+
+
+def value(metavar: str, text: str, **more: Any) -> dict[str, Any]:
+    """Describe an option that takes a value."""
+    return {"metavar": metavar, "help": text, **more}
+
+
+def flag(text: str) -> dict[str, Any]:
+    """Describe an option that is given or not."""
+    return {"action": "store_true", "help": text}
+
+
+def choice(text: str, *choices: Any, **more: Any) -> dict[str, Any]:
+    """Describe an option with one of some values."""
+    return {"choices": choices, "help": text, **more}
+
+
+def several(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe an option that may be given several times."""
+    text = f"{described['help']} (repeatable)"
+    return {"default": [], **described, "action": "append", "help": text}
+
+
+PROFILES = ("quick", "broad", "trial")
+_PROFILE = environ.get("COUNTPERF_PROFILE", "")
+HERE = "by default the working device with the highest copy bandwidth"
+DRAWN = "(.svg, .png, .pdf; needs matplotlib)"
+ONE_DEVICE = "pocl:0, intel:0, cuda:0, or a part of a name"
+
+OPTIONS: Mapping[str, dict[str, Any]] = {
+    # what is asked about
+    "kernel": {
+        "help": "path/file.py:function, package.module:function, a catalogue name, or a"
+        " property-vector document (.json)"
+    },
+    "parameters": value(
+        "name=value",
+        "size parameters: n=1024; several values at once: n=256,512,1024, n=256:4096:8 (evenly"
+        " spaced, both ends) or n=256:4096:8:log; several parameters with the same number of"
+        " values are combined value by value",
+        nargs="*",
+        type=sizes,
+    ),
+    "space": {
+        "help": "matmul, stencil, dg-differentiation, transpose, convolution, path/file.py:name or"
+        " package.module:name of a SearchSpace"
+    },
+    "measurements": {"help": "a campaign's file (.jsonl)"},
+    "application": {
+        "help": "file with a step in each line: h2d BYTES, d2h BYTES, kernel KERNEL n=1024; each"
+        " may have stream=NAME, device=NUMBER, name=NAME, after=NAME,NAME"
+    },
+    "what": {
+        "metavar": "FIT|KERNEL|SEARCH|LAUNCHES",
+        "help": "a fit by name or its file (.json), a kernel as for countperf predict, the file of"
+        " a search (.jsonl, from countperf tune --store), or of recorded launches (.json, from"
+        " countperf.recording)",
+    },
+    "--statistics": several(
+        value(
+            "NAME=VALUE",
+            "a number for values that depend on data: mean trip count of a loop, probability of a"
+            " condition, or access pattern of an array (such as x=stride1)",
+            type=statistic,
+            default=None,
+        )
+    ),
+    "--instruction-counts": value(
+        "DICT",
+        "counts for one execution of each instruction without a counting rule (C code, atomic"
+        " updates), such as \"{'raw': {'flop.add.f32': 1, 'gmem.load.32.stride1': 1}}\"",
+        type=instruction_counts,
+    ),
+    # what predicts
+    "--weights": value(
+        "SLUG|PATH", "fitted weights: a device's slug or a file; by default those of --device"
+    ),
+    "--model": value(
+        "NAME",
+        "model whose weights predict, such as linear (the paper's); by default the one that reads"
+        " compiled code wherever device and compiler are here, else the structural one;"
+        " uncorrected: that without its correction by similar kernels",
+    ),
+    "--device": value("NAME", f"{ONE_DEVICE}; {HERE}"),
+    "--force": flag("use weights that do not match the device"),
+    "--incomplete": flag(
+        "leave out properties without a weight, and mark the prediction incomplete; guess how a"
+        " cost is shared by properties that the fit cannot tell apart"
+    ),
+    "--level": choice(
+        "share of cases in which the interval holds the measured time (default: 0.95)",
+        *(0.9, 0.95),
+        type=float,
+        default=0.95,
+    ),
+    "--on": value(
+        "SLUG|FILE",
+        "described device for mechanistic models: a slug of the catalogue, such as"
+        " nvidia-gtx-970, a TOML file, or the output of characterize --parameters",
+        dest="device_document",
+    ),
+    "--registers": value(
+        "N",
+        "mechanistic models: registers of a work item (default: from nvcc, if it is installed)",
+        type=natural,
+    ),
+    "--metrics": value(
+        "FILE",
+        "mechanistic models: metrics of this kernel at these sizes, from ncu --csv or nvprof"
+        " --csv, which replace counts",
+    ),
+    "--anchor": several(
+        value(
+            "FILE|SIZES:SECONDS",
+            "correct by measured runs of this kernel: a file of countperf time --save FILE, or one"
+            " run as in n=1024:0.0021 (m and more sizes after commas)",
+            type=anchor_run,
+        )
+    ),
+    # what is shown
+    "--explain": flag(
+        "also print the time of each part, the rate that each weight implies, and whether the"
+        " device can reach it; in comparisons, the parts that make the difference"
+    ),
+    "--against": value(
+        "SLUG|PATH", "compare part by part with other weights: another device, or another model"
+    ),
+    "--against-kernel": value(
+        "KERNEL", "compare part by part with another kernel, at the same sizes"
+    ),
+    "--against-size": several(
+        value(
+            "NAME=VALUE",
+            "compare part by part at another size; for another kernel, its sizes in place of the"
+            " same ones",
+            type=size,
+        )
+    ),
+    "--view": choice(
+        "count what Loopy emits (source, the default), or what an optimizing compiler leaves",
+        *("source", "compiled"),
+    ),
+    "--analysis": flag(
+        "print the structure of the kernel instead: barrier regions, loops, slots, chains,"
+        " strides, footprints; at given sizes also transactions and bank conflicts of sub-groups"
+        " of 32 work items"
+    ),
+    "--figure": value("FILE", f"also draw it {DRAWN}"),
+    "--output": value("FILE", "also write the result as a document"),
+    # how much work is done
+    "--points": value(
+        "N", "predict only N points, scattered over the space (default: all)", type=natural
+    ),
+    "--by-code": value(
+        "N",
+        "compile the best N on --device (PoCL or Intel's runtime) and order them by their machine"
+        " code; none is timed (default: 16 if no model is named, the device of the weights is"
+        " here, and it has weights of the model compiled)",
+        type=natural,
+    ),
+    "--workers": value(
+        "N", "processes that work side by side (default: one per processor)", type=natural
+    ),
+    "--longest": value(
+        "SECONDS", "end a kernel that takes longer than this to build, count or run", type=positive
+    ),
+    "--budget": value(
+        "SECONDS",
+        "time to spend, predictions included (default: 60, unless --measurements is given)",
+        type=positive,
+    ),
+    "--measurements": value("FILE", "a campaign's file (.jsonl)"),
+    "--store": value("FILE", "a file (.jsonl); the same command goes on where it stopped"),
+    "--minutes": value(
+        "NUMBER",
+        "time for building, measuring, reading code and fitting together; 1 to 60 (default: 3)."
+        " The same command again measures further kernels",
+        type=positive,
+        default=3.0,
+    ),
+    "--busy": flag(
+        "go on although other programs use the machine: times that do not settle are used as"
+        " well, and intervals are wider"
+    ),
+    "--top": value("K", "print the best K (default: 20)", type=natural, default=20),
+    # which kernels
+    "--profile": choice(
+        "quick: the paper's kernels, two minutes; broad: extended classes and random shapes as"
+        " well, for models of all kinds of kernels (default); trial: half a minute, to see that"
+        " all works. The environment variable COUNTPERF_PROFILE can name the default",
+        *PROFILES,
+        default=_PROFILE if _PROFILE in PROFILES else "broad",
+    ),
+    "--family": several({"help": "only this family of kernels"}),
+    "--purpose": several(
+        choice(
+            "only kernels for this purpose (default: measurement and test, or the named families);"
+            " kernels for other purposes judge fits and are never fitted",
+            *("measurement", "test", "application", "variant"),
+        )
+    ),
+    "--collection": several(
+        choice(
+            "only the paper's kernels, the extended classes, the families of random shapes,"
+            " kernels of publications, or kernels of other projects, which judge fits with"
+            " --purpose application (default: the named families, or those of the profile)",
+            *("paper", "extended", "random", "published", "downstream"),
+        )
+    ),
+    "--element-type": several(
+        choice("the paper's kernels of this element type (default: f32)", "f32", "f64")
+    ),
+    "--for": several(
+        value(
+            "FILE.py:NAME",
+            "first measure kernels that are informative about this one, at the given sizes",
+            dest="serve",
+        )
+    ),
+    "--kernels": value(
+        "FILE.py[:NAME]",
+        "for a table: the file of the kernels that its column kernel names (default: the"
+        " catalogue); with a name, that kernel alone, also of a table without that column",
+    ),
+    "--ignore": several(
+        value("COLUMN", "for a table: a column that is neither a size nor a choice")
+    ),
+    "--kernel": value(
+        "KERNEL",
+        "errors on a kernel of yours instead: path/file.py:function or package.module:function; by"
+        " default on the device of --timing",
+    ),
+    "--timing": value(
+        "FILE",
+        "measured times of --kernel: what countperf time KERNEL n=... --save FILE wrote",
+    ),
+    "--arguments": value(
+        "FILE:FUNCTION",
+        "a function that takes a random generator and a dictionary of the sizes, and returns the"
+        " kernel's inputs by name; by default inputs are made from the kernel's own arguments",
+    ),
+    "--nonnegative": flag("keep weights at least zero (the paper's may be negative)"),
+    # mechanistic axes, machine code
+    "--over": choice(
+        "the axis: groups resident on a compute unit (default), work items of a group, how often"
+        " each operation is executed, work items whose computations (ilp) or memory instructions"
+        " (mlp) one work item overlaps",
+        *("occupancy", "group_size", "intensity", "ilp", "mlp"),
+        default="occupancy",
+    ),
+    "--executed": flag(
+        "what all groups execute at these sizes, by class, found by following the code of the"
+        " group in the middle"
+    ),
+    "--every-group": flag(
+        "with --executed --ptx: follow each group, where by default the one in the middle stands"
+        " for those that seem to execute as much"
+    ),
+    "--ptx": value(
+        "CAPABILITY",
+        "read PTX from nvcc for an NVIDIA GPU instead, such as 9.0; with --executed, its machine"
+        " code; no GPU is needed",
+    ),
+    # what is kept
+    "--name": value(
+        "NAME",
+        "name of the fit among your own, for --weights mine/NAME (default: device and date); it"
+        " never replaces another fit",
+    ),
+    "--replace": flag("overwrite the fit of that name and model"),
+    "--save": value("FILE", "keep the times as a document, for predict --anchor FILE"),
+    "--export": value("FILE", "write a Python script (.py) that builds the winner"),
+    "--kernel-tuner-cache": value("FILE", "write measured variants as a Kernel Tuner cache"),
+    "--replay": value(
+        "FILE",
+        "instead of a space: search the recorded times in a file of Kernel Tuner, T4 or KTT"
+        " (.json, .json.gz), without a device",
+    ),
+    "--where": several(value("NAME=VALUE", "with --replay: only configurations with this value")),
+    "--prior": value(
+        "FILE",
+        "with --replay: a file with times of the same configurations on another device, which rank"
+        " them beforehand",
+    ),
+    "--parameters": value(
+        "FILE", "write the device document alone, which the mechanistic models read (.json)"
+    ),
+}
+"""Options and positional arguments by name, as `argparse` takes them."""

@@ -1,0 +1,416 @@
+"""Predicted against measured times: evaluations, comparisons, rankings, coverage, measurements."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from countperf.fitting.ranking import TOP
+from countperf.hardware.parameters import some_of
+from countperf.models.library import short_name
+from countperf.report.names import plain_name, uncharged_lines
+from countperf.report.numbers import (
+    PURPOSES,
+    format_percent,
+    format_quantity,
+    format_share,
+    point_text,
+    width_text,
+)
+from countperf.report.rows import Printed, Row, Table, picked, plain, table_of
+from countperf.report.weights import NAMED_OTHERS
+
+if TYPE_CHECKING:
+    from countperf.fitting.comparison import Comparison
+    from countperf.fitting.ranking import RankedSet, RankingEvaluation
+    from countperf.measurements import MeasurementSet
+    from countperf.metrics import EvaluatedCase, Evaluation
+    from countperf.models.coverage import Coverage, FeatureCoverage
+    from countperf.models.records import Range
+
+_CASE_COLUMNS = {
+    "kernel": "kernel",
+    "parameters": "parameters",
+    "measured_s": "measured",
+    "predicted_s": "predicted",
+    "relative_error": "error",
+    "noise": "noise",
+    "": "",
+}
+_PURPOSES = {**PURPOSES, "variant": "variants of kernels"}
+
+
+def evaluation(of: Evaluation) -> Printed:
+    """Give predicted against measured times for each purpose of kernels, mean errors first."""
+    what = ("kernel", "purpose", "parameters", "measured_s", "predicted_s", "relative_error")
+    covered, cases = of.coverage()
+    factor = of.interval_factor()
+    parts = of.by_purpose()
+    return Printed(
+        head=[f"{short_name(of.model)} model on {of.device}"],
+        rows=[picked(case, *what, "noise", "within_noise", "interval_s") for case in of.cases],
+        body=[line for purpose, part in parts.items() for line in _purpose_lines(purpose, part)],
+        facts={
+            "device": of.device,
+            "geometric_mean": _means(of),
+            "by_purpose": {purpose: _means(part) for purpose, part in parts.items()},
+            "coverage": {
+                "level": 0.9,
+                "covered": covered,
+                "cases": cases,
+                "median_factor": None if factor is None or math.isinf(factor) else factor,
+            },
+        },
+        name="cases",
+    )
+
+
+def _means(of: Evaluation) -> dict[str, Any]:
+    overall = of.overall()
+    return {
+        "overall": overall.value,
+        "by_kernel": {kernel: mean.value for kernel, mean in of.by_kernel().items()},
+        "worst_factor": {
+            kernel: factor if math.isfinite(factor) else None
+            for kernel, factor in of.worst_factors().items()
+        },
+        "cases": overall.count,
+        "zero_errors": overall.zero_errors,
+    }
+
+
+def _purpose_lines(purpose: str, of: Evaluation) -> list[str]:
+    overall = of.overall()
+    zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
+    what = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error")
+    rows = [
+        {**picked(case, *what), "noise": case.noise or None, "": ", ".join(_remarks(case))}
+        for case in of.cases
+    ]
+    covered, intervals = of.coverage()
+    factor = of.interval_factor()
+    width = "" if factor is None else f", median half-width {width_text(factor)}"
+    held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
+    return [
+        f"{_PURPOSES.get(purpose, purpose)}: error {format_percent(overall.value)}"
+        f" (geometric mean over {len(of.by_kernel())} kernels, {overall.count} cases{zeros})",
+        *held,
+        *table_of(rows, _CASE_COLUMNS).lines(),
+        "  per kernel: geometric mean of relative errors, and the worst factor between predicted"
+        " and measured times",
+        *means_table(of).lines(),
+    ]
+
+
+def means_table(of: Evaluation) -> Table:
+    """Return a table of mean errors and worst factors of the kernels."""
+    worst = of.worst_factors()
+    return table_of(
+        [
+            {"kernel": kernel, "error": mean.value, "worst": worst[kernel]}
+            for kernel, mean in of.by_kernel().items()
+        ]
+    )
+
+
+def _remarks(case: EvaluatedCase) -> list[str]:
+    said = [] if case.complete else ["incomplete"]
+    if case.within_noise:
+        said.append("within noise")
+    return said if case.is_covered is not False else [*said, "outside its interval"]
+
+
+_MEASURED = (
+    *("case", "kernel", "family", "variant", "element_type", "purpose", "time_s", "spread"),
+    *("noise_floor", "noise", "stable", "settling"),
+)
+
+
+def measurements(of: MeasurementSet) -> Printed:
+    """Give a row for each measured case."""
+    return Printed(
+        head=[f"{len(of)} measurements of {of.device.slug}"],
+        rows=[
+            {
+                **picked(each, *_MEASURED),
+                "group_x": each.group_shape[0],
+                "group_y": each.group_shape[1],
+                "runs": sum(map(len, each.samples_s)),
+                "parameters": each.parameters,
+            }
+            for each in of
+        ],
+    )
+
+
+# --- comparisons of models
+
+
+def comparison(of: Comparison) -> Printed:
+    """Give one row per model and level: errors overall and by test kernel, then what is lacking.
+
+    Errors are geometric means of relative errors over the sizes of each test kernel; MAPE is the
+    arithmetic mean; MAPE_shape that of the shape of throughput over occupancy, a mean over the
+    families of measurement kernels that were measured at three or more occupancies. An
+    empty cell: the model does not predict the kernel.
+    """
+    shown = [
+        {
+            "model": each.model,
+            "constants": each.level,
+            "overall:error": overall.value,
+            "MAPE:error": None if (mape := each.mape()) is None else mape / 100,
+            "in_sample": each.in_sample,
+            "shape_error": sum(shapes) / len(shapes) / 100
+            if (shapes := list(each.shape_errors.values()))
+            else None,
+            **{f"{_short(k)}:error": mean.value for k, mean in each.by_kernel().items()},
+        }
+        for each in of.models
+        if (overall := each.overall()) is not None
+    ]
+    titles = {"in_sample": "in sample", "shape_error": "MAPE_shape"}
+    columns = {n: titles.get(n, n.removesuffix(":error")) for row in shown for n in row}
+    return Printed(
+        head=[
+            f"{of.device}: {of.test_cases} cases of test kernels, calibrated on "
+            f"{of.measurement_cases} cases of measurement kernels"
+        ],
+        rows=[
+            {
+                "model": each.model,
+                "constants": each.level,
+                "error": None if (overall := each.overall()) is None else overall.value,
+                "in_sample": each.in_sample,
+                "cases": len(each.cases),
+                "lacking": each.lacking,
+            }
+            for each in of.models
+        ],
+        shown=table_of(shown, columns),
+        notes=_gaps(of),
+        facts={
+            **of.to_object(),
+            "geometric_mean": [
+                {
+                    **picked(each, "model", "level"),
+                    "overall": None if (overall := each.overall()) is None else overall.value,
+                    "mape_percent": each.mape(),
+                    "by_kernel": {k: e.value for k, e in each.by_kernel().items()},
+                }
+                for each in of.models
+            ],
+        },
+    )
+
+
+def _gaps(of: Comparison) -> list[str]:
+    """Say once for each reason which models and kernels have no prediction."""
+    lacking: dict[str, dict[str, None]] = {}
+    refused: dict[str, dict[str, None]] = {}
+    unprofiled: dict[str, dict[str, None]] = {}
+    for each in of.models:
+        who = f"{each.model} ({each.level})"
+        if each.lacking:
+            lacking.setdefault(each.lacking, {})[who] = None
+        for kernel, reason in each.refusals.items():
+            refused.setdefault(f"of {_short(kernel)}: {reason}", {})[who] = None
+    for kernel, reason in of.unprofiled.items():
+        unprofiled.setdefault(reason, {})[kernel] = None
+    return [
+        *(f"no predictions of {', '.join(who)}: {reason}" for reason, who in lacking.items()),
+        *(f"{', '.join(who)}: no prediction {what}" for what, who in refused.items()),
+        *(f"no profile of {', '.join(which)}: {reason}" for reason, which in unprofiled.items()),
+    ]
+
+
+def _short(kernel: str) -> str:
+    return kernel.split("/")[0]
+
+
+# --- rankings of variants
+
+_SET_COLUMNS = {
+    **{"family": "set", "parameters": "parameters", "variants": "variants", "refused": "refused"},
+    **{"fastest_s": "fastest", "slowest_s": "slowest", "ties": "ties", "kendall_tau": "tau"},
+    **{"pairwise_accuracy": "pairs right", **{f"regret_top_{top}": f"top {top}" for top in TOP}},
+}
+RANKING_NOTE = (
+    "tau: Kendall's, with noise as ties; top k: time of the best of the k predicted to be fastest"
+    " over the fastest; refused ones rank last; of all sets: means, of times geometric"
+)
+
+
+def ranking_evaluation(of: RankingEvaluation) -> Printed:
+    """Give a line for each set of variants, and one for all; regrets are over the fastest."""
+    incomplete = sum(each.incomplete for each in of.sets)
+    sets = [
+        {
+            **picked(each, "family", "parameters"),
+            "variants": len(each.variants),
+            **picked(each, "refused", "incomplete", "pairs", "tied_pairs"),
+            **picked(each, "fastest_s", "slowest_s"),
+            **_figures(each),
+        }
+        for each in of.sets
+    ]
+    shown = [
+        {**_named(each), "ties": each["tied_pairs"] / max(1, each["pairs"] + each["tied_pairs"])}
+        for each in sets
+    ]
+    if len(sets) > 1:
+        totals = {name: sum(row[name] for row in sets) for name in ("variants", "refused")}
+        shown.append({"family": "all", **totals, **_named(_figures(of))})
+    return Printed(
+        head=[f"ranking of variants: {short_name(of.model)} model on {of.device}"],
+        rows=[_named(each) for each in sets],
+        shown=table_of(shown, _SET_COLUMNS),
+        notes=[
+            f"  {RANKING_NOTE}",
+            *([f"  {incomplete} predictions leave out what has no weight"] if incomplete else []),
+        ],
+        facts={**picked(of, "device", "model"), "sets": sets, "mean": _figures(of)},
+    )
+
+
+def _named(figures: Row) -> dict[str, Any]:
+    regrets = {f"regret_top_{top}": value for top, value in figures["regret"].items()}
+    return {**{name: value for name, value in figures.items() if name != "regret"}, **regrets}
+
+
+def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
+    return {
+        **picked(of, "kendall_tau", "pairwise_accuracy"),
+        "regret": {str(top): of.regret(top) for top in TOP},
+    }
+
+
+# --- coverage
+
+_FEW = 2
+_COVERAGE_COLUMNS = {
+    **{"feature": "feature", "share": "of time", "value": "in all", "measured": "measured"},
+    **{"per_group": "per group", "measured_per_group": "measured", "exercise": "exercised by"},
+}
+
+
+def coverage(of: Coverage) -> Printed:
+    """Give the verdict, then each feature, that of the largest share of the time first.
+
+    Columns: share of the predicted time; the kernel's value for the launch, and the range of the
+    measurements; the same for each work group; the measured cases that have the feature, of how
+    many kernels of which families, and the share of their time that the fit attributes to it on
+    average and at most. Remarks are below it. What sizes would tell is null without them.
+    """
+    given = point_text(of.parameters)
+    lines = [
+        f"{of.grade}: {of.verdict.message}",
+        *([f"  mend: {of.verdict.remedy}"] if of.verdict.remedy else []),
+        f"{of.kernel}{', ' if given else ''}{given}: {short_name(of.model)} model on"
+        f" {of.device}{_time(of)}",
+    ]
+    if of.needs_sizes:
+        lines.append("without sizes, shares and ranges of this kernel are not known")
+    if not of.recorded:
+        lines.append(
+            "these weights do not record which measurements exercise what: fit them again, or pass"
+            " measurements=FILE"
+        )
+    header, *cells = table_of([_shown_feature(e) for e in of.features], _COVERAGE_COLUMNS).lines()
+    body = [header]
+    for line, feature in zip(cells, of.features, strict=True):
+        body += [line, *(f"    - {remark}" for remark in _feature_remarks(feature))]
+    notes = [] if of.correction is None else [f"{of.correction.name}: {of.correction.message}"]
+    content = plain(of)
+    del content["needs_sizes"]
+    return Printed(
+        head=lines,
+        rows=[
+            {
+                "feature": each.name,
+                "name": plain_name(each.name).text,
+                **picked(each, "status", "share", "value", "unit"),
+                "smallest_measured": None if each.measured is None else each.measured.smallest,
+                "largest_measured": None if each.measured is None else each.measured.largest,
+            }
+            for each in of.features
+        ],
+        body=body,
+        notes=[*notes, *(uncharged_lines(of.ignored) if of.ignored else [])],
+        facts=content,
+    )
+
+
+def _time(of: Coverage) -> str:
+    if of.time_s is None:
+        return ""
+    error = of.weights_error
+    uncertain = (
+        "" if error is None else f" (standard error from the weights {format_percent(error)})"
+    )
+    return f", {format_quantity(of.time_s, 's')}{uncertain}"
+
+
+def _shown_feature(of: FeatureCoverage) -> dict[str, Any]:
+    return {
+        "feature": of.name,
+        "share": of.share,
+        "value": _number(of.value),
+        "measured": _range(of.measured),
+        "per_group": _number(of.per_group),
+        "measured_per_group": _range(of.measured_per_group),
+        "exercise": _exercise(of),
+    }
+
+
+def _exercise(of: FeatureCoverage) -> str:
+    known = of.exercise
+    if known is None:
+        return ""
+    names = list(known.families)
+    where = ", ".join(names) if len(names) <= _FEW else f"{len(names)} families"
+    text = f"{known.cases} cases of {known.kernels} kernels, {where}"
+    if known.mean_share is None or known.largest_share is None:
+        return text
+    if max(abs(known.mean_share), abs(known.largest_share)) > 1:
+        return f"{text}: more than their time, of which negative weights take off"
+    mean, most = format_share(known.mean_share), format_share(known.largest_share)
+    return f"{text}: {mean} of their time, at most {most}"
+
+
+def _feature_remarks(of: FeatureCoverage) -> list[str]:
+    said: list[str] = []
+    if of.status == "unmeasured":
+        said.append("never measured")
+    if of.together_with:
+        there = f"not told apart from {some_of(of.together_with, most=NAMED_OTHERS)}"
+        said.append(there + (": a guess here" if of.status == "inseparable" else ""))
+    if of.substituted:
+        measured = of.name if of.exercise is None else ", ".join(of.exercise.properties)
+        said.append(f"{', '.join(of.substituted)} charged as {measured}")
+    if of.beyond > 1:
+        said.append(f"{of.beyond:.3g} times the largest (per {of.beyond_in})")
+    if of.below > 1:
+        said.append(f"{of.below:.3g} times below the smallest (per {of.below_in})")
+    if of.exercise is not None and of.exercise.relies_on:
+        said.append(f"rests on {' and on '.join(of.exercise.relies_on)}")
+    if of.idle:
+        much = ", though the kernel has much of it" if of.is_free else ""
+        said.append(f"costs nothing in this fit: hidden in others{much}")
+    elif of.relative_error is not None and of.relative_error > 0.5:
+        said.append("not told from zero")
+    return said
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return format_quantity(value, "").strip() if value >= 1000 else f"{value:.3g}"
+
+
+def _range(of: Range | None) -> str:
+    if of is None:
+        return ""
+    if of.smallest == of.largest:
+        return _number(of.largest)
+    return f"{_number(of.smallest)} to {_number(of.largest)}"

@@ -1,0 +1,569 @@
+"""Counts, predictions, explained ones, and two predictions side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf import display
+from countperf.errors import ParameterError
+from countperf.hardware.parameters import some_of
+from countperf.models.anchored import WeightsAndKernel
+from countperf.models.correction import CORRECTION
+from countperf.models.explanation import explain
+from countperf.models.library import short_name
+from countperf.predictions import Prediction
+from countperf.properties.taxonomy import describe
+from countperf.report.breakdown import (
+    MOST_ROWS,
+    bound_text,
+    breakdown_rows,
+    corrected_parts,
+    correction_factor,
+)
+from countperf.report.names import OTHER, plain_name, uncharged_lines, uncharged_text
+from countperf.report.numbers import (
+    format_percent,
+    format_quantity,
+    format_share,
+    interval_text,
+    point_text,
+)
+from countperf.report.rows import Printed, Row, Table, picked, plain, table_of
+from countperf.report.weights import NAMED_OTHERS, NO_RATES, verdict_lines, weight_rows
+
+if TYPE_CHECKING:
+    from countperf.counting.access_analysis import AccessAnalysis
+    from countperf.hardware.parameters import DeviceParameters
+    from countperf.models.explanation import ExplainedPart, Explanation
+    from countperf.models.weights import WeightSet
+    from countperf.properties.vector import PropertyVector
+
+_ALIKE = 0.05
+"""Of a time: a difference below is none to explain."""
+_SAME = 0.01
+_CAUSES = 2
+
+
+def counts(
+    vector: PropertyVector,
+    values: Mapping[str, Any] | None = None,
+    points: Sequence[Mapping[str, int]] = (),
+) -> Printed:
+    """Give a kernel's counts: values where parameters were given, and symbolic ones."""
+    several = points if len(points) > 1 else ()
+    width = 0 if values is None else max(1, len(several))
+    cells = tuple(
+        (
+            name,
+            *([] if values is None else _count_values(values[name], width)),
+            str(count),
+            f"not exact: {caveat}" if (caveat := vector.caveat(name)) else "",
+        )
+        for name, count in vector.items()
+    )
+    view = {} if vector.view == "source" else {"view": vector.view}
+    return Printed(
+        head=[f"kernel {vector.kernel}, per launch{f', {vector.view} view' if view else ''}"],
+        rows=[
+            {
+                "property": name,
+                "unit": describe(name).unit,
+                "count": str(count),
+                "exact": count.exact,
+                "meaning": describe(name).description,
+            }
+            for name, count in vector.items()
+        ],
+        shown=Table(
+            header=("", *map(point_text, several), "", "") if several else (),
+            rows=cells,
+            right=tuple(range(1, width + 1)),
+        ),
+        facts={
+            "kernel": vector.kernel,
+            **view,
+            "properties": {
+                name: {
+                    "symbolic": str(count),
+                    "exact": not vector.caveat(name),
+                    **({} if values is None else {"value": values[name]}),
+                }
+                for name, count in vector.items()
+            },
+        },
+    )
+
+
+def _count_values(value: Any, columns: int) -> list[str]:
+    """Write a value for each column; a count that is the same at all points, in each."""
+    array = np.asarray(value, object)
+    if columns > 1:
+        return [str(entry) for entry in np.broadcast_to(array, (columns,))]
+    if array.ndim == 0:
+        return [str(value)]
+    entries = [str(entry) for entry in array.ravel()[:4]]
+    return [", ".join(entries) + (", ..." if array.size > len(entries) else "")]
+
+
+def prediction(of: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> Printed:
+    """Give the time, what bounds it, at most eight rows of where it goes, and caveats.
+
+    Weights are fitted to runs whose data the run before left in the caches.
+    """
+    what = ("kernel", "device", "parameters", "time_s", "interval_s", "interval_level")
+    facts = {
+        **picked(of, *what),
+        "breakdown_s": of.breakdown,
+        "complete": of.complete,
+        "caches": "warm",
+    }
+    notes = [uncharged_text(of.ignored)] if of.ignored else []
+    notes += [*correction_lines(of), *verdict_lines(of.caveats)]
+    if not isinstance(of.time_s, np.ndarray):
+        head = prediction_head(of, accesses)
+        rows = [
+            {"part": part, **_named(part), "time_s": time_s}
+            for part, time_s in plain(of.breakdown).items()
+        ]
+        return Printed(head=head, rows=rows, shown=_breakdown(of), notes=notes, facts=facts)
+    mark = _incomplete(of)
+    level = f"to ({100 * of.interval_level:.0f} %)"
+    columns = {**{name: name for name in of.parameters}, "time_s": "time"}
+    return Printed(
+        head=[
+            f"{of.kernel} on {of.device}; {short_name(of.model)} model, warm caches"
+            f"{mark and f'; at least these times{mark}'}"
+        ],
+        rows=_times(of),
+        columns=columns | {"low_s": "from", "high_s": level},
+        notes=notes,
+        facts=facts,
+    )
+
+
+def _named(part: str) -> dict[str, str]:
+    return {"group": plain_name(part).group, "name": plain_name(part).text}
+
+
+def _times(of: Prediction) -> list[dict[str, Any]]:
+    """Return a row for each size: sizes, time and ends of the interval, s."""
+    columns: dict[str, Any] = {**of.parameters, "time_s": of.time_s}
+    if of.interval_s is not None:
+        columns |= dict(zip(("low_s", "high_s"), of.interval_s, strict=True))
+    arrays = np.broadcast_arrays(*columns.values())
+    return [
+        {name: value.item() for name, value in zip(columns, row, strict=True)}
+        for row in zip(*(array.ravel() for array in arrays), strict=True)
+    ]
+
+
+def _breakdown(of: Prediction) -> Table:
+    """Write where a time goes: a group's name stands at its first row."""
+    cells: list[tuple[str, ...]] = []
+    group = ""
+    for row in breakdown_rows(of):
+        title = "" if row.group in (group, OTHER) else row.group
+        group = row.group
+        cells.append((title, format_quantity(row.time_s, "s"), row.share, row.text))
+    return Table(header=(), rows=tuple(cells), right=(1, 2))
+
+
+def correction_lines(of: Prediction) -> list[str]:
+    """Write after which measured kernels a time was corrected, if it was."""
+    return [f"{each.name}: {each.message}" for each in of.verdicts if each.name == CORRECTION]
+
+
+def prediction_head(of: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> list[str]:
+    """Write the time of a prediction at one size, what bounds it, and what it is of."""
+    interval = (
+        ""
+        if of.interval_s is None
+        else f" ({100 * of.interval_level:.0f} % interval: {interval_text(of.interval_s)})"
+    )
+    given = point_text(of.parameters)
+    mark = _incomplete(of)
+    model, comma, more = of.model.partition(", ")
+    return [
+        f"{'at least ' if mark else ''}{format_quantity(float(of.time_s), 's')}{interval}{mark}",
+        *filter(None, [bound_text(of, accesses)]),
+        f"{of.kernel} on {of.device}{', ' if given else ''}{given};"
+        f" {short_name(model)}{comma}{more} model, warm caches",
+    ]
+
+
+def _incomplete(of: Prediction) -> str:
+    """Say that a time is without some costs, so that it is a lower bound; nothing if it is not."""
+    if of.complete:
+        return ""
+    return f" (incomplete: without the cost of {some_of(of.missing, most=NAMED_OTHERS)})"
+
+
+# --- explained
+
+Explained = tuple["Explanation", "WeightSet", "DeviceParameters | None"]
+"""An explanation, the weights behind it, and what is known of their device."""
+
+
+def part_rows(
+    of: Explanation, weights: WeightSet | None = None, device: DeviceParameters | None = None
+) -> list[dict[str, Any]]:
+    """Return a row for each part of a time; with weights also units, rates and remarks."""
+    whole = float(of.prediction.time_s)
+    known = {} if weights is None else {row["feature"]: row for row in weight_rows(weights, device)}
+    return [
+        {
+            "part": part.name,
+            **_named(part.name),
+            "time_s": part.part_s,
+            "share": part.part_s / whole if whole > 0 else None,
+            "count": part.count,
+            "weight_s": None if part.weight is None else part.weight.value_s,
+            **{
+                name: known[part.name][name]
+                for name in ("standard_error_s", "unit", "rate", "rate_unit", "remark", "shown")
+                if part.name in known
+            },
+        }
+        for part in of.parts
+    ]
+
+
+def explanation(
+    of: Explanation,
+    weights: WeightSet | None = None,
+    device: DeviceParameters | None = None,
+    accesses: Iterable[AccessAnalysis] = (),
+) -> Printed:
+    """Give a time, its terms and its parts, with the rates that weights imply."""
+    made = of.prediction
+    rows = part_rows(of, weights, device)
+    terms: list[str] = [f"time_s = {of.expression}"] if weights is None else []
+    if len(of.terms) > 1 and weights is not None:
+        table = table_of(
+            [
+                {"term": each.name, "time_s": each.part_s, "share": _share(each.part_s, made)}
+                for each in of.terms
+            ],
+            {"term": "term", "time_s": "time", "share": ""},
+        )
+        terms = [f"time_s = {of.expression}", *table.lines()]
+    columns = {"part": "part", "time_s": "time", "share": "", "count": "count", "at": "at"}
+    notes = [*_demand(of, device), *([] if device is not None else [NO_RATES])]
+    notes += uncharged_lines(made.ignored) if made.ignored else []
+    parts = [
+        {
+            **{name: row.get(name) for name in ("unit", "weight_s", "standard_error_s")},
+            "remark": row.get("remark", ""),
+            "name": row["part"],
+            "part_s": row["time_s"],
+            "count": row["count"],
+            "implied_rate": row.get("rate"),
+            "implied_rate_unit": row.get("rate_unit"),
+        }
+        for row in rows
+    ]
+    return Printed(
+        head=[*prediction_head(made, accesses), *terms],
+        rows=[{n: v for n, v in row.items() if n != "shown"} for row in rows],
+        shown=None
+        if weights is None
+        else table_of(
+            [_shown_part(row, weights) for row in rows],
+            columns | {"rate": "implied rate", "remark": ""},
+        ),
+        notes=[*notes, *correction_lines(made), *verdict_lines(made.caveats)],
+        facts={
+            **prediction(made).facts,
+            "explanation": {
+                "expression": of.expression,
+                "terms": [{"term": each.name, "part_s": each.part_s} for each in of.terms],
+                "parts": parts,
+                **picked(of, "global_bytes", "flops"),
+            },
+        },
+    )
+
+
+def _shown_part(row: Row, weights: WeightSet) -> dict[str, Any]:
+    """Write a part: a property as it is, what a model makes of properties in plain words."""
+    count = row["count"]
+    shown = row.get("shown") or {}
+    return {
+        "part": _title(row["part"], weights),
+        "time_s": row["time_s"],
+        "share": row["share"],
+        "count": None
+        if count is None or not shown
+        else (f"{count:.6g}" if count < 1e6 else format_quantity(count, "").strip()),
+        "at": f"{shown['weight']} {shown['per']}" if shown else None,
+        "rate": shown.get("rate"),
+        "remark": row.get("remark"),
+    }
+
+
+def _title(part: str, weights: WeightSet) -> str:
+    made = part.startswith("code.") or part in weights.definition.derived
+    return plain_name(part).text if made else part
+
+
+def _share(seconds: float, made: Prediction) -> str:
+    whole = float(made.time_s)
+    return format_share(seconds / whole) if whole > 0 else ""
+
+
+def _demand(of: Explanation, device: DeviceParameters | None) -> list[str]:
+    """Say what the kernel gets altogether, of what the device can at most."""
+    whole = float(of.prediction.time_s)
+    if whole <= 0:
+        return []
+    peaks = (None, None) if device is None else (device.bandwidth_byte_per_s, device.peak_flops)
+    said: list[str] = []
+    for amount, unit, where, peak in (
+        (of.global_bytes, "byte/s", "global memory", peaks[0]),
+        (of.flops, "flop/s", "arithmetic", peaks[1]),
+    ):
+        if amount:
+            part = (
+                "peak unknown"
+                if peak is None
+                else f"{format_percent(amount / whole / peak)} of peak"
+            )
+            said.append(f"{format_quantity(amount / whole, unit)} of {where} ({part})")
+    return [f"the kernel then gets {' and '.join(said)}"] if said else []
+
+
+# --- two predictions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PredictionPair(display.Table):
+    """Two predictions side by side."""
+
+    first: Prediction  # each at one size
+    second: Prediction
+
+    def __post_init__(self) -> None:
+        for each in (self.first, self.second):
+            if not isinstance(each, Prediction):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+                raise ParameterError(
+                    f"a prediction is compared with another one, not with {each!r}; pass what"
+                    " predict returns",
+                    parameter="prediction",
+                )
+            if isinstance(each.time_s, np.ndarray):
+                raise ParameterError(
+                    f"predictions are compared at one size each, and that of {each.kernel!r} is of"
+                    " several: predict each size by itself",
+                    parameter="prediction",
+                )
+
+    @property
+    def explained(self) -> tuple[Explanation, Explanation] | None:
+        """Both with counts and costs (`countperf.explain`); None where weights are not known."""
+        one, other = (
+            explain(origin.weights, origin.weights.counted(origin.kernel), of)
+            if isinstance(origin := of.origin, WeightsAndKernel)
+            else None
+            for of in (self.first, self.second)
+        )
+        return None if one is None or other is None else (one, other)
+
+    @property
+    def cause(self) -> str:
+        """A sentence on what makes the difference."""
+        return cause_text(self.first, self.second, self.explained)
+
+    def __repr__(self) -> str:
+        body, _, cause = pair(self).text().rpartition("\n")
+        last = display.shortened(cause, 4)
+        return f"{display.shortened(body, display.MOST_LINES - len(last.splitlines()))}\n{last}"
+
+
+def pair(of: PredictionPair) -> Printed:
+    """Give two predictions side by side: kernels, sizes or devices; the cause at the end."""
+    return compared(of.first, of.second, of.explained)
+
+
+def compared(
+    first: Prediction,
+    second: Prediction,
+    explained: tuple[Explanation, Explanation] | None = None,
+) -> Printed:
+    """Give two predictions side by side, the cause of their difference last."""
+    names = names_apart(first, second)
+    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
+    ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
+    factors = [correction_factor(each) for each in (first, second)]
+    lacking = [n for n, each in zip(names, (first, second), strict=True) if not each.complete]
+    mark = f" (incomplete, a lower bound: {' and '.join(lacking)})" if lacking else ""
+    notes = [verdict for each in (first, second) for verdict in verdict_lines(each.caveats)]
+    if factors != [1.0, 1.0]:
+        said = f"the parts include corrections of × {factors[0]:.3g} and × {factors[1]:.3g}"
+        notes = [said, *notes]
+    return Printed(
+        head=[
+            f"{names[1]}: {ratio} the time of {names[0]}{mark}",
+            *(
+                f"  {name}: {bound}"
+                for name, each in zip(names, (first, second), strict=True)
+                if (bound := bound_text(each))
+            ),
+        ],
+        rows=[
+            {"part": text, names[0]: one, names[1]: other, "difference_s": other - one}
+            for text, one, other in compared_parts(first, second)
+        ],
+        shown=side_by_side(first, second),
+        notes=[*notes, cause_text(first, second, explained)],
+    )
+
+
+def differences(first: Explained, second: Explained) -> Table:
+    """Write what two explained predictions differ in: by counts, and by the cost of each unit.
+
+    The factors are those from the first to the second. Those of a part multiply to the factor of
+    its time. Then the rates that the weights of each imply.
+    """
+    rows = [{row["part"]: row for row in part_rows(*each)} for each in (first, second)]
+    parts = {part: [each.get(part, {}) for each in rows] for part in {**rows[0], **rows[1]}}
+    order = sorted(
+        parts,
+        key=lambda n: (-abs(_of(parts[n][1], "time_s") - _of(parts[n][0], "time_s")), n),
+    )
+    header = ("second / first", "counts", "cost of each", "time", "first implies", "second implies")
+    return Table(
+        header=header,
+        rows=tuple(
+            (
+                _title(part, first[1]),
+                *(_factor(parts[part], name) for name in ("count", "weight_s", "time_s")),
+                *map(_rate, parts[part]),
+            )
+            for part in order
+        ),
+        right=(1, 2, 3),
+    )
+
+
+def _of(row: Row, name: str) -> float:
+    return float(row.get(name) or 0.0)
+
+
+def _factor(both: Sequence[Row], name: str) -> str:
+    first, second = (each.get(name, 0.0 if name == "time_s" else None) for each in both)
+    return "" if not first or second is None else f"{second / first:.3g}"
+
+
+def _rate(row: Row) -> str:
+    rate, remark = (row.get("shown") or {}).get("rate", ""), row.get("remark", "")
+    return f"{rate} ({remark})" if rate and remark else rate or remark
+
+
+def cause_text(
+    first: Prediction,
+    second: Prediction,
+    explained: tuple[Explanation, Explanation] | None = None,
+) -> str:
+    """Say in one sentence what makes the difference of two predictions."""
+    names = names_apart(first, second)
+    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
+    difference = whole[1] - whole[0]
+    if abs(difference) < _ALIKE * max(whole):
+        return f"cause: none to name; the times differ by less than {100 * _ALIKE:.0f} %"
+    slower, faster = (names[1], names[0]) if difference > 0 else (names[0], names[1])
+    parts = [corrected_parts(each) for each in (first, second)]
+    changes = {
+        part: abs(difference) / difference * (parts[1].get(part, 0.0) - parts[0].get(part, 0.0))
+        for part in {*parts[0], *parts[1]}
+    }
+    order = sorted(changes, key=lambda part: (-changes[part], part))
+    causes = [part for part in order if changes[part] >= 0.2 * abs(difference)][:_CAUSES]
+    said = [
+        f"{plain_name(part).text} ({format_quantity(changes[part], 's')}"
+        f"{_why(part, slower, difference, explained)})"
+        for part in causes or order[:1]
+    ]
+    return (
+        f"cause: {slower} takes {format_quantity(abs(difference), 's')} longer than {faster}, "
+        f"mostly for {' and '.join(said)}"
+    )
+
+
+def _why(
+    part: str,
+    slower: str,
+    difference: float,
+    explained: tuple[Explanation, Explanation] | None,
+) -> str:
+    """Say by what a part grew: how often it occurs, or what each costs."""
+    if explained is None:
+        return ""
+    order = explained if difference > 0 else explained[::-1]
+    less, more = ({part.name: part for part in each.parts}.get(part) for each in order)
+    if more is None or not more.count:
+        return ""
+    if less is None or not less.count:
+        return f", which only {slower} has"
+    said: list[str] = []
+    times = more.count / less.count
+    if abs(times - 1) > _SAME:
+        said.append(f"{times:.3g} times as many")
+    costs = _cost_ratio(less, more)
+    if costs is not None and abs(costs - 1) > _SAME:
+        said.append(f"each at {costs:.3g} times the cost")
+    return f", {' and '.join(said)}" if said else ""
+
+
+def _cost_ratio(less: ExplainedPart, more: ExplainedPart) -> float | None:
+    if less.weight is None or more.weight is None or less.weight.value_s <= 0:
+        return None
+    return more.weight.value_s / less.weight.value_s
+
+
+def side_by_side(first: Prediction, second: Prediction) -> Table:
+    """Return a table of two predictions; of many parts, the last are summed."""
+    parts = compared_parts(first, second)
+    shown = parts if len(parts) <= MOST_ROWS else parts[: MOST_ROWS - 1]
+    rest = parts[len(shown) :]
+    rows = [("time", *(float(np.asarray(each.time_s).item()) for each in (first, second))), *shown]
+    if rest:
+        rows.append((f"{len(rest)} more", sum(r[1] for r in rest), sum(r[2] for r in rest)))
+    return Table(
+        header=("", *names_apart(first, second), "difference"),
+        rows=tuple(
+            (title, *(format_quantity(time_s, "s") for time_s in (one, other, other - one)))
+            for title, one, other in rows
+        ),
+        right=(1, 2, 3),
+    )
+
+
+def compared_parts(first: Prediction, second: Prediction) -> list[tuple[str, float, float]]:
+    """Return name and time, s, of each part in two predictions, that which differs most first."""
+    parts = [corrected_parts(each) for each in (first, second)]
+    both = [
+        (plain_name(part).text, parts[0].get(part, 0.0), parts[1].get(part, 0.0))
+        for part in sorted({*parts[0], *parts[1]})
+    ]
+    return sorted(both, key=lambda row: -abs(row[2] - row[1]))
+
+
+def names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
+    """Return the names of two predictions: what they differ in, kernel, device, model or sizes."""
+    for field in ("kernel", "device", "model"):
+        names = getattr(first, field), getattr(second, field)
+        if names[0] == names[1]:
+            continue
+        short = (short_name(names[0]), short_name(names[1]))
+        return short if field == "model" and short[0] != short[1] else names
+    apart = [n for n, v in second.parameters.items() if first.parameters.get(n) != v]
+    if not apart:
+        return "first", "second"
+    sizes = [
+        ", ".join(f"{n} = {each.parameters.get(n)}" for n in apart) for each in (first, second)
+    ]
+    return sizes[0], sizes[1]

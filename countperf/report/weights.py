@@ -1,0 +1,417 @@
+"""Weights, fits, candidates and calibrations; the lists of fits, and checks of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from countperf.fitting.transfer.document import widening
+from countperf.hardware.parameters import some_of
+from countperf.models.library import short_name
+from countperf.models.units import unit_of
+from countperf.report.names import plain_name
+from countperf.report.numbers import (
+    format_percent,
+    format_quantity,
+    format_with_uncertainty,
+)
+from countperf.report.plausibility import doubt, implied_rate, plausibility, rate_of
+from countperf.report.rows import Printed, Table, picked, plain, table_of
+
+if TYPE_CHECKING:
+    from countperf.fitting.result import FitResult
+    from countperf.fitting.transfer.prior import ExpectedErrors
+    from countperf.fitting.transfer.result import CalibratedModel, CalibrationResult
+    from countperf.hardware.parameters import DeviceParameters
+    from countperf.harness.characterization.document import Characterization
+    from countperf.models.fit_summaries import AvailableFit, ShippedComparison, WeightsCheck
+    from countperf.models.records import Candidate
+    from countperf.models.weights import WeightSet
+    from countperf.predictions import Verdict
+
+NO_RATES = (
+    "no rates of this device are known to hold these against: countperf characterize finds them"
+)
+NAMED_OTHERS = 4
+"""Number of indistinguishable features that a remark names."""
+
+
+def weight_rows(weights: WeightSet, device: DeviceParameters | None = None) -> list[dict[str, Any]]:
+    """Return a row for each weight: its cost, s, the rate that it implies, and what that means.
+
+    The entry ``shown`` has its cost, its unit and its rate as people read them.
+    """
+    model = weights.definition
+    shared = {
+        name: some_of([other for other in group.features if other != name], most=NAMED_OTHERS)
+        for group in weights.indistinguishable
+        for name in group.features
+    }
+    rows: list[dict[str, Any]] = []
+    for name, weight in weights.by_feature.items():
+        unit = unit_of(weight, model)
+        rate, rate_unit = rate_of(weight, model) or (None, None)
+        error_s = weight.standard_error_s
+        value = (
+            format_quantity(weight.value_s, "s")
+            if error_s is None
+            else format_with_uncertainty(weight.value_s, error_s, "s")
+        )
+        rows.append(
+            {
+                "feature": name,
+                "group": plain_name(name).group,
+                "name": plain_name(name).text,
+                "weight_s": weight.value_s,
+                "standard_error_s": error_s,
+                "unit": unit,
+                "rate": rate,
+                "rate_unit": rate_unit,
+                "remark": f"not told apart from {shared[name]}"
+                if name in shared
+                else doubt(weight) or plausibility(weight, device, model),
+                "shown": {
+                    "weight": value,
+                    "per": f"per {unit}",
+                    "rate": implied_rate(weight, model),
+                },
+            }
+        )
+    return rows
+
+
+_WEIGHT_COLUMNS = {"feature": "feature", "weight": "weight", "per": "", "rate": "implied rate"}
+
+
+def weights_table(weights: WeightSet, device: DeviceParameters | None = None) -> Table:
+    """Return weights rounded to their uncertainty, and the rates that they imply."""
+    rows = [{**row, **row["shown"]} for row in weight_rows(weights, device)]
+    cells = [
+        (row["feature"], row["weight"], row["per"], row["rate"], row["remark"]) for row in rows
+    ]
+    header = (*_WEIGHT_COLUMNS.values(), "")
+    return Table(header=header, rows=tuple(cells), right=(3,))
+
+
+def weights(of: WeightSet) -> Printed:
+    """Give the weights of a model."""
+    error = None if of.quality is None else of.quality.held_out_error
+    said = "" if error is None else f", error over left-out families {format_percent(error)}"
+    rows = [{n: v for n, v in row.items() if n != "shown"} for row in weight_rows(of)]
+    return Printed(
+        head=[f"{short_name(of.model)} model of {of.device.slug}{said}"],
+        rows=rows,
+        columns={name: name.removesuffix("_s") for name in [*rows[0]][:6]} if rows else None,
+    )
+
+
+def candidates_lines(candidates: Sequence[Candidate]) -> list[str]:
+    """Write the models that were tried, with their factors and errors over left-out families."""
+    columns = {"model": "model", "factor": "factor", "held_out_error": "families left out"}
+    columns |= {"in_sample_error": "in-sample", "predicted": "cases predicted", "failure": ""}
+    rows = [
+        {
+            "model": f"{each.model}{' (chosen)' if each.chosen else ''}",
+            "factor": each.held_out_factor,
+            **picked(each, "held_out_error", "in_sample_error", "failure"),
+            "predicted": f"{each.predicted_cases} of {each.cases}",
+        }
+        for each in candidates
+    ]
+    chosen = [f"{e.model}: {e.description}" for e in candidates if e.chosen and e.description]
+    return [*table_of(rows, columns).lines(indent=""), *chosen] if rows else []
+
+
+def fit(of: FitResult, device: DeviceParameters | None = None) -> Printed:
+    """Give a fit: how well it describes and predicts, its weights, its verdicts."""
+    quality = of.weights.quality
+    errors = [] if quality is None else [f"in-sample {format_percent(quality.in_sample_error)}"]
+    if quality is not None and quality.held_out_error is not None:
+        errors.append(f"families left out {format_percent(quality.held_out_error)}")
+    expression = (
+        [f"time_s = {of.weights.expression}"] if len(of.weights.definition.terms) > 1 else []
+    )
+    held_out = {case.name: case.predicted_s for case in of.held_out}
+    return Printed(
+        head=[
+            f"error: {', '.join(errors)} (geometric means of relative errors)",
+            f"{short_name(of.weights.model)} model on {of.weights.device.slug},"
+            f" {len(of.observations)} cases,"
+            f" rank {of.diagnosis.rank} of {len(of.weights.unknowns)}",
+            *expression,
+            *(f"  {line}" for line in candidates_lines(of.weights.candidates)),
+        ],
+        rows=[
+            {
+                **picked(case, "kernel", "family", "stable"),
+                "case": case.name,
+                "measured_s": float(of.design.times_s[place]),
+                "predicted_s": float(of.predicted_s[place]),
+                "relative_error": float(of.relative_errors[place]),
+                "noise": float(of.design.noise[place]),
+                "held_out_s": held_out.get(case.name),
+            }
+            for place, case in enumerate(of.observations)
+        ],
+        shown=weights_table(of.weights, device),
+        notes=[*([] if device is not None else [NO_RATES]), *verdict_lines(of.verdicts)],
+        facts={
+            "device": of.weights.device.slug,
+            "model": of.weights.model,
+            "cases": len(of.observations),
+            "rank": of.diagnosis.rank,
+            "condition": of.diagnosis.condition,
+            "verdicts": of.verdicts,
+            "weights": of.weights.to_object(),
+        },
+    )
+
+
+def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Write what was checked: one line for each, and a remedy below those that failed."""
+    lines: list[str] = []
+    for verdict in verdicts:
+        lines.append(f"{'ok' if verdict.passed else '!!'}  {verdict.name}: {verdict.message}")
+        if verdict.remedy:
+            lines.append(f"      mend: {verdict.remedy}")
+    return lines
+
+
+def compared_fits_text(of: WeightSet, compared: ShippedComparison | None) -> str:
+    """Say how a fit compares with the one that ships, and which of them is used by default."""
+    if compared is None:
+        return (
+            f"nothing ships for {of.device.slug}: the newest of your own fits for it is the default"
+        )
+    parts = [
+        "held-out error, families of kernels left out of each fit's own measurements:"
+        f" {_error(compared.held_out_error)} (this fit), {_error(compared.shipped_held_out_error)}"
+        f" ({compared.name}, which ships)"
+    ]
+    if compared.judged_cases:
+        parts.append(
+            f"error on the {compared.judged_cases} cases here that judge fits:"
+            f" {_error(compared.judged_error)} (this fit), {_error(compared.shipped_judged_error)}"
+            f" ({compared.name})"
+        )
+    parts.append(f"{compared.name} stays the default")
+    return "\n".join(parts)
+
+
+def _error(value: float | None) -> str:
+    return "not known" if value is None else format_percent(value)
+
+
+# --- calibrations
+
+_NAMES = {"compiled": "reading compiled code", "structural": "without compiled code"}
+_UNLIKE = 1.25
+
+
+def calibration(of: CalibrationResult) -> Printed:
+    """Give what was reached, what is unsure, and what more time would buy."""
+    known = ", ".join(of.known)
+    head = [
+        f"{of.name}: {of.device.slug} ({of.device.name})",
+        f"  {of.kernels} kernels, {of.cases} cases, {of.spent_s / 60:.1f} minutes"
+        f"{_unsettled(of)}; measurements: {of.store}",
+        f"  prior: {known}"
+        if of.is_kin
+        else f"  prior: {known}: no known device has this platform, so that it says little",
+    ]
+    notes = [line for each in of.models for line in _model_lines(each)]
+    if of.without_code:
+        notes.append(f"  no weights that read compiled code: {of.without_code}")
+    if of.is_complete:
+        notes.append(
+            "  all kernels of the choice are measured; for more: countperf measure --profile broad"
+            " and countperf fit --model structural"
+        )
+    notes.append(f"to use it: countperf predict KERNEL SIZES --weights {of.name}")
+    what = ("name", "known", "store", "kernels", "cases", "unsettled", "spent_s", "without_code")
+    return Printed(
+        head=head,
+        rows=[_model_row(each) for each in of.models],
+        body=notes,
+        facts={
+            **picked(of, *what),
+            "device": of.device.slug,
+            "prior_of_platform": of.is_kin,
+            "complete": of.is_complete,
+            "models": [
+                {
+                    **{n: v for n, v in _model_row(each).items() if n != "weights"},
+                    "written": each.path,
+                    "candidates": [
+                        picked(tried, "model", "description", "held_out_error", "chosen")
+                        for tried in each.fit.candidates
+                    ],
+                    "not_learnt": dict(each.unlearnt),
+                }
+                for each in of.models
+            ],
+        },
+    )
+
+
+def _model_row(each: CalibratedModel) -> dict[str, Any]:
+    """Return a row of a model that was calibrated: its errors, as shares, and its file."""
+    chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
+    return {
+        "model": each.model,
+        "kept": each.old if each.is_kept else None,
+        "held_out_error": chosen.held_out_error,
+        "expected_error": None if each.expected is None else each.expected.typical_error,
+        "after_five_minutes": None if each.later is None else each.later.typical_error,
+        "weights": str(each.path),
+    }
+
+
+def _unsettled(of: CalibrationResult) -> str:
+    if not of.unsettled:
+        return ""
+    what = "used: intervals are wider" if of.busy else "left out, to be measured again"
+    return f" ({of.unsettled} times did not settle and were {what})"
+
+
+def _model_lines(each: CalibratedModel) -> list[str]:
+    chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
+    if each.is_kept:
+        return [
+            f"  {_NAMES[each.kind]} ({each.model}): weights of {each.old} are kept: measured"
+            f" kernels are off by a factor of {each.old_factor:.2f}, with new weights by"
+            f" {each.new_factor:.2f} (families left out)"
+        ]
+    lines = [
+        f"  {_NAMES[each.kind]} ({chosen.model}): families left out are off by"
+        f" {chosen.held_out_error or 0.0:.0%}",
+        *([f"    {chosen.model}: {chosen.description}"] if chosen.description else []),
+    ]
+    if each.old:
+        lines.append(
+            f"    by a factor of {each.new_factor:.2f}, with the weights of {each.old} by"
+            f" {each.old_factor:.2f}"
+        )
+    if each.expected is not None and each.later is not None:
+        factor = widening(chosen.held_out_error or 0.0, each.expected)
+        now, later = (_reach(errors, factor) for errors in (each.expected, each.later))
+        lines.append(f"    usual kernels are expected to be off by {now}")
+        lines.append(f"    after five more minutes: {later}")
+        if factor > _UNLIKE:
+            lines.append(
+                f"    that is {factor:.1f} times what other devices had: this one is unlike them,"
+                " or other programs disturbed it"
+            )
+    if each.unlearnt:
+        names = ", ".join(f"{name} (×{factor:.1f})" for name, factor in each.unlearnt)
+        lines.append(f"    as on other devices, not measured here: {names}")
+    return lines
+
+
+def _reach(errors: ExpectedErrors, factor: float) -> str:
+    """Say how far predictions are off."""
+    width = math.exp(factor * errors.log_error_90)
+    return f"{factor * errors.typical_error:.0%}, 90 of 100 by less than a factor of {width:.2f}"
+
+
+# --- devices, and the fits there are
+
+
+class DeviceFinding(Protocol):
+    """Finding about a device after trying it."""
+
+    @property
+    def label(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def works(self) -> bool: ...  # noqa: D102
+    @property
+    def reason(self) -> str: ...  # noqa: D102
+    @property
+    def advice(self) -> str: ...  # noqa: D102
+    @property
+    def copy_bandwidth_byte_per_s(self) -> float | None: ...  # noqa: D102
+
+
+def doctor_text(findings: Sequence[DeviceFinding], *, default: str = "", advice: str = "") -> str:
+    """Write which devices work, and for those that do not, why and what to do."""
+    lines: list[str] = []
+    for finding in findings:
+        bandwidth = finding.copy_bandwidth_byte_per_s
+        copies = "" if bandwidth is None else f", copies {format_quantity(bandwidth, 'byte/s')}"
+        chosen = " (default)" if finding.label == default else ""
+        state = f"works{copies}{chosen}" if finding.works else f"does not work: {finding.reason}"
+        lines.append(f"{'ok' if finding.works else '!!'}  {finding.label}  {finding.name}: {state}")
+        if not finding.works and finding.advice:
+            lines.append(f"      mend: {finding.advice}")
+    if not any(finding.works for finding in findings):
+        lines.append("no OpenCL device works" if findings else "no OpenCL device was found")
+        if advice:
+            lines.append(f"      mend: {advice}")
+    return "\n".join(lines)
+
+
+def characterization(of: Characterization) -> Printed:
+    """Give numbers with their spread, marks at those not plausible, and what is missing."""
+    cells = tuple(
+        (
+            "" if each.is_plausible else "!!",
+            each.name,
+            f"{each.value:.4g}",
+            each.unit,
+            f"spread {format_percent(each.spread)}",
+            "" if each.is_plausible else each.remark,
+        )
+        for each in of.findings
+    )
+    count = f": {len(cells)} numbers" if cells else ""
+    return Printed(
+        head=[f"{of.device.slug}, {of.device.name}{count}"],
+        rows=[plain(each) for each in of.findings],
+        shown=Table(header=(), rows=cells),
+        notes=[f"left out: {name}: {reason}" for name, reason in of.left_out.items()],
+        facts=of.to_object(),
+    )
+
+
+_FIT_COLUMNS = {
+    "name": "name",
+    "device": "device",
+    "models": "models",
+    "date": "measured",
+    "held_out_error": "held-out error",
+    "here": "this machine",
+}
+
+
+def available(fits: Sequence[AvailableFit]) -> Printed:
+    """Give a row for each fit: name, device, models, date, held-out error, this machine."""
+    what = ("name", "device", "models", "date", "held_out_error", "is_here", "problem")
+    rows = [picked(fit, *what) for fit in fits]
+    return Printed(
+        head=[] if rows else ["no fitted weights: measure a device and fit it first"],
+        rows=rows,
+        shown=table_of(
+            [
+                {**row, "date": row["date"][:10], "here": row["problem"] or row["is_here"]}
+                for row in rows
+            ],
+            _FIT_COLUMNS,
+        ),
+        name="fits",
+    )
+
+
+def checks_text(checks: Sequence[WeightsCheck]) -> str:
+    """Say of each check whether the weights fit the machine at hand, and what to do if not."""
+    if not checks:
+        return "no weights to check: none are of a device that works on this machine"
+    lines: list[str] = []
+    for check in checks:
+        said = check.problem or ", ".join(probe.text for probe in check.probes)
+        mark = "ok" if check.fits else "!!"
+        lines.append(f"{mark}  weights {check.weights} on {check.device}: {said}")
+        lines += [f"      mend: {check.mend}"] if check.mend else []
+    return "\n".join(lines)
