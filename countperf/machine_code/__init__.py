@@ -1,8 +1,8 @@
 """Executed instructions of x86-64 object code, found by following it with concrete sizes.
 
 An object file is disassembled (`objdump`, `object_file`), and its lines are followed for one work
-group (`interpreter`): integer registers and memory (`integer_unit`), vector registers (`avx2`,
-`avx512`, `gather_scatter`), and loops, of which a few iterations stand for the others
+group (`interpreter`): integer registers and memory (`integer_unit`), vector registers
+(`vector_unit`), and loops, of which a few iterations stand for the others
 (`loop_extrapolation`). `executed_counts` names what the group executes by class, `throughput` asks
 LLVM's machine code analyzer for its cycles, and `set_conflicts` finds accesses that miss a
 first-level cache because their lines share a set. `code` has the instructions of each loop.

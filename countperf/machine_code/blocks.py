@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from countperf.machine_code.avx512 import leads_to_integers, packed_action, target_of
-from countperf.machine_code.carried_bits import carried_action
 from countperf.machine_code.conditions import condition_of
-from countperf.machine_code.integer_operands import (
+from countperf.machine_code.integer_unit import action_of
+from countperf.machine_code.loop_extrapolation import note_of_step
+from countperf.machine_code.machine_state import Machine, Value
+from countperf.machine_code.needed_vectors import needed_lines
+from countperf.machine_code.operands import (
     Action,
     Condition,
     Read,
@@ -19,11 +21,8 @@ from countperf.machine_code.integer_operands import (
     operands_of,
     reader,
 )
-from countperf.machine_code.integer_unit import SETS_UNKNOWN_FLAGS, action_of
-from countperf.machine_code.machine_state import Machine, Value
-from countperf.machine_code.needed_vectors import needed_lines
-from countperf.machine_code.uneven_steps import note_of_step
 from countperf.machine_code.unfollowed_calls import DIVISION, divide, take_quotient
+from countperf.machine_code.vector_unit import leads_to_integers, vector_action
 
 _NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")
 _DECORATION = re.compile(r"\{.*?\}")
@@ -59,8 +58,8 @@ class Block:
     """Instructions that are executed together.
 
     ``condition`` decides whether ``target`` follows; without one, it does if it is not None.
-    ``suffix`` is the condition's name, ``vectors`` are the vector registers that are written,
-    ``called`` is a function that is entered before, by place or by what computes its address;
+    ``suffix`` is the condition's name, ``called`` is a function that is entered before, by place or
+    by what computes its address;
     ``leaves`` ends the function. ``steps`` are the actions that take no notes, and one.
     """
 
@@ -72,7 +71,6 @@ class Block:
     following: int | None
     called: int | Read | None
     leaves: bool
-    vectors: tuple[int, ...]
     steps: int
 
 
@@ -149,7 +147,6 @@ class Code:
     def _made(self, start: int, *, notes: bool) -> Block:
         actions: list[Action] = []
         steps = 1
-        vectors: set[int] = set()
         if start in self._divisions:
             actions.append(self._divisions[start])
         place = start
@@ -166,9 +163,6 @@ class Code:
                 if action is not None:
                     actions.append(action)
                     steps += 1
-                    vector = target_of(line.operands)
-                    if vector is not None:
-                        vectors.add(vector)
                 if place + 1 in self._starts:
                     end = _End(following=place + 1)
             place += 1
@@ -183,7 +177,6 @@ class Code:
             end.following,
             end.called,
             end.leaves,
-            tuple(sorted(vectors)),
             steps,
         )
 
@@ -225,12 +218,8 @@ class Code:
         line = self.lines[place]
         operands = line.operands
         if self.minds_vectors and (line.mnemonic[0] == "k" or "mm" in operands):
-            if SETS_UNKNOWN_FLAGS.match(line.mnemonic):
-                return action_of(line.mnemonic, operands)
-            if place not in self._needed:
-                return None
-            return packed_action(line.mnemonic, operands)
-        return carried_action(line.mnemonic, operands) or action_of(line.mnemonic, operands)
+            return vector_action(line.mnemonic, operands) if place in self._needed else None
+        return action_of(line.mnemonic, operands)
 
     def _is_followed(self, place: int) -> bool:
         """Say whether an instruction with vectors is followed."""

@@ -1,4 +1,4 @@
-"""x86-64 machine code as ``objdump`` writes it: functions, and what their instructions do.
+"""x86-64 machine code as ``objdump`` writes it: what its instructions do.
 
 Rules
 -----
@@ -18,15 +18,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, cast
-
-from countperf.machine_code.flow import Instruction
-from countperf.machine_code.trips import Effect
 
 HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
 PREFIXES = re.compile(r"^(?:(?:data16|[cdefgs]s|bnd|notrack|lock|rep\w*|rex\S*|\{\w+\})\s+)+")
-_TARGET = re.compile(r"^(?:0x)?([0-9a-f]+)\b")
 _COMMA = re.compile(r",\s*(?![^(]*\))")
 _VECTOR = re.compile(r"%([xyz])mm")
 _STACK = re.compile(r"\(%r[sb]p\)")
@@ -77,14 +72,6 @@ _ENDS = re.compile(r"ret[lq]?|ud2|hlt|jmp[lq]?")
 _UNCOUNTED = re.compile(r"push|pop[qlw]?$|leave|prefetch|vzero|f")
 _READ_ONLY = re.compile(r"cmp|test|bt[lqw]?$|mul|imul")
 
-_CONSTANT = re.compile(r"\$(-?(?:0x)?[0-9a-f]+)$")
-_REGISTERS = {
-    f"%{prefix}{name}": name
-    for prefix in ("r", "e")
-    for name in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
-} | {f"%r{number}{size}": f"r{number}" for number in range(8, 16) for size in ("", "d")}
-"""Wide registers and the lower halves that are written with the rest."""
-
 
 def instruction_in(line: str) -> tuple[int, str, str] | None:
     """Read a line of a listing: address, mnemonic and operands; None if it has no instruction.
@@ -98,34 +85,6 @@ def instruction_in(line: str) -> tuple[int, str, str] | None:
     if mnemonic.startswith(("j", "call")):
         operands = operands.split(" <")[0]
     return int(found[1], 16), mnemonic, operands.strip()
-
-
-def parse_disassembly(text: str) -> dict[str, tuple[Instruction, ...]]:
-    r"""Read the functions of ``objdump -d --no-show-raw-insn``."""
-    lines: dict[str, list[tuple[int, str, str]]] = {}
-    current: list[tuple[int, str, str]] = []
-    for line in text.splitlines():
-        if header := HEADER.match(line):
-            current = lines.setdefault(header[2], [])
-        elif found := instruction_in(line):
-            current.append(found)
-    return {name: _function(function) for name, function in lines.items()}
-
-
-def _function(lines: Sequence[tuple[int, str, str]]) -> tuple[Instruction, ...]:
-    places = {address: place for place, (address, _, _) in enumerate(lines)}
-    found: list[Instruction] = []
-    for _, mnemonic, operands in lines:
-        target = _TARGET.match(operands) if mnemonic.startswith("j") else None
-        found.append(
-            Instruction(
-                classify(mnemonic, operands),
-                target=None if target is None else places.get(int(target[1], 16)),
-                goes_on=_ENDS.fullmatch(mnemonic) is None,
-                effect=_effect(mnemonic, operands),
-            )
-        )
-    return tuple(found)
 
 
 @lru_cache(maxsize=2**14)
@@ -209,31 +168,6 @@ def _integer(name: str, parts: Sequence[str]) -> tuple[str, ...]:
     if name.startswith(("div", "idiv")):
         return ("idiv", *loads)
     return ("iop.scalar", *loads, *([] if _READ_ONLY.match(name) else stores))
-
-
-@lru_cache(maxsize=2**14)
-def _effect(name: str, operands: str) -> Effect | None:
-    """Return what an instruction does to the register that its result goes to."""
-    parts = _COMMA.split(operands) if operands else []
-    if not parts or parts[-1] not in _REGISTERS or name.startswith(("push", "j", "call")):
-        return None
-    register = _REGISTERS[parts[-1]]
-    constant = _CONSTANT.match(parts[0])
-    value = _signed(int(constant[1], 0), parts[-1]) if constant else 0
-    if constant and name.startswith(("mov", "cmp", "add", "sub")):
-        kinds = {"mov": "set", "cmp": "compare", "add": "add", "sub": "add"}
-        kind = cast('Literal["set", "compare", "add"]', kinds[name[:3]])
-        return Effect(kind, register, -value if name.startswith("sub") else value)
-    if name.startswith(("inc", "dec")):
-        return Effect("add", register, 1 if name.startswith("inc") else -1)
-    if name.startswith("xor") and len(parts) == 2 and parts[0] == parts[1]:
-        return Effect("set", register, 0)
-    return Effect("test" if name.startswith(("cmp", "test")) else "write", register)
-
-
-def _signed(value: int, register: str) -> int:
-    bits = 32 if register.startswith("%e") or register.endswith("d") else 64
-    return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
 def _access(direction: str, memory: str, kind: str) -> str:

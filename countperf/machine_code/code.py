@@ -1,20 +1,41 @@
-"""Instructions of a compiled kernel: counts by class and region."""
+"""Instructions of a compiled kernel: counts by class and loop, and what part does what.
+
+A loop is the code from the target of a branch backward to the last of these branches. Where it is
+known what a group executes, code that it does not execute is left aside, and so are branches back
+after which nothing is repeated.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from countperf.display import ShortRepr
-from countperf.machine_code.flow import Instruction
-from countperf.machine_code.instruction_mix import CodeShares, shares_of
-from countperf.machine_code.static_path import DEFAULT_TRIPS, find_way
 
-_LANE_BITS = 32
-_WORTH_OF_OPERATION = 1e5
-_WORTH_OF_ELEMENT = 1e3
-_WORTH_IN_VECTORS = 1.5
+DEFAULT_TRIPS = 10.0
+"""Iterations that a loop is taken to have where nobody says, each time that it is entered."""
+
+_VECTOR_SPILL = re.compile(r"spill\.\w+\.\d")
+_LANE_MOVES = ("gather", "scatter", "insert", "extract", "shuffle", "broadcast")
+Listed = tuple[tuple[str, ...], int | None]
+"""Classes of an instruction, and the place of the instruction that it branches to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeShares:
+    """Shares of instruction classes, weighted by the trip counts of their loops."""
+
+    # share of the arithmetic operations (lanes times instructions) that vector instructions do
+    packed: float | None
+    mean_lanes: float | None  # operations per arithmetic instruction
+    fused: float | None  # share of the arithmetic instructions that multiply and add at once
+    # share of the bits moved to and from memory, without spills, that vector accesses move
+    vector_accesses: float | None
+    lane_moves: float | None
+    spills: float | None
+    divisions: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +45,7 @@ class CompiledRegion(ShortRepr):
     name: str  # ``body`` for what is in no loop
     depth: int  # loops that it is in
     is_innermost: bool  # whether no loop is within it
-    trips: float | None  # iterations each time that it is entered, where the code says so
+    trips: float | None  # iterations each time that it is entered, where they are known
     counts: Mapping[str, int]  # instructions by class
 
 
@@ -71,7 +92,8 @@ class CompiledCode(ShortRepr):
 
 
 def code_of(
-    instructions: Sequence[Instruction],
+    listed: Sequence[Listed],
+    executed: Mapping[int, int] | None = None,
     *,
     kernel: str,
     source: str,
@@ -79,58 +101,99 @@ def code_of(
     registers: int | None = None,
     spill_bytes: int | None = None,
 ) -> CompiledCode:
-    """Count the instructions of a function by loop; arguments as attributes of `CompiledCode`.
+    """Count the instructions of a kernel by loop; arguments as attributes of `CompiledCode`.
 
-    Of ways through the code, that on which most is done is taken to be taken, and of two on which
-    the same is done, that on which it is done in vectors.
+    `executed` says how often a group executes each of them; without it, all are counted.
     """
-    way = find_way(instructions, _worth)
-    body = CompiledRegion(
-        name="body",
-        depth=0,
-        is_innermost=not way.loops,
-        trips=1.0,
-        counts=_counts(instructions, way.body),
-    )
-    loops = (
-        CompiledRegion(
-            name=".".join(map(str, loop.path)),
-            depth=len(loop.path),
-            is_innermost=loop.is_innermost,
-            trips=loop.trips,
-            counts=_counts(instructions, loop.own),
-        )
-        for loop in way.loops
-    )
+    places = range(len(listed)) if executed is None else sorted(executed)
+    branches = [
+        (target, place)
+        for place in places
+        if (target := listed[place][1]) is not None and target <= place and target in places
+    ]
+    own = dict.fromkeys(places, "body")
+    regions: list[tuple[str, float | None]] = [("body", 1.0)]
+    heads, inside = {"body": 1}, Counter[str]()
+    for first, last in _nested(branches):
+        around = own[first]
+        times = 0 if executed is None else executed[first]
+        trips = None if executed is None else times / heads[around]
+        if trips is not None and trips <= 1:
+            continue
+        inside[around] += 1
+        name = str(inside[around]) if around == "body" else f"{around}.{inside[around]}"
+        heads[name] = times
+        regions.append((name, trips))
+        own.update((place, name) for place in places if first <= place <= last)
+    within = {name.rpartition(".")[0] or "body" for name, _ in regions[1:]}
+    aside = set(range(places[0], places[-1]) if places else ()) - set(places)
     return CompiledCode(
         kernel=kernel,
         source=source,
         group_shape=group_shape,
-        regions=(body, *loops),
-        aside=_counts(instructions, way.aside),
+        regions=tuple(
+            CompiledRegion(
+                name=name,
+                depth=0 if name == "body" else 1 + name.count("."),
+                is_innermost=name not in within,
+                trips=trips,
+                counts=_counts(listed, (place for place, region in own.items() if region == name)),
+            )
+            for name, trips in regions
+        ),
+        aside=_counts(listed, aside),
         registers=registers,
         spill_bytes=spill_bytes,
     )
 
 
-def _worth(instruction: Instruction) -> float:
-    """Return worth by operations above all, then by elements moved, then for each instruction.
+def _nested(branches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the first and the last place of loops, those around others before them.
 
-    Versions of the same work do as many operations, those in vectors are worth a little more; a way
-    on which loops are left out does fewer.
+    Branches back to one place are one loop, and a loop ends no earlier than those that begin in it.
     """
-    worth = 1.0
-    for name in instruction.classes:
-        kind, _, rest = name.partition(".")
-        last = name.rpartition(".")[2]
-        if kind == "flop":
-            worth += _WORTH_OF_OPERATION * int(last) * (1 if last == "1" else _WORTH_IN_VECTORS)
-        elif kind in ("load", "store") and last.isdigit():
-            factor = _WORTH_IN_VECTORS if rest.startswith("vector.") else 1
-            worth += _WORTH_OF_ELEMENT * int(last) / _LANE_BITS * factor
-    return worth
+    found: dict[int, int] = {}
+    for first, last in sorted(branches, reverse=True):
+        within = [end for start, end in found.items() if first < start <= last]
+        found[first] = max(last, found.get(first, 0), *within)
+    return sorted(found.items())
 
 
-def _counts(instructions: Sequence[Instruction], places: Iterable[int]) -> dict[str, int]:
-    found = Counter(name for place in places for name in instructions[place].classes)
+def _counts(listed: Sequence[Listed], places: Iterable[int]) -> dict[str, int]:
+    found = Counter(name for place in places for name in listed[place][0])
     return dict(sorted(found.items()))
+
+
+def shares_of(counts: Mapping[str, float]) -> CodeShares:
+    """Derive shares from counts by class, as `CompiledRegion.counts` names them."""
+    arithmetic = [
+        (name.split(".")[1], int(name.rpartition(".")[2]), count)
+        for name, count in counts.items()
+        if name.startswith("flop.")
+    ]
+    issued = sum(count for _, _, count in arithmetic)
+    done = sum(lanes * count for _, lanes, count in arithmetic)
+    packed = sum(lanes * count for _, lanes, count in arithmetic if lanes > 1)
+    vector = _bits(counts, "load.vector", "store.vector")
+    moved = vector + _bits(counts, "load.scalar", "store.scalar")
+
+    def each(amount: float) -> float | None:
+        return amount / issued if issued else None
+
+    def of_kinds(*kinds: str) -> float:
+        return sum(count for kind, _, count in arithmetic if kind in kinds)
+
+    return CodeShares(
+        packed=packed / done if done else None,
+        mean_lanes=each(done),
+        fused=each(of_kinds("fma")),
+        vector_accesses=vector / moved if moved else None,
+        lane_moves=each(sum(counts.get(name, 0) for name in _LANE_MOVES)),
+        spills=each(sum(n for name, n in counts.items() if _VECTOR_SPILL.match(name))),
+        divisions=each(of_kinds("div", "sqrt")),
+    )
+
+
+def _bits(counts: Mapping[str, float], *kinds: str) -> float:
+    parts = ((name.rpartition("."), count) for name, count in counts.items())
+    return sum(int(bits) * count for (kind, _, bits), count in parts if kind in kinds)

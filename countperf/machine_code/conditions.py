@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from countperf.machine_code.integer_operands import Condition, signed
-from countperf.machine_code.machine_state import Flags, Machine
+from countperf.machine_code.machine_state import Flags
+from countperf.machine_code.operands import Condition, Machine, signed
 
 
 def _below(f: Flags) -> bool:
-    if f.kind in ("sub", "mask"):
+    if f.kind == "sub":
         return f.first < f.second
-    if f.kind == "exact":
-        return bool(f.first)
-    return f.kind == "add" and f.result < f.first
+    return bool(f.first) if f.kind == "exact" else f.result < f.first
 
 
 def _less(f: Flags) -> bool:
@@ -22,12 +20,7 @@ def _less(f: Flags) -> bool:
         return signed(f.first, f.bits) < signed(f.second, f.bits)
     if f.kind == "add":
         return signed(f.first, f.bits) + signed(f.second, f.bits) < 0
-    is_negative = bool(f.result >> (f.bits - 1))
-    return is_negative != bool(f.second) if f.kind == "exact" else is_negative
-
-
-def _overflow(f: Flags) -> bool:
-    return _less(f) != bool(f.result >> (f.bits - 1))
+    return bool(f.result >> (f.bits - 1)) != bool(f.second)
 
 
 _CONDITIONS: Mapping[str, Callable[[Flags], bool]] = {
@@ -37,24 +30,12 @@ _CONDITIONS: Mapping[str, Callable[[Flags], bool]] = {
     "l": _less,
     "le": lambda f: _less(f) or f.result == 0,
     "s": lambda f: bool(f.result >> (f.bits - 1)),
-    "o": _overflow,
+    "o": lambda f: _less(f) != bool(f.result >> (f.bits - 1)),
     "p": lambda f: (f.result & 0xFF).bit_count() % 2 == 0,
 }
 _ALIASES = {
-    "z": "e",
-    "c": "b",
-    "nae": "b",
-    "na": "be",
-    "nge": "l",
-    "ng": "le",
-    "pe": "p",
-    "nz": "ne",
-    "nb": "ae",
-    "nc": "ae",
-    "nbe": "a",
-    "nl": "ge",
-    "nle": "g",
-    "po": "np",
+    **{"z": "e", "c": "b", "nae": "b", "na": "be", "nge": "l", "ng": "le", "pe": "p"},
+    **{"nz": "ne", "nb": "ae", "nc": "ae", "nbe": "a", "nl": "ge", "nle": "g", "po": "np"},
 }
 _OPPOSITE = {"ne": "e", "ae": "b", "a": "be", "ge": "l", "g": "le", "ns": "s", "no": "o", "np": "p"}
 UNSIGNED = frozenset({"b", "be", "a", "ae"})
@@ -73,7 +54,7 @@ def condition_of(suffix: str) -> Condition | None:
 
     It returns None where the flags are not known.
     """
-    suffix = _ALIASES.get(suffix, suffix)
+    suffix = canonical(suffix)
     is_opposite = suffix in _OPPOSITE
     test = _CONDITIONS.get(_OPPOSITE.get(suffix, suffix))
     if test is None:

@@ -11,11 +11,22 @@ volume 2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from countperf.machine_code.conditions import condition_of
-from countperf.machine_code.integer_operands import (
+from countperf.machine_code.machine_state import (
+    REGISTERS,
+    STACK_POINTER,
+    Flags,
+    Machine,
+    Register,
+    Value,
+)
+from countperf.machine_code.operands import (
     Action,
+    Read,
+    Write,
     address_of,
     operands_of,
     reader,
@@ -23,119 +34,346 @@ from countperf.machine_code.integer_operands import (
     width_of,
     writer,
 )
-from countperf.machine_code.machine_state import REGISTERS, STACK_POINTER, Flags, Machine, Value
 
-_PIECE = 32
-_HALF = (1 << _PIECE) - 1
 _BITS = {"b": 8, "w": 16, "l": 32, "q": 64}
-_BINARY: Mapping[str, tuple[str, Callable[[int, int, int], int]]] = {
-    "add": ("add", lambda a, b, _bits: a + b),
-    "sub": ("sub", lambda a, b, _bits: a - b),
-    "and": ("logic", lambda a, b, _bits: a & b),
-    "or": ("logic", lambda a, b, _bits: a | b),
-    "xor": ("logic", lambda a, b, _bits: a ^ b),
-    "shl": ("logic", lambda a, b, bits: a << (b & (63 if bits == 64 else 31))),
-    "sal": ("logic", lambda a, b, bits: a << (b & (63 if bits == 64 else 31))),
-    "shr": ("logic", lambda a, b, bits: a >> (b & (63 if bits == 64 else 31))),
-    "sar": ("logic", lambda a, b, bits: signed(a, bits) >> (b & (63 if bits == 64 else 31))),
-    "rol": ("logic", lambda a, b, bits: a << (b % bits) | a >> (-b % bits)),
-    "ror": ("logic", lambda a, b, bits: a >> (b % bits) | a << (-b % bits)),
+_KEPT = "kept"
+"""Flags of an instruction that leaves them as they were."""
+
+_Outcome = tuple[Any, ...]
+"""Results of an instruction, and last its flags."""
+_Rule = Callable[..., _Outcome]
+"""Function from the bits of an instruction and its operands to its outcome."""
+
+
+def _exact(bits: int, result: int, carry: Any = 0, overflow: Any = 0) -> Flags:
+    return Flags("exact", int(carry), int(overflow), result & ((1 << bits) - 1), bits)
+
+
+def _add(bits: int, a: int, b: int) -> _Outcome:
+    result = (a + b) & ((1 << bits) - 1)
+    return result, Flags("add", a, b, result, bits)
+
+
+def _subtract(bits: int, a: int, b: int) -> _Outcome:
+    result = (a - b) & ((1 << bits) - 1)
+    return result, Flags("sub", a, b, result, bits)
+
+
+def _with_carry(bits: int, a: int, b: int, carry: int, sign: int) -> _Outcome:
+    whole, exact = 1 << bits, signed(a, bits) + sign * (signed(b, bits) + carry)
+    raw = a + sign * (b + carry)
+    overflows = not -(whole >> 1) <= exact < whole >> 1
+    return raw % whole, _exact(bits, raw, not 0 <= raw < whole, overflows)
+
+
+def _logic(function: Callable[[int, int], int]) -> _Rule:
+    def compute(bits: int, a: int, b: int) -> _Outcome:
+        return function(a, b), _exact(bits, function(a, b))
+
+    return compute
+
+
+def _count(by: int, bits: int) -> int:
+    return by & (63 if bits == 64 else 31)
+
+
+def _shift_left(bits: int, a: int, by: int) -> _Outcome:
+    by = _count(by, bits)
+    result = (a << by) & ((1 << bits) - 1)
+    carry = a >> (bits - by) & 1 if by <= bits else 0
+    return result, _exact(bits, result, carry, result >> (bits - 1) ^ carry) if by else _KEPT
+
+
+def _shift_right(bits: int, a: int, by: int) -> _Outcome:
+    by = _count(by, bits)
+    carry = a >> (by - 1) & 1 if by else 0
+    return a >> by, _exact(bits, a >> by, carry, a >> (bits - 1)) if by else _KEPT
+
+
+def _shift_signed(bits: int, a: int, by: int) -> _Outcome:
+    by, value = _count(by, bits), signed(a, bits)
+    result = value >> by & ((1 << bits) - 1)
+    return result, _exact(bits, result, value >> (by - 1) & 1) if by else _KEPT
+
+
+def _rotate(bits: int, a: int, by: int, sign: int) -> _Outcome:
+    """Rotate to the left; flags but carry and overflow, which are lost, stay as they were."""
+    result = (a << (sign * by % bits) | a >> (-sign * by % bits)) & ((1 << bits) - 1)
+    return result, None if _count(by, bits) else _KEPT
+
+
+def _double_shift(bits: int, a: int, other: int, by: int, *, left: bool) -> _Outcome:
+    by &= bits - 1
+    if by == 0:
+        return a, _KEPT
+    if left:
+        result, carry = (a << by | other >> (bits - by)), a >> (bits - by) & 1
+    else:
+        result, carry = (a >> by | other << (bits - by)), a >> (by - 1) & 1
+    result &= (1 << bits) - 1
+    return result, _exact(bits, result, carry, (result ^ a) >> (bits - 1))
+
+
+def _multiply(bits: int, a: int, b: int) -> _Outcome:
+    exact, top = signed(a, bits) * signed(b, bits), 1 << bits - 1
+    overflows = not -top <= exact < top
+    return a * b & ((1 << bits) - 1), _exact(bits, exact, overflows, overflows)
+
+
+def _product(bits: int, a: int, b: int, *, is_signed: bool) -> _Outcome:
+    mask, top = (1 << bits) - 1, 1 << bits - 1
+    whole = signed(a, bits) * signed(b, bits) if is_signed else a * b
+    overflows = not (-top <= whole < top if is_signed else whole <= mask)
+    return whole & mask, whole >> bits & mask, _exact(bits, whole, overflows, overflows)
+
+
+def _divide(bits: int, by: int, low: int, high: int, *, is_signed: bool) -> _Outcome:
+    mask, whole = (1 << bits) - 1, high << bits | low
+    if is_signed:
+        whole, by = signed(whole, 2 * bits), signed(by, bits)
+    if not by:
+        return None, None, None
+    quotient = abs(whole) // abs(by) * (1 if (whole < 0) == (by < 0) else -1)
+    return quotient & mask, (whole - quotient * by) & mask, None
+
+
+def _bit_test(change: Callable[[int, int], int]) -> _Rule:
+    """Change a bit; other flags than the carry are taken for those of a result of 1."""
+
+    def compute(bits: int, a: int, place: int) -> _Outcome:
+        bit = 1 << place % bits
+        return change(a, bit), _exact(bits, 1, bool(a & bit))
+
+    return compute
+
+
+def _bit_count(function: Callable[[int, int], int], carry_of: Callable[[int], bool]) -> _Rule:
+    def compute(bits: int, a: int) -> _Outcome:
+        result = function(a, bits)
+        return result, _exact(bits, result, carry_of(a))
+
+    return compute
+
+
+def _found_bit(function: Callable[[int], int]) -> _Rule:
+    """Find a bit, of which there may be none; the zero flag says so."""
+
+    def compute(bits: int, a: int) -> _Outcome:
+        return function(a) if a else None, _exact(bits, a)
+
+    return compute
+
+
+def _extract_bits(bits: int, a: int, control: int) -> _Outcome:
+    result = a >> (control & 0xFF) & ((1 << (control >> 8 & 0xFF)) - 1)
+    return result, _exact(bits, result)
+
+
+def _low_bits(bits: int, a: int, index: int) -> _Outcome:
+    result = a & ((1 << min(index & 0xFF, bits)) - 1)
+    return result, _exact(bits, result)
+
+
+def _places(mask: int) -> list[int]:
+    return [place for place in range(mask.bit_length()) if mask >> place & 1]
+
+
+def _gather_bits(bits: int, a: int, mask: int) -> _Outcome:
+    del bits
+    return sum((a >> place & 1) << k for k, place in enumerate(_places(mask))), _KEPT
+
+
+def _spread_bits(bits: int, a: int, mask: int) -> _Outcome:
+    del bits
+    return sum((a >> k & 1) << place for k, place in enumerate(_places(mask))), _KEPT
+
+
+def _kept(function: Callable[[int, int, int], int]) -> _Rule:
+    """Return the rule of an instruction with two operands that leaves the flags as they were."""
+    return lambda bits, a, b: (function(bits, a, b) & ((1 << bits) - 1), _KEPT)
+
+
+_RULES: Mapping[str, tuple[str, _Rule]] = {
+    # name and number of operands: what is read and written, and the rule. Operands are numbered as
+    # they are written, and n is the first with 8 bits; a and d are rax and rdx, c is the carry
+    "add2": ("10>1", _add),
+    "sub2": ("10>1", _subtract),
+    "cmp2": ("10>", lambda bits, a, b: _subtract(bits, a, b)[1:]),
+    "adc2": ("10c>1", lambda bits, a, b, c: _with_carry(bits, a, b, c, 1)),
+    "sbb2": ("10c>1", lambda bits, a, b, c: _with_carry(bits, a, b, c, -1)),
+    "and2": ("10>1", _logic(lambda a, b: a & b)),
+    "test2": ("10>", lambda bits, a, b: (_exact(bits, a & b),)),
+    "or2": ("10>1", _logic(lambda a, b: a | b)),
+    "xor2": ("10>1", _logic(lambda a, b: a ^ b)),
+    "andn3": ("01>2", _logic(lambda a, b: a & ~b)),
+    "shl2": ("1n>1", _shift_left),
+    "shr2": ("1n>1", _shift_right),
+    "sar2": ("1n>1", _shift_signed),
+    "rol2": ("1n>1", lambda bits, a, by: _rotate(bits, a, by, 1)),
+    "ror2": ("1n>1", lambda bits, a, by: _rotate(bits, a, by, -1)),
+    "shld3": ("21n>2", lambda bits, a, b, by: _double_shift(bits, a, b, by, left=True)),
+    "shrd3": ("21n>2", lambda bits, a, b, by: _double_shift(bits, a, b, by, left=False)),
+    "shlx3": ("10>2", _kept(lambda bits, a, by: a << (by & (bits - 1)))),
+    "shrx3": ("10>2", _kept(lambda bits, a, by: a >> (by & (bits - 1)))),
+    "sarx3": ("10>2", _kept(lambda bits, a, by: signed(a, bits) >> (by & (bits - 1)))),
+    "rorx3": ("10>2", _kept(lambda bits, a, by: a >> (by % bits) | a << (-by % bits))),
+    "inc1": ("0>0", lambda bits, a: _add(bits, a, 1)),
+    "dec1": ("0>0", lambda bits, a: _subtract(bits, a, 1)),
+    "neg1": ("0>0", lambda bits, a: _subtract(bits, 0, a)),
+    "not1": ("0>0", lambda bits, a: (~a & ((1 << bits) - 1), _KEPT)),
+    "imul2": ("10>1", _multiply),
+    "imul3": ("10>2", _multiply),
+    "mul1": ("0a>ad", lambda bits, a, b: _product(bits, a, b, is_signed=False)),
+    "imul1": ("0a>ad", lambda bits, a, b: _product(bits, a, b, is_signed=True)),
+    "mulx3": ("0d>12", lambda bits, a, b: (*_product(bits, a, b, is_signed=False)[:2], _KEPT)),
+    "div1": ("0ad>ad", lambda bits, *v: _divide(bits, *v, is_signed=False)),
+    "idiv1": ("0ad>ad", lambda bits, *v: _divide(bits, *v, is_signed=True)),
+    "bt2": ("10>", lambda bits, a, b: _bit_test(lambda a, _: a)(bits, a, b)[1:]),
+    "bts2": ("10>1", _bit_test(lambda a, bit: a | bit)),
+    "btr2": ("10>1", _bit_test(lambda a, bit: a & ~bit)),
+    "btc2": ("10>1", _bit_test(lambda a, bit: a ^ bit)),
+    "tzcnt2": (
+        "0>1",
+        _bit_count(lambda a, bits: (a & -a).bit_length() - 1 if a else bits, lambda a: a == 0),
+    ),
+    "lzcnt2": ("0>1", _bit_count(lambda a, bits: bits - a.bit_length(), lambda a: a == 0)),
+    "popcnt2": ("0>1", _bit_count(lambda a, _: a.bit_count(), lambda _: False)),
+    "blsr2": ("0>1", _bit_count(lambda a, _: a & (a - 1) if a else 0, lambda a: a == 0)),
+    "blsi2": ("0>1", _bit_count(lambda a, _: a & -a, lambda a: a != 0)),
+    "blsmsk2": (
+        "0>1",
+        _bit_count(lambda a, bits: (a ^ (a - 1)) & ((1 << bits) - 1), lambda a: a == 0),
+    ),
+    "bsf2": ("0>1", _found_bit(lambda a: (a & -a).bit_length() - 1)),
+    "bsr2": ("0>1", _found_bit(lambda a: a.bit_length() - 1)),
+    "bextr3": ("10>2", _extract_bits),
+    "bzhi3": ("10>2", _low_bits),
+    "pext3": ("10>2", _gather_bits),
+    "pdep3": ("10>2", _spread_bits),
+    "bswap1": ("0>0", lambda bits, a: (int.from_bytes(a.to_bytes(bits // 8), "little"), _KEPT)),
+    "xadd2": ("10>10", lambda bits, a, b: (_add(bits, a, b)[0], a, _add(bits, a, b)[1])),
+    "cltd0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
+    "cqto0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
 }
-_SHIFTS = ("shl", "sal", "shr", "sar", "rol", "ror")
-_UNARY: Mapping[str, Callable[[int], tuple[str, int, int]]] = {
-    "inc": lambda a: ("add", a, 1),
-    "dec": lambda a: ("sub", a, 1),
-    "neg": lambda a: ("sub", 0, a),
+_OF_SAME: Mapping[str, tuple[str, _Rule]] = {
+    # the same of instructions whose two operands are one register, whatever it holds
+    "xor2": (">1", lambda bits: (0, _exact(bits, 0))),
+    "sub2": (">1", lambda bits: (0, Flags("sub", 0, 0, 0, bits))),
+    "sbb2": ("c>1", lambda bits, c: _with_carry(bits, 0, 0, c, -1)),
 }
-_THREE: Mapping[str, Callable[[int, int, int], int]] = {
-    # operands as written: the first, the second, bits
-    "shlx": lambda count, a, bits: a << (count & (bits - 1)),
-    "shrx": lambda count, a, bits: a >> (count & (bits - 1)),
-    "sarx": lambda count, a, bits: signed(a, bits) >> (count & (bits - 1)),
-    "rorx": lambda count, a, bits: a >> (count % bits) | a << (-count % bits),
-    "andn": lambda a, b, _bits: a & ~b,
-    "bzhi": lambda index, a, bits: a & ((1 << min(index & 0xFF, bits)) - 1),
-    "imul": lambda a, b, _bits: a * b,
-}
-_BIT_COUNTS: Mapping[str, Callable[[int, int], int]] = {
-    "tzcnt": lambda a, bits: (a & -a).bit_length() - 1 if a else bits,
-    "lzcnt": lambda a, bits: bits - a.bit_length(),
-    "popcnt": lambda a, _bits: a.bit_count(),
-    "blsr": lambda a, _bits: a & (a - 1) if a else 0,
-    "blsi": lambda a, _bits: a & -a,
-}
-_PAIRS = ("mul", "imul", "div", "idiv")
-_WIDENING = re.compile(r"^mov([sz])([bwl])([wlq])$")
-_MOVE = re.compile(r"^mov(?:abs)?[bwlq]?$")
-_NOTHING = re.compile(r"^(?:nop|endbr|prefetch|[lms]fence|vzero|data16)")
-_KEEPS_FLAGS = re.compile(
-    r"^(?:mov|lea|push|pop|call|ret|leave|nop|endbr|set|cmov|j|prefetch|v|k|shlx|shrx|sarx|rorx|mulx"
-    r"|bswap|xchg|cqt|clt|cwt|cqo|cdq|not|vzero|data16|lfence|mfence|sfence|cbw|cwde)"
+_NAMES = frozenset(name[:-1] for name in _RULES)
+_SHIFTS = ("shl", "shr", "sar", "rol", "ror")
+_KEEPING = re.compile(
+    r"^(?:mov|lea|push|pop|call|ret|leave|nop|endbr|set|cmov|j|prefetch|shlx|shrx|sarx|rorx|mulx"
+    r"|bswap|xchg|pext|pdep|cqt|clt|cwt|cqo|cdq|cbt|not|data16|[lms]fence|cbw|cwde)"
 )
-SETS_UNKNOWN_FLAGS = re.compile(r"^v?u?comis[sd]")
-_TESTS_VECTORS = re.compile(r"^(?:k(?:or)?test|v?ptest$|vtestp)")
+_SETTING = re.compile(r"^(?:v?u?comis[sd]|k(?:or)?test|v?ptest$|vtestp)")
+"""Instructions with vectors or masks that set flags."""
+_NOTHING = re.compile(r"^(?:nop|endbr|prefetch|[lms]fence|vzero|data16)")
+_MOVE = re.compile(r"^mov(?:(?P<way>[sz])(?P<low>[bwl])(?P<high>[wlq])|(?:abs)?[bwlq]?)$")
+_EXTENDED = {
+    **dict.fromkeys(("cltq", "cdqe"), ("movslq", "%eax,%rax")),
+    **dict.fromkeys(("cwtl", "cwde"), ("movswl", "%ax,%eax")),
+    **dict.fromkeys(("cbtw", "cbw"), ("movsbw", "%al,%ax")),
+}
+"""Instructions without operands that are moves with them."""
+_STRING = re.compile(r"^(?:stos|movs|lods|scas|cmps)[bwlq]?$")
+_STRING_PLACE = re.compile(r"%[de]s:\(%r[sd]i\)")
+_STRING_REGISTERS = tuple(REGISTERS[name].number for name in ("%rcx", "%rsi", "%rdi"))
 
 
 def action_of(mnemonic: str, operands: str) -> Action | None:
-    """Return what an instruction does to the state; None if nothing.
+    """Return what an instruction does to integers and flags; None if nothing.
 
-    Branches and calls are left to whoever follows the control flow.
+    Branches and calls are left to whoever follows the control flow, and what instructions do to
+    vectors to `countperf.machine_code.vector_unit`.
     """
+    mnemonic, operands = _EXTENDED.get(mnemonic, (mnemonic, operands))
     parts = operands_of(operands)
-    if SETS_UNKNOWN_FLAGS.match(mnemonic) or _TESTS_VECTORS.match(mnemonic):
-        return _forget_flags
-    if mnemonic[0] in "vk" or "mm" in operands:
-        return _from_vector(parts)
+    is_string = _STRING.match(mnemonic) and _STRING_PLACE.search(operands)
     if _NOTHING.match(mnemonic) or (mnemonic.startswith("xchg") and len(set(parts)) == 1):
         return None
-    special = _special(mnemonic, parts)
-    if special is not None:
-        return special
-    name = mnemonic
-    plain = (_BINARY, _UNARY, _THREE, _BIT_COUNTS, _PAIRS)
-    if not any(name in each for each in plain) and name != "bt" and name[-1] in _BITS:
-        name = mnemonic[:-1]
-    bits = width_of(mnemonic, parts[-1:] if name in _SHIFTS else parts)
-    if len(parts) == 3 and name in _THREE:
-        return _three(name, parts, bits)
-    if name == "imul" and len(parts) == 2:
-        return _three(name, [*parts, parts[1]], bits)
-    if name in _BINARY and parts:
-        return _binary(name, parts if len(parts) == 2 else ["$1", *parts], bits)
-    if name in ("cmp", "test") and len(parts) == 2:
-        return _comparison(name, parts, bits)
-    if name in _BIT_COUNTS and len(parts) == 2:
-        return _bit_count(name, parts, bits)
-    if name == "bt" and len(parts) == 2 and "(" not in parts[1]:
-        return _bit_test(parts, bits)
-    if name in _UNARY and len(parts) == 1:
-        return _unary(name, parts[0], bits)
-    if name == "not" and len(parts) == 1:
-        return _not(parts[0], bits)
-    if name in _PAIRS and len(parts) == 1:
-        return _pair(name, parts[0], bits)
-    return _forget(parts, keeps_flags=_KEEPS_FLAGS.match(mnemonic) is not None)
+    if mnemonic[0] not in "vk" and "mm" not in operands and not is_string:
+        action = _special(mnemonic, parts) or _by_rule(mnemonic, parts)
+        if action is not None:
+            return action
+    return _forget_strings if is_string else _forget(mnemonic, parts)
+
+
+def _by_rule(mnemonic: str, parts: list[str]) -> Action | None:
+    name = mnemonic.replace("sal", "shl")
+    if name not in _NAMES and name[-1] in _BITS:
+        name = name[:-1]
+    is_shift = name in _SHIFTS
+    if is_shift and len(parts) == 1:
+        parts = ["$1", *parts]
+    key = f"{name}{len(parts)}"
+    is_same = key in _OF_SAME and parts[0] == parts[1]
+    form, compute = (_OF_SAME if is_same else _RULES).get(key, ("", None))
+    if compute is None or (name.startswith("bt") and "(" in parts[1]):
+        return None
+    bits = width_of(mnemonic, parts[-1:] if is_shift else parts)
+    bits = {"cltd": 32, "cqto": 64}.get(name, bits)
+    read, _, written = form.partition(">")
+    reads = [_reader(each, parts, bits) for each in read]
+    if name in ("and", "test"):
+        reads[0] = _masked(reads[0], REGISTERS.get(parts[1]), reads[1])
+    writes = [_writer(each, parts, bits) for each in written]
+    lost: _Outcome = (*(None,) * len(writes), _KEPT if _KEEPING.match(mnemonic) else None)
+
+    def operate(machine: Machine) -> None:
+        values = [read(machine) for read in reads]
+        *results, flags = lost if None in values else compute(bits, *values)
+        if flags is not _KEPT:
+            machine.flags = flags
+        for write, result in zip(writes, results, strict=True):
+            write(machine, result)
+
+    return operate
+
+
+def _reader(kind: str, parts: Sequence[str], bits: int) -> Read:
+    if kind == "c":
+        carry = condition_of("b")
+        assert carry is not None
+        return carry
+    if kind == "n":
+        return reader(parts[0], 8)
+    return reader({"a": "%rax", "d": "%rdx"}.get(kind) or parts[int(kind)], bits)
+
+
+def _writer(kind: str, parts: Sequence[str], bits: int) -> Write:
+    return writer({"a": "%rax", "d": "%rdx"}.get(kind) or parts[int(kind)], bits)
+
+
+def _masked(read: Read, register: Register | None, mask: Read) -> Read:
+    """Return what reads a register, or its low bits if a mask leaves no others."""
+
+    def masked(machine: Machine) -> Value:
+        value, other = read(machine), mask(machine)
+        if value is not None or register is None or register.shift:
+            return value
+        return None if other is None or other > 0xFF else machine.low[register.number]
+
+    return masked
 
 
 def _special(mnemonic: str, parts: list[str]) -> Action | None:
     """Return what moves, widens, computes addresses, pushes or depends on conditions."""
-    widening = _WIDENING.match(mnemonic)
-    if widening:
-        low, high = _BITS[widening[2]], _BITS[widening[3]]
-        return _move(parts, low, high, is_signed=widening[1] == "s")
-    if _MOVE.match(mnemonic) and len(parts) == 2:
+    if (move := _MOVE.match(mnemonic)) and len(parts) == 2:
         bits = width_of(mnemonic, parts)
+        if move["way"]:
+            return _move(parts, _BITS[move["low"]], _BITS[move["high"]], move["way"] == "s")
         return _move(parts, bits, bits)
-    if mnemonic in ("cltq", "cdqe"):
-        return _move(["%eax", "%rax"], 32, 64, is_signed=True)
-    if mnemonic in ("cltd", "cqto"):
-        bits = 32 if mnemonic == "cltd" else 64
-        return _sign(bits)
-    if mnemonic.startswith("lea") and mnemonic != "leave" and len(parts) == 2:
+    if mnemonic.rstrip("q") == "leave":
+        return _leave
+    if mnemonic.startswith("xchg") and len(parts) == 2:
+        return _exchange(parts, width_of(mnemonic, parts))
+    if mnemonic.startswith("lea") and len(parts) == 2:
         return _lea(parts)
     if mnemonic.startswith("push") and parts:
         return _push(parts[0])
-    if mnemonic.startswith("pop") and mnemonic[3:] in ("", "q") and parts:
+    if mnemonic in ("pop", "popq") and parts:
         return _pop(parts[0])
     if mnemonic.startswith("cmov") and len(parts) == 2:
         return _conditional(mnemonic.removeprefix("cmov"), parts)
@@ -144,62 +382,41 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
     return None
 
 
-def _forget_flags(machine: Machine) -> None:
-    machine.flags = None
-
-
-def _from_vector(parts: list[str]) -> Action | None:
-    if not parts:
-        return None
-    target = parts[-1]
-    if target in REGISTERS:
-        write = writer(target, max(32, REGISTERS[target].bits))
-        return lambda machine: write(machine, None)
-    return None
-
-
-def _move(parts: list[str], low: int, high: int, *, is_signed: bool = False) -> Action:
+def _move(parts: list[str], low: int, high: int, is_signed: bool = False) -> Action:
     read, write = reader(parts[0], low), writer(parts[1], high)
-    if not is_signed or low == high:
-        source, target = REGISTERS.get(parts[0]), REGISTERS.get(parts[1])
-        if source is None or target is None or low < 32:
-            return lambda machine: write(machine, read(machine))
+    source, target = REGISTERS.get(parts[0]), REGISTERS.get(parts[1])
+    mask, keeps_low = (1 << high) - 1, source and target and low == high >= 32
 
-        def copy(machine: Machine) -> None:
-            value, part = read(machine), machine.low[source.number]
-            write(machine, value)
-            machine.low[target.number] = part if value is None else None
+    def move(machine: Machine) -> None:
+        value, part = read(machine), machine.low[source.number] if source else None
+        if is_signed and value is not None:
+            value = signed(value, low) & mask
+        write(machine, value)
+        if keeps_low and target and value is None:
+            machine.low[target.number] = part
 
-        return copy
-    mask = (1 << high) - 1
-
-    def widen(machine: Machine) -> None:
-        value = read(machine)
-        write(machine, None if value is None else signed(value, low) & mask)
-
-    return widen
+    return move
 
 
-def _sign(bits: int) -> Action:
-    read = reader("%rax", bits)
-    write = writer("%rdx", bits)
+def _exchange(parts: list[str], bits: int) -> Action:
+    reads = [reader(part, bits) for part in parts]
+    writes = [writer(part, bits) for part in parts]
 
-    def extend(machine: Machine) -> None:
-        value = read(machine)
-        write(machine, None if value is None else (-(value >> (bits - 1))) & ((1 << bits) - 1))
+    def exchange(machine: Machine) -> None:
+        first, second = reads[0](machine), reads[1](machine)
+        writes[0](machine, second)
+        writes[1](machine, first)
 
-    return extend
+    return exchange
 
 
 def _lea(parts: list[str]) -> Action:
     address = address_of(parts[0])
     bits = REGISTERS[parts[1]].bits if parts[1] in REGISTERS else 64
     write, mask = writer(parts[1], bits), (1 << bits) - 1
-    if address is None:
-        return lambda machine: write(machine, None)
 
     def compute(machine: Machine) -> None:
-        value = address(machine)
+        value = None if address is None else address(machine)
         write(machine, None if value is None else value & mask)
 
     return compute
@@ -227,6 +444,14 @@ def _pop(text: str) -> Action:
             machine.registers[STACK_POINTER] = top + 8
 
     return pop
+
+
+def _leave(machine: Machine) -> None:
+    frame = REGISTERS["%rbp"].number
+    top = machine.registers[frame]
+    if top is not None:
+        machine.registers[STACK_POINTER] = top + 8
+        machine.registers[frame] = machine.load(top, 64)
 
 
 def _conditional(suffix: str, parts: list[str]) -> Action:
@@ -258,210 +483,23 @@ def _set(suffix: str, text: str) -> Action:
     return put
 
 
-def _binary(name: str, parts: list[str], bits: int) -> Action:
-    kind, compute = _BINARY[name]
-    read = reader(parts[0], 8 if name in _SHIFTS else bits)
-    keep, write = reader(parts[1], bits), writer(parts[1], bits)
-    mask, shifts = (1 << bits) - 1, name in _SHIFTS
-    is_zero = name in ("xor", "sub") and parts[0] == parts[1]
-
-    def operate(machine: Machine) -> None:
-        if is_zero:
-            write(machine, 0)
-            machine.flags = Flags(kind, 0, 0, 0, bits)
-            return
-        second, first = read(machine), keep(machine)
-        if first is None and name == "and":
-            first = _low_part(machine, parts[1], second)
-        if first is None or second is None:
-            write(machine, None)
-            machine.flags = None
-            return
-        result = compute(first, second, bits) & mask
-        write(machine, result)
-        if shifts:
-            machine.flags = _flags_of_shift(name, machine.flags, first, second, result, bits)
-        else:
-            machine.flags = Flags(kind, first, second, result, bits)
-
-    return operate
+def _forget_strings(machine: Machine) -> None:
+    for number in _STRING_REGISTERS:
+        machine.registers[number] = machine.low[number] = None
 
 
-def _flags_of_shift(
-    name: str, before: Flags | None, value: int, count: int, result: int, bits: int
-) -> Flags | None:
-    """Return the flags that a shift leaves: those of before if it shifts by nothing.
-
-    Rotations leave all flags but carry and overflow as they were: what they leave is not known.
-    """
-    count &= 63 if bits == 64 else 31
-    if not count:
-        return before
-    if name in ("rol", "ror"):
-        return None
-    top = bits - 1
-    if name in ("shl", "sal"):
-        carry = value >> (bits - count) & 1 if count <= bits else 0
-        overflow = result >> top ^ carry
-    elif name == "shr":
-        carry, overflow = value >> (count - 1) & 1, value >> top
-    else:
-        carry, overflow = signed(value, bits) >> (count - 1) & 1, 0
-    return Flags("exact", carry, overflow, result, bits)
-
-
-def _low_part(machine: Machine, text: str, mask: Value) -> Value:
-    """Return the low bits of a register of which no more is known, if a mask leaves no others."""
-    register = REGISTERS.get(text)
-    if register is None or mask is None or mask > 0xFF or register.shift:
-        return None
-    return machine.low[register.number]
-
-
-def _three(name: str, parts: list[str], bits: int) -> Action:
-    compute, mask = _THREE[name], (1 << bits) - 1
-    first, second, write = (
-        reader(parts[0], bits),
-        reader(parts[1], bits),
-        writer(parts[2], bits),
-    )
-    sets_flags, is_product, top = name in ("andn", "bzhi", "imul"), name == "imul", 1 << bits - 1
-
-    def operate(machine: Machine) -> None:
-        one, other = first(machine), second(machine)
-        result = None if one is None or other is None else compute(one, other, bits) & mask
-        write(machine, result)
-        if sets_flags:
-            overflows = 0
-            if is_product and one is not None and other is not None:
-                exact = signed(one, bits) * signed(other, bits)
-                overflows = int(not -top <= exact < top)
-            machine.flags = (
-                None if result is None else Flags("exact", overflows, overflows, result, bits)
-            )
-
-    return operate
-
-
-def _comparison(name: str, parts: list[str], bits: int) -> Action:
-    second, first = reader(parts[0], bits), reader(parts[1], bits)
-    mask = (1 << bits) - 1
-
-    def compare(machine: Machine) -> None:
-        one, other = first(machine), second(machine)
-        if one is None and name == "test":
-            one = _low_part(machine, parts[1], other)
-        if one is None or other is None:
-            machine.flags = None
-        elif name == "cmp":
-            machine.flags = Flags("sub", one, other, (one - other) & mask, bits)
-        else:
-            machine.flags = Flags("logic", one, other, one & other, bits)
-
-    return compare
-
-
-def _bit_count(name: str, parts: list[str], bits: int) -> Action:
-    compute, read, write = _BIT_COUNTS[name], reader(parts[0], bits), writer(parts[1], bits)
-
-    def operate(machine: Machine) -> None:
-        value = read(machine)
-        machine.flags = None
-        if value is None:
-            write(machine, None)
-            return
-        result = compute(value, bits)
-        write(machine, result)
-        carries = name != "popcnt" and (value == 0) != (name == "blsi")
-        machine.flags = Flags("mask", int(not carries), int(carries), result, bits)
-
-    return operate
-
-
-def _bit_test(parts: list[str], bits: int) -> Action:
-    """Set the carry; other flags, which stay as they were, are taken for those of a result of 1."""
-    read_place = reader(parts[0], bits if parts[0] in REGISTERS else 8)
-    read = reader(parts[1], bits)
-
-    def test(machine: Machine) -> None:
-        place, value = read_place(machine), read(machine)
-        machine.flags = None
-        if place is not None and value is not None:
-            carry = value >> (place % bits) & 1
-            machine.flags = Flags("mask", 1 - carry, carry, 1, bits)
-
-    return test
-
-
-def _unary(name: str, text: str, bits: int) -> Action:
-    compute, mask = _UNARY[name], (1 << bits) - 1
-    read, write = reader(text, bits), writer(text, bits)
-
-    def operate(machine: Machine) -> None:
-        value = read(machine)
-        if value is None:
-            write(machine, None)
-            machine.flags = None
-            return
-        kind, first, second = compute(value)
-        result = (first + second if kind == "add" else first - second) & mask
-        write(machine, result)
-        machine.flags = Flags(kind, first, second, result, bits)
-
-    return operate
-
-
-def _not(text: str, bits: int) -> Action:
-    read, write, mask = reader(text, bits), writer(text, bits), (1 << bits) - 1
-
-    def operate(machine: Machine) -> None:
-        value = read(machine)
-        write(machine, None if value is None else ~value & mask)
-
-    return operate
-
-
-def _pair(name: str, text: str, bits: int) -> Action:
-    """Products and quotients of which one operand is in two registers."""
-    read, low, high = reader(text, bits), reader("%rax", bits), reader("%rdx", bits)
-    write_low, write_high = writer("%rax", bits), writer("%rdx", bits)
-    mask = (1 << bits) - 1
-    is_signed = name.startswith("i")
-    lowest, highest = (-(1 << bits - 1), mask >> 1) if is_signed else (0, mask)
-
-    def operate(machine: Machine) -> None:
-        operand, first, second = read(machine), low(machine), high(machine)
-        machine.flags = None
-        results: tuple[Value, Value] = (None, None)
-        if operand is not None and first is not None:
-            if name.endswith("mul"):
-                one, other = (signed(v, bits) if is_signed else v for v in (operand, first))
-                product = one * other
-                results = (product, product >> bits)
-                overflows = int(not lowest <= product <= highest)
-                machine.flags = Flags("exact", overflows, overflows, product & mask, bits)
-            elif second is not None and operand:
-                whole = second << bits | first
-                whole = signed(whole, 2 * bits) if is_signed else whole
-                by = signed(operand, bits) if is_signed else operand
-                quotient = abs(whole) // abs(by) * (1 if (whole < 0) == (by < 0) else -1)
-                results = (quotient, whole - quotient * by)
-        write_low(machine, None if results[0] is None else results[0] & mask)
-        write_high(machine, None if results[1] is None else results[1] & mask)
-
-    return operate
-
-
-def _forget(parts: list[str], *, keeps_flags: bool) -> Action | None:
+def _forget(mnemonic: str, parts: list[str]) -> Action | None:
     """Return what makes the results unknown of an instruction that has no rule."""
-    known = [REGISTERS[part] for part in parts[-1:] if part in REGISTERS]
-    writes = [writer(parts[-1], register.bits) for register in known]
-    if not writes and keeps_flags:
+    is_vector = mnemonic[0] in "vk" or any("mm" in part for part in parts)
+    keeps_flags = not _SETTING.match(mnemonic) if is_vector else _KEEPING.match(mnemonic)
+    target = parts[-1] if parts and parts[-1] in REGISTERS else ""
+    if not target and keeps_flags:
         return None
+    bits = max(32 if is_vector else 0, REGISTERS[target].bits if target else 0)
+    write = writer(target, bits)
 
     def forget(machine: Machine) -> None:
-        for write in writes:
-            write(machine, None)
+        write(machine, None)
         if not keeps_flags:
             machine.flags = None
 

@@ -7,8 +7,7 @@ Rules
 -----
 1. A branch that depends on data goes on to the next instruction: what it guards is executed. The
    last one back to the beginning of a loop is refused: nobody knows how often.
-2. Iterations of a loop of one block whose integers all grow by the same amounts are not followed
-   one by one.
+2. Iterations of a loop that are alike are not followed one by one (`loop_extrapolation`).
 3. A function that is called is followed where its code is known, else the call is counted only.
 4. In functions that are called, of two ways that depend on data the one is taken that is shorter to
    the end: the other is that of special values.
@@ -23,10 +22,9 @@ from collections.abc import Mapping, Sequence
 
 from countperf.errors import CountingError
 from countperf.machine_code.blocks import ENDLESS, Block, Code, Line
-from countperf.machine_code.integer_operands import Read
 from countperf.machine_code.loop_extrapolation import Loops
 from countperf.machine_code.machine_state import STACK_POINTER, Constants, Machine
-from countperf.machine_code.repeated_block import State, skip_iterations, state_of, steps_between
+from countperf.machine_code.operands import Read
 from countperf.machine_code.unfollowed_calls import forget_call
 
 MOST_STEPS = 6_000_000
@@ -36,8 +34,6 @@ STACK = 0x7FFF_0000_0000
 """Stack pointer at entry of a followed function."""
 
 _DEEPEST = 16
-_WATCHED = 2
-"""Iterations of a loop that have to be alike before the others are taken to be."""
 
 
 class Program(Code):
@@ -102,19 +98,10 @@ class Program(Code):
                 flags = None
                 taken = self._shorter(block) if stack else self._guess(block, place)
             loops.passed(place, block.suffix, taken, flags)
-            if taken and block.target == place:
-                block = self.block(place)
-                left = (most_steps - steps) // block.steps
-                more, followed = self._repeated(block, machine, left)
-                counts[place] += more
-                loops.repeated(place, more)
-                steps += followed * block.steps
-                place = block.following
-                continue
             if taken and block.target is None:  # a tail call
                 place = stack.pop() if stack else None
                 continue
-            if taken and block.target is not None and block.target < place:
+            if taken and block.target is not None and block.target <= place:
                 counts.update(loops.back(place, block.target))
             place = block.target if taken else block.following
         return self._lines_of(counts)
@@ -161,37 +148,3 @@ class Program(Code):
         if block.target is None or block.following is None:
             return True
         return self.to_end.get(block.target, ENDLESS) < self.to_end.get(block.following, ENDLESS)
-
-    def _repeated(self, block: Block, machine: Machine, most: int) -> tuple[int, int]:
-        """Go on with a block that branches to itself, until it does not.
-
-        Returns how often, and in how many iterations of those that were followed one by one; it
-        gives up after `most` of these.
-        """
-        condition = block.condition
-        assert condition is not None
-        end = self.lines[block.lines[-1]].address
-        done, followed, watch_from = 0, 0, 1
-        watched: list[State] = []
-        stored = machine.stored
-        while True:
-            for action in block.actions:
-                action(machine)
-            done, followed = done + 1, followed + 1
-            taken = condition(machine)
-            if taken is None:
-                raise CountingError(f"the loop that ends at {end:#x} depends on data")
-            if not taken:
-                return done, followed
-            if followed > most:
-                raise CountingError(f"gave up on the loop that ends at {end:#x}: it goes on")
-            if followed < watch_from:
-                continue
-            if not watched:
-                stored = machine.stored
-            watched.append(state_of(machine, block.vectors))
-            if len(watched) > _WATCHED + 1:
-                steps = steps_between(watched)
-                if steps is not None and machine.stored == stored:
-                    done += skip_iterations(machine, block.suffix, steps, block.vectors)
-                watched, watch_from = [], 2 * followed

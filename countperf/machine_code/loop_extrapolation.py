@@ -1,30 +1,39 @@
-"""Extrapolation of loops of several blocks whose iterations are alike.
+"""Extrapolation of loops whose iterations are alike.
 
 Iterations are alike if they take the same way, and registers, flags, what is loaded, and what is
 written to the same places of memory grow by the same amounts in each of `_ALIKE` of them. So many
 more are taken for granted as no branch or conditional move decides otherwise, and what they load is
 what is expected, but for the last ones. Nothing that grows may go into an instruction whose result
-does not grow evenly with it, such as a bitwise one or a comparison of vectors.
+does not grow evenly with it, such as a bitwise one or a comparison of vectors (`note_of_step`).
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from countperf.machine_code.even_growth import (
-    ENDLESS,
-    even,
-    even_flags,
-    even_vectors,
-    grown_flags,
-    iterations_alike,
-    without_carry,
+import numpy as np
+import numpy.typing as npt
+
+from countperf.machine_code.conditions import EQUALITY, ORDERS, UNSIGNED, canonical, condition_of
+from countperf.machine_code.machine_state import (
+    REGISTERS,
+    UNKNOWN,
+    VECTOR_BYTES,
+    Flags,
+    Journal,
+    Lanes,
+    Machine,
+    Value,
 )
-from countperf.machine_code.machine_state import Flags, Journal, Lanes, Machine, Value
+from countperf.machine_code.operands import Action, operands_of, reader, signed
+
+ENDLESS = 1 << 62
+"""More iterations than any loop has."""
 
 _ALIKE = 5
 _LAST = 2
@@ -34,6 +43,22 @@ _LONGEST = 200_000
 _MOST_WRITES = 100_000
 """Known values that are written for iterations that are not followed."""
 
+_LANE_BITS = 32
+_STEPS = re.compile(
+    r"^(?:s[ha]rx?|shld|ro[rl]|and|or|xor|test|bzhi|bextr|bt|bs[fr]|bswap|pext|pdep|[tl]zcnt|popcnt"
+    r"|bls|i?div|i?mul|movz|cbw"
+    r"|vps[rl][la]|vpand|vpor|vpxor|vpternlog|vpcmp|vp?test|vpm(?:in|ax|ul)|vpmov\w2m|v?p?movmsk"
+    r"|v?p?blendv|vpack|vpabs|vp?maskmov|vpshufb|vpinsr[bw]|vpextr[bw]|vpbroadcast[bw])"
+)
+"""Instructions whose results do not grow evenly when their operands do."""
+
+_LINEAR = re.compile(r"^vp(?:slld|mulld)$")
+_IMPLIED = re.compile(r"^i?(?:div|mul)")
+_SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
+_BITWISE = re.compile(r"^(?:and|or|xor|test)[lq]?$")
+_NARROW = re.compile(r"^%(?:e|r\d+d)")
+_CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
+_VECTOR = re.compile(r"^%[xyz]mm(\d+)")
 
 _Passed = tuple[int, bool | None, int]
 """A block, whether its branch was taken, and how often; several times where it is a loop."""
@@ -49,8 +74,8 @@ class _State(NamedTuple):
     decided: int
     registers: tuple[Value, ...]
     low: tuple[Value, ...]
-    vectors: tuple[Lanes, ...]
-    masks: tuple[tuple[int, int], ...]
+    vectors: bytes
+    masks: bytes
     flags: Flags | None
 
 
@@ -68,7 +93,7 @@ class _Growth(NamedTuple):
     """Growth of the state per iteration."""
 
     registers: tuple[int, ...]
-    vectors: dict[int, tuple[int, ...]]
+    vectors: npt.NDArray[np.uint32] | None  # None if none grows
     flags: tuple[int, int]
     written: list[_Write]
     iterations: int
@@ -145,8 +170,8 @@ class Loops:
             len(machine.journal.decided),
             tuple(machine.registers),
             tuple(machine.low),
-            tuple(machine.vectors),
-            tuple(machine.masks),
+            machine.vectors.tobytes(),
+            machine.masks.tobytes(),
             machine.flags,
         )
 
@@ -162,7 +187,7 @@ class Loops:
             return None
         flags = even_flags([state.flags for state in states])
         registers = even([state.registers for state in states], 64)
-        vectors = even_vectors([state.vectors for state in states])
+        is_even, vectors = _even_vectors([state.vectors for state in states])
         written = self._written(states)
         iterations = self._iterations(states)
         if iterations is not None:
@@ -170,7 +195,7 @@ class Loops:
         if (
             flags is None
             or registers is None
-            or vectors is None
+            or not is_even
             or written is None
             or iterations is None
             or (any(e.step for e in written) and iterations * len(written) > _MOST_WRITES)
@@ -273,11 +298,10 @@ class Loops:
             None if value is None else (value + by * times) % (1 << 64)
             for value, by in zip(machine.registers, growth.registers, strict=True)
         ]
-        for number, lanes in growth.vectors.items():
-            machine.vectors[number] = tuple(
-                None if value is None else (value + by * times) % (1 << 32)
-                for value, by in zip(machine.vectors[number], lanes, strict=True)
-            )
+        if growth.vectors is not None:
+            grown = _words(machine.vectors) + growth.vectors * np.uint32(times % (1 << _LANE_BITS))
+            known = machine.vectors >= 0
+            machine.vectors[:] = np.where(known, grown.view(np.uint8).astype(np.int16), UNKNOWN)
         if machine.flags is not None:
             machine.flags = grown_flags(machine.flags, *growth.flags, times)
         moves = any(each.step for each in growth.written)
@@ -291,3 +315,199 @@ class Loops:
         for place, number in found.items():
             self.repeated(place, number)
         return found
+
+
+def _words(vectors: Lanes) -> npt.NDArray[np.uint32]:
+    """Return vectors as integers of 32 bits, with zeros for unknown bytes."""
+    return np.where(vectors < 0, 0, vectors).astype(np.uint8).view(np.uint32)
+
+
+def even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
+    """Return by how much values grow from each row to the next; None if unevenly."""
+    found: list[int] = []
+    for values in zip(*rows, strict=True):
+        known = [value for value in values if value is not None]
+        if not known:
+            found.append(0)
+            continue
+        steps = {(b - a) % (1 << bits) for a, b in itertools.pairwise(known)}
+        if len(known) < len(values) or len(steps) > 1:
+            return None
+        found.append(signed(steps.pop(), bits))
+    return tuple(found)
+
+
+def without_carry(rows: Sequence[Sequence[Value]], shift: int) -> int | None:
+    """Return for how many iterations elements of 64 bits, shifted to the left, fit into 32.
+
+    Then their high lanes stay zero, and low ones grow evenly; None where they do not.
+    """
+    grown = even(rows, _LANE_BITS)
+    if grown is None:
+        return None
+    most, largest = ENDLESS, (1 << _LANE_BITS >> shift) - 1
+    for place, (value, step) in enumerate(zip(rows[-1], grown, strict=True)):
+        if value is None:
+            continue
+        if value > (0 if place % 2 else largest) or (place % 2 and step):
+            return None
+        if step:
+            most = min(most, (largest - value) // step if step > 0 else value // -step)
+    return most
+
+
+def _even_vectors(rows: Sequence[bytes]) -> tuple[bool, npt.NDArray[np.uint32] | None]:
+    """Say whether words of vector registers grow evenly, and by how much; None if none does."""
+    if len(set(rows)) == 1:
+        return True, None
+    vectors = np.frombuffer(b"".join(rows), np.int16).reshape(len(rows), -1, VECTOR_BYTES)
+    grown: Any = np.diff(_words(vectors), axis=0)
+    known: Any = vectors >= 0
+    return bool((known == known[0]).all() and (grown == grown[0]).all()), grown[0]
+
+
+def even_flags(flags: Sequence[Flags | None]) -> tuple[int, int] | None:
+    """Return by how much what flags compare grows; None if unevenly."""
+    if all(each is None for each in flags):
+        return 0, 0
+    steps = {
+        None if a is None or b is None else growth_of(a, b) for a, b in itertools.pairwise(flags)
+    }
+    return steps.pop() if len(steps) == 1 else None
+
+
+def growth_of(before: Flags, after: Flags) -> tuple[int, int] | None:
+    """Return by how much what flags compare grew; None if that has no meaning."""
+    if (before.kind, before.bits) != (after.kind, after.bits):
+        return None
+    if after.kind not in ("sub", "add"):
+        return (0, 0) if before == after else None
+    whole = 1 << after.bits
+    return (
+        signed((after.first - before.first) % whole, after.bits),
+        signed((after.second - before.second) % whole, after.bits),
+    )
+
+
+def grown_flags(flags: Flags, first: int, second: int, times: int) -> Flags:
+    """Return flags after what they compare has grown so many times."""
+    if not (first or second):
+        return flags
+    whole = 1 << flags.bits
+    one, other = (flags.first + first * times) % whole, (flags.second + second * times) % whole
+    result = (one - other if flags.kind == "sub" else one + other) % whole
+    return Flags(flags.kind, one, other, result, flags.bits)
+
+
+def iterations_alike(flags: Flags | None, growth: tuple[int, int], suffix: str) -> int | None:
+    """Return for how many more iterations a condition decides alike; None if for good."""
+    if flags is None or growth == (0, 0):
+        return None
+    if canonical(suffix) in EQUALITY:
+        if flags.result == 0:
+            return 0
+        return to_equality(flags, *growth)
+    if canonical(suffix) not in ORDERS:
+        return 0
+    return to_change(flags, *growth, suffix)
+
+
+def to_equality(flags: Flags, first: int, second: int) -> int | None:
+    """Return how many more iterations there are before what is compared is equal; None for ever."""
+    step = first - second if flags.kind == "sub" else first + second
+    for left in (flags.result, flags.result - (1 << flags.bits)):
+        if step and left % step == 0 and -left // step > 0:
+            return -left // step - 1
+    return None
+
+
+def to_change(flags: Flags, first: int, second: int, suffix: str) -> int:
+    """Return how many more iterations decide as flags do now where an order decides.
+
+    What is compared changes evenly, so that the order changes once, before anything overflows.
+    """
+    bits, whole = flags.bits, 1 << flags.bits
+    is_unsigned = canonical(suffix) in UNSIGNED
+    lowest = 0 if is_unsigned else -(whole >> 1)
+    condition = condition_of(suffix)
+    assert condition is not None
+    machine = Machine(flags=flags)
+    now = condition(machine)
+
+    def number(value: int) -> int:
+        return value if is_unsigned else signed(value, bits)
+
+    starts = number(flags.first), number(flags.second)
+
+    def goes_on(iterations: int) -> bool:
+        one, other = starts[0] + first * iterations, starts[1] + second * iterations
+        if not (lowest <= one < lowest + whole and lowest <= other < lowest + whole):
+            return False
+        machine.flags = grown_flags(flags, first, second, iterations)
+        return condition(machine) == now
+
+    low, high = 0, 1
+    while goes_on(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if goes_on(middle) else (low, middle)
+    return low
+
+
+def note_of_step(mnemonic: str, operands: str) -> Action | None:
+    """Return the action that notes operands of a result that grows by steps, if any."""
+    parts = operands_of(operands)
+    is_product = mnemonic.startswith("imul") and len(parts) > 1  # of which the high half is lost
+    if is_product or not _STEPS.match(mnemonic) or (len(parts) > 1 and parts[0] == parts[1]):
+        return None
+    if _LINEAR.match(mnemonic):  # lane by lane, whatever is carried out of these
+        return None
+    vectors = [int(found[1]) for part in parts if (found := _VECTOR.match(part))]
+    by = _CONSTANT.match(parts[0])
+    if mnemonic == "vpsllq" and by is not None and len(vectors) == 2:
+        number, left = vectors[0], -int(by[1], 0)
+
+        def note_words(machine: Machine) -> None:
+            lanes = machine.vectors[number]
+            known = (lanes.reshape(-1, 4) >= 0).all(axis=1)
+            words = zip(_words(lanes).tolist(), known.tolist(), strict=True)
+            values = tuple(word if is_known else None for word, is_known in words)
+            machine.journal.stepped.append((left, values))
+
+        return note_words
+    if vectors:
+
+        def note_vectors(machine: Machine) -> None:
+            content = machine.vectors[vectors].tobytes()
+            machine.journal.stepped.append((None, (int.from_bytes(content, "little"),)))
+
+        return note_vectors
+    shift = _low_bits(mnemonic, parts)
+    implied = ("%rax", "%rdx") if _IMPLIED.match(mnemonic) else ()
+    named = (*parts, *implied) if shift is None else parts[-1:]
+    reads = [reader(part, 64 if part in REGISTERS else 32) for part in named]
+
+    def note(machine: Machine) -> None:
+        machine.journal.stepped.append((shift, tuple(read(machine) for read in reads)))
+
+    return note
+
+
+def _low_bits(mnemonic: str, parts: Sequence[str]) -> int | None:
+    """Return how many low bits of an operand an instruction changes in its own way.
+
+    What grows by multiples of ``1 << bits`` leaves them as they are, so that the result grows
+    evenly: of shifts to the right by constants, and of ``and``, ``or`` and ``xor`` with constants
+    whose other bits are all zeros or all ones. None for other instructions.
+    """
+    constant = _CONSTANT.match(parts[0]) if parts else None
+    if _SHIFT_RIGHT.match(mnemonic) and (constant or len(parts) == 1):
+        return int(constant[1], 0) if constant else 1
+    if constant is None or len(parts) != 2 or not _BITWISE.match(mnemonic):
+        return None
+    value = int(constant[1], 0)
+    width = 32 if mnemonic.endswith("l") or _NARROW.match(parts[1]) else 64
+    if value >> (width - 1):
+        value = ~value & ((1 << width) - 1)
+    return value.bit_length()

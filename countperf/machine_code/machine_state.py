@@ -1,21 +1,29 @@
 """State of an x86-64 processor: integer registers, vectors, masks, flags and memory.
 
-Values are unsigned integers of 64 bits, or None where they are not known: they come from the data
-of a kernel, or from an instruction that has no rule.
+Integers are unsigned, of 64 bits, or None where they are not known: they come from the data of a
+kernel, or from an instruction that has no rule. Vectors are bytes, and masks bits, as NumPy arrays
+in which `UNKNOWN` stands for what is not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 Value = int | None
-Lanes = tuple[Value, ...]
-UNKNOWN_LANES: Lanes = (None,) * 16
-_PIECE = 32
-_HALF = (1 << _PIECE) - 1
+Lanes: TypeAlias = npt.NDArray[np.int16]
+"""Bytes of a vector or bits of a mask."""
+
+UNKNOWN = -1
+VECTOR_BYTES = 64
 _NAMES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
+_PAGE = 4096
+_KNOWN, _LOST = 1, 2
+"""What is known of a byte in memory that was written to."""
 
 
 class Register(NamedTuple):
@@ -49,8 +57,7 @@ STACK_POINTER = REGISTERS["%rsp"].number
 class Flags(NamedTuple):
     """Flags: operands and result of the instruction that set them.
 
-    ``kind`` is ``sub`` where the result is ``first - second``, ``add`` where it is their sum,
-    ``logic`` where there is no carry, ``mask`` where there is one if the first is smaller, and
+    ``kind`` is ``sub`` where the result is ``first - second``, ``add`` where it is their sum, and
     ``exact`` where ``first`` is the carry itself and ``second`` the overflow, each 0 or 1.
     """
 
@@ -91,6 +98,7 @@ class Journal:
     written: list[tuple[int, int, Value]] = field(default_factory=list[tuple[int, int, Value]])
     # the same of what was loaded and known
     loaded: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    # operands of what does not grow evenly with them, and how many of their low bits decide
     stepped: list[tuple[int | None, tuple[Value, ...]]] = field(
         default_factory=list[tuple[int | None, tuple[Value, ...]]]
     )
@@ -98,116 +106,108 @@ class Journal:
     decided: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
 
 
-@dataclass(slots=True)
+def _unknown(count: int, size: int) -> Lanes:
+    return np.full((count, size), UNKNOWN, dtype=np.int16)
+
+
+@dataclass(slots=True, eq=False)
 class Machine:
     """State of a processor."""
 
     registers: list[Value] = field(default_factory=lambda: [None] * 16)  # of 64 bits, 16 of them
     # the lowest 8 bits of registers of which no more is known
     low: list[Value] = field(default_factory=lambda: [None] * 16)
-    # vector registers, each as 16 integers of 32 bits
-    vectors: list[Lanes] = field(default_factory=lambda: [UNKNOWN_LANES] * 32)
-    # mask registers: their bits, and which of them are known
-    masks: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)] * 8)
-    # integers in memory, by address, with their bits, at most 32
-    memory: dict[int, tuple[Value, int]] = field(default_factory=dict[int, tuple[Value, int]])
+    vectors: Lanes = field(default_factory=lambda: _unknown(32, VECTOR_BYTES))  # bytes of each
+    masks: Lanes = field(default_factory=lambda: _unknown(8, 64))  # bits of each
+    # bytes of memory that were written to, and what is known of them, by address over `_PAGE`
+    pages: dict[int, tuple[bytearray, bytearray]] = field(
+        default_factory=dict[int, tuple[bytearray, bytearray]]
+    )
     constants: Constants = field(default_factory=lambda: Constants({}))  # what memory has besides
     # arrays whose contents are known: where they begin and end, and what they hold
     arrays: list[tuple[int, int, ArrayData]] = field(
         default_factory=list[tuple[int, int, ArrayData]]
     )
     flags: Flags | None = None  # none if they are not known
-    has_bytes: bool = False  # whether memory has integers of 8 bits
-    stored: int = 0  # how often an integer that is known was written to memory
-    quotient: Lanes = UNKNOWN_LANES  # what a function that divides is about to return
+    # what a function that divides is about to return
+    quotient: Lanes = field(default_factory=lambda: _unknown(1, VECTOR_BYTES)[0])
     journal: Journal = field(default_factory=Journal)  # what instructions did since it was begun
     # where instructions that were asked to note it accessed memory, by their number
     accessed: dict[int, int] = field(default_factory=dict[int, int])
 
     def load(self, address: Value, bits: int) -> Value:
         """Return what is in memory."""
-        if address is None:
-            return None
-        if bits == 2 * _PIECE:
-            low, high = self.load(address, _PIECE), self.load(address + 4, _PIECE)
-            return None if low is None or high is None else low | high << _PIECE
-        value = self.look(address, bits)
-        if value is not None:
+        value = None if address is None else self.look(address, bits)
+        if address is not None and value is not None:
             self.journal.loaded.append((address, bits, value))
         return value
 
     def look(self, address: int, bits: int) -> Value:
-        """Return what is in memory, of at most 32 bits, without taking note of it."""
-        found = self.memory.get(address)
-        if found is None:
-            if bits < _PIECE and self._whole(address) is not None:
-                self._break_up(address)
-                return self.look(address, bits)
-            if bits == _PIECE and (address % 4 or self.has_bytes) and self._whole(address):
-                self._break_up(address)
-                return self.look(address, bits)
-            if self.arrays and (value := self._element(address, bits)) is not None:
-                return value
-            return self.constants.load(address, bits)
-        value, width = found
-        if width < bits:
-            parts = [self.look(address + offset, 8) for offset in range(bits // 8)]
-            if None in parts:
-                return None
-            return sum(part << (8 * k) for k, part in enumerate(parts) if part is not None)
-        return None if value is None else value & ((1 << bits) - 1)
+        """Return what is in memory without taking note of it."""
+        size = bits // 8
+        number, start = divmod(address, _PAGE)
+        content, known = self.pages.get(number, (b"", b""))
+        states = known[start : start + size]
+        if start + size <= _PAGE:
+            if states.count(_KNOWN) == size:
+                return int.from_bytes(content[start : start + size], "little")
+            if not any(states) and size <= 4:
+                return self._given(address, bits)
+        if _LOST in states:
+            return None
+        half = size // 2
+        low, high = self.look(address, 8 * half), self.look(address + half, 8 * half)
+        return None if low is None or high is None else low | high << 8 * half
 
-    def _element(self, address: int, bits: int) -> Value:
-        """Return what an array holds whose contents are known."""
+    def _given(self, address: int, bits: int) -> Value:
+        """Return what an array holds whose contents are known, or a constant."""
         for start, end, data in self.arrays:
             if start <= address < end:
                 place, offset = divmod(address - start, data.itemsize)
                 if offset + bits // 8 <= data.itemsize:
                     return data.value(place) >> 8 * offset & ((1 << bits) - 1)
-        return None
+        return self.constants.load(address, bits)
 
     def store(self, address: Value, bits: int, value: Value) -> None:
         """Write to memory; where the address is not known, to data that decides nothing."""
         if address is None:
             return
-        self.stored += value is not None
         self.journal.written.append((address, bits, value))
-        if bits >= _PIECE:
-            if self.has_bytes or address % 4:
-                self._make_room(address, bits // 8)
-            self.memory[address] = (None if value is None else value & _HALF), _PIECE
-            if bits > _PIECE:
-                self.memory[address + 4] = (None if value is None else value >> _PIECE), _PIECE
+        size = bits // 8
+        data = bytes(size) if value is None else value.to_bytes(size, "little")
+        state = bytes([_LOST if value is None else _KNOWN])
+        number, start = divmod(address, _PAGE)
+        while data:
+            content, known = self.pages.setdefault(number, (bytearray(_PAGE), bytearray(_PAGE)))
+            part, data = data[: _PAGE - start], data[_PAGE - start :]
+            content[start : start + len(part)] = part
+            known[start : start + len(part)] = state * len(part)
+            number, start = number + 1, 0
+
+    def load_lanes(self, address: Value, size: int) -> Lanes:
+        """Return bytes in memory, each four of them known or not."""
+        found = np.full(size, UNKNOWN, dtype=np.int16)
+        step = min(4, size)
+        if address is not None:
+            for place in range(0, size, step):
+                value = self.load(address + place, 8 * step)
+                if value is not None:
+                    found[place : place + step] = list(value.to_bytes(step, "little"))
+        return found
+
+    def store_lanes(
+        self, address: Value, lanes: Lanes, chosen: Lanes | None = None, step: int = 4
+    ) -> None:
+        """Write elements of so many bytes; those that are chosen, of which it may be unknown."""
+        if address is None:
             return
-        self.has_bytes = True
-        if self._whole(address) is not None:
-            self._break_up(address)
-        for offset in range(bits // 8):
-            part = None if value is None else (value >> (8 * offset)) & 0xFF
-            self.memory[address + offset] = part, 8
-
-    def _make_room(self, address: int, size: int) -> None:
-        """Take away what is in some bytes, of integers that reach beyond them, too."""
-        self.has_bytes = True
-        end = address + size
-        for start in (*range(address - 3, address), *range(end - 3, end)):
-            if self.memory.get(start, (None, 0))[1] == _PIECE:
-                self._break_up(start)
-        for start in range(address, end):
-            self.memory.pop(start, None)
-
-    def _whole(self, address: int) -> int | None:
-        """Return where the 32 bits begin that a byte is one of."""
-        for start in range(address, address - 4, -1):
-            if self.memory.get(start, (None, 0))[1] == _PIECE:
-                return start
-        return None
-
-    def _break_up(self, address: int) -> None:
-        start = self._whole(address)
-        if start is not None:
-            self.has_bytes = True
-            value, _ = self.memory[start]
-            for offset in range(4):
-                part = None if value is None else (value >> (8 * offset)) & 0xFF
-                self.memory[start + offset] = part, 8
+        if chosen is None and lanes.max() < 0:
+            self.store(address, 8 * len(lanes), None)
+            return
+        data = lanes.astype(np.uint8).tobytes()
+        for number, lowest in enumerate(lanes.reshape(-1, step).min(axis=1).tolist()):
+            place, is_chosen = step * number, 1 if chosen is None else int(chosen[number])
+            if is_chosen:
+                piece = int.from_bytes(data[place : place + step], "little")
+                value = piece if lowest >= 0 and is_chosen == 1 else None
+                self.store(address + place, 8 * step, value)

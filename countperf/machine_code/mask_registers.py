@@ -1,256 +1,220 @@
-"""Mask registers of AVX-512: comparisons that set them, and instructions on masks.
+"""Mask registers of AVX-512: instructions on masks, and comparisons that set them.
 
-A mask is its bits, and which of them are known.
+A mask is 64 bits as an array, of which each may be unknown.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from countperf.machine_code.integer_operands import (
+import numpy as np
+import numpy.typing as npt
+
+from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Flags, Lanes, Machine
+from countperf.machine_code.operands import (
+    VECTOR,
+    WIDTHS,
     Action,
+    Source,
+    immediate,
     reader,
-    signed,
+    source_of,
     writer,
 )
-from countperf.machine_code.machine_state import (
-    REGISTERS,
-    Flags,
-    Lanes,
-    Machine,
-)
-from countperf.machine_code.vector_elements import elements_of, lanes_from, pairs_of
-from countperf.machine_code.vector_registers import LANES, VECTOR, Source
 
-_BITS = {"b": 8, "w": 16, "d": 32, "q": 64}
 MASK = re.compile(r"^%k([0-7])(\{.*)?$")
 WRITTEN_UNDER = re.compile(r"\{%k([0-7])\}(\{z\})?")
+BITS = {"b": 8, "w": 16, "d": 32, "q": 64}
+MASK_BITS = 64
 _COMPARISON = re.compile(r"^vpcmp(eq|lt|le|gt|ge|neq|nlt|nle)(u?)([bwdq])$")
 _TEST = re.compile(r"^vptest(n?)m([bwdq])$")
 _SIGNS = re.compile(r"^vpmov([bwdq])2m$")
-SPREAD_MASKS = re.compile(r"^vpmovm2([bwdq])$")
-_ORDER: Mapping[str, Callable[[int, int], bool]] = {
-    "eq": lambda a, b: a == b,
-    "neq": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "nlt": lambda a, b: a >= b,
-    "ge": lambda a, b: a >= b,
-    "le": lambda a, b: a <= b,
-    "nle": lambda a, b: a > b,
-    "gt": lambda a, b: a > b,
+Elements = npt.NDArray[Any]
+_ORDER: Mapping[str, Callable[[Elements, Elements], Elements]] = {
+    **{"eq": np.equal, "neq": np.not_equal, "lt": np.less, "nlt": np.greater_equal},
+    **{"ge": np.greater_equal, "le": np.less_equal, "nle": np.greater, "gt": np.greater},
 }
-ALL_KNOWN = (1 << 64) - 1
 
 
-def mask_action(mnemonic: str, parts: list[str]) -> Action | None:
+def elements_of(lanes: Lanes, bits: int) -> tuple[Elements, npt.NDArray[np.bool_]]:
+    """Return bytes as unsigned elements of some bits, and which of them are known."""
+    size = bits // 8
+    values = np.ascontiguousarray(lanes).astype(np.uint8).view(f"u{size}")
+    return values, lanes.reshape(-1, size).min(axis=1) >= 0
+
+
+def signed_elements(values: Elements) -> Elements:
+    """Return unsigned elements as numbers in two's complement."""
+    return values.view(f"i{values.itemsize}")
+
+
+def invert(a: Lanes) -> Lanes:
+    """Return the bits that are not set, known or not."""
+    return np.where(a < 0, a, 1 - a)
+
+
+def both(a: Lanes, b: Lanes) -> Lanes:
+    """Return bits that are set in both of two masks; one that is not set decides alone."""
+    return np.where((a == 0) | (b == 0), 0, np.where((a < 0) | (b < 0), UNKNOWN, 1)).astype(a.dtype)
+
+
+def _either(a: Lanes, b: Lanes) -> Lanes:
+    return invert(both(invert(a), invert(b)))
+
+
+def _differing(a: Lanes, b: Lanes) -> Lanes:
+    return np.where((a < 0) | (b < 0), UNKNOWN, a ^ b)
+
+
+_COMBINED: Mapping[str, Callable[[Lanes, Lanes], Lanes]] = {
+    "kand": both,
+    "kandn": lambda a, b: both(invert(a), b),
+    "kor": _either,
+    "kxor": _differing,
+    "kxnor": lambda a, b: invert(_differing(a, b)),
+}
+
+
+def mask_action(mnemonic: str, parts: Sequence[str]) -> Action | None:
     """Return what an instruction does that sets a mask, or tests or moves masks."""
-    target = MASK.match(parts[-1])
+    bits = BITS.get(mnemonic[4] if mnemonic.startswith("kmov") else mnemonic[-1], MASK_BITS)
     if mnemonic.startswith(("kortest", "ktest")):
-        return _mask_test(mnemonic, parts)
+        return _test(mnemonic.startswith("kor"), parts, bits)
+    target, source = MASK.match(parts[-1]), MASK.match(parts[0])
+    if target is None and source is not None and mnemonic.startswith("kmov"):
+        own, write = int(source[1]), writer(parts[-1], max(bits, 32 * (parts[-1] in REGISTERS)))
+
+        def take(machine: Machine) -> None:
+            found = machine.masks[own, :bits]
+            value = None if (found < 0).any() else sum(1 << k for k in np.flatnonzero(found))
+            write(machine, None if value is None else int(value))
+
+        return take
     if target is None:
-        source = MASK.match(parts[0])
-        if source is not None and mnemonic.startswith("kmov"):
-            number, bits = int(source[1]), _BITS[mnemonic[4]]
-            low = (1 << bits) - 1
-            write = writer(parts[-1], max(bits, 32) if parts[-1] in REGISTERS else bits)
-
-            def take(machine: Machine) -> None:
-                value, known = machine.masks[number]
-                write(machine, value & low if known & low == low else None)
-
-            return take
         return None
-    number = int(target[1])
-    under = WRITTEN_UNDER.search(parts[-1])
-    compute = _mask_of(mnemonic, parts)
+    number, under = int(target[1]), WRITTEN_UNDER.search(parts[-1])
+    compute = _source(mnemonic, parts, bits)
 
     def put(machine: Machine) -> None:
-        value, known = (0, 0) if compute is None else compute(machine)
-        if under is not None:
-            other, other_known = machine.masks[int(under[1])]
-            known = (known & other_known) | (known & ~value) | (other_known & ~other)
-            value &= other
-        machine.masks[number] = value & known, known
+        found = np.full(MASK_BITS, UNKNOWN, np.int16) if compute is None else compute(machine)
+        machine.masks[number] = both(found, machine.masks[int(under[1])]) if under else found
 
     return put
 
 
-_MaskSource = Callable[[Machine], tuple[int, int]]
-
-
-def _mask_of(mnemonic: str, parts: list[str]) -> _MaskSource | None:
-    if found := _COMPARISON.match(mnemonic):
-        return _compared(_ORDER[found[1]], parts, _BITS[found[3]], found[2] == "u")
+def _source(mnemonic: str, parts: Sequence[str], bits: int) -> Source | None:
+    """Return what computes the mask that an instruction writes; None if it has no rule."""
+    if (found := _COMPARISON.match(mnemonic)) and len(parts) == 3:
+        return _compared(_ORDER[found[1]], parts, BITS[found[3]], is_signed=not found[2])
     if (found := _TEST.match(mnemonic)) and len(parts) == 3:
         is_zero = found[1] == "n"
-        order = (lambda a, b: a & b == 0) if is_zero else (lambda a, b: a & b != 0)
-        return _compared(order, parts, _BITS[found[2]], is_unsigned=True)
-    if found := _SIGNS.match(mnemonic):
-        return _signs(parts, _BITS[found[1]])
-    if not mnemonic.startswith("k"):
-        return None
-    bits = _BITS.get(mnemonic[-1], 64)
-    low = (1 << bits) - 1
-    if mnemonic.startswith("kmov"):
-        return _moved_mask(parts[0], bits)
-    numbers = [int(found[1]) for part in parts[:-1] if (found := MASK.match(part)) is not None]
-    if mnemonic.startswith(("kxnor", "kxor")) and len(numbers) == 2 and numbers[0] == numbers[1]:
-        return lambda _: (low if mnemonic.startswith("kxnor") else 0, ALL_KNOWN)
-    if mnemonic.startswith("knot") and len(numbers) == 1:
-        return lambda machine: (
-            ~machine.masks[numbers[0]][0] & machine.masks[numbers[0]][1] & low,
-            machine.masks[numbers[0]][1] | (ALL_KNOWN & ~low),
+        return _compared(
+            lambda a, b: ((a & b) == 0) == is_zero, parts, BITS[found[2]], is_signed=False
         )
-    if mnemonic.startswith("kshift") and len(numbers) == 1 and parts[0].startswith("$"):
-        by, is_left = int(parts[0].lstrip("$"), 0), mnemonic.startswith("kshiftl")
-        return _shifted_mask(numbers[0], by, bits, is_left=is_left)
-    return _combined_masks(mnemonic, numbers, bits) if len(numbers) == 2 else None
-
-
-def _moved_mask(text: str, bits: int) -> _MaskSource:
-    """Return what moves a mask, or the low bits of an integer, into a mask."""
-    low = (1 << bits) - 1
-    if (found := MASK.match(text)) is not None:
-        number = int(found[1])
-        return lambda machine: (machine.masks[number][0] & low, machine.masks[number][1])
-    read = reader(text, bits)
-
-    def moved(machine: Machine) -> tuple[int, int]:
-        value = read(machine)
-        return (0, ALL_KNOWN & ~low) if value is None else (value & low, ALL_KNOWN)
-
-    return moved
-
-
-def _shifted_mask(number: int, by: int, bits: int, *, is_left: bool) -> _MaskSource:
-    """Return what shifts a mask by a constant."""
-    low = (1 << bits) - 1
-
-    def shifted(machine: Machine) -> tuple[int, int]:
-        value, known = machine.masks[number]
-        value, known = value & low, known | (ALL_KNOWN & ~low)
-        if is_left:
-            return (value << by) & low, ((known << by) | ((1 << by) - 1)) & ALL_KNOWN | (
-                ALL_KNOWN & ~low
-            )
-        return value >> by, known >> by | (ALL_KNOWN & ~(low >> by))
-
-    return shifted
-
-
-def _combined_masks(mnemonic: str, numbers: Sequence[int], bits: int) -> _MaskSource:
-    """Return what combines two masks bit by bit, or puts their halves together."""
-    low = (1 << bits) - 1
+    if found := _SIGNS.match(mnemonic):
+        zero = [parts[0], parts[0], parts[1]]
+        return _compared(lambda a, _: a < 0, zero, BITS[found[1]], is_signed=True)
+    numbers = [int(found[1]) for part in parts[:-1] if (found := MASK.match(part)) is not None]
     name = mnemonic[:-1]
+    if mnemonic.startswith("kmov"):
+        read = reader(parts[0], bits)
+        return lambda machine: (
+            _cut(machine.masks[numbers[0]], bits) if numbers else _bits_of(read(machine), bits)
+        )
+    if name in ("kxor", "kxnor") and len(numbers) == 2 and numbers[0] == numbers[1]:
+        value = (1 << bits) - 1 if name == "kxnor" else 0
+        return lambda _: _bits_of(value, bits)
+    if name == "knot" and numbers:
+        return lambda machine: _cut(invert(machine.masks[numbers[0]]), bits)
+    by = immediate(parts[0])
+    if name in ("kshiftl", "kshiftr") and numbers and by is not None:
+        zeros, left = np.zeros(MASK_BITS, np.int16), name == "kshiftl"
 
-    def combined(machine: Machine) -> tuple[int, int]:
-        (b, b_known), (a, a_known) = machine.masks[numbers[0]], machine.masks[numbers[1]]
-        if mnemonic.startswith("kunpck"):
-            half = {"kunpckbw": 8, "kunpckwd": 16, "kunpckdq": 32}[mnemonic]
-            part = (1 << half) - 1
-            known = (b_known & part) | ((a_known & part) << half)
-            return (b & part) | ((a & part) << half), known | (ALL_KNOWN & ~((1 << 2 * half) - 1))
-        zeros_a, zeros_b = a_known & ~a, b_known & ~b
-        if name == "kand":
-            return a & b, (a & b) | zeros_a | zeros_b
-        if name == "kandn":
-            return zeros_a & b & low, (zeros_a & b) | a | zeros_b
-        if name == "kor":
-            return a | b, a | b | (zeros_a & zeros_b)
-        both = a_known & b_known
-        if name == "kxor":
-            return (a ^ b) & both, both
-        if name == "kxnor":
-            return ~(a ^ b) & both & low, both
-        return 0, 0
+        def shift(machine: Machine) -> Lanes:
+            given = machine.masks[numbers[0], :bits]
+            return _cut(np.concatenate((zeros[:by], given) if left else (given[by:], zeros)), bits)
 
-    return combined
+        return shift
+    if mnemonic.startswith("kunpck") and len(numbers) == 2:
+        half = BITS[mnemonic[-2]]
+        return lambda machine: _cut(
+            np.concatenate([machine.masks[number, :half] for number in numbers]), 2 * half
+        )
+    if name in _COMBINED and len(numbers) == 2:
+        combine = _COMBINED[name]
+        return lambda machine: _cut(
+            combine(machine.masks[numbers[1]], machine.masks[numbers[0]]), bits
+        )
+    return None
+
+
+def _cut(mask: Lanes, bits: int) -> Lanes:
+    """Return the low bits of a mask; the others are zero."""
+    found = np.zeros(MASK_BITS, dtype=np.int16)
+    found[:bits] = mask[:bits]
+    return found
+
+
+def _bits_of(value: int | None, bits: int) -> Lanes:
+    found = np.zeros(MASK_BITS, dtype=np.int16)
+    found[:bits] = UNKNOWN if value is None else [value >> k & 1 for k in range(bits)]
+    return found
 
 
 def _compared(
-    order: Callable[[int, int], bool], parts: list[str], bits: int, is_unsigned: bool
-) -> _MaskSource | None:
-    if len(parts) != 3:
-        return None
+    order: Callable[[Elements, Elements], Elements],
+    parts: Sequence[str],
+    bits: int,
+    *,
+    is_signed: bool,
+) -> Source:
     register = VECTOR.match(parts[1])
-    lanes = LANES[register[1]] if register is not None else 16
-    pairs_in = pairs_of(parts, lanes, bits)
-    rest = ALL_KNOWN & ~((1 << (32 * lanes // bits)) - 1)
+    width = WIDTHS[register[1]] if register is not None else WIDTHS["z"]
+    second, first = source_of(parts[0], width), source_of(parts[1], width)
 
-    def number(value: int) -> int:
-        return value if is_unsigned else signed(value, bits)
-
-    def compare(machine: Machine) -> tuple[int, int]:
-        value, known = 0, rest
-        for place, (a, b) in enumerate(pairs_in(machine)):
-            if a is not None and b is not None:
-                known |= 1 << place
-                value |= order(number(a), number(b)) << place
-        return value, known
+    def compare(machine: Machine) -> Lanes:
+        (a, known), (b, also) = (
+            elements_of(first(machine), bits),
+            elements_of(second(machine), bits),
+        )
+        if is_signed:
+            a, b = signed_elements(a), signed_elements(b)
+        found = np.zeros(MASK_BITS, dtype=np.int16)
+        found[: len(a)] = np.where(known & also, order(a, b), UNKNOWN)
+        return found
 
     return compare
 
 
-def _signs(parts: list[str], bits: int) -> _MaskSource | None:
-    register = VECTOR.match(parts[0])
-    if register is None:
-        return None
-    number, lanes = int(register[2]), LANES[register[1]]
-    rest = ALL_KNOWN & ~((1 << (32 * lanes // bits)) - 1)
-
-    def take(machine: Machine) -> tuple[int, int]:
-        value, known = 0, rest
-        for place, element in enumerate(elements_of(machine.vectors[number][:lanes], bits)):
-            if element is not None:
-                known |= 1 << place
-                value |= (element >> (bits - 1)) << place
-        return value, known
-
-    return take
-
-
-def _mask_test(mnemonic: str, parts: list[str]) -> Action | None:
-    found = [MASK.match(part) for part in parts]
-    bits = _BITS[mnemonic[-1]]
-    low = (1 << bits) - 1
-    numbers = [int(each[1]) for each in found if each is not None]
+def _test(is_or: bool, parts: Sequence[str], bits: int) -> Action | None:
+    """Set the zero flag if no bit is set; kortest sets the carry if all are."""
+    numbers = [int(found[1]) for part in parts if (found := MASK.match(part)) is not None]
     if len(numbers) != 2:
         return None
-    is_or = mnemonic.startswith("kor")
 
     def test(machine: Machine) -> None:
-        (b, b_known), (a, a_known) = machine.masks[numbers[0]], machine.masks[numbers[1]]
-        zeros_a, zeros_b = a_known & ~a & low, b_known & ~b & low
+        a, b = machine.masks[numbers[1], :bits], machine.masks[numbers[0], :bits]
+        found = _either(a, b) if is_or else both(a, b)
+        full = found if is_or else invert(both(invert(a), b))
         machine.flags = None
-        ones = (a | b if is_or else a & b) & low
-        zeros = zeros_a & zeros_b if is_or else zeros_a | zeros_b
-        if ones or zeros == low:  # the carry says whether all are one, which needs all of them
-            is_full = ones == low
-            machine.flags = (
-                Flags("mask", 0, 1, 1, bits)
-                if is_full
-                else Flags("mask", 1, 0, int(bool(ones)), bits)
-            )
+        if (found == 1).any() or (found == 0).all():
+            carry = int((full == 1).all())
+            machine.flags = Flags("exact", carry, 0, int((found == 1).any()), bits)
 
     return test
 
 
-def spread_mask(text: str, lanes: int, bits: int) -> Source | None:
-    """Return what sets all bits of the elements for which a mask has a one."""
+def spread_mask(text: str, size: int, width: int) -> Source | None:
+    """Return what sets all bytes of the elements for which a mask has a one."""
     found = MASK.match(text)
     if found is None:
         return None
-    number, ones = int(found[1]), (1 << bits) - 1
+    number = int(found[1])
 
     def spread(machine: Machine) -> Lanes:
-        value, known = machine.masks[number]
-        return lanes_from(
-            [
-                (ones if value >> place & 1 else 0) if known >> place & 1 else None
-                for place in range(32 * lanes // bits)
-            ],
-            bits,
-        )
+        bits = machine.masks[number, : width // size]
+        return np.repeat(np.where(bits < 0, bits, bits * 0xFF), size)
 
     return spread

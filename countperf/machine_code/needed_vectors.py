@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from countperf.machine_code.integer_operands import operands_of
+from countperf.machine_code.operands import operands_of
 
 _REGISTER = re.compile(r"%(?:[xyz]mm(\d+)|k([0-7]))")
 _WHOLE = re.compile(r"^%(?:[xyz]mm\d+|k[0-7])(?:\{%k[0-7]\}\{z\})?$")

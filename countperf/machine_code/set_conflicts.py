@@ -28,8 +28,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
 from countperf.machine_code.classify_x86 import classify
-from countperf.machine_code.integer_operands import operands_of
 from countperf.machine_code.machine_state import REGISTERS
+from countperf.machine_code.operands import operands_of
 
 _LARGEST_STACK = 1 << 30
 _ADDRESS_BYTES, _WORD_BYTES = 8, 4

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import re
 
-from countperf.machine_code.integer_operands import (
-    Action,
-    signed,
-)
-from countperf.machine_code.machine_state import (
-    REGISTERS,
-    UNKNOWN_LANES,
-    Machine,
-    Value,
-)
+import numpy as np
+
+from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Machine
+from countperf.machine_code.mask_registers import elements_of
+from countperf.machine_code.operands import Action
 
 DIVISION = re.compile(r"__ocl_svml_[a-z]\d_([iu])(div|rem)(\d+)")
 _SCRATCH = tuple(
@@ -25,18 +20,20 @@ _SCRATCH = tuple(
 
 def divide(is_signed: bool, what: str, lanes: int) -> Action:
     """Return what divides the first vector by the second one, lane by lane."""
-
-    def lane(one: Value, other: Value) -> Value:
-        if one is None or not other:
-            return None
-        a, b = (signed(one, 32), signed(other, 32)) if is_signed else (one, other)
-        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        return (quotient if what == "div" else a - quotient * b) & 0xFFFF_FFFF
+    kind = np.int32 if is_signed else np.uint32
 
     def operate(machine: Machine) -> None:
-        first, second = machine.vectors[:2]
-        pairs = zip(first[:lanes], second[:lanes], strict=True)
-        machine.quotient = (*(lane(*pair) for pair in pairs), *(0,) * (len(first) - lanes))
+        (a, known), (b, also) = (
+            elements_of(machine.vectors[number, : 4 * lanes], 32) for number in (0, 1)
+        )
+        one, other = (each.view(kind).astype(np.int64) for each in (a, b))
+        divisor = np.where(other == 0, 1, other)
+        quotient = np.abs(one) // np.abs(divisor) * np.sign(one) * np.sign(divisor)
+        found = quotient if what == "div" else one - quotient * divisor
+        raw = found.astype(np.uint32).view(np.uint8).astype(np.int16)
+        is_known = np.repeat(known & also & (other != 0), 4)
+        machine.quotient = np.zeros_like(machine.vectors[0])
+        machine.quotient[: 4 * lanes] = np.where(is_known, raw, UNKNOWN)
 
     return operate
 
@@ -50,6 +47,5 @@ def forget_call(machine: Machine) -> None:
     """Forget what a function may change of which nothing is known."""
     for number in _SCRATCH:
         machine.registers[number] = machine.low[number] = None
-    machine.vectors[:] = [UNKNOWN_LANES] * len(machine.vectors)
-    machine.masks[:] = [(0, 0)] * len(machine.masks)
+    machine.vectors[:] = machine.masks[:] = UNKNOWN
     machine.flags = None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.machine_code.classify_x86 import classify, parse_disassembly
-from countperf.machine_code.code import code_of
-from countperf.machine_code.trips import Effect
+from countperf.machine_code.classify_x86 import classify, instruction_in
 
 
 @pytest.mark.parametrize(
@@ -121,57 +119,19 @@ Disassembly of section .text:
 
 
 @pytest.mark.parametrize(
-    ("code", "effect"),
+    ("text", "number", "first", "last"),
     [
-        ("mov $0xffffffffffffffd0,%rdx", Effect("set", "dx", -48)),
-        ("mov $0xfffffff0,%r10d", Effect("set", "r10", -16)),
-        ("movl\t$64, %ecx", Effect("set", "cx", 64)),
-        ("xor %eax,%eax", Effect("set", "ax", 0)),
-        ("add $0x6,%rdx", Effect("add", "dx", 6)),
-        ("sub $0xffffffffffffff80,%rax", Effect("add", "ax", 128)),
-        ("dec %r8", Effect("add", "r8", -1)),
-        ("incq\t%rax", Effect("add", "ax", 1)),
-        ("cmp $0x148,%rax", Effect("compare", "ax", 0x148)),
-        ("cmp %rax,%rbx", Effect("test", "bx")),
-        ("mov (%rsp),%rax", Effect("write", "ax")),
-        ("vmovq %xmm1,%rcx", Effect("write", "cx")),
-        ("add $0x8,(%rax)", None),
-        ("push %rax", None),
-        ("jne 1000 <f>", None),
+        (GNU, 10, (0x1000, "xor", "%eax,%eax"), (0x1034, "jne", "102a")),
+        (LLVM, 8, (0x1000, "xorl", "%eax, %eax"), (0x1034, "jne", "0x102a")),
     ],
 )
-def test_effects(code: str, effect: Effect | None) -> None:
-    functions = parse_disassembly(f"0000000000001000 <f>:\n 1000:\t{code}\n")
-
-    assert functions["f"][0].effect == effect
-
-
-def test_functions_of_gnu() -> None:
-    functions = parse_disassembly(GNU)
-
-    assert list(functions) == ["f", "g"]
-    f = functions["f"]
-    assert [each.classes for each in f[:4]] == [
-        ("iop.scalar",),
-        (),
-        ("load.constant",),
-        ("load.vector.256",),
-    ]
-    computed, back, outside = f[4], f[7], f[8]
-    assert (computed.target, computed.goes_on) == (None, False)
-    assert (back.target, back.goes_on) == (5, True)
-    assert (outside.target, outside.goes_on) == (None, False)
-
-
-def test_functions_of_llvm() -> None:
-    f = parse_disassembly(LLVM)["f"]
-    body, loop = code_of(f, kernel="f", source="LLVM", group_shape=(8, 1, 1)).regions
-
-    assert body.counts == {
-        "iop.scalar": 1,
-        "load.constant": 1,
-        "load.vector.256": 1,
-        "other": 1,
-    }
-    assert loop.counts == {"branch": 1, "flop.add.f32.8": 1, "iop.scalar": 1}
-    assert (loop.name, loop.depth, loop.is_innermost) == ("1", 1, True)
+def test_lines_of_a_listing(
+    text: str, number: int, first: tuple[int, str, str], last: tuple[int, str, str]
+) -> None:
+    found = [each for line in text.splitlines() if (each := instruction_in(line))]
+    assert len(found) == number
+    assert found[0] == first
+    assert last in found
+    if text == GNU:  # without prefixes
+        assert found[1][1:] == ("nopw", "0x0(%rax,%rax,1)")
+        assert found[4][1:] == ("jmp", "*%rcx")

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from countperf.machine_code.code import CompiledCode, CompiledRegion, code_of
-from countperf.machine_code.flow import Instruction
+from countperf.machine_code.code import CompiledCode, CompiledRegion, Listed, code_of
 
 
 def _region(
@@ -82,54 +83,56 @@ def test_code_without_arithmetic_has_no_shares_of_it() -> None:
     assert shares.vector_accesses == pytest.approx(128 / 160)
 
 
+FMA = ("flop.fma.f32.8", "load.vector.256")
+SCALAR = ("flop.fma.f32.1", "load.scalar.32")
 BRANCH = ("branch",)
 
 
-def _code(*instructions: Instruction) -> CompiledCode:
-    return code_of(instructions, kernel="k", source="by hand", group_shape=(8, 1, 1))
+def _code(*listed: Listed, executed: Mapping[int, int] | None = None) -> CompiledCode:
+    return code_of(listed, executed, kernel="k", source="by hand", group_shape=(8, 1, 1))
 
 
-def test_of_two_versions_of_the_same_work_the_one_in_vectors_counts() -> None:
-    scalar = [Instruction(("flop.fma.f32.1", "load.scalar.32"))] * 8
-    vector = [Instruction(("flop.fma.f32.8", "load.vector.256"))]
-
-    code = _code(
-        Instruction(BRANCH, target=10),  # arrays may overlap
-        *vector,
-        Instruction(BRANCH, target=18, goes_on=False),
-        *[Instruction(("move",))] * 7,
-        *scalar,
-        Instruction(("other",), goes_on=False),
-    )
-
-    assert code.totals() == {
-        "branch": 2,
-        "flop.fma.f32.8": 1,
-        "load.vector.256": 1,
-        "other": 1,
-    }
-    assert code.aside == {"flop.fma.f32.1": 8, "load.scalar.32": 8, "move": 7}
+def test_loops_have_the_iterations_that_a_group_executes() -> None:
+    listed: list[Listed] = [
+        (BRANCH, 6),  # arrays may overlap: not here
+        (("move",), None),  # the outer loop begins
+        (FMA, None),  # the inner one
+        (BRANCH, 2),
+        (BRANCH, 1),
+        (BRANCH, 8),
+        (SCALAR, None),  # the other version
+        (BRANCH, 6),
+        (("store.vector.256",), None),
+        (BRANCH, 8),  # no iteration is repeated
+    ]
+    code = _code(*listed, executed={0: 1, 1: 5, 2: 35, 3: 35, 4: 5, 5: 1, 8: 1, 9: 1})
+    assert [(each.name, each.trips, each.is_innermost) for each in code.regions] == [
+        ("body", 1, False),
+        ("1", 5, False),
+        ("1.1", 7, True),
+    ]
+    assert code.regions[1].counts == {"branch": 1, "move": 1}
+    assert code.regions[2].counts == {"branch": 1, "flop.fma.f32.8": 1, "load.vector.256": 1}
+    assert code.aside == {"branch": 1, "flop.fma.f32.1": 1, "load.scalar.32": 1}
     assert code.shares().packed == 1
 
 
-def test_loops_are_not_left_out_for_what_is_done_in_vectors_without_them() -> None:
-    code = _code(
-        Instruction(BRANCH, target=3),  # no iterations: a sum is zero
-        Instruction(("flop.add.f32.1", "load.scalar.32")),
-        Instruction(BRANCH, target=1),
-        Instruction(("store.vector.256",)),
-    )
-    longer = _code(
-        Instruction(BRANCH, target=4),
-        Instruction(("flop.add.f32.1", "load.scalar.32")),
-        Instruction(BRANCH, target=1),
-        Instruction(BRANCH, target=5, goes_on=False),
-        Instruction(("store.vector.256",)),
-        Instruction(("other",), goes_on=False),
-    )
-
-    for each in (code, longer):
-        assert [region.name for region in each.regions] == ["body", "1"]
-        assert each.regions[1].counts["flop.add.f32.1"] == 1
+def test_without_a_group_all_code_is_counted() -> None:
+    code = _code((("move",), None), (SCALAR, None), (BRANCH, 2), (FMA, None), (BRANCH, 1))
+    assert [(each.name, each.trips) for each in code.regions] == [
+        ("body", 1),
+        ("1", None),
+        ("1.1", None),
+    ]
+    assert code.totals()["branch"] == 2
     assert code.aside == {}
-    assert longer.aside == {"store.vector.256": 1}
+    assert _code().totals() == {}
+
+
+def test_loops_that_cross_are_nested() -> None:
+    code = _code(*[(("move",), None)] * 3, (BRANCH, 0), (("move",), None), (BRANCH, 2))
+    assert [(each.name, each.counts) for each in code.regions] == [
+        ("body", {}),
+        ("1", {"move": 2}),
+        ("1.1", {"branch": 2, "move": 2}),
+    ]

@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from countperf.machine_code.carried_bits import carried_action
 from countperf.machine_code.conditions import condition_of
-from countperf.machine_code.integer_unit import action_of
 from countperf.machine_code.machine_state import REGISTERS, Machine
+from tests.machine_code.machines import run, value
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or shutil.which("cc") is None,
@@ -135,16 +134,10 @@ _CASE = """        case {number}:
 def followed(code: str, given: list[int]) -> Machine:
     """Compare two numbers, then follow an instruction with values in registers."""
     machine = Machine()
-    for name, value in zip(NAMES, given, strict=False):
-        machine.registers[REGISTERS[f"%{name}"].number] = value
+    for name, number in zip(NAMES, given, strict=False):
+        machine.registers[REGISTERS[f"%{name}"].number] = number
     machine.registers[8:10] = given[4:]
-    lines = ("cmp %r9,%r8", code)
-    for line in lines:
-        mnemonic, _, operands = line.partition(" ")
-        action = carried_action(mnemonic, operands) or action_of(mnemonic, operands)
-        if action is not None:
-            action(machine)
-    return machine
+    return run(f"cmp %r9,%r8\n{code}", machine)
 
 
 @pytest.fixture(scope="module")
@@ -163,10 +156,10 @@ def results(
     )
     numbers = random.Random(7)
 
-    def value() -> int:
+    def drawn() -> int:
         return numbers.choice((*_VALUES, numbers.getrandbits(64), numbers.getrandbits(31)))
 
-    given = [(code, [value() for _ in range(6)]) for code in CASES for _ in range(60)]
+    given = [(code, [drawn() for _ in range(6)]) for code in CASES for _ in range(60)]
     order = list(CASES)
     lines = (f"{order.index(code)} {' '.join(map(str, values))}" for code, values in given)
     said = subprocess.run(
@@ -186,9 +179,9 @@ def test_results_and_flags(
     for given, (*registers, flags) in results[code]:
         machine = followed(code, given)
         for name, right in zip(NAMES, registers, strict=True):
-            value = machine.registers[REGISTERS[f"%{name}"].number]
-            assert value in (None, right), (name, [hex(each) for each in given])
-            known += value is not None
+            said = value(machine, name)
+            assert said in (None, right), (name, [hex(each) for each in given])
+            known += said is not None
         for suffix in CASES[code]:
             condition = condition_of(suffix)
             assert condition is not None
@@ -201,15 +194,7 @@ def test_results_and_flags(
 
 def test_only_instructions_on_strings_move_their_pointers() -> None:
     machine = Machine()
-    machine.registers[REGISTERS["%rdi"].number] = 64
     machine.store(64 + 24, 32, 0xFFFF_FFFE)
-    action = carried_action("movslq", "0x18(%rdi),%r8")
-    assert action is None
-    action = action_of("movslq", "0x18(%rdi),%r8")
-    assert action is not None
-    action(machine)
-    assert machine.registers[8] == 2**64 - 2
-    stores = carried_action("stos", "%al,%es:(%rdi)")
-    assert stores is not None
-    stores(machine)
-    assert machine.registers[REGISTERS["%rdi"].number] is None
+    assert value(run("movslq 0x18(%rdi),%r8", machine, rdi=64), "r8") == 2**64 - 2
+    assert value(machine, "rdi") == 64
+    assert value(run("stos %al,%es:(%rdi)", machine), "rdi") is None

@@ -5,25 +5,8 @@ from __future__ import annotations
 import pytest
 
 from countperf.machine_code.conditions import condition_of
-from countperf.machine_code.integer_unit import action_of
-from countperf.machine_code.machine_state import REGISTERS, Constants, Flags, Machine
-
-
-def run(code: str, **registers: int) -> Machine:
-    """Run a few instructions, with values of some 64-bit registers."""
-    machine = Machine()
-    for name, value in registers.items():
-        machine.registers[REGISTERS[f"%{name}"].number] = value
-    for line in code.strip().splitlines():
-        mnemonic, _, operands = line.strip().partition(" ")
-        action = action_of(mnemonic, operands.strip())
-        if action is not None:
-            action(machine)
-    return machine
-
-
-def value(machine: Machine, name: str) -> int | None:
-    return machine.registers[REGISTERS[f"%{name}"].number]
+from countperf.machine_code.machine_state import Constants, Flags, Machine
+from tests.machine_code.machines import run, value
 
 
 @pytest.mark.parametrize(
@@ -84,7 +67,7 @@ def test_what_is_not_known_stays_unknown() -> None:
 def test_the_lowest_byte_may_be_known_alone() -> None:
     machine = run("mov $0x1,%bl\ntest $0x1,%bl")
     assert value(machine, "rbx") is None
-    assert machine.flags == Flags("logic", 1, 1, 1, 8)
+    assert machine.flags == Flags("exact", 0, 0, 1, 8)
     assert value(run("mov $0x1,%bl\nmovzbl %bl,%eax"), "rax") == 1
 
 

@@ -8,9 +8,13 @@ import pytest
 
 from countperf.errors import CountingError
 from countperf.machine_code import loop_extrapolation
-from countperf.machine_code.even_growth import to_change, to_equality, without_carry
+from countperf.machine_code.loop_extrapolation import (
+    note_of_step,
+    to_change,
+    to_equality,
+    without_carry,
+)
 from countperf.machine_code.machine_state import Flags
-from countperf.machine_code.uneven_steps import note_of_step
 from tests.machine_code.test_interpreter import executed
 
 NESTED = """

@@ -1,18 +1,18 @@
-"""Machine code that PoCL compiles for the groups of a kernel."""
+"""Machine code that PoCL compiles for the groups of a kernel, by loop."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from countperf.errors import DeviceError, KernelBuildError
+from countperf.errors import CountingError, KernelBuildError
 from countperf.harness.compile.build import POCL
-from countperf.harness.compile.objects import compile_many, keeps_no_code
+from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
+from countperf.harness.compile.objects import keeps_no_code
 from countperf.harness.device import Device
-from countperf.machine_code.classify_x86 import parse_disassembly
+from countperf.machine_code.classify_x86 import classify
 from countperf.machine_code.code import CompiledCode, code_of
-from countperf.machine_code.objdump import disassemble
+from countperf.machine_code.launch import KernelLaunch
 
 SOURCE = "x86-64 machine code from PoCL"
 
@@ -22,37 +22,41 @@ def compile_with_pocl(
 ) -> dict[str, CompiledCode]:
     """Compile a kernel with PoCL, as for a launch at given sizes, and read its machine code.
 
-    A group of the kernel is launched, with arrays of zeros, in a process of its own.
+    A group of the kernel is launched, with arrays of zeros, in a process of its own. Loops have the
+    iterations of a group at these sizes; if these depend on data, all code is counted.
     """
     if device.identity.platform != POCL:
         raise keeps_no_code(device)
-    (found,) = compile_many([(t_unit, parameters)], device, codes_of)
-    if isinstance(found, KernelBuildError):
-        raise found
-    return found
+    (compiled,) = read_compiled([(t_unit, parameters)], device)
+    if isinstance(compiled, KernelBuildError):
+        raise compiled
+    return codes_of(compiled, parameters)
 
 
-def codes_of(objects: Sequence[Path]) -> dict[str, CompiledCode]:
-    """Return the machine code in PoCL's objects by the names of kernels."""
-    return {path.stem: _code(path) for path in objects}
+def codes_of(compiled: CompiledKernel, parameters: Mapping[str, int]) -> dict[str, CompiledCode]:
+    """Return the machine code of each launch at given sizes."""
+    try:
+        followed = compiled.follow(parameters)
+    except CountingError:
+        launches = compiled.host.launches(parameters)
+        return {launch.kernel: _code(compiled, launch, None) for launch in launches}
+    return {each.launch.kernel: _code(compiled, each.launch, each.executed) for each in followed}
 
 
-def _code(path: Path) -> CompiledCode:
-    kernel = path.stem
-    functions = parse_disassembly(disassemble(path))
-    name = f"_pocl_kernel_{kernel}_workgroup"
-    if name not in functions:
-        raise DeviceError(
-            f"PoCL's object for kernel {kernel!r} has no function {name} (it has"
-            f" {', '.join(functions)}): this version of PoCL is not known, 3.1 is"
-        )
-    # of a group of one item, the function of the group only calls that of the item
-    item = f"_pocl_kernel_{kernel}"
-    if f"{item}@plt" in functions:
-        name = item
+def _code(
+    compiled: CompiledKernel, launch: KernelLaunch, executed: Mapping[int, int] | None
+) -> CompiledCode:
+    program = compiled.programs[launch.kernel]
     return code_of(
-        functions[name],
-        kernel=kernel,
+        [
+            (
+                classify(line.mnemonic, line.operands),
+                program.target(line) if line.mnemonic[0] == "j" else None,
+            )
+            for line in program.lines
+        ],
+        executed,
+        kernel=launch.kernel,
         source=SOURCE,
-        group_shape=tuple(int(extent) for extent in path.parent.name.split("-")[:3]),
+        group_shape=launch.group_shape,
     )

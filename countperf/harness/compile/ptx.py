@@ -9,9 +9,8 @@ from countperf.harness.cuda.target import generate_cuda
 from countperf.harness.nvcc import compile_for
 from countperf.harness.ptx import compile_ptx
 from countperf.machine_code.code import CompiledCode, code_of
-from countperf.machine_code.flow import Instruction
 from countperf.machine_code.ptx_unit import PtxInstruction
-from countperf.mechanistic.ptx import PtxProgram, parse_ptx
+from countperf.mechanistic.ptx import parse_ptx
 
 _FLOPS = frozenset({"add", "mul", "fma", "div", "minmax", "compare"})
 _SELECTED = {"convert": "convert", "select": "move", "bitwise": "iop.scalar"}
@@ -24,7 +23,7 @@ def compile_with_nvcc(t_unit: Any, capability: str = "9.0") -> dict[str, Compile
     resources = compile_for(t_unit, capability)
     return {
         name: code_of(
-            _instructions(programs[name]),
+            [(_classes(each), each.target) for each in programs[name].instructions],
             kernel=name,
             source=f"PTX for compute capability {capability}",
             group_shape=(1,),
@@ -33,17 +32,6 @@ def compile_with_nvcc(t_unit: Any, capability: str = "9.0") -> dict[str, Compile
         )
         for name in code.kernels
     }
-
-
-def _instructions(program: PtxProgram) -> tuple[Instruction, ...]:
-    return tuple(
-        Instruction(
-            _classes(each),
-            target=each.target,
-            goes_on=each.target is None or bool(each.guard),
-        )
-        for each in program.instructions
-    )
 
 
 def _classes(instruction: PtxInstruction) -> tuple[str, ...]:

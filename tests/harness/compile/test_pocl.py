@@ -19,7 +19,7 @@ from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.binding import bind_arguments
 from countperf.harness.compile import build
 from countperf.harness.compile import pocl as module
-from countperf.harness.compile.objects import compile_many
+from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.compile.pocl import codes_of, compile_with_pocl
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
@@ -100,7 +100,11 @@ _Compiled = dict[str, dict[str, CompiledCode] | KernelBuildError]
 @pytest.fixture(scope="module")
 def compiled(pocl: Device) -> _Compiled:
     units = [(build(), sizes) for build, sizes in UNITS.values()]
-    return dict(zip(UNITS, compile_many(units, pocl, codes_of), strict=True))
+    found = zip(UNITS.items(), read_compiled(units, pocl), strict=True)
+    return {
+        name: each if isinstance(each, KernelBuildError) else codes_of(each, sizes)
+        for (name, (_, sizes)), each in found
+    }
 
 
 def _codes(compiled: _Compiled, name: str) -> list[CompiledCode]:
@@ -174,7 +178,7 @@ def test_a_kernel_that_cannot_run_says_why_and_keeps_no_other_from_it(
     compiled: _Compiled, pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = compiled["too large"]
-    monkeypatch.setattr(module, "compile_many", lambda *_: (failed,))
+    monkeypatch.setattr(module, "read_compiled", lambda *_: (failed,))
 
     assert _codes(compiled, "behind it")
     with pytest.raises(KernelBuildError, match="groups of 65536 work items"):

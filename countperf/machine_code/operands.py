@@ -1,11 +1,13 @@
-"""Operands of integer instructions, as ``objdump`` writes them: registers, constants, memory."""
+"""Operands of instructions, as ``objdump`` writes them: registers, constants, memory, vectors."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from countperf.machine_code.machine_state import REGISTERS, Machine, Value
+import numpy as np
+
+from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Lanes, Machine, Value
 
 _BITS = {"b": 8, "w": 16, "l": 32, "q": 64}
 _COMMA = re.compile(r",\s*(?![^(]*\))")
@@ -14,11 +16,19 @@ _MEMORY = re.compile(
     r"\((?P<base>%\w+)?(?:,(?P<index>%\w+),(?P<scale>[1248]))?\)$"
 )
 _IMMEDIATE = re.compile(r"^\$(-?(?:0x)?[0-9a-f]+)$")
+_BROADCAST = re.compile(r"\{1to(\d+)\}$")
 _WIDE = (1 << 64) - 1
+VECTOR = re.compile(r"^%([xyz])mm(\d+)(\{.*)?$")
+"""A vector register: its width, its number, and what is written of it."""
+
+WIDTHS = {"x": 16, "y": 32, "z": 64}
+"""Bytes of a vector register by the letter of its width."""
+
 Action = Callable[[Machine], None]
 Condition = Callable[[Machine], "bool | None"]
 Read = Callable[[Machine], Value]
 Write = Callable[[Machine, Value], None]
+Source = Callable[[Machine], Lanes]
 
 
 def operands_of(text: str) -> list[str]:
@@ -26,7 +36,8 @@ def operands_of(text: str) -> list[str]:
     return _COMMA.split(text) if text else []
 
 
-def _immediate(text: str, bits: int) -> Value:
+def immediate(text: str, bits: int = 8) -> Value:
+    """Return a constant; None if the operand is none."""
     found = _IMMEDIATE.match(text)
     return None if found is None else int(found[1], 0) & ((1 << bits) - 1)
 
@@ -79,7 +90,7 @@ def reader(text: str, bits: int) -> Read:
             return (value >> shift) & mask
 
         return part
-    constant = _immediate(text, bits)
+    constant = immediate(text, bits)
     if constant is not None:
         return lambda _: constant
     address = address_of(text)
@@ -121,9 +132,40 @@ def width_of(name: str, parts: list[str]) -> int:
     for text in reversed(parts):
         if text in REGISTERS:
             return REGISTERS[text].bits
-    return _BITS.get(name[-1], 64)
+    return _BITS.get(name[-1:], 64)
 
 
 def signed(value: int, bits: int) -> int:
     """Return a value as a number in two's complement."""
     return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def lanes_of(value: Value, size: int) -> Lanes:
+    """Return an integer as so many bytes."""
+    if value is None:
+        return np.full(size, UNKNOWN, dtype=np.int16)
+    data = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+    return np.frombuffer(data, np.uint8).astype(np.int16)
+
+
+def joined(lanes: Lanes) -> Value:
+    """Return the integer that some bytes make together, the first of them lowest."""
+    known = bool((lanes >= 0).all())
+    return int.from_bytes(lanes.astype(np.uint8).tobytes(), "little") if known else None
+
+
+def source_of(text: str, size: int) -> Source:
+    """Return what reads bytes of a vector: from a vector or integer register, or from memory."""
+    register = VECTOR.match(text)
+    if register is not None:
+        number = int(register[2])
+        return lambda machine: machine.vectors[number, :size]
+    if text in REGISTERS:
+        read = reader(text, 8 * size)
+        return lambda machine: lanes_of(read(machine), size)
+    address = address_of(_BROADCAST.sub("", text))
+    if address is None:
+        return lambda _: lanes_of(None, size)
+    found = _BROADCAST.search(text)
+    times = int(found[1]) if found else 1
+    return lambda machine: np.tile(machine.load_lanes(address(machine), size // times), times)

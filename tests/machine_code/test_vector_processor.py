@@ -1,4 +1,4 @@
-"""Rules for instructions of AVX2, against the processor itself."""
+"""Rules for instructions with vectors, against the processor itself."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from countperf.machine_code.avx2 import element_source, element_test, is_element_test, masked_store
-from countperf.machine_code.avx512 import leads_to_integers, packed_action
 from countperf.machine_code.conditions import condition_of
-from countperf.machine_code.integer_operands import operands_of
-from countperf.machine_code.machine_state import Flags, Machine
-from countperf.machine_code.vector_elements import elements_of, lanes_from
+from countperf.machine_code.machine_state import UNKNOWN, Flags, Machine
+from countperf.machine_code.vector_unit import leads_to_integers
+from tests.machine_code.machines import put, put_mask, run, words_of
 
 FIRST, SECOND, THIRD = "%ymm1", "%ymm2", "%ymm3"
 COMPUTED = (
@@ -63,6 +61,57 @@ TAKEN = (
 )
 TESTED = (f"vptest {FIRST},{SECOND}", f"vtestps {FIRST},{SECOND}", f"vtestpd {FIRST},{SECOND}")
 INPUTS = (1, 2, 4)
+MOVES = (
+    *(f"valign{size} ${by},%zmm1,%zmm2,%zmm3" for size in "dq" for by in (0, 1, 7, 15)),
+    "valignd $0x5,%ymm1,%ymm2,%ymm3",
+    *(f"vpermilps ${order},%{width}mm1,%{width}mm3" for order in (0x1B, 0xD8) for width in "xyz"),
+    *(f"vpermilpd ${order},%{width}mm1,%{width}mm3" for order in (0x1, 0xA6) for width in "xyz"),
+    *(f"vpermil{kind} %zmm1,%zmm2,%zmm3" for kind in ("ps", "pd")),
+    *(f"vmovs{which}dup %{width}mm1,%{width}mm3" for which in "hl" for width in "xz"),
+    *(f"vinsertps ${order},%xmm1,%xmm2,%xmm3" for order in (0x10, 0xE8, 0x5D)),
+    "vinsertps $0x90,(%rdi),%xmm2,%xmm3",
+    *(f"vmovs{kind} %xmm1,%xmm2,%xmm3" for kind in "sd"),
+    *(f"vmovs{kind} %xmm1,%xmm2,%xmm3{{%k1}}{zeros}" for kind in "sd" for zeros in ("", "{z}")),
+    "vmovhlps %xmm1,%xmm2,%xmm3",
+    "vblendpd $0x6,%ymm1,%ymm2,%ymm3",
+    *(
+        f"vshufpd $0x{order},%{width}mm1,%{width}mm2,%{width}mm3"
+        for order in "69"
+        for width in "yz"
+    ),
+    *(
+        f"v{name} %{width}mm1,%{width}mm2,%{width}mm3{{%k1}}{zeros}"
+        for name in ("blendmps", "blendmpd", "pblendmd", "pblendmq")
+        for width in "xz"
+        for zeros in ("", "{z}")
+    ),
+    *(f"vpmov{sizes} %zmm1,%ymm3" for sizes in ("qd", "dw", "wb")),
+    *(f"vpmov{sizes} %zmm1,%xmm3" for sizes in ("qw", "db", "qb")),
+    "vpmovqd %ymm1,%xmm3",
+    "vpmovqd %xmm1,%xmm3",
+    "vpmullq (%rdi){1to4},%ymm2,%ymm3",
+    "vpaddd (%rdi){1to16},%zmm2,%zmm3",
+    "vpternlogq $0x96,(%rdi){1to8},%zmm2,%zmm3",
+    "vpminsd (%rdi){1to8},%ymm2,%ymm3",
+    *(
+        f"{name} %zmm1,%zmm2,%zmm3{{%k1}}{zeros}"
+        for name in ("vpminsd", "vpmaxsq", "vpsllvd", "vpsravq", "vpmuludq", "vpsubq")
+        for zeros in ("", "{z}")
+    ),
+    *(f"vpmov{name} %xmm1,%zmm3{{%k1}}{{z}}" for name in ("sxbd", "zxwq")),
+    "vpsrld $0x3,%zmm2,%zmm3{%k1}",
+    "vpabsd %zmm1,%zmm3{%k1}",
+    "vbroadcastsd (%rdi),%ymm3",
+    "vbroadcastsd %xmm1,%zmm3",
+    "vbroadcastss %xmm1,%ymm3",
+    "vbroadcasti64x4 (%rdi),%zmm3",
+    "vbroadcasti32x8 (%rdi),%zmm3",
+    "vbroadcasti32x2 (%rdi),%ymm3",
+    "vbroadcasti64x2 (%rdi),%zmm3",
+    "vbroadcasti32x4 (%rdi),%zmm3",
+    "vbroadcasti128 (%rdi),%ymm3",
+    "vbroadcastf128 (%rdi),%ymm3",
+)
 
 _LOAD = [f"vmovdqu {32 * place}(%rdi),%ymm{number}" for place, number in enumerate(INPUTS)]
 
@@ -119,15 +168,7 @@ def _inputs(seed: int) -> list[int]:
 def _machine(inputs: list[int]) -> Machine:
     machine = Machine()
     for place, number in enumerate(INPUTS):
-        machine.vectors[number] = (*inputs[8 * place : 8 * place + 8], *(0,) * 8)
-    return machine
-
-
-def _executed(text: str, machine: Machine) -> Machine:
-    mnemonic, operands = text.split(maxsplit=1)
-    action = packed_action(mnemonic, operands)
-    assert action is not None
-    action(machine)
+        put(machine, number, inputs[8 * place : 8 * place + 8])
     return machine
 
 
@@ -137,9 +178,8 @@ def test_vectors_are_those_of_the_processor(
 ) -> None:
     for seed in range(40):
         inputs = _inputs(seed)
-        machine = _executed(text, _machine(inputs))
-        assert list(machine.vectors[3][:8]) == processor(text, inputs), seed
-        assert machine.vectors[3][8:] == (0,) * 8
+        machine = run(text, _machine(inputs))
+        assert list(words_of(machine, 3, 16)) == [*processor(text, inputs), *[0] * 8], seed
 
 
 @pytest.mark.parametrize("text", TAKEN)
@@ -149,7 +189,7 @@ def test_integers_are_those_of_the_processor(
     assert leads_to_integers(*text.split(maxsplit=1))
     for seed in range(40):
         inputs = _inputs(seed)
-        machine = _executed(text, _machine(inputs))
+        machine = run(text, _machine(inputs))
         assert machine.registers[0] == processor(text, inputs)[0]
 
 
@@ -160,7 +200,7 @@ def test_flags_are_those_of_the_processor(
     seen: set[tuple[bool | None, bool | None]] = set()
     cases = [*map(_inputs, range(60)), [0] * 24, [0xFFFF_FFFF] * 24, [0] * 8 + [1 << 31] * 16]
     for inputs in cases:
-        machine = _executed(text, _machine(inputs))
+        machine = run(text, _machine(inputs))
         is_zero, carries = condition_of("e"), condition_of("b")
         assert is_zero is not None
         assert carries is not None
@@ -172,56 +212,63 @@ def test_flags_are_those_of_the_processor(
 
 @pytest.mark.parametrize("text", [*COMPUTED, *TESTED, *TAKEN])
 def test_unknown_lanes_stay_unknown(text: str) -> None:
-    machine = Machine(flags=Flags("mask", 0, 1, 0, 32), registers=[7] * 16)
-    machine.vectors[3] = (5,) * 16
-    _executed(text, machine)
+    machine = Machine(flags=Flags("exact", 1, 0, 0, 32), registers=[7] * 16)
+    put(machine, 3, (5,) * 16)
+    run(text, machine)
     if text in COMPUTED:
-        has_zeros = text.startswith("vpsrldq")  # which are shifted in
-        assert set(machine.vectors[3][:8]) == ({None, 0} if has_zeros else {None})
+        shifts_zeros_in = "rldq" in text or "lldq" in text or "alignr $0x13" in text
+        zeros = {0} if shifts_zeros_in else set[int]()
+        assert set(machine.vectors[3, :32].tolist()) - zeros == {UNKNOWN}
     elif text in TESTED:
         assert machine.flags is None
     else:
         assert machine.registers[0] is None
 
 
-def test_a_blend_of_equal_elements_needs_no_mask() -> None:
-    machine = Machine()
-    machine.vectors[2] = (1, 2, 3, 4, 5, 6, 7, 8) + (0,) * 8
-    machine.vectors[4] = (1, 0, 3, 4, 5, 6, 7, 8) + (0,) * 8
-    source = element_source("vblendvps", [FIRST, SECOND, "%ymm4", THIRD], 8)
-    assert source is not None
-    assert source(machine) == (1, None, 3, 4, 5, 6, 7, 8)
+_LOADED = [f"vmovdqu32 {64 * k}(%rdi),%zmm{k + 1}" for k in range(3)]
+_NEEDED = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
-def test_masked_loads_and_stores() -> None:
-    machine = Machine()
-    machine.registers[0] = 0x1000
-    for lane in range(4):
-        machine.store(0x1000 + 4 * lane, 32, 10 + lane)
-    machine.vectors[1] = (1 << 31, 0, None, 0xFFFF_FFFF) + (0,) * 12
-    load = element_source("vpmaskmovd", ["(%rax)", "%xmm1", "%xmm2"], 4)
-    assert load is not None
-    assert load(machine) == (10, 0, None, 13)
-    machine.vectors[2] = (20, 21, 22, 23) + (0,) * 12
-    for name in ("vpmaskmovd", "vmaskmovps"):
-        store = masked_store(name, "%xmm2,%xmm1,(%rax)")
-        assert store is not None
-        store(machine)
-        loaded = [machine.load(0x1000 + 4 * lane, 32) for lane in range(4)]
-        assert loaded == [20, 11, None, 23]
-    assert masked_store("vmaskmovps", "(%rax),%xmm1,%xmm2") is None
-    assert masked_store("vmovups", "%xmm2,(%rax)") is None
+@pytest.fixture(scope="module")
+def wide_processor(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, list[int], int], list[int]]:
+    """Execute a move on three vectors with a mask; return the third one afterwards."""
+    info, compiler = Path("/proc/cpuinfo"), shutil.which("cc")
+    features = info.read_text(encoding="utf-8").split() if info.exists() else []
+    if compiler is None or not all(each in features for each in _NEEDED):
+        pytest.skip("needs a C compiler and a processor with AVX-512")
+    lines: list[str] = []
+    for number, text in enumerate(MOVES):
+        lines += [f".globl f{number}", f"f{number}:", *_LOADED, "kmovd %edx,%k1", text]
+        lines += ["vmovdqu32 %zmm3,(%rsi)", "vzeroupper", "ret"]
+    folder = tmp_path_factory.mktemp("moves")
+    source, library = folder / "code.s", folder / "code.so"
+    source.write_text("\n".join((*lines, "")), encoding="utf-8")
+    subprocess.run([compiler, "-shared", "-o", str(library), str(source)], check=True)
+    loaded = ctypes.CDLL(str(library))
+
+    def execute(text: str, given: list[int], mask: int) -> list[int]:
+        taken = (ctypes.c_uint32 * 16)()
+        loaded[f"f{MOVES.index(text)}"]((ctypes.c_uint32 * 48)(*given), taken, mask)
+        return list(taken)
+
+    return execute
 
 
-def test_elements_put_together_again_are_the_lanes() -> None:
-    lanes = (0x1234_5678, None, 0xFFFF_0001, 7)
-    for bits in (8, 16, 32):
-        assert lanes_from(elements_of(lanes, bits), bits) == lanes
-    assert lanes_from(elements_of(lanes, 64), 64) == (None, None, 0xFFFF_0001, 7)
-
-
-def test_other_instructions_have_no_rule() -> None:
-    assert element_source("vaddps", [FIRST, SECOND, THIRD], 8) is None
-    assert element_test("vaddps", f"{FIRST},{SECOND},{THIRD}") is None
-    assert not is_element_test("vptestmd")
-    assert operands_of(f"{FIRST},{SECOND}") == [FIRST, SECOND]
+def test_moves_are_those_of_the_processor(
+    wide_processor: Callable[[str, list[int], int], list[int]],
+) -> None:
+    for text in MOVES:
+        for seed in range(10):
+            draw = random.Random(seed)
+            given, mask = [draw.getrandbits(32) for _ in range(48)], draw.getrandbits(16)
+            machine = Machine()
+            machine.registers[7] = 0x1000  # rdi
+            put_mask(machine, 1, mask)
+            for place, value in enumerate(given):
+                machine.store(0x1000 + 4 * place, 32, value)
+            for number in range(3):
+                put(machine, 1 + number, given[16 * number : 16 * number + 16])
+            run(text, machine)
+            assert list(words_of(machine, 3, 16)) == wide_processor(text, given, mask), (text, seed)

@@ -1,0 +1,552 @@
+"""Integers in vector registers, where compilers keep loop counters, too: AVX, AVX2 and AVX-512.
+
+Floating-point results, and what has no rule, are unknown. Without mask registers, masks are vectors
+themselves: comparisons set all bits of an element, and blends, masked loads and tests go by its
+highest bit.
+
+Source: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from countperf.machine_code.integer_unit import action_of
+from countperf.machine_code.machine_state import (
+    REGISTERS,
+    UNKNOWN,
+    VECTOR_BYTES,
+    Flags,
+    Lanes,
+    Machine,
+    Value,
+)
+from countperf.machine_code.mask_registers import (
+    BITS,
+    MASK,
+    WRITTEN_UNDER,
+    Elements,
+    elements_of,
+    mask_action,
+    signed_elements,
+    spread_mask,
+)
+from countperf.machine_code.operands import (
+    VECTOR,
+    WIDTHS,
+    Action,
+    Read,
+    Source,
+    address_of,
+    immediate,
+    joined,
+    lanes_of,
+    operands_of,
+    source_of,
+    writer,
+)
+from countperf.machine_code.vector_moves import ELEMENT_BYTES, move_source
+
+_Made = Callable[["re.Match[str]", Sequence[str], int], "Source | None"]
+_SCALARS = {"vmovd": 4, "movd": 4, "vmovss": 4, "movss": 4, "vmovq": 8, "movq": 8, "vmovsd": 8}
+_MOVES = re.compile(r"^v?mov(?:dq[au]\d*|[au]p[sd]|ntdq|ntp[sd])$")
+_MASKED = re.compile(r"^v(?:p?maskmov)(p[sd]|[dq])$")
+_SIGNS = re.compile(r"^v?(?:movmsk(p[sd])|pmovmsk(b))$")
+_TESTS = re.compile(r"^vp?test(?:(p[sd]))?$")
+_EXTRACTED = re.compile(r"^v(?:pextr([bwdq])|extract(ps))$")
+_ELEMENT = re.compile(
+    r"(?:dq[au](?P<bits>8|16|32|64)|unpck[lh](?P<of>bw|wd|q?dq)|(?P<wide>32|64)x\d"
+    r"|(?P<last>p[sd]|ss|(?<=mov|ast)sd|[bwdq]))$"
+)
+_COMPARED = re.compile(r"^v?u?comis[sd]")
+_HALVES = re.compile(r"^v?mov[lh]p[sd]$")
+_INDEXED = re.compile(r"^vp?(?:gather|scatter)(?P<index>[dq])(?P<element>p[sd]|[dq])$")
+_PLACE = re.compile(
+    r"^(?P<offset>-?(?:0x)?[0-9a-f]+)?\((?P<base>%\w+)?,%[xyz]mm(?P<index>\d+),?(?P<scale>[1248])?\)"
+)
+_VECTORS = re.compile(r"%([xyz])mm")
+
+
+def leads_to_integers(mnemonic: str, operands: str) -> bool:
+    """Say whether an instruction takes a vector's integers to integer registers or flags."""
+    if mnemonic.startswith(("kortest", "ktest")) or _SIGNS.match(mnemonic):
+        return True
+    if _TESTS.match(mnemonic) or _EXTRACTED.match(mnemonic):
+        return True
+    is_move = mnemonic.startswith("kmov") or _SCALARS.get(mnemonic)
+    return bool(is_move) and operands_of(operands)[-1] in REGISTERS
+
+
+def vector_action(mnemonic: str, operands: str) -> Action | None:
+    """Return what an instruction with vectors or masks does to integers; None if nothing."""
+    parts = operands_of(operands)
+    if not parts:
+        return None
+    if mnemonic[0] == "k" or MASK.match(parts[-1]):
+        return mask_action(mnemonic, parts)
+    under = WRITTEN_UNDER.search(operands)
+    mask = int(under[1]) if under else None
+    if _COMPARED.match(mnemonic):
+        return action_of(mnemonic, operands)
+    if _INDEXED.match(mnemonic) and mask is not None:
+        return _gathered(mnemonic, parts, mask)
+    if (found := _TESTS.match(mnemonic)) and len(parts) == 2:
+        return _test(parts, found[1])
+    target = VECTOR.match(parts[-1])
+    if target is None:
+        return _leaving(mnemonic, parts, mask)
+    number, width = int(target[2]), WIDTHS[target[1]]
+    plain = [*parts[:-1], parts[-1].partition("{")[0]]
+    source = _source(mnemonic, plain, width)
+    keeps = under is not None and under[2] is None
+    if source is not None and mask is not None:
+        old = source_of(plain[1] if "blendm" in mnemonic else plain[-1], width)
+        size = _element(mnemonic)
+        is_low = mnemonic in ("vmovss", "vmovsd")  # of which the mask decides on one element only
+        source = _under(source, old if keeps else None, mask, size, size if is_low else width)
+
+    def write(machine: Machine) -> None:
+        found = lanes_of(None, VECTOR_BYTES) if source is None else source(machine)
+        machine.vectors[number, : len(found)] = found
+        machine.vectors[number, len(found) :] = 0
+
+    return write
+
+
+def _element(mnemonic: str) -> int:
+    """Return bytes of the elements that bits of a mask stand for."""
+    found = _ELEMENT.search(mnemonic)
+    if found is None:
+        return 4
+    bits = found["bits"] or found["wide"]
+    return int(bits) // 8 if bits else ELEMENT_BYTES[found["of"] or found["last"]]
+
+
+def _under(source: Source, old: Source | None, mask: int, size: int, most: int) -> Source:
+    """Return what writes elements that a mask chooses, and keeps others or sets them to zero."""
+
+    def choose(machine: Machine) -> Lanes:
+        new = source(machine)
+        kept = np.zeros_like(new) if old is None else old(machine)[: len(new)]
+        chosen, count = np.ones(len(new), np.int16), min(most, len(new))
+        chosen[:count] = np.repeat(machine.masks[mask, : count // size], size)
+        unsure = np.where(new == kept, new, UNKNOWN)
+        return np.where(chosen < 0, unsure, np.where(chosen == 1, new, kept))
+
+    return choose
+
+
+def _source(mnemonic: str, parts: Sequence[str], width: int) -> Source | None:
+    """Return what computes the vector that an instruction writes; None if it is not known."""
+    if mnemonic in _SCALARS and len(parts) == 2:
+        return source_of(parts[0], _SCALARS[mnemonic])
+    if _MOVES.match(mnemonic) and len(parts) == 2:
+        return source_of(parts[0], width)
+    for pattern, operands, make in _RULES:
+        found = pattern.match(mnemonic) if len(parts) == operands else None
+        if found is not None and (made := make(found, parts, width)) is not None:
+            return made
+    return move_source(mnemonic, parts, width)
+
+
+def _packed(values: Elements, known: npt.NDArray[np.bool_], bits: int) -> Lanes:
+    """Return elements of some bits as bytes."""
+    raw = values.astype(f"u{bits // 8}").view(np.uint8).astype(np.int16)
+    return np.where(np.repeat(known, bits // 8), raw, UNKNOWN)
+
+
+def _shift(kind: str, a: Elements, by: Elements) -> Elements:
+    bits = 8 * a.itemsize
+    if kind == "ra":
+        return signed_elements(a) >> np.minimum(by, bits - 1).astype(f"i{a.itemsize}")
+    places = np.minimum(by, bits - 1).astype(a.dtype)
+    return np.where(by < bits, a << places if kind == "ll" else a >> places, 0)
+
+
+def _high(a: Elements, b: Elements) -> Elements:
+    return a.astype(np.int64) * b.astype(np.int64) >> 8 * a.itemsize
+
+
+_PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
+    **{"add": np.add, "sub": np.subtract, "mull": np.multiply, "mulhu": _high},
+    **{"minu": np.minimum, "maxu": np.maximum, "cmpeq": np.equal},
+    **{"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor},
+    **{f"s{kind}v": lambda a, b, kind=kind: _shift(kind, a, b) for kind in ("ll", "rl", "ra")},
+    "andn": lambda a, b: ~a & b,
+}
+_SIGNED_PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
+    **{"mins": np.minimum, "maxs": np.maximum, "cmpgt": np.greater, "mulh": _high},
+}
+
+
+def _pairwise(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Compute element by element; of operands that are one register, some results are known."""
+    name, bits = found[1], BITS.get(found[2], 8)
+    if parts[0] == parts[1] and name in ("xor", "sub", "cmpeq"):
+        return lambda _: np.full(width, 0xFF if name == "cmpeq" else 0, np.int16)
+    second, first = source_of(parts[0], width), source_of(parts[1], width)
+    is_signed = name in _SIGNED_PAIRWISE
+    function = (_SIGNED_PAIRWISE if is_signed else _PAIRWISE)[name]
+
+    def compute(machine: Machine) -> Lanes:
+        (a, known), (b, also) = (
+            elements_of(first(machine), bits),
+            elements_of(second(machine), bits),
+        )
+        values = function(signed_elements(a), signed_elements(b)) if is_signed else function(a, b)
+        return _packed(
+            -values.astype(np.int64) if name[:3] == "cmp" else values, known & also, bits
+        )
+
+    return compute
+
+
+def _mapped(
+    parts: Sequence[str], width: int, bits: int, function: Callable[[Elements], Elements]
+) -> Source:
+    source = source_of(parts[0], width)
+
+    def compute(machine: Machine) -> Lanes:
+        values, known = elements_of(source(machine), bits)
+        return _packed(function(values), known, bits)
+
+    return compute
+
+
+def _absolute(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    return _mapped(parts, width, BITS[found[1]], lambda a: np.abs(signed_elements(a)))
+
+
+def _shifted(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Shift by a constant, or by the lowest 64 bits of a vector."""
+    kind, bits, constant = found[1], BITS[found[2]], immediate(parts[0])
+    by, source = source_of(parts[0], 8), source_of(parts[1], width)
+
+    def compute(machine: Machine) -> Lanes:
+        count = joined(by(machine)) if constant is None else constant
+        values, known = elements_of(source(machine), bits)
+        counts = np.full(values.shape, count or 0, dtype=np.uint64)
+        return _packed(_shift(kind, values, counts), known & (count is not None), bits)
+
+    return compute
+
+
+def _products(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Multiply every other element of 32 bits, of which the others may be unknown."""
+    second, first = source_of(parts[0], width), source_of(parts[1], width)
+    kind = np.uint64 if found[1] else np.int64
+
+    def compute(machine: Machine) -> Lanes:
+        (a, known), (b, also) = elements_of(first(machine), 32), elements_of(second(machine), 32)
+        if not found[1]:
+            a, b = signed_elements(a), signed_elements(b)
+        return _packed(a[::2].astype(kind) * b[::2].astype(kind), (known & also)[::2], 64)
+
+    return compute
+
+
+def _saturated(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Narrow elements of two vectors, of each 128 bits of one and the other in turns."""
+    wide, narrow = (BITS[letter] for letter in found[2])
+    limits = np.iinfo(f"{'u' if found[1] == 'u' else 'i'}{narrow // 8}")
+    second, first = source_of(parts[0], width), source_of(parts[1], width)
+
+    def pack(machine: Machine) -> Lanes:
+        pieces = [each(machine).reshape(-1, 16) for each in (first, second)]
+        values, known = elements_of(np.concatenate(pieces, axis=1).reshape(-1), wide)
+        return _packed(np.clip(signed_elements(values), limits.min, limits.max), known, narrow)
+
+    return pack
+
+
+def _widened(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    narrow, wide = BITS[found[2]], BITS[found[3]]
+    source = source_of(parts[0], width * narrow // wide)
+
+    def widen(machine: Machine) -> Lanes:
+        values, known = elements_of(source(machine), narrow)
+        values = signed_elements(values) if found[1] == "s" else values
+        return _packed(values.astype(np.int64), known, wide)
+
+    return widen
+
+
+def _inserted(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    del width
+    size = ELEMENT_BYTES[found[1]]
+    start = size * ((immediate(parts[0]) or 0) % (16 // size))
+    new, old = source_of(parts[1], size), source_of(parts[2], 16)
+
+    def insert(machine: Machine) -> Lanes:
+        lanes = old(machine).copy()
+        lanes[start : start + size] = new(machine)
+        return lanes
+
+    return insert
+
+
+def _blended(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Choose elements by the highest bits of those of a vector."""
+    size = ELEMENT_BYTES[found[1]]
+    signs, ones, zeros = (source_of(part, width) for part in parts[:3])
+
+    def blend(machine: Machine) -> Lanes:
+        a, b, chosen = ones(machine), zeros(machine), _sign_of(signs(machine), size)
+        return np.where(chosen < 0, np.where(a == b, a, UNKNOWN), np.where(chosen == 1, a, b))
+
+    return blend
+
+
+def _sign_of(lanes: Lanes, size: int) -> Lanes:
+    """Return the highest bit of its element for each byte."""
+    top = lanes[size - 1 :: size]
+    return np.repeat(np.where(top < 0, UNKNOWN, top >> 7), size)
+
+
+def _masked_load(found: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+    if "(" not in parts[0]:
+        return None
+    size, (values, mask) = ELEMENT_BYTES[found[1]], (source_of(part, width) for part in parts[:2])
+
+    def load(machine: Machine) -> Lanes:
+        chosen = _sign_of(mask(machine), size)
+        return np.where(chosen == 1, values(machine), chosen)
+
+    return load
+
+
+def _permuted(found: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+    """Take elements by indices: within 128 bits, of a whole vector, or of two vectors."""
+    if parts[0].startswith("$"):
+        return None
+    size, kind = ELEMENT_BYTES[found[2]], found[1] or ""
+    shifts = 1 if found[2] == "pd" and kind == "il" else 0  # by the second bit of an index
+    sources = [source_of(part, width) for part in parts]
+    index, *tables = {
+        "": (sources[1], sources[0]),
+        "il": (sources[0], sources[1]),
+        "t2": (sources[1], sources[2], sources[0]),
+        "i2": (sources[2], sources[1], sources[0]),
+    }[kind]
+    piece = 16 // size if kind == "il" else 0
+
+    def permute(machine: Machine) -> Lanes:
+        table = np.concatenate([each(machine) for each in tables]).reshape(-1, size)
+        places = index(machine)[::size]
+        taken = places % len(table)
+        if piece:
+            taken = np.arange(len(places)) // piece * piece + (places >> shifts & (piece - 1))
+        return np.where(places[:, np.newaxis] < 0, UNKNOWN, table[taken]).reshape(-1)
+
+    return permute
+
+
+def _shuffled(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Take bytes within 128 bits by indices, or zero where the highest bit of one is set."""
+    del found
+    order, source = source_of(parts[0], width), source_of(parts[1], width)
+    starts = np.arange(width) // 16 * 16
+
+    def shuffle(machine: Machine) -> Lanes:
+        places = order(machine)
+        taken = source(machine)[starts + (places & 15)]
+        return np.where(places < 0, UNKNOWN, np.where(places >> 7 == 1, 0, taken))
+
+    return shuffle
+
+
+def _ternary(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Combine three vectors bit by bit, by a table of eight bits."""
+    del found
+    table = immediate(parts[0]) or 0
+    if table == 0xFF:
+        return lambda _: np.full(width, 0xFF, np.int16)
+    sources = [source_of(part, width) for part in parts[:0:-1]]
+
+    def combine(machine: Machine) -> Lanes:
+        (a, known), (b, also), (c, too) = (elements_of(each(machine), 32) for each in sources)
+        value = np.zeros_like(a)
+        for row in range(8):
+            if table >> row & 1:
+                value |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+        return _packed(value, known & also & too, 32)
+
+    return combine
+
+
+def _spread_mask(found: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+    return spread_mask(parts[0], ELEMENT_BYTES[found[1]], width)
+
+
+def _chosen(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Return what is written where the mask of a blend is set."""
+    del found
+    return source_of(parts[0], width)
+
+
+_RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
+    (re.compile(pattern), operands, make)
+    for pattern, operands, make in (
+        (
+            r"^vp(add|sub|mull|mulhu?|(?:min|max)[su]|cmp(?:eq|gt)|s(?:[lr]l|ra)v)([bwdq])$",
+            3,
+            _pairwise,
+        ),
+        (r"^vp?(andn?|or|xor)()(?:[dq]|p[sd])?$", 3, _pairwise),
+        (r"^vpabs([bwdq])$", 2, _absolute),
+        (r"^vps(ll|rl|ra)([wdq])$", 3, _shifted),
+        (r"^vpmul(u?)dq$", 3, _products),
+        (r"^vpack(s|u)s(wb|dw)$", 3, _saturated),
+        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _widened),
+        (r"^vpinsr([bwdq])$", 4, _inserted),
+        (r"^vp?blendv(p[sd]|b)$", 4, _blended),
+        (_MASKED.pattern, 3, _masked_load),
+        (r"^vperm(il|[ti]2)?(d|q|ps|pd|w|b)$", 3, _permuted),
+        (r"^vpshufb$", 3, _shuffled),
+        (r"^vpternlog[dq]$", 4, _ternary),
+        (r"^vpmovm2([bwdq])$", 2, _spread_mask),
+        (r"^vp?blendm(b|w|d|ps|q|pd)$", 3, _chosen),
+    )
+)
+"""Rules by name and number of operands."""
+
+
+def _test(parts: Sequence[str], kind: str | None) -> Action | None:
+    """Set flags as a test of all bits, or of the highest bit of each element, does."""
+    register = VECTOR.match(parts[1])
+    if register is None:
+        return None
+    width, size = WIDTHS[register[1]], ELEMENT_BYTES[kind or "b"]
+    looked_at = 0x80 if kind else 0xFF
+    second, first = (source_of(part, width) for part in parts)
+
+    def test(machine: Machine) -> None:
+        a, b = first(machine), second(machine)
+        a, b = a[size - 1 :: size], b[size - 1 :: size]
+        machine.flags = None
+        if not ((a < 0) | (b < 0)).any():
+            is_set, carry = (a & b & looked_at).any(), not (~a & b & looked_at).any()
+            machine.flags = Flags("exact", int(carry), 0, int(is_set), 32)
+
+    return test
+
+
+def _gathered(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
+    """Gather or scatter elements; of floating-point numbers only the mask is known afterwards."""
+    addresses, size = lane_addresses(mnemonic, ",".join(parts))
+    place = 0 if "scatter" in mnemonic else -1
+    vector = VECTOR.match(parts[place])
+    assert vector is not None
+    number, is_known = int(vector[2]), mnemonic.startswith("vp")
+
+    def gather(machine: Machine) -> None:
+        found = machine.vectors[number].copy()
+        for lane, address in enumerate(addresses):
+            if chosen := int(machine.masks[mask, lane]):
+                at = address(machine) if chosen == 1 and is_known else None
+                found[size * lane : size * (lane + 1)] = machine.load_lanes(at, size)
+        found[size * len(addresses) :] = 0
+        machine.vectors[number] = found
+        machine.masks[mask] = 0
+
+    def scatter(machine: Machine) -> None:
+        for lane, address in enumerate(addresses):
+            if chosen := int(machine.masks[mask, lane]):
+                lanes = machine.vectors[number, size * lane : size * (lane + 1)]
+                lost = chosen < 0 or not is_known
+                machine.store_lanes(address(machine), lanes_of(None, size) if lost else lanes)
+        machine.masks[mask] = 0
+
+    return scatter if place == 0 else gather
+
+
+def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:
+    """Return what computes the addresses of a gather's or scatter's lanes, and bytes of each."""
+    kind = _INDEXED.match(mnemonic)
+    assert kind is not None
+    size, index_size = ELEMENT_BYTES[kind["element"]], ELEMENT_BYTES[kind["index"]]
+    widest = max(WIDTHS[letter] for letter in _VECTORS.findall(operands))
+    place = _PLACE.match(next(part for part in operands_of(operands) if "(" in part))
+    count = widest // max(size, index_size)
+    if place is None:
+        return [lambda _: None] * count, size
+    base = REGISTERS.get(place["base"] or "")
+    offset, scale, vector = (int(place[name] or "0", 0) for name in ("offset", "scale", "index"))
+
+    def lane_of(lane: int) -> Read:
+        def address(machine: Machine) -> Value:
+            start = 0 if base is None else machine.registers[base.number]
+            lanes = machine.vectors[vector, index_size * lane : index_size * (lane + 1)]
+            value = joined(lanes)
+            if start is None or value is None:
+                return None
+            if index_size == 4:
+                value -= (value >> 31) << 32
+            return (start + value * (scale or 1) + offset) & ((1 << 48) - 1)
+
+        return address
+
+    return [lane_of(lane) for lane in range(count)], size
+
+
+def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | None:
+    """Return what writes to an integer register or to memory."""
+    last, vector = parts[-1].partition("{")[0], VECTOR.match(parts[-2] if len(parts) > 1 else "")
+    address = address_of(last)
+    if vector is None or (address is None and last not in REGISTERS):
+        return action_of(mnemonic, ",".join(parts))
+    number, width = int(vector[2]), WIDTHS[vector[1]]
+    source: Source | None = None
+    if (found := _EXTRACTED.match(mnemonic)) and len(parts) == 3:
+        size = ELEMENT_BYTES[found[1] or found[2]]
+        start = size * ((immediate(parts[0]) or 0) % (16 // size))
+        source = lambda machine: machine.vectors[number, start : start + size]  # noqa: E731
+        width = size
+    elif mnemonic in _SCALARS and len(parts) == 2:
+        width = _SCALARS[mnemonic]
+        source = source_of(parts[0], width)
+    elif found := _SIGNS.match(mnemonic):
+        return _signs(number, width, ELEMENT_BYTES[found[1] or found[2]], last)
+    if last in REGISTERS:
+        write = writer(last, max(32, REGISTERS[last].bits))
+        return lambda machine: write(machine, None if source is None else joined(source(machine)))
+    assert address is not None
+    if (found := _MASKED.match(mnemonic)) and len(parts) == 3:
+        signs, size = VECTOR.match(parts[1]), ELEMENT_BYTES[found[1]]
+        values = VECTOR.match(parts[0])
+        assert signs is not None
+        assert values is not None
+        return lambda machine: machine.store_lanes(
+            address(machine),
+            machine.vectors[int(values[2]), :width],
+            _sign_of(machine.vectors[int(signs[2]), :width], size)[::4],
+        )
+    if source is None and _MOVES.match(mnemonic):
+        source = source_of(parts[0], width)
+    elif source is None:
+        source = move_source(mnemonic, parts, width)
+    size, width = _element(mnemonic), 8 if _HALVES.match(mnemonic) else width
+
+    def store(machine: Machine) -> None:
+        lanes = lanes_of(None, width) if source is None else source(machine)
+        step = min(size if mask is not None else 4, len(lanes), 4)
+        chosen = None if mask is None else np.repeat(machine.masks[mask], max(1, size // step))
+        machine.store_lanes(address(machine), lanes, chosen, step)
+
+    return store
+
+
+def _signs(number: int, width: int, size: int, target: str) -> Action:
+    """Take the highest bits of elements to an integer register."""
+    write = writer(target, max(32, REGISTERS[target].bits))
+
+    def take(machine: Machine) -> None:
+        bits = _sign_of(machine.vectors[number, :width], size)[::size]
+        unknown = (bits < 0).any()
+        write(machine, None if unknown else sum(1 << int(k) for k in np.flatnonzero(bits)))
+
+    return take
