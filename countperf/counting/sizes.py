@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import index
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError
+from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.isl_counts import assumptions_text, guards_of
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
@@ -31,10 +33,7 @@ def require_sizes(
             )
 
 
-Guards = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SizeParameters(ShortRepr):
     """The size parameters of a kernel."""
 
@@ -62,47 +61,137 @@ class SizeParameters(ShortRepr):
             defaults=dict(defaults or {}),
         )
 
-    def checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
-        """Return the values of all parameters as Python integers."""
-        values: dict[str, int] = {}
-        for name in self.names:
-            if name in self.defaults and name not in parameters:
-                continue
-            if name not in parameters:
-                listed = ", ".join(sorted(parameters)) or "none"
-                raise ParameterError(
-                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed}); "
-                    "pass every parameter",
-                    parameter=name,
-                )
-            try:
-                values[name] = index(parameters[name])
-            except TypeError as error:
-                raise ParameterError(
-                    f"kernel '{self.kernel}': parameter {name} is {parameters[name]!r}; pass an "
-                    "integer",
-                    parameter=name,
-                ) from error
+    def checked(
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        idle: Collection[str] = (),
+        held: Mapping[str, range] | None = None,
+        arrays: bool = False,
+    ) -> dict[str, Any]:
+        """Return the values of all parameters as Python integers, or as arrays of them.
+
+        Those that are `idle`, which decide nothing, and those in `defaults` need not be given.
+        """
         for name in parameters:
             if name not in self.names:
                 listed = ", ".join(self.names) or "none"
                 raise ParameterError(
-                    f"kernel '{self.kernel}' has no parameter {name} (it has: {listed})",
+                    f"kernel '{self.kernel}' has no parameter {name}; its sizes are: {listed}",
                     parameter=name,
                 )
-        for name in self.names:
-            if name not in values:
-                values[name] = int(self.defaults[name].evaluate(values))
-        if self.guards and not any(
-            all(g.evaluate(values) >= 0 for g in nonnegative)
-            and all(g.evaluate(values) == 0 for g in zero)
-            for nonnegative, zero in self.guards
-        ):
-            shown = ", ".join(f"{name}={value}" for name, value in values.items())
-            raise ParameterError(
-                f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
-            )
+        missing = [name for name in self.names if name not in parameters]
+        for name in missing:
+            if name not in self.defaults and name not in idle:
+                listed = ", ".join(sorted(parameters)) or "none"
+                raise ParameterError(
+                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed});"
+                    f" add {name}=1024, or what it is to be",
+                    parameter=name,
+                )
+        values = {name: self._integers(name, parameters.get(name, 0)) for name in self.names}
+        for name, value in values.items():
+            if isinstance(value, np.ndarray) and not arrays:
+                raise ParameterError(
+                    f"kernel '{self.kernel}': parameter {name} is an array; pass an integer",
+                    parameter=name,
+                )
+        for name in missing:
+            if name in self.defaults:
+                values[name] = _value_of(self.defaults[name], values)
+        for name, some in (held or {}).items():
+            if name in values and np.size(values[name]):
+                for value in (np.min(values[name]), np.max(values[name])):
+                    check_range(self.kernel, name, int(value), some)
+        self._check_assumptions(values)
         return values
+
+    def _integers(self, name: str, value: Any) -> Any:
+        """Return the value of a size as a Python integer or an array of integers; refuse others."""
+        if isinstance(value, bool) or not isinstance(value, int | np.integer | np.ndarray | list):
+            is_whole = isinstance(value, Fraction) and value.denominator == 1
+            if is_whole or (isinstance(value, float | np.floating) and float(value).is_integer()):
+                return int(value)
+            raise ParameterError(
+                f"kernel '{self.kernel}': parameter {name} is {value!r}; pass an integer or an"
+                " array of integers",
+                parameter=name,
+            )
+        if isinstance(value, int | np.integer):
+            return int(value)
+        array = np.asarray(value)
+        if array.dtype.kind not in "iu":
+            raise ParameterError(
+                f"kernel '{self.kernel}': parameter {name} is an array of {array.dtype}; pass"
+                " integers",
+                parameter=name,
+            )
+        if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+            return array.astype(object)
+        return array.astype(np.int64, copy=False)
+
+    # --- assumptions
+
+    @cached_property
+    def guarded(self) -> frozenset[str]:
+        """Sizes on which it depends whether the assumptions hold."""
+        guards = (guard for some in self.guards for members in some for guard in members)
+        return frozenset[str]().union(*(guard.names() for guard in guards))
+
+    @cached_property
+    def _compiled(self) -> tuple[tuple[CompiledCounts, int], ...]:
+        """For each alternative, its guards and how many of them are to be at least zero."""
+        return tuple(
+            (_compiled(self.names, (*nonnegative, *zero)), len(nonnegative))
+            for nonnegative, zero in self.guards
+        )
+
+    def _check_assumptions(self, values: Mapping[str, Any]) -> None:
+        """Raise `ParameterError` unless an alternative holds at all sizes."""
+        if not self.guards:
+            return
+        if np.all(np.logical_or.reduce([_guards_hold(*some, values) for some in self._compiled])):
+            return
+        broken = _first_broken_guard(self.guards[0], values)
+        shown = ", ".join(f"{k}={v}" for k, v in values.items())
+        raise ParameterError(
+            f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
+            + (f" ({broken})" if broken else ""),
+            parameter=None,
+        )
+
+
+def _compiled(names: tuple[str, ...], some: Iterable[QuasiPolynomial]) -> CompiledCounts:
+    return CompiledCounts(names, [(PiecewiseQuasiPolynomial.from_value(g), True) for g in some])
+
+
+def _value_of(expression: QuasiPolynomial, values: Mapping[str, Any]) -> Any:
+    """Evaluate an integer expression at integers or arrays of them."""
+    compiled = _compiled(tuple(values), [expression])
+    if any(isinstance(value, np.ndarray) for value in values.values()):
+        return compiled.at_arrays(values)[0]
+    return compiled.at(values)[0]
+
+
+def _guards_hold(compiled: CompiledCounts, nonnegative: int, values: Mapping[str, Any]) -> Any:
+    """Return where guards hold: the first ones are to be at least zero, the others zero."""
+    if not any(isinstance(value, np.ndarray) for value in values.values()):
+        scalars = compiled.at(values)
+        return all(v >= 0 for v in scalars[:nonnegative]) and not any(scalars[nonnegative:])
+    result: Any = True
+    for position, value in enumerate(compiled.at_arrays(values)):
+        result = np.logical_and(result, value >= 0 if position < nonnegative else value == 0)
+    return result
+
+
+def _first_broken_guard(guards: Guards, values: Mapping[str, Any]) -> str:
+    """Return the first guard that does not hold, as a message; empty if all hold."""
+    for relation, members in zip((">=", "="), guards, strict=True):
+        for guard in sorted(members, key=str):
+            compiled = _compiled(tuple(values), [guard])
+            if not np.all(_guards_hold(compiled, 1 if relation == ">=" else 0, values)):
+                return f"it needs {guard} {relation} 0"
+    return ""
 
 
 # --- Ranges of sizes that the types of integer arguments can represent

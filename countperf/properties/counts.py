@@ -11,13 +11,11 @@ import numpy as np
 
 from countperf.counting.keys import Granularity
 from countperf.display import shortened
-from countperf.errors import CountingError, GranularityError, ParameterError
+from countperf.errors import CountingError, GranularityError
 from countperf.execution.keys import site_key
 from countperf.steps import stepped
-from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.isl_counts import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,37 +174,3 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
         for name, count in counts.items():
             arrays[name][place] = count
     return arrays
-
-
-def value_of(expression: QuasiPolynomial, values: Mapping[str, Any]) -> Any:
-    """Evaluate an integer expression at integers or arrays of them."""
-    compiled = CompiledCounts(
-        tuple(values), [(PiecewiseQuasiPolynomial.from_value(expression), True)]
-    )
-    if any(isinstance(value, np.ndarray) for value in values.values()):
-        return compiled.at_arrays(values)[0]
-    return compiled.at(values)[0]
-
-
-def integers_of(kernel: str, name: str, value: Any) -> Any:
-    """Return the value of a size as a Python integer or an array of integers; refuse others."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer | np.ndarray | list):
-        is_whole = isinstance(value, Fraction) and value.denominator == 1
-        if is_whole or (isinstance(value, float | np.floating) and float(value).is_integer()):
-            return int(value)
-        raise ParameterError(
-            f"kernel '{kernel}': parameter {name} is {value!r}; pass an integer or an array of "
-            "integers",
-            parameter=name,
-        )
-    if isinstance(value, int | np.integer):
-        return int(value)
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu":
-        raise ParameterError(
-            f"kernel '{kernel}': parameter {name} is an array of {array.dtype}; pass integers",
-            parameter=name,
-        )
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        return array.astype(object)
-    return array.astype(np.int64, copy=False)

@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.sizes import check_range
+from countperf.counting.sizes import SizeParameters
 from countperf.display import Table, shortened
-from countperf.errors import CountingError, GranularityError, ParameterError
+from countperf.errors import CountingError, GranularityError
 from countperf.execution.memory_hierarchy import CountedCaches
-from countperf.properties.assumed_sizes import AssumedSizes
 from countperf.properties.counts import (
     Count,
     CountsAt,
     counts_at_sizes,
     granularity_of,
-    integers_of,
-    value_of,
 )
 from countperf.properties.taxonomy import View, assumption_of, is_emitted, validate_name
 from countperf.properties.vector_document import damaged, vector_document, vector_fields
@@ -351,34 +348,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             As for `evaluate`.
         """
         given = given_sizes(parameters, more)
-        missing = [name for name in self.parameters if name not in given]
-        for name in given:
-            if name not in self.parameters:
-                listed = ", ".join(self.parameters) or "none"
-                raise ParameterError(
-                    f"kernel '{self.kernel}' has no parameter {name}; its sizes are: {listed}",
-                    parameter=name,
-                )
-        for name in missing:
-            if name not in self.defaults and name not in self._idle:
-                listed = ", ".join(sorted(given)) or "none"
-                raise ParameterError(
-                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed});"
-                    f" add {name}=1024, or what it is to be",
-                    parameter=name,
-                )
-        values = {
-            name: integers_of(self.kernel, name, given.get(name, 0)) for name in self.parameters
-        }
-        for name in missing:
-            if name in self.defaults:
-                values[name] = value_of(self.defaults[name], values)
-        for name, held in self._ranges.items():
-            if name in values and np.size(values[name]):
-                for value in (np.min(values[name]), np.max(values[name])):
-                    check_range(self.kernel, name, int(value), held)
-        self._assumed.check(values)
-        return values
+        return self._sizes.checked(given, idle=self._idle, held=self._ranges, arrays=True)
 
     @property
     def _idle(self) -> frozenset[str]:
@@ -386,15 +356,20 @@ class PropertyVector(Table, Mapping[str, Count]):
         if self._at_sizes or not self._counts:
             return frozenset()
         used = frozenset[str]().union(
-            *(count.quantity.names() for count in self._counts.values()),
-            self._assumed.names,
+            *(count.quantity.names() for count in self._counts.values()), self._sizes.guarded
         )
         behind = (value.names() for name, value in self.defaults.items() if name in used)
         return frozenset(self.parameters) - used.union(*behind)
 
     @cached_property
-    def _assumed(self) -> AssumedSizes:
-        return AssumedSizes(self.kernel, self.parameters, self.assumptions, self.assumption_guards)
+    def _sizes(self) -> SizeParameters:
+        return SizeParameters(
+            kernel=self.kernel,
+            names=self.parameters,
+            assumptions=self.assumptions,
+            guards=self.assumption_guards,
+            defaults=self.defaults,
+        )
 
     def compile(self) -> CompiledVector:
         """Return a picklable function from parameters to the counts."""
