@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +14,6 @@ from countperf.counting.selection import compiled_counter, instruction_counter, 
 from countperf.errors import CountingError
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 __all__ = ["AccessCount", "Counts", "Granularity", "count_loopy_kernel"]
 
@@ -26,7 +24,6 @@ class Counts:
 
     kernel: str  # name of the kernel
     parameters: tuple[str, ...]  # size parameters, sorted
-    assumptions: Any  # parameters for which the counts hold
     operations: dict[Operation, PiecewiseQuasiPolynomial]  # operations of all work items
     accesses: tuple[AccessCount, ...]  # memory accesses of all work items
     # barriers times the work items that wait at them
@@ -41,8 +38,6 @@ class Counts:
     # why counts of operations, of supplied properties, ``barrier.local``, ``barrier.global`` and
     # ``launches`` are not exact; those that are missing are
     reasons: dict[Operation | str, frozenset[str]] = field(default_factory=dict)
-    # values of parameters that need not be given
-    defaults: Mapping[str, QuasiPolynomial] = field(default_factory=dict[str, QuasiPolynomial])
 
 
 @dataclass(slots=True)
@@ -105,7 +100,6 @@ def _counted(
     return Counts(
         kernel=kernel.name,
         parameters=prepared.parameters,
-        assumptions=kernel.assumptions,
         operations={
             key: PiecewiseQuasiPolynomial.sum(parts) for key, parts in totals.operations.items()
         },
@@ -117,7 +111,6 @@ def _counted(
         counter=domains.counter,
         supplied=totals.supplied,
         reasons={k: r for k, r in totals.reasons.items() if isinstance(k, Operation | str)},
-        defaults=domains.defaults,
     )
 
 

@@ -237,17 +237,12 @@ class _Executions:
         executions = self.domains.executions(found.place.within, found.place.cases, grid)
         executions = executions.scale(found.tallied.probability)
         is_guarded = is_cut or tells_apart(found.place.cases, neighbors(found.place))
-        for access in supplied_accesses(found.supplied):
-            parts = access_parts(
-                access,
-                site,
-                executions,
-                has_neighbors=0 in found.place.lanes.values(),
-                in_loop=bool(found.own),
-                is_guarded=is_guarded,
-            )
-            for key, part in parts:
-                self._add(key, part)
+        for name, number in found.supplied.items():
+            if name.startswith(("gmem.", "lmem.")):
+                quantity = executions.scale(number)
+                for key, part in _supplied_access(name, found, site, quantity):
+                    if is_guarded or not (isinstance(key, AccessKey) and key.is_guarded):
+                        self._add(key, part)
 
     def _idle(self, found: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""
@@ -369,79 +364,32 @@ def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
 #   side by side (``dense``) but for ``1ofn`` to ``4ofn`` and ``indirect`` ones.
 
 
-_SPACES: Mapping[str, Space] = {"gmem": "global", "lmem": "local"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuppliedAccess:
-    """Accesses that one execution of an instruction makes, as the caller says."""
-
-    space: Space  # address space
-    direction: Direction  # direction
-    bits: int  # size of an element
-    class_name: str  # class of global accesses, such as ``stride1``; of local ones ``stride1``
-    number: Fraction  # accesses of one execution
-
-    @property
-    def step(self) -> Step:
-        """Step of the address between neighboring items, and in a loop."""
-        match self.class_name:
-            case "uniform":
-                return "same"
-            case "stride1":
-                return "next"
-            case "indirect":
-                return "data"
-            case name if name.endswith("ofn"):
-                return "l1_reuse"
-            case _:
-                return "near"
-
-
-def supplied_accesses(numbers: Mapping[str, Fraction]) -> Iterator[SuppliedAccess]:
-    """Yield the accesses among supplied counts, by property name."""
-    for name, number in numbers.items():
-        root, *parts = name.split(".")
-        if root in _SPACES:
-            direction, bits, *class_name = parts
-            yield SuppliedAccess(
-                space=_SPACES[root],
-                direction=cast("Direction", direction),
-                bits=int(bits),
-                class_name="".join(class_name) or "stride1",
-                number=number,
-            )
-
-
-def access_parts(
-    access: SuppliedAccess,
-    site: Site,
-    executions: PiecewiseQuasiPolynomial,
-    *,
-    has_neighbors: bool,
-    in_loop: bool,
-    is_guarded: bool,
-) -> Iterator[
-    tuple[
-        AccessKey | FootprintKey,
-        PiecewiseQuasiPolynomial,
-    ]
-]:
-    """Yield what supplied accesses add to the counts of executions."""
-    quantity = executions.scale(access.number)
-    between = WorkItemStep(access.step if has_neighbors else "same")
-    place = (site, access.space, access.direction, access.bits, between)
-    yield AccessKey(*place, access.step if in_loop else None), quantity
-    if is_guarded:
-        yield AccessKey(*place, is_guarded=True), quantity
-    if access.space == "local":
+def _supplied_access(
+    name: str, found: Instruction, site: Site, quantity: PiecewiseQuasiPolynomial
+) -> Iterator[tuple[AccessKey | FootprintKey, PiecewiseQuasiPolynomial]]:
+    """Yield what supplied accesses, by property name, add to the counts of executions."""
+    root, direction, bits, *more = cast("Any", name.split("."))
+    space: Space = "global" if root == "gmem" else "local"
+    class_name = "".join(more) or "stride1"
+    step = _step_of_class(class_name)
+    between = WorkItemStep(step if 0 in found.place.lanes.values() else "same")
+    at = (site, space, direction, int(bits), between)
+    yield AccessKey(*at, step if found.own else None), quantity
+    yield AccessKey(*at, is_guarded=True), quantity
+    if space == "local":
         return
     per_group = Fraction(1, site.items)
-    is_sparse = access.class_name.endswith("ofn") or access.class_name == "indirect"
-    distinct = quantity.scale(per_group) if access.class_name == "uniform" else quantity
-    size = Fraction(access.bits, 8)
+    is_sparse = class_name.endswith("ofn") or class_name == "indirect"
+    distinct = quantity.scale(per_group) if class_name == "uniform" else quantity
+    size = Fraction(int(bits), 8)
     density = "sparse" if is_sparse else "dense"
-    yield FootprintKey("bytes.group", access.direction, density), distinct.scale(size)
+    yield FootprintKey("bytes.group", direction, density), distinct.scale(size)
     pieces = quantity if is_sparse else quantity.scale(per_group)
-    yield FootprintKey("segments.group", access.direction), pieces
-    yield FootprintKey("bytes.kernel", access.direction), distinct.scale(size)
+    yield FootprintKey("segments.group", direction), pieces
+    yield FootprintKey("bytes.kernel", direction), distinct.scale(size)
+
+
+def _step_of_class(class_name: str) -> Step:
+    """Return the step of addresses of a class between neighboring items, and in a loop."""
+    known = {"uniform": "same", "stride1": "next", "indirect": "data"}
+    return known.get(class_name, "l1_reuse" if class_name.endswith("ofn") else "near")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
@@ -127,10 +127,8 @@ def count_kernel(
         executed = count_execution(prepared, caches=caches) if view == "structure" else None
         tallied = "compiled" if view == "compiled" else "source"
         emitted = count_loopy_kernel(prepared, powers=powers, view=tallied, within=within)
-        found = sorted_by_taxonomy(emitted, view=view)
-        if executed is not None:
-            found = with_structure(found, executed, caches)
-        return _of_sizes_alone(found, prepared.parameters)
+        counts = sorted_by_taxonomy(emitted) | _executed_counts(executed)
+        return _vector(prepared, counts, view, caches)
 
     vector = remembered(t_unit, options, count, cache)
     ranges: dict[str, range] = {}
@@ -140,10 +138,23 @@ def count_kernel(
     return vector
 
 
-def _of_sizes_alone(vector: PropertyVector, sizes: Collection[str]) -> PropertyVector:
-    """Return a vector whose counts depend on sizes alone; anything else is a fault of ours."""
-    counts = {name: count.quantity for name, count in vector.items()}
-    require_sizes(vector.kernel, sizes, counts)
+def _vector(
+    prepared: PreparedKernel, counts: Mapping[str, Count], view: View, caches: CountedCaches
+) -> PropertyVector:
+    """Return the counts of a kernel, which depend on sizes alone; else that is a fault of ours."""
+    counter = prepared.domains.counter
+    vector = PropertyVector(
+        counts,
+        kernel=prepared.kernel.name,
+        parameters=prepared.parameters,
+        assumptions=counter.context.text,
+        assumption_guards=counter.assumption_guards(),
+        view=view,
+        defaults=prepared.domains.defaults,
+        caches=caches if view == "structure" else None,
+    )
+    quantities = {name: count.quantity for name, count in vector.items()}
+    require_sizes(vector.kernel, prepared.parameters, quantities)
     return vector
 
 
@@ -164,10 +175,9 @@ def _check_supplied_name(instruction_id: str, name: str) -> None:
         )
 
 
-def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVector:
+def sorted_by_taxonomy(counts: Counts) -> dict[str, Count]:
     """Sort the counts of a kernel into properties."""
     parts: dict[str, list[PiecewiseQuasiPolynomial]] = {}
-
     reasons: dict[str, frozenset[str]] = {}
 
     def add(
@@ -208,15 +218,7 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
         why = "; ".join(sorted(reasons.get(name, frozenset()) | quantity.approximations))
         return Count(quantity=quantity, granularity=granularity_of(name), exact=not why, reason=why)
 
-    return PropertyVector(
-        {name: counted(name, quantity) for name, quantity in quantities.items()},
-        kernel=counts.kernel,
-        parameters=counts.parameters,
-        assumptions=counts.counter.context.text,
-        assumption_guards=counts.counter.assumption_guards(),
-        view=view,
-        defaults=counts.defaults,
-    )
+    return {name: counted(name, quantity) for name, quantity in quantities.items()}
 
 
 def _add_smaller_directions(
@@ -237,25 +239,21 @@ def _add_smaller_directions(
         reasons[smaller] = reasons.get(smaller, frozenset()) | why
 
 
-def with_structure(
-    vector: PropertyVector, executed: ExecutionCounts, caches: CountedCaches
-) -> PropertyVector:
-    """Add to what Loopy emits how it is executed: a vector of the structure view."""
+def _executed_counts(executed: ExecutionCounts | None) -> dict[str, Count]:
+    """Return how a kernel is executed, as properties."""
+    if executed is None:
+        return {}
     reason = "; ".join(sorted(executed.reasons))
-    counts = {
-        name: _executed_count(name, quantity, reason)
+    return {
+        name: _inexact_if(reason, name, quantity)
         for key, quantity in executed.counts.items()
         for name in (name_of(key),)
     }
-    return PropertyVector(
-        {**vector, **counts},
-        kernel=vector.kernel,
-        parameters=vector.parameters,
-        assumptions=vector.assumptions,
-        assumption_guards=vector.assumption_guards,
-        view="structure",
-        defaults=vector.defaults,
-        caches=caches,
+
+
+def _inexact_if(reason: str, name: str, quantity: PiecewiseQuasiPolynomial) -> Count:
+    return Count(
+        quantity=quantity, granularity=granularity_of(name), exact=not reason, reason=reason
     )
 
 
@@ -275,21 +273,5 @@ def count_executed(
         "launches": sum((each.number for each in launches), ZERO_COUNT),
     }
     reason = "; ".join(sorted(executed.reasons))
-    vector = PropertyVector(
-        {name: _executed_count(name, quantity, reason) for name, quantity in once.items()},
-        kernel=prepared.kernel.name,
-        parameters=prepared.parameters,
-        assumptions=prepared.domains.counter.context.text,
-        assumption_guards=prepared.domains.counter.assumption_guards(),
-        view="structure",
-        defaults=prepared.domains.defaults,
-    )
-    found = _of_sizes_alone(with_structure(vector, executed, caches), prepared.parameters)
-    found.hold_sizes_to(size_ranges(prepared.kernel))
-    return found
-
-
-def _executed_count(name: str, quantity: PiecewiseQuasiPolynomial, reason: str) -> Count:
-    return Count(
-        quantity=quantity, granularity=granularity_of(name), exact=not reason, reason=reason
-    )
+    counts = {name: _inexact_if(reason, name, quantity) for name, quantity in once.items()}
+    return _vector(prepared, counts | _executed_counts(executed), "structure", caches)

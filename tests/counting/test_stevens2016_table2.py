@@ -21,6 +21,7 @@ from loopy.symbolic import get_dependencies
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.schedule import prepared
 from countperf.properties.count_properties import sorted_by_taxonomy
+from countperf.properties.vector import PropertyVector
 from measurement_kernels.catalog import entry
 from tests.oracles.enumeration import extents
 
@@ -90,8 +91,9 @@ def _fetches(t_unit: Any, parameters: dict[str, int]) -> dict[tuple[Any, ...], i
 
 def paper_counts(counts: Counts, t_unit: Any, parameters: dict[str, int]) -> dict[str, float]:
     """Return the counts of a kernel by the paper's conventions, by property name."""
-    values: dict[str, float] = dict(sorted_by_taxonomy(counts).evaluate(parameters))
     known = {name: parameters[name] for name in counts.parameters}
+    vector = PropertyVector(sorted_by_taxonomy(counts), kernel=counts.kernel)
+    values: dict[str, float] = dict(vector.evaluate({n: known[n] for n in vector.parameters}))
     fetches = _fetches(t_unit, parameters)
     for item in counts.accesses:
         if item.access.address_space == "global" and item.access.index in fetches:
