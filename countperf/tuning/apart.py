@@ -18,7 +18,6 @@ from contextlib import (
     redirect_stderr,
     redirect_stdout,
 )
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -32,7 +31,7 @@ from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.progress import Progress, silent
 from countperf.harness.repeats import BROAD
 from countperf.harness.runner import CaseRunner, KernelRunner, Run
-from countperf.tuning.pools import WorkerLostError, process_pool
+from countperf.tuning.pools import Remote, WorkerLostError, process_pool
 from countperf.tuning.sending import NOT_SENT
 
 if TYPE_CHECKING:
@@ -46,14 +45,6 @@ LONGEST_S = 300.0
 """By default, what building and checking a kernel may take, or a round of its runs, s."""
 
 _KEPT = 64  # cases that are pickled and unpickled once
-
-
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    """What a process opens: the device by its label, and the clock; `content` is pickled."""
-
-    label: str
-    content: bytes
 
 
 class ApartRunner(CaseRunner):
@@ -74,13 +65,13 @@ class ApartRunner(CaseRunner):
         self.limits = device.limits
         self.clock: Clock = clock or EventClock()
         self._longest_s = longest_s
-        self._opening = _Opening(device.label, cloudpickle.dumps(self.clock))
+        self._opening = device.label, cloudpickle.dumps(self.clock)
         self._cases: dict[str, tuple[KernelCase, bytes]] = {}
-        self._pool = process_pool(1)
+        self._remote = Remote(_Place, *self._opening)
 
     def begin(self) -> Self:
         """Have the process open the device, while the caller does something else."""
-        self._pool.submit(_place, self._opening)
+        self._remote.open()
         return self
 
     def device_state(self) -> dict[str, float]:
@@ -108,9 +99,7 @@ class ApartRunner(CaseRunner):
     def _call(self, method: str, what: str, case: KernelCase | None, *more: Any) -> Any:
         name = "the device" if case is None else case.name
         content = b"" if case is None else self._packed(case)
-        task = self._pool.submit_within(
-            self._longest_s, _answer, method, self._opening, content, *more
-        )
+        task = self._remote.call(self._longest_s, "answer", method, content, *more)
         try:
             printed, result, error = task.result()
         except WorkerLostError as lost:
@@ -118,10 +107,12 @@ class ApartRunner(CaseRunner):
             raise MeasurementError(
                 f"{name}: {kernel}{_reason(lost)}", case=None if case is None else case.name
             ) from lost
+        except DeviceLostError as found:  # as it was opened
+            printed, result, error = "", None, found
         sys.stderr.write(printed)
         if isinstance(error, DeviceLostError):
-            self._pool.end()
-            self._pool = process_pool(1)
+            self._remote.pool.end()
+            self._remote = Remote(_Place, *self._opening)
             raise MeasurementError(f"{name}: {error}", case=name) from error
         if error is not None:
             raise error
@@ -149,7 +140,7 @@ class ApartRunner(CaseRunner):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.end()
+        self._remote.pool.end()
 
 
 def called_apart(longest_s: float, what: str, function: Callable[..., Any], *given: Any) -> Any:
@@ -186,12 +177,21 @@ def running(
 # --- what the process does
 
 
+@lru_cache(maxsize=_KEPT)
+def _case(content: bytes) -> KernelCase:
+    return pickle.loads(content)
+
+
+_Answer = tuple[str, Any, Exception | None]
+
+
 class _Place:
     """State of such a process."""
 
-    def __init__(self, opening: _Opening) -> None:
-        device = select_device(opening.label, discover().devices)
-        self.runner = KernelRunner.open(device, pickle.loads(opening.content))
+    def __init__(self, label: str, clock: bytes) -> None:
+        self.runner = KernelRunner.open(
+            select_device(label, discover().devices), pickle.loads(clock)
+        )
         self.memory = ExitStack()  # of what is loaded
         self.loaded: tuple[str, Run] | None = None
 
@@ -208,32 +208,17 @@ class _Place:
         assert self.loaded is not None
         return self.loaded[1]()
 
-
-@lru_cache(maxsize=1)
-def _place(opening: _Opening) -> _Place:
-    return _Place(opening)
-
-
-@lru_cache(maxsize=_KEPT)
-def _case(content: bytes) -> KernelCase:
-    return pickle.loads(content)
-
-
-_Answer = tuple[str, Any, Exception | None]
-
-
-def _answer(method: str, opening: _Opening, content: bytes, *more: Any) -> _Answer:
-    """Return what code of the user's printed, and how a call ended."""
-    printed = io.StringIO()
-    with redirect_stdout(printed), redirect_stderr(printed):
-        try:
-            place = _place(opening)
-            given = (_case(content), *more) if content else more
-            owner = place if hasattr(place, method) else place.runner
-            result = getattr(owner, method)(*given)
-        except Exception as error:  # noqa: BLE001  it goes to the caller
-            return printed.getvalue(), None, error
-    return printed.getvalue(), result, None
+    def answer(self, method: str, content: bytes, *more: Any) -> _Answer:
+        """Return what code of the user's printed, and how a call ended."""
+        printed = io.StringIO()
+        with redirect_stdout(printed), redirect_stderr(printed):
+            try:
+                given = (_case(content), *more) if content else more
+                owner = self if hasattr(self, method) else self.runner
+                result = getattr(owner, method)(*given)
+            except Exception as error:  # noqa: BLE001  it goes to the caller
+                return printed.getvalue(), None, error
+        return printed.getvalue(), result, None
 
 
 def measure(

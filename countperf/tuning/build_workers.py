@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Self
 
 from countperf.deferred_interrupts import end_if_interrupted
@@ -25,7 +24,7 @@ from countperf.tuning.apart import ApartRunner
 from countperf.tuning.exclusive_timing import Standstill, can_stop
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import PredictionTask
-from countperf.tuning.pools import Pool, WorkerLostError, capacity, process_pool
+from countperf.tuning.pools import Pool, Remote, WorkerLostError, capacity
 from countperf.tuning.ranker import LONGEST_S
 from countperf.tuning.result import Key, Plan, as_key
 from countperf.tuning.sending import Packed
@@ -60,9 +59,9 @@ class BuildWorkers:
         self._builds: dict[Key, Future[float | None]] = {}
         self._task = task
         self._left_s = left_s
-        self._lanes = [process_pool(1, initial=(_open, (task,))) for _ in range(processes)]
+        self._lanes = [Remote(_Place, task) for _ in range(processes)]
         self.standstill = Standstill(self._busy) if can_stop() else None
-        self._opening: list[Future[None]] = []
+        self._opening: list[Future[Any]] = []
         self._lost: dict[Key, WorkerLostError] = {}  # when they were to be loaded
 
     @classmethod
@@ -113,7 +112,7 @@ class BuildWorkers:
         limit_s = self._task.longest_s
         if all(self.built_s(dict(key)) is None for key in self._builds):
             limit_s = max(limit_s, _FIRST_S)
-        return self._lanes[place].submit_within(limit_s, _build, self._task, dict(choice))
+        return self._lanes[place].call(limit_s, "build", dict(choice))
 
     def is_free(self, choice: Choice) -> bool:
         """Tell whether the process of a variant is building no other one, nor this one."""
@@ -146,7 +145,7 @@ class BuildWorkers:
         self.begin([choice])
         key = as_key(choice)
         if self._builds[key].exception() is None:
-            error = self._submit(self._places[key], _load, dict(choice)).exception()
+            error = self._call(self._places[key], "load", dict(choice)).exception()
             if isinstance(error, WorkerLostError):
                 self._lost[key] = error
 
@@ -161,7 +160,7 @@ class BuildWorkers:
             self._builds[key].result()
             if key in self._lost:
                 raise self._lost.pop(key)
-            return self._submit(place, _time, dict(choice), best_s, left_s).result()
+            return self._call(place, "time", dict(choice), best_s, left_s).result()
         except WorkerLostError as error:
             raise MeasurementError(
                 f"the process that was to build and run {dict(choice)} was lost: {error.reason}"
@@ -170,21 +169,21 @@ class BuildWorkers:
     def _busy(self) -> list[int]:
         """Return the numbers of the processes that are building, or about to be able to."""
         busy = {self._places[key] for key in self.building}
-        busy.update(place for place, lane in enumerate(self._lanes) if lane.is_starting)
-        return [number for place in busy for number in self._lanes[place].running()]
+        busy.update(place for place, lane in enumerate(self._lanes) if lane.pool.is_starting)
+        return [number for place in busy for number in self._lanes[place].pool.running()]
 
-    def _submit(self, place: int, function: Any, *given: Any) -> Future[Any]:
+    def _call(self, place: int, method: str, *given: Any) -> Future[Any]:
         """Have a process do what is waited for, which may take no longer than there is time."""
         limit_s = min(self._task.longest_s, self._left_s())
-        return self._lanes[place].submit_within(limit_s, function, self._task, *given)
+        return self._lanes[place].call(limit_s, method, *given)
 
     def __enter__(self) -> Self:
-        self._opening = [lane.submit(_open, self._task) for lane in self._lanes]
+        self._opening = [lane.open() for lane in self._lanes]
         return self
 
     def __exit__(self, *_: object) -> None:
         for lane in self._lanes:
-            lane.end()
+            lane.pool.end()
 
 
 # --- what the processes do
@@ -208,29 +207,19 @@ class _Place:
             left_s=lambda: self.until_s - time.monotonic(),
         )
 
+    def build(self, choice: Choice) -> float:
+        """Build and check a variant; return the processor time that it took, s."""
+        began_s = time.process_time()
+        self.bench.build(choice)
+        return time.process_time() - began_s
 
-@lru_cache(maxsize=1)
-def _place(task: Task) -> _Place:
-    return _Place(task)
+    def load(self, choice: Choice) -> None:
+        """Put a variant's arguments into memory."""
+        self.bench.load(choice)
 
-
-def _open(task: Task) -> None:
-    _place(task)
-
-
-def _build(task: Task, choice: Choice) -> float:
-    began_s = time.process_time()
-    _place(task).bench.build(choice)
-    return time.process_time() - began_s
-
-
-def _load(task: Task, choice: Choice) -> None:
-    _place(task).bench.load(choice)
-
-
-def _time(
-    task: Task, choice: Choice, best_s: float | None, left_s: float
-) -> tuple[tuple[float, ...], bool]:
-    place = _place(task)
-    place.until_s = time.monotonic() + left_s
-    return place.bench.time(choice, best_s)
+    def time(
+        self, choice: Choice, best_s: float | None, left_s: float
+    ) -> tuple[tuple[float, ...], bool]:
+        """Time a variant while there is time, s."""
+        self.until_s = time.monotonic() + left_s
+        return self.bench.time(choice, best_s)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from multiprocessing import spawn
 from multiprocessing.connection import Pipe, wait
 from multiprocessing.context import BaseContext
@@ -422,6 +423,34 @@ def process_pool(workers: int | None = None, *, initial: Call | None = None) -> 
         context.set_forkserver_preload(["countperf.interrupts", "countperf.tuning.preload"])
         os.environ["COUNTPERF_POOL_OWNER"] = str(os.getpid())  # see countperf.tuning.preload
     return Pool(workers or available_cores(), context, initial)
+
+
+class Remote:
+    """An object that lives in a process of its own, made there from arguments.
+
+    A process that is lost is replaced when something is called again, with an object of its own.
+    """
+
+    def __init__(self, make: Callable[..., Any], *given: Any) -> None:
+        self._made = make, given
+        self.pool = process_pool(1, initial=(_made, self._made))
+
+    def open(self) -> Future[Any]:
+        """Have the process make the object, while the caller does something else."""
+        return self.pool.submit(_called, self._made, "__class__")
+
+    def call(self, limit_s: float, method: str, *given: Any) -> Future[Any]:
+        """Call a method of the object, which may take so long, s."""
+        return self.pool.submit_within(limit_s, _called, self._made, method, *given)
+
+
+@lru_cache(maxsize=1)
+def _made(make: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    return make(*given)
+
+
+def _called(made: Call, method: str, *given: Any) -> Any:
+    return getattr(_made(*made), method)(*given)
 
 
 def capacity(executor: Executor) -> int:
