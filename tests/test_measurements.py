@@ -23,7 +23,7 @@ from countperf.measurements import (
     Resumption,
     summarize,
 )
-from countperf.measurements.lines import case_fields, format_line, parse_line
+from countperf.measurements.lines import case_fields, format_line
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 
 ENVIRONMENT = Environment(
@@ -280,20 +280,6 @@ def test_noise_of_a_lonely_fast_round_is_that_of_its_distance() -> None:
     assert summarize(_rounds(2, 1, 2, 2), 0).noise > 0.5
     assert summarize(_rounds(2, 1, 1, 1), 0).noise < 0.01
     assert summarize(_rounds(1, 1), 0, resolution_s=0.25).noise == 0.25
-
-
-def test_lines_of_old_files_get_noise_and_verdict_from_their_samples() -> None:
-    new = _measured(16, stable=False)
-    content = json.loads(format_line(new))
-    del content["noise"], content["settling"]
-    by_timer = {**content, "noise_floor": 0.75}
-
-    old, coarse = (parse_line(json.dumps(each), 2) for each in (content, by_timer))
-
-    assert old == new
-    assert isinstance(coarse, Measurement)
-    assert coarse.noise == 0.75
-    assert new.settling == "unsettled"
 
 
 _TIMES = st.lists(st.lists(st.floats(1e-7, 10), min_size=5, max_size=5), min_size=1, max_size=4)

@@ -20,4 +20,4 @@ def run(options: argparse.Namespace) -> None:
     rows = [[d.label, d.identity.slug, d.identity.name] for d in found]
     print(format_table(rows) if rows else "no device; 'countperf doctor' says what to do")
     for absence in absences():
-        print(f"no {absence.prefix} device: {absence.problem}; {absence.advice}")
+        print(f"no {absence.label_prefix} device: {absence.problem}; {absence.advice}")

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from countperf.errors import DeviceError
+from countperf.harness.backend import Findings
 from countperf.harness.device import Device
 from countperf.harness.icd import INSTALL_ADVICE, DriverSearch
 from countperf.harness.registry import backends
@@ -21,16 +22,6 @@ _TIE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Absence:
-    """Reason why a backend has no devices."""
-
-    prefix: str  # what the labels of its devices would begin with
-    problem: str  # why, and what to do about it
-    advice: str
-    is_expected: bool = False  # whether the machine seems to have such devices
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
     """Devices of this machine, and backends that have none."""
 
@@ -38,12 +29,12 @@ class Discovery:
     platforms: tuple[tuple[str, str], ...]  # name and version of each platform
     devices: tuple[Device, ...]  # all devices, whether they work or not
     # backends other than OpenCL that can have no devices, and why
-    absences: tuple[Absence, ...] = ()
+    absences: tuple[Findings, ...] = ()
 
-    def absence(self, name: str) -> Absence | None:
+    def absence(self, name: str) -> Findings | None:
         """Return why there is no device of that name, if its beginning is a backend's."""
         wanted = name.strip().lower().partition(":")[0]
-        return next((each for each in self.absences if each.prefix == wanted), None)
+        return next((each for each in self.absences if each.label_prefix == wanted), None)
 
 
 @cache
@@ -55,16 +46,7 @@ def discover() -> Discovery:
         drivers=searches[0] if searches else DriverSearch(files=()),
         platforms=tuple(platform for each in findings for platform in each.platforms),
         devices=tuple(device for each in findings for device in each.devices),
-        absences=tuple(
-            Absence(
-                prefix=each.label_prefix,
-                problem=each.problem,
-                advice=each.advice,
-                is_expected=each.is_expected,
-            )
-            for each in findings
-            if each.problem and each.label_prefix
-        ),
+        absences=tuple(each for each in findings if each.problem and each.label_prefix),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -60,11 +59,11 @@ class Measurement(_Line):
     statistic : str
         What ``time_s`` is, in words.
     time_s, spread, noise_floor, noise : float
-        As in `Summary`. Lines of old files have no ``noise``: theirs is found from the samples.
+        As in `Summary`.
     stable : bool
         Whether the samples are within the protocol's limits.
     settling : {"settled", "unsettled", "bimodal"}
-        What became of the case after all its rounds; in old files, found from the samples.
+        What became of the case after all its rounds.
     clocks_agree : bool
         Whether the event timer and the host's clock are consistent.
     remarks : tuple of str
@@ -92,9 +91,9 @@ class Measurement(_Line):
     time_s: float = Field(gt=0)
     spread: float = Field(ge=0)
     noise_floor: float = Field(ge=0)
-    noise: float = Field(default=math.nan, ge=0)
+    noise: float = Field(ge=0)
     stable: bool
-    settling: Settling = "unsettled"
+    settling: Settling
     clocks_agree: bool = True
     remarks: tuple[str, ...] = ()
     host_overhead_s: float | None = None
@@ -133,20 +132,6 @@ class Measurement(_Line):
             raise ValueError(f"a round has no sample left after dropping {self.dropped}")
         if min(min(runs[self.dropped :]) for runs in self.samples_s) != self.time_s:
             raise ValueError("time_s is not the smallest sample that counts")
-        return self
-
-    @model_validator(mode="after")
-    def _old_lines_are_completed(self) -> Self:
-        given = self.model_fields_set
-        if {"noise", "settling"} <= given:
-            return self
-        summary = summarize(self.samples_s, self.dropped)
-        if "noise" not in given:
-            # the floor is above what the samples say only where it is the timer's resolution
-            resolution = self.noise_floor if self.noise_floor > summary.noise_floor else 0.0
-            object.__setattr__(self, "noise", max(summary.noise, resolution))
-        if "settling" not in given:
-            object.__setattr__(self, "settling", summary.settling(stable=self.stable))
         return self
 
     @classmethod

@@ -11,8 +11,8 @@ from countperf.harness.devices import discover
 from countperf.models.library import find_fit
 
 if TYPE_CHECKING:
+    from countperf.harness.backend import Findings
     from countperf.harness.device import Device
-    from countperf.harness.devices import Absence
 
 
 def devices() -> tuple[Device, ...]:
@@ -20,7 +20,7 @@ def devices() -> tuple[Device, ...]:
     return discover().devices
 
 
-def absences() -> tuple[Absence, ...]:
+def absences() -> tuple[Findings, ...]:
     """List why kinds of devices are absent that the machine seems to be set up for."""
     return tuple(each for each in discover().absences if each.is_expected)
 

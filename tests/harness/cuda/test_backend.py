@@ -21,7 +21,7 @@ from countperf.harness.cuda.backend import CudaBackend
 from countperf.harness.cuda.driver import load_driver
 from countperf.harness.cuda.session import CudaSession
 from countperf.harness.device import Device
-from countperf.harness.devices import Absence, Discovery, find_device
+from countperf.harness.devices import Discovery, find_device
 from countperf.harness.icd import DriverSearch
 from countperf.harness.overhead import measure_launch_overhead
 from countperf.harness.repeats import in_mixed_order
@@ -471,7 +471,7 @@ def test_a_machine_without_gpus(tmp_path: Path) -> None:
         load_driver(lambda _: FakeCupy(tmp_path, count=0))
 
 
-ABSENT = Absence(prefix="cuda", problem="CuPy is not installed", advice="pip install it")
+ABSENT = Findings(label_prefix="cuda", problem="CuPy is not installed", advice="pip install it")
 
 
 def test_asking_for_a_gpu_that_cannot_be_there_says_why() -> None:
