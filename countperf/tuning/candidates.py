@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.tuning.length_scales import Draw
 from countperf.tuning.measuring import FEWEST_RUNS
 from countperf.tuning.points import Predicted, Refused
-from countperf.tuning.posterior import Array, LogTimes, Posterior
+from countperf.tuning.posterior import Array, Draw, LogTimes, Posterior
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan, Trial, as_key, ties
 from countperf.tuning.space import SearchSpace

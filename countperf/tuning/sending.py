@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import threading
 import zlib
-from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,17 +22,14 @@ from countperf.tuning.points import Point, PredictionTask, built, predict_points
 from countperf.tuning.pools import WorkerLostError, process_pool
 from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 from countperf.tuning.space import Choice, SearchSpace
-
-REMEMBERED = 4
-"""Questions that a process keeps: the latest ones."""
+from countperf.tuning.steps import Latest
 
 NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
 """Errors that a task raises if it cannot be pickled."""
 
 _LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
 
-_known: OrderedDict[str, PredictionTask] = OrderedDict()
-_lock = threading.Lock()
+_known: Latest[PredictionTask] = Latest(4)  # questions of this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +52,7 @@ class Packed:
 
     def question(self) -> PredictionTask:
         """Unpack it, or return what this process unpacked before."""
-        with _lock:
-            found = _known.get(self.digest)
-            if found is None:
-                found = pickle.loads(zlib.decompress(self.content))
-                _known[self.digest] = found
-                while len(_known) > REMEMBERED:
-                    _known.popitem(last=False)
-            else:
-                _known.move_to_end(self.digest)
-            return found
+        return _known.found(self.digest, lambda: pickle.loads(zlib.decompress(self.content)))
 
 
 def predict_sent(asked: Packed | PredictionTask, choices: Sequence[Choice]) -> list[Point]:

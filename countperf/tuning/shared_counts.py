@@ -6,8 +6,6 @@ structure view, which tells copies from loops, the same schedule and footprints.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +16,19 @@ from countperf.counting.resources import scheduled
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_executed, count_kernel
+from countperf.tuning.steps import Latest
 
 if TYPE_CHECKING:
     from countperf.counting.resources import LaunchResources
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
 
-REMEMBERED = 256
-"""Structures that a process keeps: the latest ones."""
-
 
 @dataclass(slots=True, kw_only=True)
 class Scheduled:
     """A variant, scheduled."""
 
+    of: Any  # the variant
     unit: Any  # what is counted
     resources: LaunchResources  # what a launch asks for
     vector: PropertyVector | None = None  # counts of the source view, if they are known
@@ -39,31 +36,27 @@ class Scheduled:
     footprints: dict[Any, Any] = field(default_factory=dict)
 
 
-_known: OrderedDict[str, Scheduled] = OrderedDict()
-_lock = threading.Lock()
+_known: Latest[Scheduled] = Latest(256)
+forget = _known.forget
 
 
 def scheduled_variant(unit: Any, view: View) -> Scheduled:
     """Schedule a variant, or take the schedule of one with the same loops."""
+
+    def fresh() -> Scheduled:
+        ready, resources = scheduled(unit)
+        return Scheduled(of=unit, unit=ready, resources=resources)
+
     key = _structure(unit, view)
-    with _lock:
-        found = None if key is None else _known.get(key)
-    if found is not None:
-        if view == "source":
-            return found
-        return Scheduled(
-            unit=with_tags_of(found.unit, unit),
-            resources=found.resources,
-            footprints=found.footprints,
-        )
-    ready, resources = scheduled(unit)
-    fresh = Scheduled(unit=ready, resources=resources)
-    if key is not None:
-        with _lock:
-            _known[key] = fresh
-            while len(_known) > REMEMBERED:
-                _known.popitem(last=False)
-    return fresh
+    found = fresh() if key is None else _known.found(key, fresh)
+    if view == "source" or found.of is unit:
+        return found
+    return Scheduled(
+        of=unit,
+        unit=with_tags_of(found.unit, unit),
+        resources=found.resources,
+        footprints=found.footprints,
+    )
 
 
 def counted_variant(
@@ -77,12 +70,6 @@ def counted_variant(
     if variant.vector is None:
         variant.vector = count_kernel(variant.unit, view=view, cache=False)
     return variant.vector
-
-
-def forget() -> None:
-    """Forget all schedules and counts."""
-    with _lock:
-        _known.clear()
 
 
 def _structure(unit: Any, view: View) -> str | None:

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,8 +20,36 @@ R = TypeVar("R")
 REMEMBERED = 256
 """Results that a process keeps, of all steps together; a unit takes some tens of kilobytes."""
 
-_results: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
-_lock = threading.Lock()
+
+class Latest(Generic[R]):
+    """The results that a process asked for lately, by what they are of."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._results: OrderedDict[Hashable, R] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def found(self, key: Hashable, make: Callable[[], R]) -> R:
+        """Return what is known, or make it."""
+        with self._lock:
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key]
+        result = make()
+        with self._lock:
+            self._results[key] = result
+            while len(self._results) > self._most:
+                self._results.popitem(last=False)
+        return result
+
+    def forget(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._results.clear()
+
+
+_results: Latest[tuple[Any, Any]] = Latest(REMEMBERED)
+forget = _results.forget
 
 
 def step(function: Callable[P, R]) -> Callable[P, R]:
@@ -30,26 +58,10 @@ def step(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def remembering(*args: P.args, **kwargs: P.kwargs) -> R:
         key = (function, _key(args), _key(kwargs))
-        with _lock:
-            found = _results.get(key)
-            if found is not None:
-                _results.move_to_end(key)
-                return found[1]
-        result = function(*args, **kwargs)
-        with _lock:
-            # the arguments are kept, so that no other object takes over the identity of one
-            _results[key] = (args, kwargs), result
-            while len(_results) > REMEMBERED:
-                _results.popitem(last=False)
-        return result
+        # the arguments are kept, so that no other object takes over the identity of one
+        return _results.found(key, lambda: ((args, kwargs), function(*args, **kwargs)))[1]
 
     return remembering
-
-
-def forget() -> None:
-    """Forget all results."""
-    with _lock:
-        _results.clear()
 
 
 def _key(value: Any) -> Hashable:

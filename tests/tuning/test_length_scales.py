@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from countperf.tuning.length_scales import OWN, _Sampler, draws  # pyright: ignore[reportPrivateUsage]
+from countperf.tuning.posterior import OWN, _Sampler, draws  # pyright: ignore[reportPrivateUsage]
 
 FREEDOM, SQUARE = 4.0, 1.0
 

@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
-from countperf.tuning.length_scales import Draw
-from countperf.tuning.posterior import PART_VARIANCE, PRIOR_FREEDOM, LogTimes, Posterior
+from countperf.tuning.posterior import PART_VARIANCE, PRIOR_FREEDOM, Draw, LogTimes, Posterior
 from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, select
 from tests.tuning.spaces import make_space
 
