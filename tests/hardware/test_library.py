@@ -76,17 +76,6 @@ def test_the_documentation_names_the_gpus_without_costs_of_instructions() -> Non
     assert len(named) == len(without)
 
 
-@pytest.mark.parametrize("slug", available_devices())
-def test_peaks_are_two_operations_per_core_and_cycle(slug: str) -> None:
-    device = load_device(slug)
-    if None in (device.peak_flops, device.cores_per_compute_unit, device.clock_hz):
-        pytest.skip("no peak, cores or clock is stated")
-    cores = device.require("num_compute_units") * device.require("cores_per_compute_unit")
-
-    # data sheets round to three digits
-    assert device.peak_flops == pytest.approx(2 * cores * device.require("clock_hz"), rel=5e-3)
-
-
 @pytest.mark.parametrize(
     ("slug", "rate"),
     [("nvidia-c2050", 89.6), ("nvidia-k620", 22.6), ("nvidia-gtx-1060", 160.6)],
@@ -134,47 +123,31 @@ def test_costs_are_those_of_the_source() -> None:
         assert device.issue_limit == ISSUE_LIMITS[name]
 
 
-@pytest.mark.parametrize(
-    ("slug", "constants"),
-    [
-        ("nvidia-8800-gtx", (16, 1.35e9, 86.4e9, 420, 10, 4)),
-        ("nvidia-fx-5600", (16, 1.35e9, 76.8e9, 420, 10, 4)),
-        ("nvidia-8800-gt", (14, 1.5e9, 57.6e9, 420, 10, 4)),
-        ("nvidia-gtx-280", (30, 1.3e9, 141.7e9, 450, 40, 4)),
-    ],
+_HONG_AND_KIM = (
+    *("num_compute_units", "clock_hz", "bandwidth_byte_per_s", "mem_ld_cycles"),
+    *("departure_del_uncoal_cycles", "departure_del_coal_cycles", "issue_cycles"),
 )
-def test_constants_of_hong_and_kim(slug: str, constants: tuple[float, ...]) -> None:
-    device = load_device(slug)
-
-    assert constants == (
-        device.num_compute_units,
-        device.clock_hz,
-        device.bandwidth_byte_per_s,
-        device.mem_ld_cycles,
-        device.departure_del_uncoal_cycles,
-        device.departure_del_coal_cycles,
-    )
-    assert device.issue_cycles == 4
+_GAJGER = ("mem_clock_hz", "bus_width_bits", "data_rate", "num_compute_units", "clock_hz")
 
 
 @pytest.mark.parametrize(
-    ("slug", "constants"),
+    ("slug", "names", "constants"),
     [
-        ("nvidia-gtx-970", (1753e6, 256, 4, 13, 1253e6)),
-        ("nvidia-titan-x", (1753e6, 384, 4, 24, 1076e6)),
-        ("nvidia-gtx-1070", (2002e6, 256, 4, 15, 1923e6)),
+        ("nvidia-8800-gtx", _HONG_AND_KIM, (16, 1.35e9, 86.4e9, 420, 10, 4, 4)),
+        ("nvidia-fx-5600", _HONG_AND_KIM, (16, 1.35e9, 76.8e9, 420, 10, 4, 4)),
+        ("nvidia-8800-gt", _HONG_AND_KIM, (14, 1.5e9, 57.6e9, 420, 10, 4, 4)),
+        ("nvidia-gtx-280", _HONG_AND_KIM, (30, 1.3e9, 141.7e9, 450, 40, 4, 4)),
+        ("nvidia-gtx-970", _GAJGER, (1753e6, 256, 4, 13, 1253e6)),
+        ("nvidia-titan-x", _GAJGER, (1753e6, 384, 4, 24, 1076e6)),
+        ("nvidia-gtx-1070", _GAJGER, (2002e6, 256, 4, 15, 1923e6)),
     ],
 )
-def test_constants_of_gajger_and_czarnul(slug: str, constants: tuple[float, ...]) -> None:
+def test_constants_of_publications(
+    slug: str, names: tuple[str, ...], constants: tuple[float, ...]
+) -> None:
     device = load_device(slug)
 
-    assert constants == (
-        device.mem_clock_hz,
-        device.bus_width_bits,
-        device.data_rate,
-        device.num_compute_units,
-        device.clock_hz,
-    )
+    assert tuple(getattr(device, name) for name in names) == constants
 
 
 @pytest.mark.parametrize("slug", available_devices())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -305,14 +306,20 @@ def test_each_session_advances_by_the_rounds_that_it_has_time_for(store: Path, m
     assert [path.name for path in store.parent.iterdir()] == ["store.jsonl"]
 
 
-def test_rounds_of_another_store_or_other_sizes_are_not_taken_over(store: Path) -> None:
+def _begun(store: Path) -> Path:
+    """Measure a round of three cases; return the file that holds them."""
+
     def interrupt(event: ProgressEvent) -> None:
         if event.kind == "round" and event.case == NAMES[3]:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         _measure(store, FakeRunner(), progress=interrupt)
-    rounds = rounds_path(store)
+    return rounds_path(store)
+
+
+def test_rounds_of_another_store_or_other_sizes_are_not_taken_over(store: Path) -> None:
+    rounds = _begun(store)
     before = rounds.read_bytes()
     header, *lines = before.decode().splitlines()
     assert [json.loads(line)["case"] for line in lines[1:]] == NAMES[:3]
@@ -325,13 +332,7 @@ def test_rounds_of_another_store_or_other_sizes_are_not_taken_over(store: Path) 
 
 
 def test_damaged_rounds_are_refused_and_left_alone(store: Path) -> None:
-    def interrupt(event: ProgressEvent) -> None:
-        if event.kind == "round" and event.case == NAMES[3]:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        _measure(store, FakeRunner(), progress=interrupt)
-    rounds = rounds_path(store)
+    rounds = _begun(store)
     damaged = rounds.read_bytes().replace(b'"samples_s": [0.001', b'"samples_s": [-0.001', 1)
     rounds.write_bytes(damaged)
 
@@ -377,43 +378,40 @@ def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Pa
     assert MeasurementSet.read_file(store) == found
 
 
+def _of(runner: FakeRunner, **change: str) -> dict[str, Any]:
+    runner.identity = runner.identity.model_copy(update=change)
+    return {}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        pytest.param({"name": "other"}, "Abacus' there and 'other' now", id="device"),
-        pytest.param({"driver_version": "2"}, "driver_version is '1' there", id="driver"),
+        pytest.param(lambda r: _of(r, name="other"), "Abacus' there and 'other' now", id="device"),
+        pytest.param(lambda r: _of(r, driver_version="2"), "driver_version is '1'", id="driver"),
+        pytest.param(
+            lambda _: {"protocol": PROTOCOL.changed(runs=9)},
+            "holds other measurements: protocol's runs is 4 there and 9 now",
+            id="protocol",
+        ),
+        pytest.param(
+            lambda _: {"cases": [make_case("a", 16, parameters={"n": 17})]},
+            "a/n=16 was measured at .*use another file",
+            id="sizes",
+        ),
     ],
 )
-def test_a_store_of_another_device_is_refused(
-    store: Path, change: dict[str, Any], said: str
+def test_a_store_of_other_measurements_is_refused(
+    store: Path, change: Callable[[FakeRunner], dict[str, Any]], said: str
 ) -> None:
     _measure(store, FakeRunner())
     before = store.read_bytes()
     runner = FakeRunner()
-    runner.identity = runner.identity.model_copy(update=change)
+    given: dict[str, Any] = {"cases": CASES, "protocol": PROTOCOL, **change(runner)}
 
-    with pytest.raises(IncompatibleMeasurementsError, match="holds other measurements") as caught:
-        _measure(store, runner)
+    with pytest.raises(IncompatibleMeasurementsError, match=said):
+        measure(store=store, runner=runner, **given)
 
-    assert said in str(caught.value)
     assert store.read_bytes() == before
-
-
-def test_a_store_of_another_protocol_is_refused(store: Path) -> None:
-    _measure(store, FakeRunner())
-
-    with pytest.raises(IncompatibleMeasurementsError, match="protocol's runs is 4 there and 9 now"):
-        measure(CASES, store=store, runner=FakeRunner(), protocol=PROTOCOL.changed(runs=9))
-
-
-def test_a_store_of_the_same_names_at_other_sizes_is_refused(store: Path) -> None:
-    _measure(store, FakeRunner())
-    case = make_case("a", 16, parameters={"n": 17})
-
-    with pytest.raises(IncompatibleMeasurementsError, match="was measured at") as caught:
-        measure([case], store=store, runner=FakeRunner(), protocol=PROTOCOL)
-
-    assert caught.value.case == "a/n=16"
 
 
 @pytest.mark.parametrize(
