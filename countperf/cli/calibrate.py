@@ -13,7 +13,7 @@ from countperf.workflow.calibrating import calibrate
 
 def run(options: argparse.Namespace) -> None:
     """Calibrate, and say what was reached."""
-    if options.sizes and not options.serve:
+    if options.parameters and not options.serve:
         message = "sizes are of the kernels that are to be served: add --for FILE.py:NAME"
         raise ParameterError(message, parameter="sizes")
     result = calibrate(
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> None:
         minutes=options.minutes,
         name=options.name,
         serve=options.serve,
-        sizes=as_dict(options.sizes),
+        sizes=as_dict(options.parameters),
         store=options.store,
         busy=options.busy,
         progress=show_event,
