@@ -20,10 +20,7 @@ _TOP = (1, 5)
 
 
 def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
-    """Write what each device's weights were fitted to, and how far off left-out classes are.
-
-    The structural weights of each device come first, then those that read machine code.
-    """
+    """Write what each device's weights were fitted to, and how far off left-out classes are."""
     numbers = ("weights", "left-out error", "factor")
     titles = ["device", "classes", "kernels", "cases", "unsettled", *numbers]
     titles += [f"machine code: {title}" for title in numbers]

@@ -19,10 +19,8 @@ from countperf.measurements import (
     Environment,
     FailedCase,
     Header,
-    LaunchesDocument,
     Measurement,
     MeasurementSet,
-    RecordedKernel,
     Resumption,
     TimedSize,
 )
@@ -31,7 +29,6 @@ from countperf.metrics import Evaluation
 from countperf.models.library import fits_folders, load_weights
 from countperf.models.shipped import fitted_model
 from countperf.properties.vector import PropertyVector
-from countperf.report.pages import launches_page
 from countperf.report.printing import printed
 from countperf.workflow import kernels
 from countperf.workflow.timing import Timing as KernelTiming
@@ -188,12 +185,6 @@ def _measured() -> tuple[Kind, ...]:
     text = _written(content)
     return (
         Kind(
-            name="launches",
-            suffix=".json",
-            content=_launches().write_text().encode(),
-            read=_use_launches,
-        ),
-        Kind(
             name="measurements",
             suffix=".jsonl",
             content=text.encode(),
@@ -243,34 +234,6 @@ def _timing(content: MeasurementSet) -> KernelTiming:
         ),
         failures=content.failures,
     )
-
-
-def _launches() -> LaunchesDocument:
-    return LaunchesDocument(
-        kernels=(
-            RecordedKernel(
-                kernel="rows",
-                parameters={"n": 20, "m": 30},
-                launches=3,
-                device="fake-abacus",
-                flops=600.0,
-                global_bytes=4960.0,
-                weights="fake-abacus",
-                model="linear",
-                predicted_s=2e-5,
-                interval_s=(1e-5, 4e-5),
-            ),
-            RecordedKernel(kernel="ragged", launches=1, reason="data decides"),
-        ),
-        left_out=1,
-        problems=("a launch was not noted",),
-    )
-
-
-def _use_launches(path: Path) -> object:
-    found = LaunchesDocument.read_file(path)
-    made = printed(found)
-    return made.text(), made.html(), made.frame(), launches_page(found)
 
 
 def _use_timing(path: Path) -> object:

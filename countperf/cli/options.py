@@ -68,10 +68,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " may have stream=NAME, device=NUMBER, name=NAME, after=NAME,NAME"
     },
     "what": {
-        "metavar": "FIT|KERNEL|SEARCH|LAUNCHES",
-        "help": "a fit by name or its file (.json), a kernel as for countperf predict, the file of"
-        " a search (.jsonl, from countperf tune --store), or of recorded launches (.json, from"
-        " countperf.recording)",
+        "metavar": "FIT|KERNEL|SEARCH",
+        "help": "a fit by name or its file (.json), a kernel as for countperf predict, or the file"
+        " of a search (.jsonl, from countperf tune --store)",
     },
     "--statistics": several(
         value(

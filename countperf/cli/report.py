@@ -11,7 +11,7 @@ from countperf.cli.predict import accesses_of
 from countperf.documents import check_writable, read_file_text, write_rescued
 from countperf.errors import CountperfError, ParameterError
 from countperf.fitting.ranking import RankingEvaluation
-from countperf.measurements import LaunchesDocument, MeasurementSet, measurements_in
+from countperf.measurements import MeasurementSet, measurements_in
 from countperf.metrics import Evaluation
 from countperf.models.explanation import explain
 from countperf.models.library import find_fit, load_weights, short_name
@@ -19,7 +19,6 @@ from countperf.report.pages import (
     ExplainedKernel,
     fit_page,
     kernel_page,
-    launches_page,
     search_page,
 )
 from countperf.tuning.journal import read_journal
@@ -49,8 +48,6 @@ def run(options: argparse.Namespace) -> None:
     fit = find_fit(what)
     if fit is not None or _is_document(what, "countperf-weights"):
         page = _fit_page(options, fit)
-    elif _is_document(what, "countperf-launches"):
-        page = _launches_page(Path(what))
     elif _is_document(what, "countperf-timing"):
         raise ParameterError(
             f"{what} is a timing, of which there is no page: countperf report KERNEL SIZES makes"
@@ -72,10 +69,6 @@ def run(options: argparse.Namespace) -> None:
 def _is_document(what: str, format_name: str) -> bool:
     """Return whether a file says that it is of a format; a kernel's counts are in a file, too."""
     return what.endswith(".json") and f'"{format_name}"' in read_file_text(Path(what))[:4096]
-
-
-def _launches_page(path: Path) -> Page:
-    return launches_page(LaunchesDocument.read_file(path))
 
 
 def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:

@@ -16,7 +16,6 @@ from countperf.measurements.cases import (
     Statistic,
 )
 from countperf.measurements.header import Environment, Header, Protocol
-from countperf.measurements.launches import LaunchesDocument, RecordedKernel
 from countperf.measurements.lines import FailedCase, Measurement, Resumption
 from countperf.measurements.sets import MeasurementSet, measurements_in
 from countperf.measurements.summary import Settling, Summary, summarize
@@ -29,12 +28,10 @@ __all__ = [
     "Header",
     "InstructionCounts",
     "KernelCase",
-    "LaunchesDocument",
     "Measurement",
     "MeasurementSet",
     "Protocol",
     "Purpose",
-    "RecordedKernel",
     "Resumption",
     "Settling",
     "Statistic",

@@ -1,4 +1,4 @@
-"""Contents of the pages of a fit, a kernel, a search and the launches of a program."""
+"""Contents of the pages of a fit, a kernel and a search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from countperf.report.numbers import (
 from countperf.report.page import Block, Page, Section
 from countperf.report.predictions import explanation, part_rows, prediction_head
 from countperf.report.rows import Table, table_of
-from countperf.report.timing import launches
 from countperf.report.weights import NO_RATES, weight_rows
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from countperf.fitting.ranking import RankingEvaluation
     from countperf.hardware.identity import DeviceIdentity
     from countperf.hardware.parameters import DeviceParameters
-    from countperf.measurements import LaunchesDocument
     from countperf.metrics import Evaluation
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
@@ -290,27 +288,3 @@ def _parts_block(of: Explanation, weights: WeightSet, device: DeviceParameters |
     for row in rows:
         row.pop("shown", None)
     return Block(lines=(f"time_s = {of.expression}",), table=table_of(rows, _PART_COLUMNS))
-
-
-def launches_page(of: LaunchesDocument) -> Page:
-    """Show what a program launched, and why kernels have no counts or prediction."""
-    reasons = tuple(
-        (f"{e.kernel} {point_text(e.parameters)}".strip(), e.reason) for e in of.kernels if e.reason
-    )
-    devices = ", ".join(sorted({each.device or "no OpenCL device" for each in of.kernels}))
-    shown = launches(of)
-    return Page(
-        title="Kernels that a program launched",
-        lead=(*shown.head, *([f"on {devices}"] if of.kernels else [])),
-        sections=(
-            Section(title="Kernels", blocks=(Block(table=shown.table),)),
-            Section(
-                title="Without a prediction, or not complete",
-                blocks=(Block(facts=reasons),) if reasons else (),
-            ),
-            Section(
-                title="Problems in recording",
-                blocks=(Block(lines=of.problems),) if of.problems else (),
-            ),
-        ),
-    )

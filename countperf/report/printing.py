@@ -27,7 +27,6 @@ _PRINTERS: Mapping[str, Callable[..., Printed]] = {
     "RankingEvaluation": accuracy.ranking_evaluation,
     "Coverage": accuracy.coverage,
     "TimingDocument": timing.timing,
-    "LaunchesDocument": timing.launches,
     "Ranking": tuning.ranking,
     "TuningResult": tuning.search,
     "ModelAnswers": mechanistic.answers,

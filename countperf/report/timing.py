@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
@@ -10,7 +11,7 @@ from countperf.report.numbers import format_quantity, point_text
 from countperf.report.rows import Printed, picked, table_of
 
 if TYPE_CHECKING:
-    from countperf.measurements import LaunchesDocument, TimingDocument
+    from countperf.measurements import TimingDocument
 
 _MOST_NOTES = 5
 _TIMES = ("measured_s", "spread", "noise", "predicted_s", "interval_s")
@@ -155,13 +156,15 @@ _LAUNCH_COLUMNS = {
 }
 
 
-def launches(of: LaunchesDocument) -> Printed:
+def launches(kernels: Sequence[Any], left_out: int = 0, problems: Sequence[str] = ()) -> Printed:
     """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""
-    if not of.kernels:
-        return Printed(head=["no kernel was launched"], notes=of.problems)
-    known = [each for each in of.kernels if each.predicted_s is not None]
+    if not kernels:
+        return Printed(head=["no kernel was launched"], notes=problems)
+    known = [each for each in kernels if each.predicted_s is not None]
     covered = sum(each.launches for each in known)
-    kernels = len({each.kernel for each in of.kernels})
+    number = left_out + sum(each.launches for each in kernels)
+    total_s = sum(each.total_s or 0.0 for each in known)
+    names = len({each.kernel for each in kernels})
     rows: list[dict[str, Any]] = [
         {
             **picked(each, "kernel", "launches", "device", "exact", "model", "reason"),
@@ -171,45 +174,38 @@ def launches(of: LaunchesDocument) -> Printed:
                 for name in ("flops", "global_bytes", "predicted_s", "interval_s", "total_s")
             },
         }
-        for each in of.kernels
+        for each in kernels
     ]
     shown = [
         {
             **row,
             "all": _quantity(row["total_s"], "s", "prediction"),
-            "share": row["total_s"] / of.total_s if row["total_s"] > 0 else None,
+            "share": row["total_s"] / total_s if row["total_s"] > 0 else None,
             "flop": _quantity(row["flops"], "flop", "count"),
             "bytes": _quantity(row["global_bytes"], "byte", "count"),
         }
         for row in rows
     ]
+    reasons: dict[str, list[str]] = {}
+    for each in kernels:
+        if each.reason:
+            reasons.setdefault(each.reason, []).append(each.kernel)
+    notes = [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
+    if len(notes) > _MOST_NOTES:
+        notes = [*notes[:_MOST_NOTES], f"... {len(notes) - _MOST_NOTES} more reasons"]
+    if left_out:
+        notes.append(f"{left_out} launches were too many different ones to be kept apart")
     return Printed(
         head=[
-            f"{of.launches} launch{'' if of.launches == 1 else 'es'} of {kernels}"
-            f" kernel{'' if kernels == 1 else 's'};"
-            f" {format_quantity(of.total_s, 's')} predicted for {covered} of them"
+            f"{number} launch{'' if number == 1 else 'es'} of {names}"
+            f" kernel{'' if names == 1 else 's'};"
+            f" {format_quantity(total_s, 's')} predicted for {covered} of them"
         ],
         rows=rows,
         shown=table_of(shown, _LAUNCH_COLUMNS),
-        notes=_launch_notes(of),
+        notes=[*notes, *problems],
     )
 
 
 def _quantity(value: float, unit: str, what: str) -> str:
     return f"no {what}" if math.isnan(value) else format_quantity(value, unit)
-
-
-def _launch_notes(of: LaunchesDocument) -> list[str]:
-    """Say why there are no predictions, each text once, and what went wrong."""
-    by_reason: dict[str, list[str]] = {}
-    for each in of.kernels:
-        if each.reason:
-            by_reason.setdefault(each.reason, []).append(each.kernel)
-    notes = [
-        f"{', '.join(dict.fromkeys(kernels))}: {reason}" for reason, kernels in by_reason.items()
-    ]
-    if len(notes) > _MOST_NOTES:
-        notes = [*notes[:_MOST_NOTES], f"... {len(notes) - _MOST_NOTES} more reasons"]
-    if of.left_out:
-        notes.append(f"{of.left_out} launches were too many different ones to be kept apart")
-    return [*notes, *of.problems]

@@ -125,7 +125,7 @@ def predict_times(
             )
         except CountperfError as error:
             return str(error)
-        return [_at(found, place) for place in range(len(points))]
+        return [predicted_time(found, place) for place in range(len(points))]
 
     shared = all(known == kernel.statistics[0] for known in kernel.statistics)
     if shared and len(kernel.points) > 1:
@@ -153,7 +153,7 @@ def _tell(progress: Progress, kernel: KernelAtPoints, done: int, remaining_s: fl
     )
 
 
-def _at(found: Prediction, place: int) -> PredictedTime:
+def predicted_time(found: Prediction, place: int = 0) -> PredictedTime:
     """Return time and interval at one of the points of a prediction."""
 
     def value(quantity: Any) -> float:
