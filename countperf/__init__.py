@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from countperf.tuning.space import SearchSpace
     from countperf.workflow.analyzing import coverage, with_transactions
     from countperf.workflow.applications import measure_application, predict_application
-    from countperf.workflow.available_fits import available_weights
     from countperf.workflow.devices import devices
     from countperf.workflow.evaluating import evaluate
+    from countperf.workflow.fits import available_weights
     from countperf.workflow.fitting import fit
     from countperf.workflow.kernels import load_kernel
     from countperf.workflow.measuring import measure_catalogue
@@ -57,7 +57,7 @@ _HOMES = {
     "Timing": "countperf.workflow.timing",
     "WeightSet": "countperf.models.weights",
     "analyze_kernel": "countperf.counting.analysis",
-    "available_weights": "countperf.workflow.available_fits",
+    "available_weights": "countperf.workflow.fits",
     "count_kernel": "countperf.properties.count_properties",
     "coverage": "countperf.workflow.analyzing",
     "devices": "countperf.workflow.devices",

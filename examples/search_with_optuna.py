@@ -13,7 +13,7 @@ import optuna
 
 import countperf
 from countperf.errors import PredictionError
-from countperf.workflow.spaces import load_space
+from countperf.workflow.tuning import load_space
 
 
 def main(trials: int) -> None:

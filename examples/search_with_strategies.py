@@ -16,7 +16,7 @@ from typing import Any
 
 import countperf
 from countperf.errors import PredictionError
-from countperf.workflow.spaces import load_space
+from countperf.workflow.tuning import load_space
 
 Configuration = dict[str, Any]
 INFINITE_S = float("inf")

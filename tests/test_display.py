@@ -23,7 +23,7 @@ from countperf.models.library import load_weights
 from countperf.predictions import Prediction
 from countperf.properties.vector import PropertyVector
 from countperf.report.printing import printed
-from countperf.workflow.spaces import load_space
+from countperf.workflow.tuning import load_space
 from measurement_kernels.catalog import entry
 from tests.fitting.builders import KERNELS, measure
 from tests.shipped import shipped_measurements

@@ -14,7 +14,7 @@ from countperf.models import library
 from countperf.models.fit_summaries import NOTABLE_FACTOR, Probe
 from countperf.models.library import load_weights
 from countperf.report.weights import checks_text
-from countperf.workflow.probing import PROBES, check_device, check_weights
+from countperf.workflow.fits import PROBES, check_device, check_weights
 from measurement_kernels.catalog import entry
 from tests.harness.fakes import make_device
 

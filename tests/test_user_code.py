@@ -12,7 +12,7 @@ import pytest
 from countperf.cli import main
 from countperf.errors import KernelSpecificationError, SearchSpaceError
 from countperf.workflow.kernels import load_kernel
-from countperf.workflow.spaces import load_space
+from countperf.workflow.tuning import load_space
 
 MAKE = """
 import loopy as lp

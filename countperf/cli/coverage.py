@@ -8,7 +8,7 @@ from countperf.cli.common import as_dict, in_options, points, print_json, show
 from countperf.report.accuracy import coverage as coverage_printed
 from countperf.report.numbers import point_text
 from countperf.workflow.analyzing import coverage
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target
 
 
 def run(options: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ from countperf.cli.common import print_json
 from countperf.errors import DeviceError
 from countperf.harness.doctor import examine
 from countperf.report.weights import checks_text, doctor_text
-from countperf.workflow.probing import check_here
+from countperf.workflow.fits import check_here
 
 
 def run(options: argparse.Namespace) -> None:

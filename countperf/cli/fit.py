@@ -24,9 +24,9 @@ from countperf.report.numbers import format_percent
 from countperf.report.weights import compared_fits_text
 from countperf.report.weights import fit as fit_printed
 from countperf.workflow.devices import known_device
+from countperf.workflow.fits import compared_with_shipped
 from countperf.workflow.fitting import fit
-from countperf.workflow.own_fits import compared_with_shipped
-from countperf.workflow.tables import measurements_of_table
+from countperf.workflow.measured import measurements_of_table
 
 if TYPE_CHECKING:
     from countperf.fitting.result import FitResult

@@ -18,7 +18,7 @@ from countperf.workflow.mechanistic import (
     predict_all,
     profiler_of,
 )
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters

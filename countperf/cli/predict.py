@@ -17,8 +17,7 @@ from countperf.report.predictions import compared, differences, explanation, pre
 from countperf.sizes import combine_sizes, size_arrays
 from countperf.workflow.analyzing import analyzed
 from countperf.workflow.devices import known_device
-from countperf.workflow.prediction import predict_in_detail
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target, predict_in_detail
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis

@@ -26,8 +26,7 @@ from countperf.tuning.lines import RankingLine, TriedLine
 from countperf.tuning.result import as_key
 from countperf.workflow.devices import known_device
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
-from countperf.workflow.prediction import predict_in_detail
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target, predict_in_detail
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet

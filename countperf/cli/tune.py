@@ -17,8 +17,7 @@ from countperf.report.tuning import search
 from countperf.tuning.export import builder_script, kernel_tuner_cache
 from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
-from countperf.workflow.spaces import load_space
-from countperf.workflow.tuning import tune
+from countperf.workflow.tuning import load_space, tune
 
 if TYPE_CHECKING:
     from countperf.tuning.result import TuningResult

@@ -6,7 +6,7 @@ import argparse
 
 from countperf.cli.common import print_json
 from countperf.report.weights import available
-from countperf.workflow.available_fits import available_weights
+from countperf.workflow.fits import available_weights
 
 
 def run(options: argparse.Namespace) -> None:

@@ -102,7 +102,7 @@ def builder_script(result: TuningResult, specification: str) -> str:
         f'"""Fastest variant of {result.space} on {result.device}: {result.winner.time_s:.4g} s'
         f'{f" at {sizes}" if sizes else ""}."""\n\n'
         "import loopy as lp\n\n"
-        "from countperf.workflow.spaces import load_space\n\n"
+        "from countperf.workflow.tuning import load_space\n\n"
         f"kernel = load_space({specification!r}).build(\n{values})\n\n"
         'if __name__ == "__main__":\n'
         "    print(lp.generate_code_v2(kernel).device_code())\n"

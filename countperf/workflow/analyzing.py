@@ -13,11 +13,10 @@ from countperf.fitting.fit import observations_of
 from countperf.properties.transactions import transaction_roots
 from countperf.properties.transactions import with_transactions as added
 from countperf.sizes import given_sizes
-from countperf.workflow.exercising import catalogue_vectors, lookup_of
+from countperf.workflow.fitting import catalogue_vectors, lookup_of
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 from countperf.workflow.measured import read_measurements, with_known_transactions
-from countperf.workflow.prediction import vector_for
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target, vector_for
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis

@@ -20,7 +20,6 @@ from countperf.mechanistic.predict_all import model_makers
 from countperf.models.library import fits_folders
 from countperf.workflow.measured import read_measurements
 from countperf.workflow.mechanistic import profiler_of
-from countperf.workflow.progress import say_nothing
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def compare(
         levels=levels,
         purposes=purposes,
         thinned={"pipeline-rr": 8, "pipeline-gto": 8},
-        progress=progress or say_nothing,
+        progress=progress or (lambda _: None),
     )
     if kernel is not None or (models and "linear" not in models) or "fitted" not in levels:
         return comparison

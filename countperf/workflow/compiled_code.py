@@ -25,7 +25,6 @@ from countperf.properties.vector_document import caches_of
 from countperf.steps import stepped
 from countperf.tuning.pools import process_pool
 from countperf.workflow.kernels import kernel_itself
-from countperf.workflow.progress import say_nothing
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def read_code(
     cycles. The file is written now and then, so that a run that is cut off goes on where it was.
     """
     with Rewriting(measurements) as file:
-        return _read_code(file, device, progress or say_nothing)
+        return _read_code(file, device, progress or (lambda _: None))
 
 
 def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) -> MeasurementSet:

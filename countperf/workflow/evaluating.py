@@ -10,7 +10,7 @@ from countperf.fitting.ranking import evaluate_ranking as evaluate_sets
 from countperf.fitting.validation import evaluate as evaluate_cases
 from countperf.measurements import PURPOSES
 from countperf.workflow.measured import read_measurements, with_known_transactions
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankingEvaluation

@@ -1,29 +1,70 @@
-"""Fitting a model to measurements."""
+"""Fitting a model to measurements, and the kernels that exercise its features."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.documents import check_writable
+from countperf.features import exercising_kernels_of
 from countperf.fitting.fit import AUTO
 from countperf.fitting.fit import fit as fit_model
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.environment import read_processor
 from countperf.models.compiled import COMPILED
+from countperf.models.definition import ModelDefinition
 from countperf.models.shipped import fitted_model
 from countperf.models.structural import STRUCTURAL
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.vector import PropertyVector
 from countperf.steps import report
 from countperf.tuning.pools import pool_or
-from countperf.workflow.exercising import catalogue_exercising_kernels
 from countperf.workflow.measured import read_measurements, with_known_transactions
+from measurement_kernels.catalog import entries
+from measurement_kernels.entry import CatalogEntry
 
 if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
     from countperf.measurements import MeasurementSet
     from countperf.models.definition import Loss, ModelDefinition, Residual
+
+
+@cache
+def catalogue_vectors() -> Mapping[str, PropertyVector]:
+    """Return the counts of the catalogue's kernels, one for each family, variant and type.
+
+    Families of random shapes are left out: whatever they exercise, smaller kernels do.
+    """
+    first: dict[tuple[str, str, str], CatalogEntry] = {}
+    for each in (*entries(element_type=None), *entries(element_type=None, collection="extended")):
+        first.setdefault((each.family, each.variant, each.element_type), each)
+    return {
+        each.name: count_kernel(
+            each.build(),
+            statistics=each.statistics_at(each.check_parameters),
+            view="structure",
+        )
+        for each in first.values()
+    }
+
+
+def catalogue_exercising_kernels(model: ModelDefinition) -> Mapping[str, tuple[str, ...]]:
+    """Return, for each feature of a model, the kernels of the catalogue that exercise it.
+
+    One kernel of each family and variant stands for the others; all element types are looked at.
+    """
+    issued = {name: model.made_of(vector) for name, vector in catalogue_vectors().items()}
+    return exercising_kernels_of(model.features, issued)
+
+
+def lookup_of(model: ModelDefinition) -> Callable[[str], tuple[str, ...]]:
+    """Return what looks up a feature's kernels; the catalogue is gone through once, if asked."""
+    found = cache(lambda: catalogue_exercising_kernels(model))
+    return lambda feature: found().get(feature, ())
 
 
 _MANY_CASES = 1000

@@ -1,4 +1,4 @@
-"""Stored measurements: reading them, and bringing their counts up to date."""
+"""Stored measurements and tables of times: reading them, and bringing counts up to date."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.errors import (
     CountingError,
+    DeviceError,
     KernelSpecificationError,
+    TableError,
 )
 from countperf.execution.memory_hierarchy import CountedCaches
+from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.library import load_device
 from countperf.hardware.memory import counted_caches_of
 from countperf.harness.store import Rewriting
 from countperf.measurements import MeasurementSet
+from countperf.measurements.recorded import read_times
+from countperf.measurements.tables import identity_elsewhere
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import TransactionCounts, transaction_roots
 from countperf.properties.vector_document import caches_of
 from countperf.steps import stepped
+from countperf.workflow.kernels import table_kernels
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
@@ -114,4 +121,46 @@ def _recounted(found: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
         measurements=tuple(
             each.model_copy(update={"properties": properties(each)}) for each in found
         ),
+    )
+
+
+def measurements_of_table(
+    table: Path | str,
+    *,
+    kernels: str | None = None,
+    device: str,
+    source: str = "",
+    ignore: Sequence[str] = (),
+) -> MeasurementSet:
+    """Read times that were measured elsewhere from a file."""
+    place, name = kernels or "", ""
+    if ":" in place:
+        place, _, name = place.rpartition(":")
+    if device.endswith(".json"):
+        identity = DeviceIdentity.read_file(device)
+    else:
+        known = load_device(device)
+        if known.num_compute_units is None:
+            raise DeviceError(
+                f"the description of {device} has no number of compute units, which tells devices "
+                "apart; give an identity (.json)",
+                device=device,
+            )
+        identity = identity_elsewhere(known.slug, known.name, known.num_compute_units)
+    frame = read_times(table)
+    if name and "kernel" not in frame.columns:
+        frame = frame.assign(kernel=name)
+    elif name:
+        frame = frame.loc[frame["kernel"] == name].reset_index(drop=True)
+        if frame.empty:
+            message = f"{table}: no row of the column 'kernel' is {name!r}; leave :{name} out"
+            raise TableError(message, column="kernel")
+    named = frame["kernel"].tolist() if "kernel" in frame.columns else []
+    names = [str(each) for each in dict.fromkeys(named)]
+    return MeasurementSet.from_table(
+        frame,
+        table_kernels(names, place or None),
+        device=identity,
+        source=source or Path(table).name,
+        ignore=ignore,
     )

@@ -17,7 +17,7 @@ from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_kernel
 from countperf.report.timing import launches
 from countperf.workflow.kernels import counted
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target
 from countperf.workflow.timing_predictions import predicted_time
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from countperf.report.timing import timing as timing_printed
 from countperf.sizes import Sizes, combine_sizes, given_sizes
 from countperf.tuning.apart import LONGEST_S, running
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target
 from countperf.workflow.timing_predictions import KernelAtPoints, count_digests, predict_by_choice
 from measurement_kernels.catalog import entry
 

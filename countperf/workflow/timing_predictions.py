@@ -17,8 +17,7 @@ from countperf.harness.progress import Progress, ProgressEvent
 from countperf.measurements import InstructionCounts, KernelCase, Statistic, counts_digest
 from countperf.sizes import size_arrays
 from countperf.workflow.kernels import counted
-from countperf.workflow.prediction import predict
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target, predict
 
 if TYPE_CHECKING:
     from countperf.measurements.cases import MakeArguments, Reference

@@ -1,4 +1,4 @@
-"""Ranking the variants of a search space, and searching for the fastest."""
+"""Search spaces by name; ranking their variants, and searching for the fastest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.errors import CountperfError, ParameterError
+from countperf.errors import CountperfError, ParameterError, SearchSpaceError
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
@@ -22,14 +22,21 @@ from countperf.steps import report
 from countperf.tuning.apart import ApartRunner
 from countperf.tuning.code_order import CodeReader, ranked_by_code
 from countperf.tuning.mechanistic_cost import MechanisticCost
-from countperf.tuning.points import Limits, PredictionTask
+from countperf.tuning.points import Limits, PredictionTask, user_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import LONGEST_S, rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
 from countperf.tuning.sending import checked_space
-from countperf.workflow.spaces import named_in_processes
-from countperf.workflow.target import Target, choice_text, failed_reading, is_fit, reading_weights
+from countperf.tuning.space import SearchSpace
+from countperf.workflow.prediction import (
+    Target,
+    choice_text,
+    failed_reading,
+    is_fit,
+    reading_weights,
+)
+from measurement_kernels.variants import spaces
 
 if TYPE_CHECKING:
     from countperf.harness.clock import Clock
@@ -40,6 +47,27 @@ if TYPE_CHECKING:
     from countperf.tuning.result import TuningResult
     from countperf.tuning.space import SearchSpace
     from countperf.tuning.state import Watch
+
+
+def load_space(specification: str) -> SearchSpace:
+    """Return the search space that a text names."""
+    if ":" in specification:
+        return user_space(specification)
+    known = spaces()
+    if specification not in known:
+        raise SearchSpaceError(
+            f"no search space is called {specification!r}; there are {', '.join(known)}, and"
+            " path/file.py:name"
+        )
+    return known[specification]
+
+
+def named_in_processes(space: SearchSpace | str) -> SearchSpace | str:
+    """Return a space as processes get it: a space of users' code by its text, others themselves.
+
+    Functions of a user's file cannot be sent to other processes, so each reads the file.
+    """
+    return load_space(space) if isinstance(space, str) and ":" not in space else space
 
 
 def rank(
@@ -65,7 +93,7 @@ def rank(
     Parameters
     ----------
     space : SearchSpace or str
-        The variants, or a text for `countperf.workflow.spaces.load_space`.
+        The variants, or a text for `countperf.workflow.tuning.load_space`.
     parameters, **more : int
         Sizes, in place of the space's.
     weights, device, force, incomplete_ok
@@ -194,7 +222,7 @@ def tune(
     Parameters
     ----------
     space : SearchSpace or str
-        The variants, or a text for `countperf.workflow.spaces.load_space`.
+        The variants, or a text for `countperf.workflow.tuning.load_space`.
     parameters, **more : int
         Sizes, in place of the space's.
     seconds, measurements

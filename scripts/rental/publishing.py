@@ -12,7 +12,7 @@ from countperf.models.compiled import COMPILED
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.fitting import fit
 from countperf.workflow.measured import read_measurements
-from countperf.workflow.target import Target
+from countperf.workflow.prediction import Target
 from measurement_kernels.catalog import families
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Stage, one_line
 from countperf.tuning.result import Key, Plan, as_key
 from countperf.tuning.space import Choice, SearchSpace, Value
-from countperf.workflow.spaces import load_space
+from countperf.workflow.tuning import load_space
 
 _DIGITS = 9  # of a time in seconds
 _REASON = 200  # characters of it

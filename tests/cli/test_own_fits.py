@@ -17,8 +17,8 @@ from countperf.models.library import find_fit, load_weights, store_own_fit
 from countperf.models.linear import LINEAR
 from countperf.report.weights import available
 from countperf.workflow import available_fits
-from countperf.workflow.available_fits import available_weights
-from countperf.workflow.target import default_weights
+from countperf.workflow.fits import available_weights
+from countperf.workflow.prediction import default_weights
 from tests.fitting.builders import KERNELS, TEST_KERNEL, measure
 from tests.models.builders import make_device, make_weights
 

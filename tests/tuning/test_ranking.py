@@ -20,7 +20,7 @@ from countperf.tuning.ranking import by_stage
 from countperf.tuning.result import as_key
 from countperf.tuning.sending import checked_space
 from countperf.tuning.space import Choice
-from countperf.workflow.spaces import load_space
+from countperf.workflow.tuning import load_space
 from tests.harness.fakes import IDENTITY
 from tests.models.builders import make_weights
 from tests.tuning.spaces import DOUBLE, N, make_space

@@ -27,7 +27,7 @@ from countperf.properties.count_properties import count_executed, count_kernel
 from countperf.properties.taxonomy import is_emitted
 from countperf.tuning import shared_counts, steps
 from countperf.tuning.points import Predicted, PredictionTask, predict_points
-from countperf.workflow.spaces import load_space
+from countperf.workflow.tuning import load_space
 from tests.models.builders import make_weights
 
 FAMILIES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution")

@@ -38,7 +38,7 @@ from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from countperf.tuning.apart import ApartRunner
-from countperf.workflow.target import COMPILED_CHOICE
+from countperf.workflow.prediction import COMPILED_CHOICE
 from countperf.workflow.timing import Timing, time_kernel
 from tests.harness import fakes
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
@@ -348,8 +348,8 @@ def test_the_model_is_chosen_as_for_a_prediction(
     values = {weight.feature: weight.value_s for weight in linear().weights} | {"launches": 5e-6}
     older = {} if reads else {"counting_rules": 1}
     reading = make_weights(values, device=IDENTITY, model="compiled", **older)
-    monkeypatch.setattr("countperf.workflow.target.default_weights", lambda *_, **__: linear())
-    monkeypatch.setattr("countperf.workflow.target.reading_weights", lambda *_: reading)
+    monkeypatch.setattr("countperf.workflow.prediction.default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr("countperf.workflow.prediction.reading_weights", lambda *_: reading)
     timing = timed({1000: 3.3e-6}, weights=None)
 
     predicted_s = timing.sizes[0].predicted_s
@@ -370,8 +370,8 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
     def fails(*_: object) -> WeightSet:
         raise AssertionError("asked for weights that read code")
 
-    monkeypatch.setattr("countperf.workflow.target.reading_weights", fails)
-    monkeypatch.setattr("countperf.workflow.target.default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr("countperf.workflow.prediction.reading_weights", fails)
+    monkeypatch.setattr("countperf.workflow.prediction.default_weights", lambda *_, **__: linear())
     assert timed({1000: 3.3e-6}).model_choice == ""
     assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""
 
