@@ -16,7 +16,7 @@ from countperf.models import library
 from countperf.models.library import find_fit, load_weights, store_own_fit
 from countperf.models.linear import LINEAR
 from countperf.report.weights import available
-from countperf.workflow import available_fits
+from countperf.workflow import fits as available_fits
 from countperf.workflow.fits import available_weights
 from countperf.workflow.prediction import default_weights
 from tests.fitting.builders import KERNELS, TEST_KERNEL, measure

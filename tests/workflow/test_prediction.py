@@ -27,7 +27,7 @@ from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.models.library import fits_for, load_weights, named_fits
 from countperf.workflow import prediction as predicting
-from countperf.workflow import target
+from countperf.workflow import prediction as target
 
 SLUG = "pocl-epyc-zen5"
 KERNEL = """
