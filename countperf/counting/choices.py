@@ -6,7 +6,6 @@ accesses under affine conditions, which count each on its own part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pymbolic.primitives as p
@@ -31,18 +30,19 @@ def alternatives(index: tuple[Any, ...], to_condition: ToCondition) -> list[Alte
     open_ones: list[Alternative] = [(index, ())]
     while open_ones:
         parts, cases = open_ones.pop()
-        choices = [choice for part in parts for choice in _choices_in(part)]
-        if not choices:
+        walker = _Finder()
+        for part in parts:
+            walker(part.index if isinstance(part, LinearSubscript) else part)
+        if not walker.found:
             found.append((parts, cases))
             continue
-        choice = choices[-1]  # there are none inside it
-        test, taken, other = choice.branches
+        node, (test, taken, other) = walker.found[-1]  # there are none inside it
         try:
             condition = to_condition(test)
         except NotAffineError:
             return [(index, ())]
         for branch, holds in ((other, False), (taken, True)):
-            replaced = tuple(_replaced(part, choice.node, branch) for part in parts)
+            replaced = tuple(map(_Replacer(node, branch), parts))
             case = Case(alternatives=condition, holds=holds)
             open_ones.append((replaced, (*cases, case)))
         if len(found) + len(open_ones) > MAXIMUM_ALTERNATIVES:
@@ -50,32 +50,17 @@ def alternatives(index: tuple[Any, ...], to_condition: ToCondition) -> list[Alte
     return found
 
 
-class _Choice:
-    """A node that chooses between two expressions."""
-
-    def __init__(self, node: Any, branches: tuple[Any, Any, Any]) -> None:
-        self.node = node
-        self.branches = branches
-
-
-def _choices_in(part: Any) -> Iterator[_Choice]:
-    """Yield the choices in a part of a subscript, each before those inside it."""
-    walker = _Finder()
-    walker(part.index if isinstance(part, LinearSubscript) else part)
-    yield from walker.found
-
-
 class _Finder(WalkMapper[[]]):
-    """Finds nodes that choose."""
+    """Finds nodes that choose, each before those inside it, with what they choose from."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[_Choice] = []
+        self.found: list[tuple[Any, tuple[Any, Any, Any]]] = []
 
     def visit(self, expr: Any) -> bool:
         branches = _branches(expr)
         if branches is not None:
-            self.found.append(_Choice(expr, branches))
+            self.found.append((expr, branches))
         return True
 
 
@@ -106,10 +91,6 @@ def _extremum(operands: Any, operator: str, kind: Any) -> tuple[Any, Any, Any]:
     first, second, *rest = operands
     taken, other = (kind((each, *rest)) if rest else each for each in (first, second))
     return p.Comparison(first, operator, second), taken, other
-
-
-def _replaced(part: Any, node: Any, branch: Any) -> Any:
-    return _Replacer(node, branch)(part)
 
 
 class _Replacer(IdentityMapper[[]]):

@@ -14,8 +14,13 @@ from loopy.schedule import CallKernel, RunInstruction
 from loopy.types import LoopyType
 
 from countperf.counting.automatic import with_strides
-from countperf.counting.copies import linearized, preprocessed, without_empty_code
-from countperf.counting.element_types import check_element_types, with_half
+from countperf.counting.copies import (
+    check_element_types,
+    linearized,
+    preprocessed,
+    with_half,
+    without_empty_code,
+)
 from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError

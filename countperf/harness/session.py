@@ -20,8 +20,7 @@ import numpy as np
 import pyopencl as cl
 from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
-from countperf.counting.copies import generated
-from countperf.counting.element_types import check_element_types, uses_half
+from countperf.counting.copies import check_element_types, generated, uses_half
 from countperf.errors import CountingError, KernelBuildError
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
 from countperf.harness.device import Device

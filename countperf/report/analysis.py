@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from countperf.counting.access_analysis import AccessAnalysis
-from countperf.counting.footprints import Footprint
+from countperf.counting.analysis import Footprint
 from countperf.counting.places import Refusable
 from countperf.counting.structure import (
     ChainAnalysis,

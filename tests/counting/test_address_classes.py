@@ -17,7 +17,7 @@ import pymbolic.primitives as p
 import pytest
 from loopy.symbolic import parse
 
-from countperf.counting import access_classes, footprints
+from countperf.counting import access_classes
 from countperf.counting.analysis import analyze_kernel
 from countperf.counting.transactions import transactions
 from countperf.properties.count_properties import count_kernel
@@ -259,8 +259,7 @@ def test_a_footprint_with_many_residues_does_not_take_long(
 
     It needs about as many operations of isl as are allowed; here it needs more.
     """
-    for module in (access_classes, footprints):
-        monkeypatch.setattr(module, "FOOTPRINT_OPERATIONS", 300_000)
+    monkeypatch.setattr(access_classes, "FOOTPRINT_OPERATIONS", 300_000)
     vector = count_kernel(_kernel("a[i, (5*j) % 7]", shape="n,7"), view="structure", cache=False)
     counts = vector.evaluate(n=5, m=21)
     assert counts["gmem.load.32.1of2"] == 105  # of five lanes in seven, as if none lay between
