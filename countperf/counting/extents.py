@@ -319,18 +319,15 @@ class _Accesses(WalkMapper[[]]):
         self._found[access] = None
 
     def map_subscript(self, expr: Any) -> None:
-        """Note the access, and go through the subscript."""
         self._note(expr.aggregate.name, expr.index_tuple, expr, is_flat=False)
         for part in expr.index_tuple:
             self.rec(part)
 
     def map_linear_subscript(self, expr: Any) -> None:
-        """Note the access to the memory, and go through the subscript."""
         self._note(expr.aggregate.name, (expr.index,), expr, is_flat=True)
         self.rec(expr.index)
 
     def map_variable(self, expr: Any) -> None:
-        """Note what may be an array without axes."""
         self._note(expr.name, (), expr, is_flat=False)
 
     def map_if(self, expr: Any) -> None:

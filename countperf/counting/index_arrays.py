@@ -8,6 +8,7 @@ fits. Conditions are not taken into account, so that limits may be lower than th
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -309,12 +310,29 @@ class _Names(WalkMapper[[]]):
         self.found: set[str] = set()
 
     def map_variable(self, expr: Any) -> None:
-        """Note it."""
         self.found.add(expr.name)
 
     def map_subscript(self, expr: Any) -> None:
         """Note the array; where it is read decides nothing but which element is."""
         self.found.add(expr.aggregate.name)
+
+
+def _joining(join: Callable[[Iterable[int]], int]) -> Any:
+    def handler(self: _Intervals, expr: Any) -> _Interval:
+        lows, highs = zip(*map(self.rec, expr.children), strict=True)
+        return join(lows), join(highs)
+
+    return handler
+
+
+def _shifting(shift: Callable[[int, int], int]) -> Any:
+    def handler(self: _Intervals, expr: Any) -> _Interval:
+        least, most = self.rec(expr.shift)
+        if not 0 <= least <= most < 64:
+            raise CountingError(f"{expr} shifts by more bits than there are")
+        return _span(shift(end, by) for end in self.rec(expr.shiftee) for by in (least, most))
+
+    return handler
 
 
 class _Intervals(Mapper[_Interval, []]):
@@ -326,7 +344,6 @@ class _Intervals(Mapper[_Interval, []]):
         self._seen = seen
 
     def rec(self, expr: Any, *_: Any, **__: Any) -> _Interval:
-        """Evaluate, and look whether it wraps."""
         found = super().rec(expr)
         if self._limits.is_strict and not isinstance(expr, int | np.integer):
             self._limits.check_type(expr, found)
@@ -334,80 +351,46 @@ class _Intervals(Mapper[_Interval, []]):
 
     __call__ = rec
 
+    map_sum, map_min, map_max = _joining(sum), _joining(min), _joining(max)
+    map_left_shift, map_right_shift = _shifting(operator.lshift), _shifting(operator.rshift)
+
     def map_constant(self, expr: Any) -> _Interval:
-        """Take an integer."""
         if isinstance(expr, int | np.integer):
             return int(expr), int(expr)
         raise CountingError(f"{expr} is no integer")
 
     def map_variable(self, expr: Any) -> _Interval:
-        """Look it up."""
         return self._limits.interval_of(expr.name, self._seen)
 
     def map_subscript(self, expr: Subscript) -> _Interval:
-        """Take any element of the array."""
         assert isinstance(expr.aggregate, Variable)
         return self._limits.interval_of(expr.aggregate.name, self._seen)
 
-    def map_sum(self, expr: Any) -> _Interval:
-        """Add the ends."""
-        parts = [self.rec(child) for child in expr.children]
-        return sum(low for low, _ in parts), sum(high for _, high in parts)
-
     def map_product(self, expr: Any) -> _Interval:
-        """Multiply all ends with all others."""
         found = (1, 1)
         for child in expr.children:
             found = _span(a * b for a in found for b in self.rec(child))
         return found
 
-    def map_floor_div(self, expr: Any) -> _Interval:
-        """Divide by a positive number."""
-        low, high = self.rec(expr.numerator)
-        least, most = self.rec(expr.denominator)
-        if least < 1:
+    def _divided(self, expr: Any) -> tuple[_Interval, _Interval]:
+        ends, divisors = self.rec(expr.numerator), self.rec(expr.denominator)
+        if divisors[0] < 1:
             raise CountingError(f"{expr} divides by what may not be positive")
-        return _span(a // b for a in (low, high) for b in (least, most))
+        return ends, divisors
+
+    def map_floor_div(self, expr: Any) -> _Interval:
+        ends, divisors = self._divided(expr)
+        return _span(a // b for a in ends for b in divisors)
 
     def map_remainder(self, expr: Any) -> _Interval:
-        """Stay below the divisor."""
-        low, high = self.rec(expr.numerator)
-        least, most = self.rec(expr.denominator)
-        if least < 1:
-            raise CountingError(f"{expr} divides by what may not be positive")
+        (low, high), (least, most) = self._divided(expr)
         return (low, high) if low >= 0 and high < least else (0, most - 1)
 
     def map_if(self, expr: Any) -> _Interval:
-        """Take either side."""
         return _span((*self.rec(expr.then), *self.rec(expr.else_)))
 
-    def map_min(self, expr: Any) -> _Interval:
-        """Take the smaller ends."""
-        parts = [self.rec(child) for child in expr.children]
-        return min(low for low, _ in parts), min(high for _, high in parts)
-
-    def map_max(self, expr: Any) -> _Interval:
-        """Take the larger ends."""
-        parts = [self.rec(child) for child in expr.children]
-        return max(low for low, _ in parts), max(high for _, high in parts)
-
     def map_type_cast(self, expr: Any) -> _Interval:
-        """Take what is cast."""
         return self.rec(expr.child)
-
-    def map_left_shift(self, expr: Any) -> _Interval:
-        """Shift the ends."""
-        return self._shifted(expr, lambda value, by: value << by)
-
-    def map_right_shift(self, expr: Any) -> _Interval:
-        """Shift the ends."""
-        return self._shifted(expr, lambda value, by: value >> by)
-
-    def _shifted(self, expr: Any, shift: Callable[[int, int], int]) -> _Interval:
-        least, most = self.rec(expr.shift)
-        if not 0 <= least <= most < 64:
-            raise CountingError(f"{expr} shifts by more bits than there are")
-        return _span(shift(end, by) for end in self.rec(expr.shiftee) for by in (least, most))
 
     def map_bitwise_xor(self, expr: Any) -> _Interval:
         """Take all numbers of as many bits, if none is negative."""
@@ -426,7 +409,6 @@ class _Intervals(Mapper[_Interval, []]):
         return 0, min(highs)
 
     def map_call(self, expr: Any) -> _Interval:
-        """Take absolute values, and extremes."""
         name = name_of(expr.function)
         parts = [self.rec(each) for each in expr.parameters]
         if name == "abs" and len(parts) == 1:
@@ -438,7 +420,6 @@ class _Intervals(Mapper[_Interval, []]):
         raise CountingError(f"{expr} has no interval")
 
     def handle_unsupported_expression(self, expr: Any, *_: Any, **__: Any) -> _Interval:
-        """Refuse."""
         raise CountingError(f"{expr} has no interval")
 
 

@@ -78,16 +78,13 @@ class _Subscripts(WalkMapper[[]]):
         self.found: Subscripts = {}
 
     def map_subscript(self, expr: Any) -> None:
-        """Record a subscript, and those inside it."""
         self.found.setdefault(expr.aggregate.name, set()).add(expr.index_tuple)
         self.rec(expr.index)
 
     def map_variable(self, expr: Any) -> None:
-        """Record a scalar."""
         self.found.setdefault(expr.name, set()).add(())
 
     def map_linear_subscript(self, expr: Any) -> None:
-        """Record a subscript of the flattened array."""
         self.found.setdefault(expr.aggregate.name, set()).add((expr,))
         self.rec(expr.index)
 

@@ -173,7 +173,6 @@ class _Branches(WalkMapper[[Branch]]):
         self._kernel = kernel
 
     def map_variable(self, expr: Any, around: Branch) -> None:
-        """Record a variable."""
         self.found.add((expr.name, around))
 
     def map_if(self, expr: Any, around: Branch) -> None:
@@ -202,13 +201,11 @@ class _Guarded(WalkMapper[[]]):
         return mapper.is_found
 
     def map_variable(self, expr: Any) -> None:
-        """Record a global array."""
         self.is_found = self.is_found or isinstance(
             self._kernel.arg_dict.get(expr.name), lp.ArrayArg
         )
 
     def map_call(self, expr: Any) -> None:
-        """Record a function."""
         self.is_found = self.is_found or name_of(expr.function) not in _SELECTED
         self.rec(expr.parameters)
 

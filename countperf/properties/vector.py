@@ -19,8 +19,14 @@ from countperf.properties.counts import (
     counts_at_sizes,
     granularity_of,
 )
-from countperf.properties.taxonomy import View, assumption_of, is_emitted, validate_name
-from countperf.properties.vector_document import damaged, vector_document, vector_fields
+from countperf.properties.taxonomy import (
+    COUNTING_RULES_VERSION,
+    View,
+    assumption_of,
+    is_emitted,
+    validate_name,
+)
+from countperf.properties.vector_document import FORMAT, VERSION, damaged, vector_fields
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.isl_counts import from_isl_text
@@ -379,8 +385,34 @@ class PropertyVector(Table, Mapping[str, Count]):
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-able document that `from_document` reads back equal."""
-        same = {name: getattr(self, name) for name in _SHARED}
-        return vector_document(self._counts, **same)
+        document: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "counting_rules": COUNTING_RULES_VERSION,
+        }
+        if self.view != "source":
+            document["view"] = self.view
+        if self.caches is not None:
+            document["caches"] = self.caches.model_dump(mode="json")
+        document |= {
+            "kernel": self.kernel,
+            "parameters": list(self.parameters),
+            "assumptions": self.assumptions,
+            "assumption_guards": [
+                {"nonnegative": sorted(map(str, a)), "zero": sorted(map(str, b))}
+                for a, b in self.assumption_guards
+            ],
+        }
+        if self.defaults:
+            document["defaults"] = {name: str(value) for name, value in self.defaults.items()}
+        document["counts"] = {
+            name: {
+                "terms": count.quantity.to_document(),
+                **({} if count.exact else {"exact": False, "reason": count.reason}),
+            }
+            for name, count in self._counts.items()
+        }
+        return document
 
     @classmethod
     def from_document(cls, document: Any) -> PropertyVector:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -17,9 +17,8 @@ from countperf.properties.taxonomy import (
     CountingRules,
     View,
 )
-from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.polynomial_text import parse_polynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 FORMAT = "countperf-property-vector"
 VERSION = 2
@@ -119,48 +118,6 @@ def vector_fields(document: Any) -> dict[str, Any]:
         "defaults": defaults,
         "caches": (found.caches or DEFAULT_CACHES) if view == "structure" else None,
     }
-
-
-def vector_document(
-    counts: Mapping[str, Count],
-    *,
-    kernel: str,
-    parameters: Sequence[str],
-    assumptions: str,
-    assumption_guards: Sequence[Guards],
-    view: View,
-    defaults: Mapping[str, QuasiPolynomial],
-    caches: CountedCaches | None,
-) -> dict[str, Any]:
-    """Return the JSON-able document of a property vector, from its arguments."""
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "counting_rules": COUNTING_RULES_VERSION,
-    }
-    if view != "source":
-        document["view"] = view
-    if caches is not None:
-        document["caches"] = caches.model_dump(mode="json")
-    document |= {
-        "kernel": kernel,
-        "parameters": list(parameters),
-        "assumptions": assumptions,
-        "assumption_guards": [
-            {"nonnegative": sorted(map(str, a)), "zero": sorted(map(str, b))}
-            for a, b in assumption_guards
-        ],
-    }
-    if defaults:
-        document["defaults"] = {name: str(value) for name, value in defaults.items()}
-    document["counts"] = {
-        name: {
-            "terms": count.quantity.to_document(),
-            **({} if count.exact else {"exact": False, "reason": count.reason}),
-        }
-        for name, count in counts.items()
-    }
-    return document
 
 
 # --- Caches that a stored property vector was counted for
