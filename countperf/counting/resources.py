@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,18 +65,24 @@ def written_instructions(t_unit: Any) -> int:
     )
 
 
+def local_arrays(kernel: Any) -> Iterator[tuple[str, Any, int | None]]:
+    """Yield local arrays that have memory of their own: name, variable, bytes.
+
+    None instead of the bytes where sizes decide.
+    """
+    for name, variable in kernel.temporary_variables.items():
+        if variable.address_space == AddressSpace.LOCAL and variable.base_storage is None:
+            is_known = all(isinstance(extent, int) for extent in variable.shape)
+            yield (
+                name,
+                variable,
+                math.prod(variable.shape) * variable.dtype.itemsize if is_known else None,
+            )
+
+
 def _local_memory(kernel: Any) -> int | None:
-    total = 0
-    for variable in kernel.temporary_variables.values():
-        if variable.address_space != AddressSpace.LOCAL or variable.base_storage is not None:
-            continue
-        elements = 1
-        for extent in variable.shape:
-            if not isinstance(extent, int):
-                return None
-            elements *= extent
-        total += elements * variable.dtype.itemsize
-    return total
+    sizes = [size for _, _, size in local_arrays(kernel)]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 # --- Private and local arrays: register blocking, and local memory of a group

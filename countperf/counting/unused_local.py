@@ -7,7 +7,6 @@ are measured at several occupancies show how latency is hidden (Lemeire et al., 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
@@ -16,17 +15,11 @@ from loopy.kernel.data import GroupInameTag, LocalInameTag
 from pymbolic import var
 from pymbolic.primitives import Comparison
 
+from countperf.counting.resources import local_arrays
 from countperf.counting.schedule import prepared
 from countperf.errors import CountingError
 
 NAME = "unused_local"
-
-
-@dataclass(frozen=True, slots=True)
-class _LocalArray:
-    name: str
-    bytes_per_row: int
-    total_bytes: int
 
 
 def with_unused_local(unit: Any, local_bytes: int) -> Any:
@@ -58,32 +51,30 @@ def with_unused_local(unit: Any, local_bytes: int) -> Any:
     """
     kernel = unit.default_entrypoint
     arrays = _local_arrays(prepared(unit)[0])
-    missing = local_bytes - sum(each.total_bytes for each in arrays)
+    missing = local_bytes - sum(arrays.values())
     if missing <= 0:
         return unit
     if not arrays:
         return unit.with_kernel(_with_new_array(kernel, local_bytes))
-    largest = max(arrays, key=lambda each: each.total_bytes)
-    variable = kernel.temporary_variables[largest.name]
-    rows = -(-missing // largest.bytes_per_row)
+    largest = max(arrays, key=lambda name: arrays[name])
+    variable = kernel.temporary_variables[largest]
+    rows = -(-missing // (arrays[largest] // variable.shape[0]))
     shape = (variable.shape[0] + rows, *variable.shape[1:])
-    temporaries = {**kernel.temporary_variables, largest.name: variable.copy(shape=shape)}
+    temporaries = {**kernel.temporary_variables, largest: variable.copy(shape=shape)}
     return unit.with_kernel(kernel.copy(temporary_variables=temporaries))
 
 
-def _local_arrays(kernel: Any) -> list[_LocalArray]:
-    found: list[_LocalArray] = []
-    for name, variable in kernel.temporary_variables.items():
-        if variable.address_space != lp.AddressSpace.LOCAL or variable.base_storage is not None:
-            continue
-        if not variable.shape or not all(isinstance(each, int) for each in variable.shape):
+def _local_arrays(kernel: Any) -> dict[str, int]:
+    """Return the bytes of each local array."""
+    found: dict[str, int] = {}
+    for name, variable, size in local_arrays(kernel):
+        if not variable.shape or size is None:
             message = (
                 f"kernel '{kernel.name}': the shape {variable.shape} of local array {name} depends"
                 " on sizes; fix its sizes before unused local memory is added"
             )
             raise CountingError(message, kernel=kernel.name)
-        size = int(np.prod(variable.shape)) * variable.dtype.itemsize
-        found.append(_LocalArray(name, size // variable.shape[0], size))
+        found[name] = size
     return found
 
 
