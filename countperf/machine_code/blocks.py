@@ -11,7 +11,7 @@ from functools import cached_property
 from countperf.machine_code.conditions import condition_of
 from countperf.machine_code.integer_unit import action_of
 from countperf.machine_code.loop_extrapolation import note_of_step
-from countperf.machine_code.machine_state import Machine, Value
+from countperf.machine_code.machine_state import Machine
 from countperf.machine_code.needed_vectors import needed_lines
 from countperf.machine_code.operands import (
     Action,
@@ -191,7 +191,7 @@ class Code:
         if name[0] == "j":
             return _End(
                 suffix=name[1:],
-                condition=condition_of(name[1:]) or _unknown,
+                condition=condition_of(name[1:]) or (lambda _: None),
                 target=self.target(line),
                 following=following,
             )
@@ -199,15 +199,16 @@ class Code:
             called = self.target(line)
             if line.operands.startswith("*"):
                 called = reader(line.operands[1:], 64)
-            return _End(following=following, called=_unknown_place if called is None else called)
+            return _End(following=following, called=(lambda _: None) if called is None else called)
         return None
 
     def _notes_of_line(self, place: int, *, notes: bool) -> Iterator[Action]:
         """Yield what takes notes of accesses, decisions and steps before a line is followed."""
         line = self.lines[place]
         name = line.mnemonic
-        if notes and "(" in line.operands and not name.startswith(_NO_ACCESS):
-            yield from _notes_of(place, line.operands)
+        accesses = notes and "(" in line.operands and not name.startswith(_NO_ACCESS)
+        if accesses and (note := _note_of_access(place, line.operands)) is not None:
+            yield note
         if name.startswith(_DECIDING):
             yield _note_decision(name.removeprefix("cmov").removeprefix("set"))
         step = note_of_step(name, line.operands)
@@ -297,19 +298,19 @@ class Code:
         return frozenset(found)
 
 
-def _notes_of(number: int, operands: str) -> list[Action]:
+def _note_of_access(number: int, operands: str) -> Action | None:
     """Return what notes where an instruction accesses memory, but for gathers and scatters."""
     place = next(part for part in operands_of(operands) if "(" in part)
     address = address_of(_DECORATION.sub("", place))
     if address is None:
-        return []
+        return None
 
     def note(machine: Machine) -> None:
         value = address(machine)
         if value is not None:
             machine.accessed.setdefault(number, value)
 
-    return [note]
+    return note
 
 
 def _note_decision(suffix: str) -> Action:
@@ -317,13 +318,3 @@ def _note_decision(suffix: str) -> Action:
         machine.journal.decided.append((suffix, machine.flags))
 
     return note
-
-
-def _unknown_place(machine: Machine) -> Value:
-    del machine
-    return None
-
-
-def _unknown(machine: Machine) -> bool | None:
-    del machine
-    return None

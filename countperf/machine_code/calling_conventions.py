@@ -1,4 +1,4 @@
-"""Registers and memory of a work group at the call of its kernel.
+"""A kernel as a runtime launches it: registers and memory of a work group at the call.
 
 Arrays are given places of their own, far apart. PoCL 3.1 calls a function of the group with
 pointers to the arguments, to a context (numbers of groups, offsets, shape of the group), and the
@@ -9,8 +9,9 @@ each at a multiple of its size, behind them a block of sizes, and the group's nu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
 
-from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.machine_state import REGISTERS, ArrayData, Machine
 
 _ARGUMENTS = 0x1000_0000_0000
@@ -25,6 +26,23 @@ _WORD = 8
 _SIZES_FROM = {"global": (0x20, 0x90), "local": (0x38, 0x50, 0xA8, 0xC0), "groups": (0x68, 0xD8)}
 """Offsets in the block of sizes of Intel's runtime, for three axes each."""
 _AXES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLaunch:
+    """A kernel and what it is launched with."""
+
+    kernel: str  # name of the device's kernel
+    arguments: tuple[bytes | None, ...]  # in order
+    groups: tuple[int, int, int]  # along three axes
+    group_shape: tuple[int, int, int]
+    # names of arrays by their places among the arguments, where they are known
+    arrays: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    @property
+    def number_of_groups(self) -> int:
+        """All groups."""
+        return prod(self.groups)
 
 
 def middle_group(launch: KernelLaunch) -> tuple[int, int, int]:

@@ -178,13 +178,11 @@ def _places(mask: int) -> list[int]:
     return [place for place in range(mask.bit_length()) if mask >> place & 1]
 
 
-def _gather_bits(bits: int, a: int, mask: int) -> _Outcome:
-    del bits
+def _gather_bits(_bits: int, a: int, mask: int) -> _Outcome:
     return sum((a >> place & 1) << k for k, place in enumerate(_places(mask))), _KEPT
 
 
-def _spread_bits(bits: int, a: int, mask: int) -> _Outcome:
-    del bits
+def _spread_bits(_bits: int, a: int, mask: int) -> _Outcome:
     return sum((a >> k & 1) << place for k, place in enumerate(_places(mask))), _KEPT
 
 

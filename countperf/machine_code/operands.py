@@ -167,5 +167,7 @@ def source_of(text: str, size: int) -> Source:
     if address is None:
         return lambda _: lanes_of(None, size)
     found = _BROADCAST.search(text)
-    times = int(found[1]) if found else 1
+    if found is None:
+        return lambda machine: machine.load_lanes(address(machine), size)
+    times = int(found[1])
     return lambda machine: np.tile(machine.load_lanes(address(machine), size // times), times)

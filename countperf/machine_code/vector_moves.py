@@ -42,15 +42,13 @@ class _Shape(NamedTuple):
 _Order = Callable[[str, _Shape], Sequence[int]]
 
 
-def _aligned(kind: str, s: _Shape) -> list[int]:
+def _aligned(_kind: str, s: _Shape) -> list[int]:
     """Take elements of two vectors side by side, from some place on (``valignd``)."""
-    del kind
     return [(s.by % s.elements + k + s.elements) % (2 * s.elements) for k in range(s.elements)]
 
 
-def _aligned_bytes(kind: str, s: _Shape) -> list[int]:
+def _aligned_bytes(_kind: str, s: _Shape) -> list[int]:
     """Do so with the bytes of each 128 bits; behind them are zeros."""
-    del kind
     sides = [
         [s.elements + start + k for k in range(16)] + [*range(start, start + 16)]
         for start in s.starts
@@ -75,17 +73,15 @@ def _interleaved(kind: str, s: _Shape) -> list[int]:
     ]
 
 
-def _permuted(kind: str, s: _Shape) -> list[int]:
+def _permuted(_kind: str, s: _Shape) -> list[int]:
     """Permute elements within 128 bits."""
-    del kind
     if s.per_piece == 2:
         return [k - k % 2 + (s.by >> k & 1) for k in range(s.elements)]
     return [start + (s.by >> 2 * k & 3) for start in s.starts for k in range(4)]
 
 
-def _permuted_whole(kind: str, s: _Shape) -> list[int]:
+def _permuted_whole(_kind: str, s: _Shape) -> list[int]:
     """Permute elements of 64 bits within 256 bits."""
-    del kind
     return [start + (s.by >> 2 * k & 3) for start in range(0, s.elements, 4) for k in range(4)]
 
 
@@ -94,9 +90,8 @@ def _repeated(kind: str, s: _Shape) -> list[int]:
     return [k - k % 2 + (kind == "sh") for k in range(s.elements)]
 
 
-def _picked(kind: str, s: _Shape) -> list[int]:
+def _picked(_kind: str, s: _Shape) -> list[int]:
     """Choose elements of each of two vectors for every 128 bits (``vshufps``, ``vshufpd``)."""
-    del kind
     if s.per_piece == 2:
         return [s.elements * (k % 2) + k - k % 2 + (s.by >> k & 1) for k in range(s.elements)]
     return [
@@ -104,36 +99,28 @@ def _picked(kind: str, s: _Shape) -> list[int]:
     ]
 
 
-def _blended(kind: str, s: _Shape) -> list[int]:
+def _blended(_kind: str, s: _Shape) -> list[int]:
     """Choose elements of two vectors by the bits of a constant."""
-    del kind
     return [k + s.elements * (s.by >> k % 8 & 1) for k in range(s.elements)]
 
 
 def _put_together(kind: str, s: _Shape) -> list[int]:
     """Put together pieces of 128 bits of two vectors."""
     if kind == "perm2":
-        halves = [s.by >> shift & 0xF for shift in (0, 4)]
-        return [ZERO if half & 8 else half & 3 for half in halves]
+        return [ZERO if half & 8 else half & 3 for half in (s.by & 0xF, s.by >> 4)]
     bits = s.elements.bit_length() - 1
     places = [s.by >> bits * k & (s.elements - 1) for k in range(s.elements)]
     return [place + (0 if k < s.elements // 2 else s.elements) for k, place in enumerate(places)]
 
 
-def _halves(kind: str, s: _Shape) -> Sequence[int]:
+def _halves(kind: str, _s: _Shape) -> Sequence[int]:
     """Put the lowest element of one vector below another one, or two halves side by side."""
-    del s
     return {
         "ss": (4, 1, 2, 3),
         "sd": (4, 5, 2, 3),
         "hlps": (6, 7, 2, 3),
         "lhps": (0, 1, 4, 5),
     }[kind]
-
-
-def _inserted_piece(kind: str, s: _Shape) -> list[int]:
-    del kind
-    return [s.elements if k == s.by % s.elements else k for k in range(s.elements)]
 
 
 _ORDERS: Sequence[tuple[re.Pattern[str], int, int, _Order]] = tuple(
@@ -181,7 +168,8 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
         size = ELEMENT_BYTES[found[2]]
         if found[1] == "insert" and len(parts) == 4:
             own, new = source_of(parts[2], width), source_of(parts[1], size)
-            order = _inserted_piece("", _Shape(width // size, 1, by))
+            count = width // size
+            order = [count if k == by % count else k for k in range(count)]
             return rearranged([own, new], order, size)
         vector = VECTOR.match(parts[1])
         if vector is not None and len(parts) == 3:

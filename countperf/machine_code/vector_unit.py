@@ -275,8 +275,7 @@ def _widened(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return widen
 
 
-def _inserted(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    del width
+def _inserted(found: re.Match[str], parts: Sequence[str], _width: int) -> Source:
     size = ELEMENT_BYTES[found[1]]
     start = size * ((immediate(parts[0]) or 0) % (16 // size))
     new, old = source_of(parts[1], size), source_of(parts[2], 16)
@@ -345,9 +344,8 @@ def _permuted(found: re.Match[str], parts: Sequence[str], width: int) -> Source 
     return permute
 
 
-def _shuffled(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _shuffled(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Take bytes within 128 bits by indices, or zero where the highest bit of one is set."""
-    del found
     order, source = source_of(parts[0], width), source_of(parts[1], width)
     starts = np.arange(width) // 16 * 16
 
@@ -359,9 +357,8 @@ def _shuffled(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return shuffle
 
 
-def _ternary(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _ternary(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Combine three vectors bit by bit, by a table of eight bits."""
-    del found
     table = immediate(parts[0]) or 0
     if table == 0xFF:
         return lambda _: np.full(width, 0xFF, np.int16)
@@ -382,9 +379,8 @@ def _spread_mask(found: re.Match[str], parts: Sequence[str], width: int) -> Sour
     return spread_mask(parts[0], ELEMENT_BYTES[found[1]], width)
 
 
-def _chosen(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _chosen(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Return what is written where the mask of a blend is set."""
-    del found
     return source_of(parts[0], width)
 
 

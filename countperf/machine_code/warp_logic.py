@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -38,14 +39,6 @@ def _shift(
     right = value if "U32" in modifiers else signed(value)
     moved = value << shift if left else right >> shift
     return {register_of(operands[0]): joined(moved, value, by)}
-
-
-def _shift_left(m: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
-    return _shift(m, operands, state, left=True)
-
-
-def _shift_right(m: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
-    return _shift(m, operands, state, left=False)
 
 
 def _funnel_shift(
@@ -97,9 +90,8 @@ def _decided(value: Lanes, *inputs: Lanes) -> Lanes:
 
 
 def _table_of_bits(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes]:
-    del modifiers
     rest = list(operands)
     predicate = register_of(rest.pop(0)) if PREDICATES.match(rest[0]) else None
     name, *texts = rest
@@ -112,9 +104,8 @@ def _table_of_bits(
 
 
 def _table_of_predicates(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes]:
-    del modifiers
     inputs = [state.read(each) for each in operands[2:5]]
     return {operands[place]: _lookup(int(operands[5 + place], 0), inputs, 1) for place in (0, 1)}
 
@@ -163,9 +154,8 @@ def _combine_predicates(
 
 
 def _select(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes]:
-    del modifiers
     first, second, choice = (state.read(each) for each in operands[1:4])
     chosen = np.where(choice == 1, first, second)
     return {register_of(operands[0]): np.where(choice < 0, choice, chosen)}
@@ -183,8 +173,8 @@ def _extreme(
 LOGIC: Mapping[str, Handler] = {
     **dict.fromkeys(("LOP", "LOP32I"), _bitwise),
     **dict.fromkeys(("IMNMX", "VIMNMX"), _extreme),
-    "SHL": _shift_left,
-    "SHR": _shift_right,
+    "SHL": partial(_shift, left=True),
+    "SHR": partial(_shift, left=False),
     "SHF": _funnel_shift,
     "LOP3": _table_of_bits,
     "PLOP3": _table_of_predicates,

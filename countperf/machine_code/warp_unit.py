@@ -109,10 +109,9 @@ def _permute(
 
 
 def _half_constant(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+    _modifiers: frozenset[str], operands: Sequence[str], _state: WarpState
 ) -> dict[str, Lanes] | None:
     """Follow ``HFMA2 Rd, -RZ, RZ, high, low``, which writes a constant as two halves."""
-    del modifiers, state
     if [each.strip("-") for each in operands[1:3]] != ["RZ", "RZ"]:
         return None
     numbers = [float(each.replace("INF", "inf").replace("QNAN", "nan")) for each in operands[-2:]]
@@ -215,9 +214,8 @@ def _scaled_add(
 
 
 def _absolute(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes]:
-    del modifiers
     value = state.read(operands[1])
     return {register_of(operands[0]): joined(np.abs(signed(value)), value)}
 
@@ -257,10 +255,9 @@ def _to_integer(
 
 
 def _normal(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+    _modifiers: frozenset[str], operands: Sequence[str], _state: WarpState
 ) -> dict[str, Lanes]:
     """Take operands of divisions to be normal numbers, which need no slow way."""
-    del modifiers, state
     return {operands[0]: lanes_of(0)}
 
 

@@ -25,6 +25,9 @@ is what the throughput tables of the CUDA C++ Programming Guide have in common):
    `countperf.mechanistic.pipeline.conflict_cost` does.
 
 Divisions, remainders and functions of types for which the device states nothing are refused.
+
+Where a profiler measured DRAM's bytes over those that a kernel accesses in global memory, costs of
+global memory are those at this ratio (Lemeire, Cornelis, Konstantinidis, section 6.3).
 """
 
 from __future__ import annotations
@@ -34,9 +37,14 @@ from dataclasses import replace
 
 from countperf.errors import DeviceParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, some_of
+from countperf.mechanistic.checks import check_not_negative
 from countperf.mechanistic.pipeline import conflict_cost, memory_cost
 
 BARRIER = "barrier"
+SECOND_LEVEL = "ld.l2.s32"
+"""Class of loads from the second-level cache, in a device's document."""
+
+_GLOBAL = ("ld.global.", "st.global.", "load.global.", "store.global.")
 
 _LIKE_ADDITION = (
     "add",
@@ -51,13 +59,6 @@ _LIKE_ADDITION = (
     "branch",
 )
 _FUNCTIONS = ("rsqrt", "sqrt", "rcp", "sin", "cos", "exp", "log", "ex2", "lg2", "tanh")
-
-
-def with_kernel_classes(device: DeviceParameters, names: Iterable[str]) -> DeviceParameters:
-    """Return a device that states the cost of all classes of a kernel."""
-    missing = [name for name in dict.fromkeys(names) if name not in device.classes]
-    found = {name: kernel_class(device, name) for name in missing}
-    return device.replaced(classes={**device.classes, **found}) if found else device
 
 
 def with_known_classes(
@@ -75,7 +76,7 @@ def with_known_classes(
 
 
 def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
-    """Return the cost of a class of a kernel on a device; errors as of `with_kernel_classes`."""
+    """Return the cost of a class of a kernel on a device, or say that nothing stands in for it."""
     base, excess = without_excess(name)
     tried: list[str] = []
     for other, times in _stand_ins(base):
@@ -168,3 +169,26 @@ def _integer(kind: str, bits: int) -> Iterator[tuple[str, float]]:
         for other in ("add", "mul") if kind != "mul" else ():
             for letter in "is":
                 yield f"{other}.{letter}32", times
+
+
+def with_dram_ratio(device: DeviceParameters, ratio: float | None) -> DeviceParameters:
+    """Return a device whose accesses to global memory cost what they do at a measured ratio.
+
+    ``None``: nobody measured it, and the device stays as it is.
+    """
+    if ratio is None:
+        return device
+    check_not_negative(ratio, "ratio")
+    second_level = device.classes.get(SECOND_LEVEL)
+
+    def at_ratio(stated: InstructionClass) -> InstructionClass:
+        if ratio < 1 and second_level is None:
+            return stated
+        found = memory_cost(ratio, dram=stated, cache=second_level or stated)
+        return replace(found, source=f"{stated.source}; DRAM moved {ratio:.3g} of the bytes")
+
+    classes = {
+        name: at_ratio(each) if name.startswith(_GLOBAL) else each
+        for name, each in device.classes.items()
+    }
+    return device.replaced(classes=classes)

@@ -112,13 +112,8 @@ class KernelProfiler(ShortRepr):
 
     def lacks_registers(self, profile: KernelProfile) -> bool:
         """Return whether the occupancy cannot be known without the registers of a work item."""
-        return (
-            profile.registers_per_work_item is None
-            and self.device.registers_per_compute_unit is not None
-            and self.occupancy is None
-            and self.active_groups is None
-            and "occupancy" not in profile.measured
-        )
+        launch = (self.occupancy, self.active_groups)
+        return launch == (None, None) and registers_are_missing(profile, self.device)
 
     def _checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
         kernel = self.programs[0].kernel
@@ -180,6 +175,12 @@ def _where_nvcc_finds_them(capability: str | None) -> str:
     newest = "13 or 12" if version >= (7, 5) else "12" if version >= (5, 0) else ""
     found = f"; the nvcc of CUDA {newest} finds them, where it is installed"
     return found if newest else " and no nvcc of CUDA 12 or 13 finds"
+
+
+def registers_are_missing(profile: KernelProfile, device: DeviceParameters) -> bool:
+    """Return whether nobody declared or measured registers, which may limit the occupancy."""
+    is_known = profile.registers_per_work_item is not None or "occupancy" in profile.measured
+    return not is_known and device.registers_per_compute_unit is not None
 
 
 def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicableError:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.answers import Answer as Answer
 from countperf.mechanistic.answers import ModelAnswers
-from countperf.mechanistic.classes import BARRIER, with_known_classes
+from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
 from countperf.mechanistic.gpumech import GpuMechModel
-from countperf.mechanistic.memory_costs import with_dram_ratio
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticModel, MechanisticPrediction
 from countperf.mechanistic.mwp_cwp import MwpCwpModel
@@ -48,29 +48,40 @@ ModelChoice = Callable[[DeviceParameters], Sequence[MechanisticModel]] | Sequenc
 """Models: their names, one name (``"all"`` for every model), or a function that builds them."""
 
 
-def all_models(device: DeviceParameters) -> tuple[MechanisticModel, ...]:
-    """Return every model of a device: as published, and corrected where there is a correction.
+_Maker = Callable[..., MechanisticModel]
+_MAKERS: Sequence[_Maker] = (
+    RooflineModel,
+    ByteRooflineModel,
+    VolkovModel,
+    TransitModel,
+    MwpCwpModel,
+    partial(RestatedMwpCwpModel, variant="published"),
+    RestatedMwpCwpModel,
+    partial(WorkFlowModel, variant="original"),
+    WorkFlowModel,
+    partial(GpuMechModel, policy="rr"),
+    GpuMechModel,
+    partial(GpuMechModel, policy="gto"),
+    partial(PipelineModel, simulated_groups=1),
+    TmmModel,
+    MerpsysModel,
+)
+"""Every model: as published, and corrected where there is a correction.
 
-    The pipeline simulation runs two waves of work groups and takes the rate of the second for the
-    rest.
-    """
-    return (
-        RooflineModel(device=device),
-        ByteRooflineModel(device=device),
-        VolkovModel(device=device),
-        TransitModel(device=device),
-        MwpCwpModel(device=device),
-        RestatedMwpCwpModel(device=device, variant="published"),
-        RestatedMwpCwpModel(device=device),
-        WorkFlowModel(device=device, variant="original"),
-        WorkFlowModel(device=device),
-        GpuMechModel(device=device, policy="rr"),
-        GpuMechModel(device=device),
-        GpuMechModel(device=device, policy="gto"),
-        PipelineModel(device=device, simulated_groups=1),
-        TmmModel(device=device),
-        MerpsysModel(device=device),
-    )
+The pipeline simulation runs two waves of work groups and takes the rate of the second for the rest.
+"""
+
+
+@cache
+def _makers() -> Mapping[str, _Maker]:
+    """Return what builds each model, by its name."""
+    device = declare_device()
+    return {make(device=device).model: make for make in _MAKERS}
+
+
+def all_models(device: DeviceParameters) -> tuple[MechanisticModel, ...]:
+    """Return every model of a device."""
+    return tuple(make(device=device) for make in _MAKERS)
 
 
 def predict_all(
@@ -94,15 +105,12 @@ def predict_all(
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
     adapted, unknown = with_known_classes(with_dram_ratio(device, _dram_ratio(launches)), names)
-    found: dict[str, Answer] = {}
-    for model in map(with_free_barriers, chosen(adapted)):
-        try:
-            found[model.model] = _predicted(model, profiler, launches, values)
-        except DeviceParameterError as error:
-            # say what could stand in for the class that the model asked for
-            found[model.model] = unknown.get((error.field or "").removeprefix("classes."), error)
-        except ParameterError as error:
-            found[model.model] = error
+    found = {
+        model.model: answered(
+            lambda model=model: _predicted(model, profiler, launches, values), unknown
+        )
+        for model in map(with_free_barriers, chosen(adapted))
+    }
     return ModelAnswers(
         kernel=profiler.kernel,
         device=device.slug,
@@ -114,6 +122,21 @@ def predict_all(
         measured={k: v for each, _ in launches for k, v in each.profile.measured.items()},
         note=profiler.note,
     )
+
+
+def answered(
+    predict: Callable[[], MechanisticPrediction], unknown: Mapping[str, DeviceParameterError]
+) -> Answer:
+    """Return a prediction, or the error that says what it lacks.
+
+    `unknown` says of classes of instructions what could stand in for them.
+    """
+    try:
+        return predict()
+    except DeviceParameterError as error:
+        return unknown.get((error.field or "").removeprefix("classes."), error)
+    except ParameterError as error:
+        return error
 
 
 def _dram_ratio(launches: Sequence[tuple[ProfiledKernel, int]]) -> float | None:
@@ -129,7 +152,7 @@ def _dram_ratio(launches: Sequence[tuple[ProfiledKernel, int]]) -> float | None:
 
 def model_names() -> tuple[str, ...]:
     """Return the names of all mechanistic models."""
-    return tuple(model.model for model in all_models(declare_device()))
+    return tuple(_makers())
 
 
 def chosen_models(
@@ -139,34 +162,28 @@ def chosen_models(
     if callable(models):
         return models
     names = [models] if isinstance(models, str) else list(models)
-    known = model_names()
+    known = _makers()
     for name in names:
         if name != ALL and name not in known:
             message = f"no mechanistic model is called {name!r}; there are {', '.join(known)}"
             raise ParameterError(message, parameter="model")
-    if ALL in names:
-        return all_models
-
-    def build(device: DeviceParameters) -> Sequence[MechanisticModel]:
-        built = {model.model: model for model in all_models(device)}
-        return [built[name] for name in dict.fromkeys(names)]
-
-    return build
+    chosen = [*known] if ALL in names else list(dict.fromkeys(names))
+    return lambda device: [known[name](device=device) for name in chosen]
 
 
 def model_makers(
     names: Iterable[str],
 ) -> dict[str, Callable[[DeviceParameters], MechanisticModel]]:
-    """Return every model by its name, as a function that builds it for a device."""
+    """Return every model by its name, as a function that builds it for a device.
+
+    `names` are classes of a kernel's instructions, of which the device need not state all.
+    """
     classes = frozenset(names)
 
-    def maker(place: int) -> Callable[[DeviceParameters], MechanisticModel]:
-        def make(device: DeviceParameters) -> MechanisticModel:
-            return with_free_barriers(all_models(with_known_classes(device, classes)[0])[place])
+    def for_kernel(make: _Maker, device: DeviceParameters) -> MechanisticModel:
+        return with_free_barriers(make(device=with_known_classes(device, classes)[0]))
 
-        return make
-
-    return {model.model: maker(place) for place, model in enumerate(all_models(declare_device()))}
+    return {name: partial(for_kernel, make) for name, make in _makers().items()}
 
 
 def with_free_barriers(model: MechanisticModel) -> MechanisticModel:

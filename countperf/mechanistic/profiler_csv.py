@@ -24,7 +24,7 @@ field                        metrics (Nsight Compute; nvprof)
 ===========================  =================================================================
 
 ``dram_ratio`` is the first of these over the counted bytes; costs of global memory follow from it
-(`countperf.mechanistic.memory_costs`), below 1 only where the device's document states the cost of
+(`countperf.mechanistic.classes`), below 1 only where the device's document states the cost of
 ``ld.l2.s32``.
 """
 
@@ -42,7 +42,7 @@ from countperf.display import ShortRepr
 from countperf.documents import read_file_text
 from countperf.errors import TableError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.memory_costs import SECOND_LEVEL
+from countperf.mechanistic.classes import SECOND_LEVEL
 from countperf.mechanistic.profile import ProfiledKernel
 
 _SECTOR_BYTES = 32

@@ -17,70 +17,37 @@ instructions that can start; sub-groups live in groups and meet at barriers. Rul
 
 All times are exact: they are counted in ticks, the largest unit of which all costs are multiples
 (costs are first rounded to fractions with a denominator of at most a million).
-
-Simulations of many instructions run in a core that Numba compiles (`simulation_core`), where that
-is installed (``countperf[fast]``); the results are the same.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from fractions import Fraction
 from heapq import heappop, heappush
-from itertools import accumulate
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
-from countperf.mechanistic.checks import check_choice
 from countperf.mechanistic.profile import InstructionGraph
-from countperf.mechanistic.simulation_core import (
-    GREEDY,
-    NEVER,
-    OLDEST,
-    ROUND_ROBIN,
-    Core,
-    Ticks,
-    compiled_core,
-)
 from countperf.mechanistic.workload import Issue, Simulation, Workload
 
-Engine = Literal["auto", "compiled", "python"]
-
 _DENOMINATOR = 10**6
-_WORTH_COMPILING = 2_000
-_WORTH_LOADING = 80_000  # instructions of a process; loading the core takes as long as they do
-_simulated: Counter[str] = Counter()  # instructions of this process, by engine
-_SCHEDULERS = {"rr": ROUND_ROBIN, "oldest": OLDEST, "gto": GREEDY}
 
 
-def simulate(workload: Workload, *, record: bool = False, engine: Engine = "auto") -> Simulation:
+def simulate(workload: Workload, *, record: bool = False) -> Simulation:
     """Simulate the sub-groups of one compute unit."""
-    check_choice(engine, "engine", ("auto", "compiled", "python"))
-    compiled = _compile(workload)
-    run = _Run(workload, compiled, record)
-    core = _core(workload, compiled, engine)
-    if core is None:
-        run.run()
-    else:
-        run.in_core(core)
+    run = _Run(workload, _compile(workload), record)
+    run.run()
     return run.result()
 
 
-def simulate_with_first(
-    workload: Workload, first: int, *, engine: Engine = "auto"
-) -> tuple[Simulation, float]:
+def simulate_with_first(workload: Workload, first: int) -> tuple[Simulation, float]:
     """Simulate a workload, and its first groups alone.
 
-    Both runs are the same until the group after the first ones starts; in Python they share that
-    part.
+    Both runs are the same until the group after the first ones starts, and share that part.
     """
     if not workload.concurrent_groups <= first < workload.groups:
         message = (
@@ -88,50 +55,13 @@ def simulate_with_first(
             f" less than all {workload.groups} groups"
         )
         raise ParameterError(message, parameter="first")
-    check_choice(engine, "engine", ("auto", "compiled", "python"))
     compiled = _compile(workload)
-    if _core(workload, compiled, engine) is not None:
-        alone = simulate(replace(workload, total_groups=first), engine=engine)
-        return simulate(workload, engine=engine), alone.cycles
     run = _Run(workload, compiled, record=False, first=first)
     run.run()
     if run.alone is None:
         raise AssertionError("there is a group after the first ones")
     run.alone.run()
     return run.result(), run.alone.end / compiled.ticks_per_cycle
-
-
-def _core(workload: Workload, compiled: _Compiled, engine: Engine) -> Core | None:
-    """Return the compiled core if the workload is to run in it."""
-    if engine == "python":
-        return None
-    instructions = workload.groups * sum(len(program.cpi) for program in compiled.programs)
-    is_loaded = compiled_core.cache_info().currsize > 0
-    if engine == "auto" and is_loaded and instructions < _WORTH_COMPILING:
-        return None
-    if engine == "auto" and not is_loaded:
-        _simulated["python"] += instructions
-        if _simulated["python"] < _WORTH_LOADING:
-            return None
-    reason = ""
-    core = None
-    if workload.issue_order != "in_order":
-        reason = "the compiled core starts instructions in order, but issue_order is 'any'"
-    elif not _fits(compiled, instructions):
-        reason = "the costs have too large a common denominator for the compiled core"
-    else:
-        core = compiled_core()
-        if core is None:
-            reason = "the compiled core needs Numba; install countperf[fast]"
-    if engine == "compiled" and core is None:
-        raise ParameterError(f"{reason}; or take engine='auto'", parameter="engine")
-    return core
-
-
-def _fits(compiled: _Compiled, instructions: int) -> bool:
-    """Tell whether all times fit the core: after each start, the next waits for one of each."""
-    most = max(max(program.cpi) + max(program.latency) for program in compiled.programs)
-    return (instructions + 1) * (most + compiled.valve + compiled.launch) < NEVER // 2
 
 
 class _Program(NamedTuple):
@@ -263,46 +193,6 @@ class _Run:
             issues=issues,
         )
 
-    def in_core(self, core: Core) -> None:
-        """Simulate in the compiled core."""
-        compiled, workload = self.compiled, self.workload
-        programs = list({id(program): program for program in compiled.programs}.values())
-        first = dict(
-            zip(
-                map(id, programs),
-                accumulate((len(p.cpi) for p in programs), initial=0),
-                strict=False,
-            )
-        )
-        waits = [used for program in programs for used in program.waits]
-        busy = np.zeros(len(compiled.subsystems), np.int64)
-        trace = np.zeros((0 if self.trace is None else self.groups * self.each_group, 4), np.int64)
-        self.end, self.covered_once, self.covered_twice = map(
-            int,
-            core(
-                _ticks(first[id(program)] for program in compiled.programs),
-                _ticks(len(program.cpi) for program in compiled.programs),
-                _ticks(unit for program in programs for unit in program.subsystem),
-                _ticks(cost for program in programs for cost in program.cpi),
-                _ticks(cost for program in programs for cost in program.latency),
-                _ticks(waiting for program in programs for waiting in program.barrier),
-                _ticks(result for used in waits for result in used),
-                _ticks(accumulate(map(len, waits), initial=0)),
-                workload.groups,
-                min(workload.concurrent_groups, workload.groups),
-                compiled.valve,
-                compiled.launch,
-                _SCHEDULERS[workload.scheduler],
-                busy,
-                trace,
-            ),
-        )
-        self.busy = busy.tolist()
-        if self.trace is not None:
-            self.trace = [(start[0], start[1], start[2], start[3]) for start in trace.tolist()]
-
-    # --- the simulation in Python: events in the order of their times
-
     def run(self) -> None:
         """Simulate until every instruction has started."""
         while self.to_start:
@@ -428,10 +318,6 @@ def _followers(waits: Sequence[tuple[int, ...]]) -> list[list[int]]:
         for index in used:
             found[index].append(node)
     return found
-
-
-def _ticks(values: Iterable[int]) -> Ticks:
-    return np.fromiter(values, np.int64)
 
 
 def _fraction(value: float) -> Fraction:

@@ -10,10 +10,16 @@ from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.answers import Answer
 from countperf.mechanistic.classes import with_known_classes
-from countperf.mechanistic.from_kernel import missing_registers
+from countperf.mechanistic.from_kernel import missing_registers, registers_are_missing
 from countperf.mechanistic.model import MechanisticModel, MechanisticPrediction
 from countperf.mechanistic.occupancy import launch_geometry, resident_groups
-from countperf.mechanistic.predict_all import ALL, ModelChoice, chosen_models, with_free_barriers
+from countperf.mechanistic.predict_all import (
+    ALL,
+    ModelChoice,
+    answered,
+    chosen_models,
+    with_free_barriers,
+)
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.roofline import profile_roof
 from countperf.mechanistic.variations import Axis, vary
@@ -80,7 +86,10 @@ def sweep(
     models: ModelChoice = ALL,
 ) -> Sweep:
     """Predict a kernel by all models over an axis."""
-    _check_registers(profiled, device, over)
+    profile, launch = profiled.profile, profiled.launch
+    is_resident = (launch.active_groups, launch.occupancy) != (None, None) or over == "occupancy"
+    if not is_resident and registers_are_missing(profile, device):
+        raise missing_registers(profile.name, device)
     build = chosen_models(models)
     names = set(profiled.profile.counts())
     adapted, unknown = with_known_classes(device, names)
@@ -132,19 +141,11 @@ def _point(
         work=work,
         flops=profile.total_flops,
         roofs=roofs,
-        answers={model.model: _answer(model, varied, unknown) for model in models},
+        answers={
+            model.model: answered(lambda model=model: model.predict(varied), unknown)
+            for model in models
+        },
     )
-
-
-def _answer(
-    model: MechanisticModel, varied: ProfiledKernel, unknown: dict[str, DeviceParameterError]
-) -> Answer:
-    try:
-        return model.predict(varied)
-    except DeviceParameterError as error:
-        return unknown.get((error.field or "").removeprefix("classes."), error)
-    except ParameterError as error:
-        return error
 
 
 def _default_values(
@@ -186,15 +187,3 @@ def _fits(profiled: ProfiledKernel, device: DeviceParameters) -> bool:
     except ParameterError:
         return False
     return True
-
-
-def _check_registers(profiled: ProfiledKernel, device: DeviceParameters, over: Axis) -> None:
-    """Refuse a sweep whose occupancy nobody knows."""
-    unknown = (
-        profiled.profile.registers_per_work_item is None
-        and device.registers_per_compute_unit is not None
-        and profiled.launch.active_groups is None
-        and profiled.launch.occupancy is None
-    )
-    if unknown and over != "occupancy":
-        raise missing_registers(profiled.profile.name, device)

@@ -23,10 +23,9 @@ from countperf.harness.compile.compiled_kernel import (
 from countperf.harness.compile.launches import launches_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
-from countperf.machine_code.calling_conventions import middle_group
+from countperf.machine_code.calling_conventions import KernelLaunch, middle_group
 from countperf.machine_code.classify_x86 import classify
 from countperf.machine_code.executed_counts import properties_of
-from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.object_file import entry_of
 from countperf.machine_code.throughput import find_analyzer

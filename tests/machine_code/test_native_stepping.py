@@ -12,7 +12,7 @@ import pytest
 
 from countperf.errors import DeviceError
 from countperf.harness.devices import find_device
-from countperf.machine_code.launch import KernelLaunch
+from countperf.machine_code.calling_conventions import KernelLaunch
 from countperf.machine_code.objdump import find_objdump
 from measurement_kernels import catalog
 from tests.harness.loopy_cases import GROUP, two_launches

@@ -16,7 +16,7 @@ from countperf.errors import (
 )
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.classes import with_kernel_classes
+from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, profile_kernel
 from countperf.mechanistic.model import ParametricProfile
 from countperf.mechanistic.mwp_cwp import MwpCwpModel
@@ -360,7 +360,7 @@ def test_barriers_are_issued_like_computations_in_mwp_cwp() -> None:
     unit = catalog.entry("matmul-tiled/square/16x16").builder()
     found = profile_kernel(unit, device, registers_per_work_item=10).at({"n": 64, "m": 64, "l": 64})
     costed = device.replaced(classes=load_device("nvidia-c2050").classes)
-    adapted = with_kernel_classes(costed, found.profile.alpha)
+    adapted = with_known_classes(costed, found.profile.alpha)[0]
 
     inputs = MwpCwpModel(device=adapted).inputs(found.profile, found.launch)
 

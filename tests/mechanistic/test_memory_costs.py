@@ -8,8 +8,9 @@ import pytest
 
 from countperf.errors import ParameterError
 from countperf.hardware.library import load_device
+from countperf.mechanistic.classes import SECOND_LEVEL, with_dram_ratio
 from countperf.mechanistic.from_kernel import profile_kernel
-from countperf.mechanistic.memory_costs import SECOND_LEVEL, cost_at_ratio, with_dram_ratio
+from countperf.mechanistic.pipeline import memory_cost
 from countperf.mechanistic.predict_all import predict_all
 from countperf.mechanistic.profiler_csv import KernelMetrics
 from measurement_kernels import catalog
@@ -29,7 +30,7 @@ CACHED = replace(DRAM, name=SECOND_LEVEL, cpi=6.0, latency=200.0)
     ],
 )
 def test_costs_are_those_of_section_6_3(ratio: float, cpi: float, latency: float) -> None:
-    found = cost_at_ratio(DRAM, CACHED, ratio)
+    found = memory_cost(ratio, dram=DRAM, cache=CACHED)
     assert (found.cpi, found.latency) == pytest.approx((cpi, latency))
 
 

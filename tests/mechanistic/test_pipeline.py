@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from collections import Counter
 from dataclasses import replace
-from functools import cache
-from importlib.util import find_spec
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,8 +19,7 @@ from countperf.mechanistic.pipeline import (
     mix_throughput,
 )
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.simulation import Engine, simulate, simulate_with_first
-from countperf.mechanistic.simulation_core import compiled_core, in_order
+from countperf.mechanistic.simulation import simulate, simulate_with_first
 from countperf.mechanistic.volkov import latency_from_graph
 from countperf.mechanistic.workload import IssueOrder, Scheduler, Workload
 from tests.mechanistic.builders import (
@@ -40,9 +34,6 @@ from tests.oracles.pipeline import reference
 
 EXAMPLE = Workload(programs=(EXAMPLE_GRAPH,), classes=EXAMPLE_CLASSES)
 SCHEDULERS: tuple[Scheduler, ...] = ("rr", "oldest", "gto")
-ENGINES: tuple[Engine, ...] = (
-    ("python", "compiled") if find_spec("numba") is not None else ("python",)
-)
 
 
 def example(concurrent_groups: int, **changes: Any) -> Workload:
@@ -244,10 +235,11 @@ COSTS = st.sampled_from([0.25, 0.5, 1, 1.5, 2, 3])
 LATENCIES = st.sampled_from([0, 1, 2, 5, 7.5])
 
 
+ISSUE_ORDERS: tuple[IssueOrder, ...] = ("in_order", "any")
+
+
 @st.composite
-def workloads(
-    draw: st.DrawFn, issue_orders: tuple[IssueOrder, ...] = ("in_order", "any")
-) -> Workload:
+def workloads(draw: st.DrawFn) -> Workload:
     classes = {
         name: make_class(
             name,
@@ -275,7 +267,7 @@ def workloads(
         total_groups=draw(st.sampled_from([None, 1, 5])),
         issue_limit=draw(st.sampled_from([None, 0.5, 1, 1.5])),
         scheduler=draw(st.sampled_from(SCHEDULERS)),
-        issue_order=draw(st.sampled_from(issue_orders)),
+        issue_order=draw(st.sampled_from(ISSUE_ORDERS)),
         group_launch_latency=draw(st.sampled_from([0, 3])),
     )
 
@@ -285,29 +277,12 @@ def workloads(
 def test_every_start_is_that_of_the_plain_simulator(workload: Workload) -> None:
     end, starts = reference(workload)
 
-    found = simulate(workload, record=True, engine="python")
+    found = simulate(workload, record=True)
 
     assert found.cycles == float(end)
     assert [tuple(issue[:5]) for issue in found.issues] == [
         (float(time), *rest) for time, *rest in starts
     ]
-
-
-@pytest.mark.extra("fast")
-@given(workload=workloads(issue_orders=("in_order",)))
-@settings(max_examples=200, deadline=None)
-def test_every_start_of_the_compiled_core_is_that_of_the_plain_simulator(
-    workload: Workload,
-) -> None:
-    end, starts = reference(workload)
-
-    found = simulate(workload, record=True, engine="compiled")
-
-    assert found.cycles == float(end)
-    assert [tuple(issue[:5]) for issue in found.issues] == [
-        (float(time), *rest) for time, *rest in starts
-    ]
-    assert found == simulate(workload, record=True, engine="python")
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -330,23 +305,12 @@ def test_published_kernels_at_many_occupancies_are_those_of_the_plain_simulator(
         )
         end, starts = reference(full)
 
-        for engine in ENGINES:
-            found = simulate(full, record=True, engine=engine)
+        found = simulate(full, record=True)
 
-            assert found.cycles == float(end)
-            assert [issue[:5] for issue in found.issues] == [
-                (float(time), *rest) for time, *rest in starts
-            ]
-
-
-@pytest.mark.extra("fast")
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_the_compiled_core_agrees_on_a_long_program_of_many_groups(scheduler: Scheduler) -> None:
-    long = replace(
-        mix_kernel(256, issue_limit=1), concurrent_groups=7, total_groups=23, scheduler=scheduler
-    )
-
-    assert simulate(long, engine="compiled") == simulate(long, engine="python")
+        assert found.cycles == float(end)
+        assert [issue[:5] for issue in found.issues] == [
+            (float(time), *rest) for time, *rest in starts
+        ]
 
 
 @given(workload=workloads(), more=st.integers(1, 5), waves=st.integers(1, 2))
@@ -357,11 +321,10 @@ def test_the_first_groups_alone_end_as_in_a_simulation_of_their_own(
     first = waves * workload.concurrent_groups
     longer = replace(workload, total_groups=first + more)
 
-    for engine in ("auto", "python"):
-        found, alone = simulate_with_first(longer, first, engine=engine)
+    found, alone = simulate_with_first(longer, first)
 
-        assert found == simulate(longer, engine="python")
-        assert alone == float(reference(replace(workload, total_groups=first))[0])
+    assert found == simulate(longer)
+    assert alone == float(reference(replace(workload, total_groups=first))[0])
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -378,10 +341,10 @@ def test_the_first_of_many_groups_alone_end_as_in_a_simulation_of_their_own(
     )
 
     for first in (5, 100, 199):
-        found, alone = simulate_with_first(many, first, engine="python")
+        found, alone = simulate_with_first(many, first)
 
-        assert found == simulate(many, engine="python")
-        assert alone == simulate(replace(many, total_groups=first), engine="python").cycles
+        assert found == simulate(many)
+        assert alone == simulate(replace(many, total_groups=first)).cycles
 
 
 @pytest.mark.parametrize("first", [2, 5])
@@ -392,7 +355,7 @@ def test_the_first_groups_are_those_resident_at_least_and_not_all(first: int) ->
     assert caught.value.parameter == "first"
 
 
-def test_times_beyond_64_bits_are_simulated_in_python() -> None:
+def test_times_beyond_64_bits_are_simulated() -> None:
     # the common denominator of seven primes near a million is about 1e42
     primes = (999983, 999979, 999961, 999959, 999953, 999931, 999917)
     classes = {f"c{p}": make_class(f"c{p}", "alu", 1 + 1 / p, 2 + 1 / p) for p in primes}
@@ -400,62 +363,7 @@ def test_times_beyond_64_bits_are_simulated_in_python() -> None:
         programs=(InstructionGraph.chain(list(classes) * 3),), classes=classes, concurrent_groups=2
     )
 
-    with pytest.raises(ParameterError, match="denominator") as caught:
-        simulate(workload, engine="compiled")
-
-    assert caught.value.parameter == "engine"
     assert simulate(replace(workload, concurrent_groups=1000)).instructions == 21000
-
-
-def test_the_compiled_core_starts_in_order_only() -> None:
-    with pytest.raises(ParameterError, match="issue_order") as caught:
-        simulate(example(2, issue_order="any"), engine="compiled")
-
-    assert caught.value.parameter == "engine"
-
-
-def test_without_numba_the_same_is_simulated_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = replace(mix_kernel(256), concurrent_groups=20)
-    with_numba = simulate(workload)
-    monkeypatch.setattr("countperf.mechanistic.simulation.compiled_core", cache(lambda: None))
-
-    assert simulate(workload) == with_numba
-    with pytest.raises(ParameterError, match=r"countperf\[fast\]") as caught:
-        simulate(workload, engine="compiled")
-    assert caught.value.parameter == "engine"
-
-
-def test_the_core_is_loaded_when_a_process_has_simulated_enough(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loads: list[int] = []
-
-    @cache
-    def loading() -> None:
-        loads.append(1)
-
-    monkeypatch.setattr("countperf.mechanistic.simulation.compiled_core", loading)
-    monkeypatch.setattr("countperf.mechanistic.simulation._WORTH_LOADING", 1000)
-    monkeypatch.setattr("countperf.mechanistic.simulation._simulated", Counter())
-    workload = replace(mix_kernel(64), concurrent_groups=1)
-    each = simulate(workload, engine="python").instructions
-    for _ in range(999 // each):
-        simulate(workload)
-
-    assert not loads
-    simulate(workload)
-
-    assert loads == [1]
-
-
-def test_a_missing_numba_is_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "numba", None)
-    compiled_core.cache_clear()
-
-    found = compiled_core()
-    compiled_core.cache_clear()
-
-    assert found is None
 
 
 @given(workload=workloads())
@@ -571,24 +479,6 @@ def test_costs_in_context() -> None:
     )
 
     assert model.predict(kernel).results["cycles"] == 49
-
-
-def test_where_nothing_can_be_kept_the_core_is_compiled_every_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(function: object) -> object:
-        raise RuntimeError(f"cannot cache function {function}: no locator available")
-
-    def njit(function: object = None, *, cache: bool = False) -> object:
-        return refuse if cache else ("compiled", function)
-
-    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit))
-    compiled_core.cache_clear()
-
-    found = compiled_core()
-    compiled_core.cache_clear()
-
-    assert found == ("compiled", in_order)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from countperf.errors import (
 )
 from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.classes import with_kernel_classes
+from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticPrediction
@@ -221,7 +221,7 @@ def test_a_shortened_program_predicts_what_the_whole_one_does(
     sizes = {"n": 64, "m": 4096, "l": 64}
     whole = profile_kernel(matmul(), GTX_970, **OPTIONS).at(sizes)
     short = profile_kernel(matmul(), GTX_970, max_instructions=2000, **OPTIONS).at(sizes)
-    device: DeviceParameters = with_kernel_classes(GTX_970, whole.profile.alpha)
+    device: DeviceParameters = with_known_classes(GTX_970, whole.profile.alpha)[0]
 
     assert short.profile.idg_is_sample
     assert _predicted(model(device=device), short) == pytest.approx(
@@ -233,14 +233,14 @@ def test_simulations_of_a_shortened_program_agree() -> None:
     sizes = {"n": 64, "m": 1024, "l": 64}
     whole = profile_kernel(matmul(), GTX_970, **OPTIONS).at(sizes)
     short = profile_kernel(matmul(), GTX_970, max_instructions=1000, **OPTIONS).at(sizes)
-    model = PipelineModel(device=with_kernel_classes(GTX_970, whole.profile.alpha))
+    model = PipelineModel(device=with_known_classes(GTX_970, whole.profile.alpha)[0])
 
     assert _predicted(model, short) == pytest.approx(_predicted(model, whole), rel=0.03)
 
 
 def test_latency_of_saxpy_is_that_of_its_chain() -> None:
     profile = profile_kernel(profiled.saxpy(), GTX_970, **OPTIONS).at({"n": 640}).profile
-    device = with_kernel_classes(GTX_970, profile.alpha)
+    device = with_known_classes(GTX_970, profile.alpha)[0]
     assert profile.idg is not None
 
     # loads at 0 and 18, the fused addition at 458, the store at 464

@@ -18,6 +18,7 @@ from countperf.harness.compile.launches import HostCode
 from countperf.harness.compile.objects import INTEL, POCL, compile_many, programs_of
 from countperf.harness.device import Device
 from countperf.machine_code.calling_conventions import (
+    KernelLaunch,
     fill_arrays,
     intel_group,
     middle_group,
@@ -25,7 +26,6 @@ from countperf.machine_code.calling_conventions import (
 )
 from countperf.machine_code.executed_counts import ROOT, missed, properties_of
 from countperf.machine_code.interpreter import Program
-from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.machine_state import Machine
 from countperf.machine_code.object_file import entry_of
 from countperf.machine_code.throughput import (

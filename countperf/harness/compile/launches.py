@@ -16,7 +16,7 @@ from countperf.counting.copies import generated
 from countperf.harness.arrays import ArrayArgument
 from countperf.harness.description import describe_kernel
 from countperf.harness.scalars import as_scalar
-from countperf.machine_code.launch import KernelLaunch
+from countperf.machine_code.calling_conventions import KernelLaunch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from countperf.harness.compile.build import POCL
 from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.harness.compile.objects import keeps_no_code
 from countperf.harness.device import Device
+from countperf.machine_code.calling_conventions import KernelLaunch
 from countperf.machine_code.classify_x86 import classify
 from countperf.machine_code.code import CompiledCode, code_of
-from countperf.machine_code.launch import KernelLaunch
 
 SOURCE = "x86-64 machine code from PoCL"
 
