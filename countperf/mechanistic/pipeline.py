@@ -27,12 +27,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import ParameterError
 from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 from countperf.mechanistic.model import Aspect, Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
-from countperf.mechanistic.profile import InstructionGraph, KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 from countperf.mechanistic.simulation import simulate, simulate_with_first
 from countperf.mechanistic.workload import IssueOrder, Scheduler, Simulation, Workload
 
@@ -169,7 +169,7 @@ class PipelineModel(MechanisticModel):
         self, profile: KernelProfile, launch: LaunchConfiguration, geometry: LaunchGeometry
     ) -> Workload:
         """Return what is simulated: all groups of the fullest compute unit."""
-        graphs = self._graphs(profile)
+        graphs = profile.sub_group_idgs or (profile.require("idg", model=self.model),)
         classes: dict[str, InstructionClass] = {}
         for name in dict.fromkeys(name for graph in graphs for name in graph.nodes):
             own = self.device.require_class(name, model=self.model)
@@ -185,17 +185,6 @@ class PipelineModel(MechanisticModel):
             issue_order=self.issue_order,
             group_launch_latency=self.group_launch_latency,
         )
-
-    def _graphs(self, profile: KernelProfile) -> tuple[InstructionGraph, ...]:
-        if profile.sub_group_idgs is not None:
-            return profile.sub_group_idgs
-        if profile.idg is None:
-            message = (
-                f"kernel {profile.name!r}: no idg, which {self.model} needs; pass the graph of a"
-                " sub-group's instructions to the kernel's profile"
-            )
-            raise ModelNotApplicableError(message, parameter="idg")
-        return (profile.idg,)
 
     def _cycles(self, workload: Workload) -> tuple[Simulation, float]:
         if self.simulated_groups is None or workload.groups <= self.simulated_groups:

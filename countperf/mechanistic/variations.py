@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_choice, check_whole
-from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
+from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 
 Axis = Literal["occupancy", "group_size", "intensity", "ilp", "mlp"]
 
@@ -57,7 +57,7 @@ def _is_operation(name: str, device: DeviceParameters) -> bool:
 
 def _intensified(profiled: ProfiledKernel, times: int, device: DeviceParameters) -> ProfiledKernel:
     profile = profiled.profile
-    graph = _graph(profile)
+    graph: InstructionGraph = profile.require("idg", model="a sweep")
     counts = profile.counts(model="a sweep")
     alpha = {
         name: count * (times if _is_operation(name, device) else 1)
@@ -130,7 +130,7 @@ def _coarsened(
     A barrier is executed once for all of them.
     """
     profile, launch = profiled.profile, profiled.launch
-    graph = _graph(profile)
+    graph: InstructionGraph = profile.require("idg", model="a sweep")
     kinds = [device.require_class(name, model="a sweep").kind for name in graph.nodes]
     nodes: list[str] = []
     place: dict[tuple[int, int], int] = {}
@@ -161,13 +161,6 @@ def _coarsened(
         ),
         launch=replace(launch, num_groups=-(-launch.num_groups // times)),
     )
-
-
-def _graph(profile: KernelProfile) -> InstructionGraph:
-    if profile.idg is None:
-        message = f"kernel {profile.name!r}: no idg, the graph of instructions that is to be varied"
-        raise ModelNotApplicableError(message, parameter="idg")
-    return profile.idg
 
 
 def _times(value: float | None, factor: float) -> float | None:
