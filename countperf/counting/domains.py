@@ -49,12 +49,12 @@ class Domains:
     """Counts executions within one kernel."""
 
     def __init__(
-        self, kernel: Any, callables: Any, counter: Counter, statistics: Mapping[str, Any]
+        self, kernel: Any, callables: Any, counter: Counter, statistics: Statistics
     ) -> None:
         self.kernel = kernel
         self.callables = callables
         self.counter = counter
-        self.statistics = Statistics.of(kernel, statistics)
+        self.statistics = statistics
         self._domains: dict[frozenset[str], Any] = {}
         self._joint_domains: dict[frozenset[str], Any] = {}
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}

@@ -62,11 +62,6 @@ class Statistics(Mapping[str, Fraction]):
         for name, value in given.items():
             self._take(text_of(name), value)
 
-    @classmethod
-    def of(cls, kernel: Any, given: Mapping[str, Any]) -> Statistics:
-        """Return statistics as they are, or made from a mapping."""
-        return given if isinstance(given, Statistics) else cls(kernel, given)
-
     def _take(self, name: str, value: Any) -> None:
         if isinstance(value, str):
             if value not in ACCESS_CLASSES:

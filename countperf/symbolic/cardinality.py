@@ -98,16 +98,6 @@ class Counter:
         counted = PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters)
         return counted + refused if refused else counted
 
-    def sum(
-        self, integer_set: isl_sets.IntegerSet, weight: QuasiPolynomial
-    ) -> PiecewiseQuasiPolynomial:
-        """Sum a quasi-polynomial in the parameters and dimensions of a set over its points.
-
-        The same as ``count(integer_set, weight)``, under the name of what it does: trip counts that
-        depend on outer loops, mean distances, polynomial costs of iterations.
-        """
-        return self.count(integer_set, weight)
-
     def _sum(self, polyhedron: Polyhedron, weight: QuasiPolynomial) -> tuple[Term, ...]:
         key = (polyhedron, weight)
         found = self._memo.get(key)

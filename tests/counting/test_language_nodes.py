@@ -28,6 +28,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.schedule import prepared
 from countperf.counting.selection import instruction_counter
+from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.properties.count_properties import count_kernel
 from countperf.symbolic.cardinality import Counter
@@ -182,7 +183,7 @@ def _counter() -> tuple[Any, Any]:
         lang_version=(2018, 2),
     )
     kernel, callables = prepared(t_unit)
-    domains = Domains(kernel, callables, Counter(kernel.assumptions), {})
+    domains = Domains(kernel, callables, Counter(kernel.assumptions), Statistics(kernel, {}))
     counter = instruction_counter(domains)
     return counter, kernel.id_to_insn["second"]
 
