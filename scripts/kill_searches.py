@@ -5,7 +5,7 @@
 Each search runs in a session of its own with a mark in its environment, by which its processes, and
 those that they began, are found whatever group they are in. Half are ended with SIGTERM, half with
 SIGKILL. What has not ended a few seconds later is left behind, as is a pipe of the caller that is
-still open then. Linux only.
+still open then, and a file of a search that cannot be read. Linux only.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
+
+from countperf.errors import DocumentError
+from countperf.tuning.journal import read_journal
 
 _MARK = "COUNTPERF_KILLED_SEARCH"
 
@@ -96,6 +99,7 @@ def main() -> int:
     options = command.parse_args()
     chance = random.Random(options.seed)
     left: list[int] = []
+    unreadable = 0
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(options.kills):
             search = [sys.executable, "-P", "-m", "countperf", "tune", *options.space]
@@ -104,8 +108,15 @@ def main() -> int:
             number = (signal.SIGTERM, signal.SIGKILL)[turn % 2]
             at_s = chance.uniform(0.3, options.before)
             left += kill_one(search, number, at_s, options.after)
-    print(f"{options.kills} kills, {len(left)} processes left")
-    return 1 if left else 0
+            store = Path(folder) / f"{turn}.jsonl"
+            if store.exists() and b"\n" in store.read_bytes():  # else it begins anew
+                try:
+                    read_journal(store)
+                except DocumentError as error:
+                    print(f"  {error}", flush=True)
+                    unreadable += 1
+    print(f"{options.kills} kills, {len(left)} processes left, {unreadable} files unreadable")
+    return 1 if left or unreadable else 0
 
 
 if __name__ == "__main__":
