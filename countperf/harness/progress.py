@@ -24,7 +24,7 @@ EventKind = Literal[
 class ProgressEvent:
     """Something happened in a campaign."""
 
-    kind: EventKind  # ``limited`` (part of the result will be missing
+    kind: EventKind  # ``limited``: part of the result will be missing
     case: str = ""  # the case it is about
     done: int = 0  # cases finished and cases in all, those of earlier sessions included
     total: int = 0
