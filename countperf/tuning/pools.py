@@ -421,7 +421,7 @@ def process_pool(workers: int | None = None, *, initial: Call | None = None) -> 
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["countperf.interrupts", "countperf.tuning.preload"])
-        os.environ["COUNTPERF_POOL_OWNER"] = str(os.getpid())  # see countperf.tuning.preload
+        os.environ["COUNTPERF_POOL_OWNER"] = str(os.getpid())  # see countperf.interrupts
     return Pool(workers or available_cores(), context, initial)
 
 
