@@ -12,7 +12,9 @@ from countperf.harness.compile.objects import keeps_no_code
 from countperf.harness.device import Device
 from countperf.machine_code.calling_conventions import KernelLaunch
 from countperf.machine_code.classify_x86 import classify
-from countperf.machine_code.code import CompiledCode, code_of
+from countperf.machine_code.code import CompiledCode, Listed, code_of
+from countperf.machine_code.interpreter import Program
+from countperf.machine_code.object_file import entry_of
 
 SOURCE = "x86-64 machine code from PoCL"
 
@@ -47,16 +49,24 @@ def _code(
     compiled: CompiledKernel, launch: KernelLaunch, executed: Mapping[int, int] | None
 ) -> CompiledCode:
     program = compiled.programs[launch.kernel]
+    places = range(len(program.lines)) if executed is not None else _function(program, launch)
+    listed: list[Listed] = []
+    for line in program.lines[places.start : places.stop]:
+        target = program.target(line) if line.mnemonic[0] == "j" else None
+        place = target - places.start if target is not None and target in places else None
+        listed.append((classify(line.mnemonic, line.operands), place))
     return code_of(
-        [
-            (
-                classify(line.mnemonic, line.operands),
-                program.target(line) if line.mnemonic[0] == "j" else None,
-            )
-            for line in program.lines
-        ],
+        listed,
         executed,
         kernel=launch.kernel,
         source=SOURCE,
         group_shape=launch.group_shape,
     )
+
+
+def _function(program: Program, launch: KernelLaunch) -> range:
+    """Return the numbers of the lines of the function that runs a group."""
+    entry = entry_of(program, launch.kernel, launch.group_shape)
+    starts = {program.places.get(address, 0) for address in program.entries.values()}
+    first = program.places[program.entries[entry]]
+    return range(first, min((s for s in starts if s > first), default=len(program.lines)))
