@@ -72,3 +72,7 @@ def test_every_name_has_an_entry(kind: str) -> None:
     names = NAMES[kind]()
     assert names
     assert not set(names) - _entries()
+
+
+def test_there_are_few_terms() -> None:
+    assert len(re.findall(r"^\S.*\n: ", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)) <= 80

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from countperf.fitting.transfer.document import widening
 from countperf.hardware.parameters import some_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from countperf.fitting.transfer.result import CalibratedModel, CalibrationResult
     from countperf.hardware.parameters import DeviceParameters
     from countperf.harness.characterization.document import Characterization
+    from countperf.harness.doctor import DeviceReport
     from countperf.models.fit_summaries import AvailableFit, ShippedComparison, WeightsCheck
     from countperf.models.records import Candidate
     from countperf.models.weights import WeightSet
@@ -318,24 +319,7 @@ def _reach(errors: ExpectedErrors, factor: float) -> str:
 # --- devices, and the fits there are
 
 
-class DeviceFinding(Protocol):
-    """Finding about a device after trying it."""
-
-    @property
-    def label(self) -> str: ...  # noqa: D102
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def works(self) -> bool: ...  # noqa: D102
-    @property
-    def reason(self) -> str: ...  # noqa: D102
-    @property
-    def advice(self) -> str: ...  # noqa: D102
-    @property
-    def copy_bandwidth_byte_per_s(self) -> float | None: ...  # noqa: D102
-
-
-def doctor_text(findings: Sequence[DeviceFinding], *, default: str = "", advice: str = "") -> str:
+def doctor_text(findings: Sequence[DeviceReport], *, default: str = "", advice: str = "") -> str:
     """Write which devices work, and for those that do not, why and what to do."""
     lines: list[str] = []
     for finding in findings:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -191,20 +192,15 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
     assert second.endswith("incomplete, outside its interval")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    label: str
-    works: bool
-    name: str = "chip"
-    reason: str = ""
-    advice: str = ""
-    copy_bandwidth_byte_per_s: float | None = None
+def _finding(label: str, **more: Any) -> Any:
+    known = {"name": "chip", "reason": "", "advice": "", "copy_bandwidth_byte_per_s": None}
+    return SimpleNamespace(label=label, **{**known, **more})
 
 
 def test_doctor_says_what_works_and_how_to_mend_the_rest() -> None:
     findings = [
-        Finding(label="pocl:0", works=True, copy_bandwidth_byte_per_s=2e10),
-        Finding(label="intel:0", works=False, reason="wrong numbers", advice="update it"),
+        _finding("pocl:0", works=True, copy_bandwidth_byte_per_s=2e10),
+        _finding("intel:0", works=False, reason="wrong numbers", advice="update it"),
     ]
 
     assert doctor_text(findings, default="pocl:0") == (
@@ -218,7 +214,7 @@ def test_doctor_without_a_working_device_says_what_to_do() -> None:
     assert doctor_text([], advice="install one") == (
         "no OpenCL device was found\n      mend: install one"
     )
-    assert "no OpenCL device works" in doctor_text([Finding(label="a:0", works=False)])
+    assert "no OpenCL device works" in doctor_text([_finding("a:0", works=False)])
 
 
 def test_two_predictions_are_compared_part_by_part_largest_difference_first() -> None:
