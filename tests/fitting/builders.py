@@ -158,7 +158,9 @@ def measure(
                 "time_s": case.time_s,
                 "spread": 0.0,
                 "noise_floor": 0.0,
+                "noise": 0.0,
                 "stable": case.name not in unstable,
+                "settling": "unsettled" if case.name in unstable else "settled",
                 "properties": None if kernel.name in uncounted else kernel.vector.to_document(),
             }
         )
