@@ -23,7 +23,6 @@ from pydantic import Field
 
 from countperf.display import Drawable, Table
 from countperf.documents import Document, Interval, Part
-from countperf.documents.model_names import ModelName
 from countperf.errors import ParameterError
 
 NOISE_DEVIATIONS = 2.0
@@ -150,7 +149,7 @@ class Evaluation(Table, Drawable, Document):
     format: Literal["countperf-evaluation"] = "countperf-evaluation"
     version: Literal[1] = 1
     device: str  # slug of the device, and name of the model that predicted
-    model: ModelName
+    model: str
     cases: tuple[EvaluatedCase, ...] = Field(min_length=1)  # at least one
 
     def by_kernel(self) -> dict[str, MeanError]:

@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation
-from countperf.fitting.estimate import recipe_of
+from countperf.fitting.estimate import problem_of, recipe_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.nonlinear import minimise
-from countperf.fitting.problem import Problem, Recipe
-from countperf.fitting.selection import LARGEST_FACTOR, UNPREDICTED
+from countperf.fitting.leaving_out import LARGEST_FACTOR, UNPREDICTED
+from countperf.fitting.solve import Recipe, solve
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import Column, ModelFunction, model_inputs
@@ -106,21 +105,11 @@ class Table:
             counts=np.stack([inputs.values[column] * ones for column in columns], axis=1),
             times_s=np.array([case.time_s for case in self.cases]),
             noise=np.array([case.noise for case in self.cases]),
+            has_unknown=np.zeros(len(self.cases), np.bool_),
             scales={name: value * ones for name, value in inputs.variables.items()},
             ignored=(),
             unknown=inputs.unknown,
         )
-
-
-def with_rows(design: Design, rows: NDArray[np.bool_]) -> Design:
-    """Return a design with some of its cases."""
-    return replace(
-        design,
-        counts=design.counts[rows],
-        times_s=design.times_s[rows],
-        noise=design.noise[rows],
-        scales={name: value[rows] for name, value in design.scales.items()},
-    )
 
 
 def with_columns(design: Design, kept: Callable[[Column], bool]) -> Design:
@@ -156,14 +145,14 @@ def left_out(table: Table, design: Design, recipe: Recipe, near: Fitted | None) 
     """Fit a design to all cases, and to all but each part of the families."""
     function = design.function
     start = near and near.near(function)
-    whole = minimise(Problem(design, recipe), start).solution.coefficients
+    whole = solve(problem_of(design, recipe), start).coefficients
     times, known = np.zeros(len(table.cases)), np.zeros(len(table.cases), np.bool_)
     for part in range(FOLDS):
         inside = table.parts == part
-        outside = with_rows(design, ~inside)
+        outside = design.of_cases(~inside, with_all=True)
         seen = np.any(outside.counts != 0, axis=0)
-        fitted = minimise(Problem(outside, recipe), whole).solution.coefficients
-        within = with_rows(design, inside)
+        fitted = solve(problem_of(outside, recipe), whole).coefficients
+        within = design.of_cases(inside, with_all=True)
         times[inside] = within.scaled @ fitted
         known[inside] = ~np.any(within.counts[:, ~seen] != 0, axis=1)
     parts = (design.relative * whole).T

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from countperf.documents.model_names import UNCORRECTED
 from countperf.metrics import Evaluation
 from countperf.models.compiled import COMPILED
 from countperf.models.structural import STRUCTURAL
@@ -22,15 +21,14 @@ _TOP = (1, 5)
 def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
     """Write what each device's weights were fitted to, and how far off left-out classes are."""
     numbers = ("weights", "left-out error", "factor")
-    titles = ["device", "classes", "kernels", "cases", "unsettled", *numbers]
+    titles = ["device", "classes", "cases", "unsettled", *numbers]
     titles += [f"machine code: {title}" for title in numbers]
     rows = [titles, ["---", *["---:"] * (len(titles) - 1)]]
     for device, weights in fits.items():
-        source, exercise = weights[0].source, weights[0].exercise
+        source = weights[0].source
         if source is None:
             continue
-        kernels = max(each.kernels for each in exercise.values())
-        counts = (len(source.families), kernels, source.cases, source.unstable_cases)
+        counts = (len(source.families), source.cases, source.unstable_cases)
         cells = [device, *map(str, counts)]
         for each in weights:
             cells += _left_out_cells(each)
@@ -39,11 +37,13 @@ def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
 
 
 def _left_out_cells(weights: WeightSet) -> list[str]:
-    quality, correction = weights.quality, weights.correction
+    quality = weights.quality
+    error = None if quality is None else quality.held_out_error
+    factor = None if quality is None else quality.held_out_factor
     return [
         str(len(weights.weights)),
-        "" if quality is None else cell("error", quality.held_out_error),
-        "" if correction is None else f"{correction.factor:.2f}",
+        "" if error is None else cell("error", error),
+        "" if factor is None else f"{factor:.2f}",
     ]
 
 
@@ -57,7 +57,7 @@ def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
     """
     devices = list(dict.fromkeys(each.device for each in evaluations))
     models = list(dict.fromkeys(_short(each.model) for each in evaluations))
-    first = (STRUCTURAL, COMPILED, UNCORRECTED)
+    first = (STRUCTURAL, COMPILED)
     models.sort(key=lambda model: first.index(model) if model in first else len(first))
     known = {(each.device, _short(each.model)): each for each in evaluations}
     rows = [["kernel", *devices], ["---", *["---:"] * len(devices)]]
@@ -99,8 +99,7 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = Tr
     """Write how well variants are put in order as a Markdown table: a row for each device and set.
 
     Kendall's tau with noise as ties, pairs in the right order, and the time of the best of the 1
-    and 5 variants that are predicted to be fastest, as a multiple of the fastest one's. Of models
-    without their corrections only the means over all sets.
+    and 5 variants that are predicted to be fastest, as a multiple of the fastest one's.
     """
     numbers = ["tau", "pairs right", *(f"top {k}" for k in _TOP)]
     rows = [
@@ -109,7 +108,7 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = Tr
     ]
     for each in rankings:
         label = f"{each.device}, {_short(each.model)}"
-        if by_set and _short(each.model) != UNCORRECTED:
+        if by_set:
             rows += [
                 [
                     label,

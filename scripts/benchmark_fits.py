@@ -17,11 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from countperf.fitting.design import Observation, build_design, inputs_of
-from countperf.fitting.estimate import estimate, recipe_of
+from countperf.fitting.estimate import estimate, problem_of, recipe_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.problem import Problem
-from countperf.fitting.selection import held_out_figure
-from countperf.fitting.validation import leave_one_family_out
+from countperf.fitting.leaving_out import held_out_figure, leave_families_out
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.weights import WeightSet
 
@@ -38,23 +36,20 @@ def compare(path: Path, cases: Sequence[Observation]) -> str:
     quality = weights.quality
     recipe = recipe_of(model, model_error=None if quality is None else quality.model_error)
     design = build_design(cases, model, inputs=inputs)
-    problem = Problem(design, recipe)
+    problem = problem_of(design, recipe)
     shipped = {(weight.term, weight.feature): weight.value_s for weight in weights.weights}
     numbers = [shipped.get(column, 0.0) for column in design.function.columns]
     began = time.process_time()
     fitted = estimate(cases, model, recipe, inputs=inputs)
     fitted_after = time.process_time()
-    held_out = leave_one_family_out(
-        cases, model, recipe=recipe, fitted=fitted, inputs=inputs, with_difficulty=False
-    )
+    held_out = leave_families_out(cases, fitted, recipe)
     left_out_after = time.process_time()
-    again = Problem(fitted.design, recipe)
     correction = weights.correction
     before = "" if correction is None else f"{correction.uncorrected_factor:.4f}"
     return (
         f"{path.parent.name:22} {path.stem:9} {len(cases):5} {len(fitted.function.columns):4}"
-        f" {problem.cost(np.array(numbers) * problem.scale):11.5f}"
-        f" {again.cost(fitted.solution.coefficients * again.scale):11.5f}"
+        f" {problem.cost(problem.residuals(problem.unknowns(np.array(numbers)))):11.5f}"
+        f" {problem.cost(fitted.solution.residuals):11.5f}"
         f" {before:>7} {held_out_figure(held_out).factor:7.4f}"
         f" {fitted_after - began:6.1f} {left_out_after - fitted_after:6.1f}"
         f"{'' if fitted.converged else '  not converged: ' + fitted.message}"

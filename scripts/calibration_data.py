@@ -14,7 +14,6 @@ import numpy as np
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation, build_design, inputs_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.transfer.calibrated import rows_of
 from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize, sparse
 from countperf.fitting.transfer.choosing import Offer, Population, choose_kernels
 from countperf.fitting.transfer.common_unknowns import shares_of, with_columns
@@ -171,7 +170,7 @@ def known_model(data: Data, kind: ModelKind, slugs: Sequence[str]) -> KnownModel
     for slug in slugs:
         places, design = data.design(slug, kind)
         chosen = training(data, slug, places)
-        own = rows_of(design, chosen)
+        own = design.of_cases(chosen, with_all=True)
         found = data.recorded(slug)
         policy = ORDERS[order_on(slug)] if kind == COMPILED else found.policy
         kernels = [found.lines[place]["kernel"] for place in np.array(places)[chosen]]
@@ -207,7 +206,7 @@ def population_of(
     slug = each.device.slug
     places, design = data.design(slug, model.kind)
     own = training(data, slug, places)
-    design = with_columns(rows_of(design, own), model.columns)
+    design = with_columns(design.of_cases(own, with_all=True), model.columns)
     others = model.without(lambda device: is_kin(device, each.device))
     prior = prior_for(
         others if others.devices else model, each.device, model.columns, lambda _: None
@@ -281,7 +280,9 @@ def _described(
     row_of = {place: row for row, place in enumerate(places)}
     known = next(each for each in model.devices if each.device.slug == slug)
     chosen = sizes[slug][kernel]
-    own = with_columns(rows_of(design, np.array([row_of[p] for p in chosen])), model.columns)
+    own = with_columns(
+        design.of_cases(np.array([row_of[p] for p in chosen]), with_all=True), model.columns
+    )
     shares = shares_of(own, known.logs)
     found = data.recorded(slug)
     return ChosenKernel(

@@ -9,10 +9,11 @@ import numpy as np
 
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design
-from countperf.fitting.solve import Vector
+from countperf.fitting.estimate import problem_of
+from countperf.fitting.solve import LogPrior, Solution, Vector, solve
 from countperf.fitting.threads import on_one_thread
+from countperf.fitting.transfer.calibrated import prior_recipe
 from countperf.fitting.transfer.common_unknowns import guesses, shares_of, with_columns
-from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
 from countperf.fitting.transfer.prior import (
     KnownDevice,
     KnownModel,
@@ -86,7 +87,7 @@ def _with_residuals(
     known: list[KnownDevice] = []
     for device, each, design in zip(model.devices, devices, designs, strict=True):
         logs = np.array([-_NOTHING if log is None else log for log in device.logs])
-        off = np.log(design.times_s / Times(design)(logs)[0])
+        off = np.log(design.times_s / (design.scaled @ np.exp(logs)))
         found: dict[str, list[float]] = {}
         for kernel, one in zip(each.kernels, off.tolist(), strict=True):
             found.setdefault(kernel, []).append(one)
@@ -116,8 +117,8 @@ def _first(each: MeasuredDevice, design: Design, error: float) -> KnownDevice:
     found = [guess(column) for column in design.function.columns]
     mean = np.array([-30.0 if value is None else value for value in found])
     prior = LogPrior(mean=mean, covariance=np.diag(np.full(mean.size, _FIRST_VARIANCE)))
-    fitted = fit_with_prior(design, prior, error=error)
-    return _known(each, design, fitted.logs, np.diag(fitted.covariance))
+    fitted = solve(problem_of(design, prior_recipe(error), prior))
+    return _known(each, design, *_logs(fitted))
 
 
 def _refined(
@@ -138,17 +139,24 @@ def _refined(
     pairs = dict(zip(model.columns, old.logs, strict=True))
     logs = [pairs[column] for column in columns]
     start = np.array([m if log is None else log for m, log in zip(prior.mean, logs, strict=True)])
-    fitted = fit_with_prior(design, prior, error=model.error, start=start)
-    logs, variances = _by_data_alone(prior, fitted)
+    problem = problem_of(design, prior_recipe(model.error), prior)
+    logs, variances = _by_data_alone(prior, solve(problem, np.exp(start)))
     return _known(each, design, logs, variances)
 
 
-def _by_data_alone(prior: LogPrior, fitted: PenalisedFit) -> tuple[Vector, Vector]:
+def _logs(fitted: Solution) -> tuple[Vector, Vector]:
+    """Return logarithms of weights and their variances."""
+    assert fitted.covariance is not None
+    return np.log(fitted.coefficients), np.diag(fitted.covariance) / fitted.coefficients**2
+
+
+def _by_data_alone(prior: LogPrior, fitted: Solution) -> tuple[Vector, Vector]:
     """Take a prior out of a fit, weight by weight."""
-    before, after = np.diag(prior.covariance), np.diag(fitted.covariance)
+    logs, after = _logs(fitted)
+    before = np.diag(prior.covariance)
     information = np.maximum(1.0 / after - 1.0 / before, 1e-6)
-    alone = (fitted.logs / after - prior.mean / before) / information
-    alone = np.clip(alone, fitted.logs - _FARTHEST, fitted.logs + _FARTHEST)
+    alone = (logs / after - prior.mean / before) / information
+    alone = np.clip(alone, logs - _FARTHEST, logs + _FARTHEST)
     return alone, 1.0 / information
 
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from countperf.errors import FitNotConvergedError
 from countperf.fitting.design import Observation, inputs_of
-from countperf.fitting.estimate import estimate, estimate_design, recipe_of
+from countperf.fitting.estimate import Estimate, estimate, estimate_design, recipe_of
 from countperf.fitting.intervals import interval_calibration
-from countperf.fitting.leaving_out import LeavingOut, leave_out
-from countperf.fitting.validation import HeldOutCase
+from countperf.fitting.leaving_out import HeldOutCase, leave_out
+from countperf.fitting.solve import Recipe
 from countperf.models.definition import ModelDefinition
 from countperf.models.weights import WeightSet
 
@@ -74,7 +74,8 @@ class FitsWithout:
     """Cases of a GPU, ready for fits without some of them."""
 
     observations: tuple[Observation, ...]  # the cases; their family is what is left out together
-    prepared: LeavingOut  # the same for the solver
+    near: Estimate  # the fit of all, near which the others are looked for
+    recipe: Recipe  # how they are fitted
 
     @classmethod
     def of(cls, observations: Iterable[Observation], model: ModelDefinition) -> Self:
@@ -82,14 +83,15 @@ class FitsWithout:
         cases = tuple(with_labels(observations))
         inputs, recipe = inputs_of(cases, model), recipe_of(model)
         near = estimate(cases, model, recipe, inputs=inputs)
-        prepared = LeavingOut.of(cases, inputs, near, recipe, with_difficulty=False)
-        return cls(observations=cases, prepared=prepared)
+        return cls(observations=cases, near=near, recipe=recipe)
 
     def without(self, name: str, is_left_out: Callable[[Observation], bool]) -> LeftOutPart:
         """Predict some cases by a fit of the others."""
         inside = [case for case in self.observations if is_left_out(case)]
         labels = tuple(dict.fromkeys(case.family for case in inside))
-        found = leave_out(self.prepared, [labels])[labels]
+        families = [case.family for case in self.observations]
+        design = self.near.design
+        found = leave_out(families, design, self.near, self.recipe, None, [labels])[labels]
         if isinstance(found, str):
             raise FitNotConvergedError(f"without {name}: {found}")
         cases = tuple(
@@ -98,9 +100,9 @@ class FitsWithout:
                 kernel=case.kernel,
                 family=name,
                 measured_s=case.time_s,
-                predicted_s=found.of_case(place)[0],
+                predicted_s=None if np.isnan(time_s) else time_s,
             )
-            for place, case in enumerate(inside)
+            for case, time_s in zip(inside, found.times_s.tolist(), strict=True)
         )
         missing: tuple[str, ...] = ()
         if any(case.predicted_s is None for case in cases):
@@ -109,15 +111,13 @@ class FitsWithout:
 
     def _not_determined(self, outside: NDArray[np.bool_]) -> tuple[str, ...]:
         """Return what some cases never have, or never apart from each other."""
-        design = self.prepared.design
+        design = self.near.design
         never = [
             name
             for name, values in zip(design.names, design.scaled.T, strict=True)
             if not np.any(values[outside])
         ]
-        fitted = estimate_design(
-            design.of_cases(outside), self.prepared.recipe, near=self.prepared.near
-        )
+        fitted = estimate_design(design.of_cases(outside), self.recipe, near=self.near)
         together = [name for group in fitted.diagnosis.groups for name in group.features]
         return tuple(dict.fromkeys([*never, *together]))
 

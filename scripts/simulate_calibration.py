@@ -33,10 +33,9 @@ from calibration_data import (
 )
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.intervals import conformal_quantile
-from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device, rows_of
+from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device
 from countperf.fitting.transfer.choice import ChosenKernel
 from countperf.fitting.transfer.common_unknowns import with_columns
-from countperf.fitting.transfer.penalised import Times
 from countperf.fitting.transfer.prior import ExpectedErrors, KnownModel, ModelKind
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.metrics import mean_error
@@ -85,10 +84,7 @@ class Simulation:
             row_of = {
                 id(self.recorded.observations[place]): row for row, place in enumerate(places)
             }
-            found = rows_of(design, np.array([row_of[id(case)] for case in cases]))
-            present = np.any(found.counts != 0, axis=0)
-            pairs = zip(design.function.columns, present, strict=True)
-            return with_columns(found, [column for column, is_there in pairs if is_there])
+            return design.of_cases(np.array([row_of[id(case)] for case in cases]))
         return build_design(cases, definition)
 
     def _device_of(self, definition: ModelDefinition) -> str:
@@ -121,7 +117,7 @@ class Simulation:
         ]
         cases = [self.recorded.observations[place] for place in places]
         design = self.design_of(cases, fit.definition)
-        columns = fit.design.function.columns
+        columns = fit.estimate.function.columns
         extra = [c for c in design.function.columns if c not in set(columns)]
         lacking = np.zeros(len(cases), bool)
         names = {c: i for i, c in enumerate(design.function.columns)}
@@ -129,8 +125,11 @@ class Simulation:
             if column[1] not in self.known.negligible:
                 lacking |= design.counts[:, names[column]] != 0
         own = with_columns(design, columns)
-        times, slopes = Times(own)(fit.fitted.logs)
-        spread = np.sqrt(np.einsum("ij,jk,ik->i", slopes, fit.fitted.covariance, slopes))
+        solution = fit.estimate.solution
+        assert solution.covariance is not None
+        times = own.scaled @ solution.coefficients
+        slopes = own.scaled / times[:, np.newaxis]
+        spread = np.sqrt(np.einsum("ij,jk,ik->i", slopes, solution.covariance, slopes))
         return [
             {
                 "purpose": lines[place]["purpose"],

@@ -11,7 +11,6 @@ from typing import get_args
 import pytest
 
 import countperf
-from countperf.documents.model_names import UNCORRECTED
 from countperf.execution import issue, keys
 from countperf.measurements.cases import Purpose
 from countperf.mechanistic.predict_all import model_names
@@ -60,7 +59,7 @@ NAMES: dict[str, Callable[[], tuple[str, ...]]] = {
     "issued events": lambda: get_args(issue.IssuedEvents),
     "views": lambda: VIEWS,
     "purposes": lambda: get_args(Purpose),
-    "fitted models": lambda: (*_shipped(), UNCORRECTED),
+    "fitted models": lambda: _shipped(),
     "mechanistic models": model_names,
     "verdicts": lambda: tuple(sorted(set(_verdicts()))),
 }

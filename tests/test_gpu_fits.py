@@ -15,7 +15,6 @@ from countperf.errors import UnmeasuredPropertyError
 from countperf.hardware.capabilities import capability_device
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.metrics import Evaluation
-from countperf.models.evaluation import array_function
 from countperf.models.expressions import parse
 from countperf.models.library import load_weights
 from countperf.workflow.prediction import predict
@@ -131,6 +130,6 @@ def test_the_formula_of_resident_groups_is_the_occupancy_of_a_tiled_product(
         local_bytes_per_group=8 * width * width,
     )
     sub_groups = -(-width * width // 32)
-    formula = array_function(parse(model_of(gpu.slug).derived["resident"]))
+    formula = parse(model_of(gpu.slug).derived["resident"])
     value = formula({"groups": 100.0, "subgroups_32_launched": 100.0 * sub_groups})
     assert value == found.active_groups

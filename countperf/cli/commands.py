@@ -216,13 +216,9 @@ COMMANDS: Mapping[str, Command] = {
         },
     ),
     "coverage": Command(
-        "say which features of a kernel the fit's measurements exercise",
-        (*_KERNEL, "--weights", "--force", "--measurements", "--model", "--device"),
+        "say which features of a kernel the fit has measured",
+        (*_KERNEL, "--weights", "--force", "--model", "--device"),
         {
-            "--measurements": _help(
-                "what the weights were fitted to (.jsonl), for weights that do not record which"
-                " measurements exercise what"
-            ),
             "--device": _help(f"{ONE_DEVICE}; without it, the weights' device is meant"),
         },
         _READS,

@@ -22,7 +22,6 @@ def run(options: argparse.Namespace) -> None:
                 options.kernel,
                 point,
                 weights=weights,
-                measurements=options.measurements,
                 device=options.device,
                 force=options.force,
                 statistics=as_dict(options.statistics) or None,

@@ -94,8 +94,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--model": value(
         "NAME",
         "model whose weights predict, such as linear (the paper's); by default the one that reads"
-        " compiled code wherever device and compiler are here, else the structural one;"
-        " uncorrected: that without its correction by similar kernels",
+        " compiled code wherever device and compiler are here, else the structural one",
     ),
     "--device": value("NAME", f"{ONE_DEVICE}; {HERE}"),
     "--force": flag("use weights that do not match the device"),

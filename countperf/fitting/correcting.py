@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 
 from countperf.fitting.design import Observation
 from countperf.fitting.estimate import Estimate
-from countperf.fitting.leaving_out import Group, LeftOut
 from countperf.fitting.solve import Matrix, Vector
-from countperf.models.correction import Correction, Corrector, as_points, profile, similarity
-from countperf.models.records import FitQuality
+from countperf.models.correction import Correction, as_points, profile, similarity
 
 NOISE = 0.1
 """Variance of what a kernel's logarithm has of its own, as a share of what similar ones share."""
@@ -45,28 +43,26 @@ class Learnt:
     alpha: Vector  # their coefficients
     scale: float  # median squared distance of `logs`
 
-    def corrector(self) -> Corrector:
-        """Return what corrects predictions."""
-        axes = as_points(self.roots.T, self.logs.T, self.scale)
-        return Corrector.over(axes, self.alpha, self.scale)
-
-    def document(
-        self, *, factor: float, uncorrected_factor: float, without: FitQuality
-    ) -> Correction:
+    def document(self, *, factor: float, uncorrected_factor: float) -> Correction:
         """Return it as a part of a document; arguments as the attributes of `Correction`."""
-        places = [np.flatnonzero(row) for row in (self.roots != 0) | (self.logs != 0)]
         return Correction(
             kernels=self.kernels,
-            places=tuple(tuple(each.tolist()) for each in places),
-            roots=_rows(self.roots, places),
-            logs=_rows(self.logs, places),
+            roots=tuple(map(tuple, self.roots.tolist())),
+            logs=tuple(map(tuple, self.logs.tolist())),
             coefficients=tuple(self.alpha.astype(np.float32).tolist()),
-            columns=self.logs.shape[1],
             scale=self.scale,
             factor=factor,
             uncorrected_factor=uncorrected_factor,
-            without=without,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeftOut:
+    """Families predicted by a fit of the others."""
+
+    times_s: Vector  # predicted times, s; NaN where they are not known
+    outside: NDArray[np.bool_]  # the cases of the fit
+    predicted_s: Vector  # times that the fit gives its own cases, s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,7 +130,9 @@ def learn(fitted: Estimate, observations: Sequence[Observation]) -> Learnt | Non
 
 
 def left_out_corrections(
-    fitted: Estimate, observations: Sequence[Observation], left_out: Mapping[Group, LeftOut]
+    fitted: Estimate,
+    observations: Sequence[Observation],
+    left_out: Mapping[tuple[str, ...], LeftOut],
 ) -> Vector | None:
     r"""Return by what cases would be corrected if their families had not been measured.
 
@@ -192,7 +190,3 @@ def _median_distance(rows: Matrix) -> float:
     apart = squares[:, np.newaxis] + squares - 2.0 * rows @ rows.T
     found = float(np.median(apart[np.triu_indices_from(apart, 1)]))
     return found if found > 0 else 1.0
-
-
-def _rows(matrix: Matrix, places: Sequence[NDArray[np.intp]]) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(row[each].tolist()) for row, each in zip(matrix, places, strict=True))

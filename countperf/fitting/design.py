@@ -85,6 +85,7 @@ class Design(ShortRepr):
     counts: Matrix  # feature values
     times_s: Vector  # measured times, s, and how well they repeat, relative
     noise: Vector
+    has_unknown: NDArray[np.bool_]  # cases with a property that the model has no rule for
     scales: dict[str, Vector]  # of terms
     ignored: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -100,9 +101,11 @@ class Design(ShortRepr):
         """The same over measured times: each row times the weights is predicted over measured."""
         return self.scaled / self.times_s[:, np.newaxis]
 
-    def of_cases(self, rows: NDArray[np.bool_]) -> Design:
+    def of_cases(
+        self, rows: NDArray[np.bool_] | NDArray[np.intp], *, with_all: bool = False
+    ) -> Design:
         """Return the design of some of the cases, without features that none of them has."""
-        used = np.any(self.scaled[rows] != 0, axis=0)
+        used = np.any(self.scaled[rows] != 0, axis=0) | with_all
         function = self.function
         if not np.all(used):
             columns = tuple(c for c, one in zip(function.columns, used, strict=True) if one)
@@ -114,6 +117,7 @@ class Design(ShortRepr):
             counts=self.counts[rows][:, used],
             times_s=self.times_s[rows],
             noise=self.noise[rows],
+            has_unknown=self.has_unknown[rows],
             scales={name: values[rows] for name, values in self.scales.items()},
         )
 
@@ -185,6 +189,7 @@ def build_design(
         counts=counts,
         times_s=np.array([case.time_s for case in observations]),
         noise=np.array([case.noise for case in observations]),
+        has_unknown=np.array([bool(row.unknown) for row in rows]),
         scales=scales,
         ignored=tuple(sorted({name for row in rows for name in row.ignored})),
         unknown=tuple(sorted({name for row in rows for name in row.unknown})),

@@ -1,4 +1,4 @@
-"""The weights and parameters that fit a design best, by the solver that suits the model."""
+"""The weights that fit a design best."""
 
 from __future__ import annotations
 
@@ -19,29 +19,19 @@ from countperf.fitting.design import (
     diagnose_columns,
     row_weights,
 )
-from countperf.fitting.nonlinear import minimise
-from countperf.fitting.problem import Problem, Recipe
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
-    Matrix,
+    LogPrior,
+    Problem,
+    Recipe,
     Solution,
     Vector,
-    least_squares,
     right_singular_vectors,
-)
-from countperf.models.conformal import (
-    Region,
-    difficulty,
-    overshoot,
-    relative_standard_error,
-    support_of,
-    time_shares,
+    solve,
 )
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
-from countperf.models.records import Support
 from countperf.models.validity import broken_groups
-from countperf.predictions import Quantity
 
 _SAME_TIME = 1e-8
 _NOT_SHARED = 1e-9
@@ -62,9 +52,6 @@ class AtCases(ShortRepr):
 
     times_s: Vector  # predicted times, s
     is_known: NDArray[np.bool_]  # whether the fit determines them
-    values: Matrix  # features, and derivatives of the times
-    gradient: Matrix
-    scales: Mapping[str, Vector]  # of terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,13 +62,21 @@ class Estimate(ShortRepr):
     diagnosis: Diagnosis  # what they can tell apart
     solution: Solution  # the weights
     predicted_s: Vector  # times that the fit gives its own cases, s
-    converged: bool = True  # whether the solver met its tolerances
-    message: str = ""  # what it says
 
     @property
     def function(self) -> ModelFunction:
         """The model over the columns of the design."""
         return self.design.function
+
+    @property
+    def converged(self) -> bool:
+        """Whether the solver met its tolerances."""
+        return self.solution.converged
+
+    @property
+    def message(self) -> str:
+        """What the solver says."""
+        return self.solution.message
 
     @property
     def relative_errors(self) -> Vector:
@@ -93,15 +88,22 @@ class Estimate(ShortRepr):
 
         What the model makes of its counts may be passed, to save the time.
         """
-        found = self._at(case, inputs)
-        return None if found is None else found[0]
+        inputs = inputs or model_inputs(self.function.model, case.counts)
+        if inputs.unknown or not set(inputs.values) <= set(self.function.columns):
+            return None
+        values = np.array([inputs.values.get(c, 0.0) for c in self.function.columns], np.float64)
+        scaled = self.function.scaled(values, inputs.variables)
+        changes = dict(zip(self.function.keys, scaled.tolist(), strict=True))
+        if broken_groups(self.diagnosis.groups, changes):
+            return None
+        return float(self.solution.coefficients @ scaled)
 
     def at_cases(self, cases: Design) -> AtCases:
         """Return what the fit makes of cases that were not in it."""
         function = self.function
         places = {column: place for place, column in enumerate(function.columns)}
         values = np.zeros((len(places), len(cases.times_s)))
-        known = np.ones(len(cases.times_s), np.bool_)
+        known = ~cases.has_unknown
         for column, numbers in zip(cases.function.columns, cases.counts.T, strict=True):
             if column in places:
                 values[places[column]] = numbers
@@ -115,45 +117,7 @@ class Estimate(ShortRepr):
         return AtCases(
             times_s=self.solution.coefficients @ scaled,
             is_known=known,
-            values=values,
-            gradient=scaled,
-            scales=cases.scales,
         )
-
-    def shares(self) -> Matrix:
-        """Return which share of the time each unknown takes, shape (n_unknowns, n_cases)."""
-        return time_shares(self.design.scaled.T, self.solution.coefficients.tolist())
-
-    def difficulty(self, cases: AtCases, support: Support | Region) -> Vector:
-        """Return how hard cases are that were not in the fit."""
-        largest = {n: float(v.max()) for n, v in self.design.scales.items() if np.any(v)}
-        hard = difficulty(
-            support,
-            time_shares(cases.gradient, self.solution.coefficients.tolist()),
-            cases.values,
-            relative_standard_error(cases.times_s, cases.gradient, self.solution.covariance),
-            overshoot(cases.scales, largest),
-        )
-        return np.broadcast_to(np.asarray(hard, np.float64), cases.times_s.shape)
-
-    def support(self, families: Sequence[str]) -> Support:
-        """Return where the fit has measured; `families` are those of its cases."""
-        return support_of(self.shares(), self.design.counts.max(axis=0), families)
-
-    def _at(
-        self, case: Observation, inputs: ModelInputs | None = None
-    ) -> tuple[float, Vector, Vector, dict[str, Quantity]] | None:
-        """Return time, feature values, derivatives and scales for a case."""
-        inputs = inputs or model_inputs(self.function.model, case.counts)
-        if inputs.unknown or not set(inputs.values) <= set(self.function.columns):
-            return None
-        values = np.array([inputs.values.get(c, 0.0) for c in self.function.columns], np.float64)
-        scaled = self.function.scaled(values, inputs.variables)
-        changes = dict(zip(self.function.keys, scaled.tolist(), strict=True))
-        if broken_groups(self.diagnosis.groups, changes):
-            return None
-        time_s = float(self.solution.coefficients @ scaled)
-        return time_s, values, scaled, inputs.variables
 
 
 def weighted_by_noise(
@@ -195,36 +159,42 @@ def estimate(
     return estimate_design(build_design(observations, model, inputs=inputs), recipe, near=near)
 
 
-def estimate_design(design: Design, recipe: Recipe, *, near: Estimate | None = None) -> Estimate:
+def estimate_design(
+    design: Design,
+    recipe: Recipe,
+    *,
+    near: Estimate | None = None,
+    prior: LogPrior | None = None,
+) -> Estimate:
     """Fit the model of a design to its cases; arguments and errors as for `estimate`."""
     function = design.function
     if not design.times_s.size:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
     if not function.columns:
         raise FitError("no measured kernel has a property that the model charges")
-    if recipe.residual == "relative" and recipe.loss == "linear":
-        rows = row_weights(design, recipe.model_error)
-        solution = least_squares(
-            design.relative * rows[:, np.newaxis], rows, lower=function.lower, upper=function.upper
-        )
-        return _estimated(design, solution)
-    problem = Problem(design, recipe)
-    found = minimise(problem, None if near is None else _weights_of(near, function))
-    weights = _shared(problem, found.solution.coefficients)
-    solution = replace(found.solution, coefficients=weights)
-    return _estimated(design, solution, converged=found.converged, message=found.message)
-
-
-def _estimated(
-    design: Design, solution: Solution, *, converged: bool = True, message: str = ""
-) -> Estimate:
+    problem = problem_of(design, recipe, prior)
+    solution = solve(problem, None if near is None else _weights_of(near, function))
+    if prior is not None:
+        diagnosis = Diagnosis(rank=solution.rank, condition=1.0, groups=(), close_pairs=())
+    else:
+        diagnosis = diagnose_columns(design.names, design.relative)
+        solution = replace(solution, coefficients=_shared(problem, solution.coefficients))
     return Estimate(
         design=design,
-        diagnosis=diagnose_columns(design.names, design.relative),
+        diagnosis=diagnosis,
         solution=solution,
         predicted_s=design.scaled @ solution.coefficients,
-        converged=converged,
-        message=message,
+    )
+
+
+def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) -> Problem:
+    """Return what a fit of a design makes small."""
+    return Problem(
+        design.relative,
+        recipe,
+        row_weights=row_weights(design, recipe.model_error),
+        bounds=(design.function.lower, design.function.upper),
+        prior=prior,
     )
 
 

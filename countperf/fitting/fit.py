@@ -19,13 +19,13 @@ from countperf.fitting.design import (
     inputs_of,
 )
 from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
-from countperf.fitting.fitted_document import correction_of, fit_quality, weight_set
+from countperf.fitting.fitted_document import MeasuredWhere, correction_of, fit_quality, weight_set
 from countperf.fitting.keeping import keep_largest
-from countperf.fitting.problem import Recipe
+from countperf.fitting.leaving_out import HeldOutCase, corrected, leave_families_out
 from countperf.fitting.result import FitResult, Verdict
 from countperf.fitting.selection import numbered, select_model
+from countperf.fitting.solve import Recipe
 from countperf.fitting.threads import on_one_thread
-from countperf.fitting.validation import HeldOutCase, corrected, leave_one_family_out
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.measurements import Measurement, MeasurementSet
@@ -72,11 +72,11 @@ def fit(
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
-    For a sum, :math:`\alpha = \arg\min \sum_j (1 - \sum_i \alpha_i p_i(n_j) / T_j)^2`, with
-    columns scaled to norm one. Where weights are not determined, those of smallest norm in scaled
-    columns are taken. Covariance: :math:`s^2 (X^T X)^+`, :math:`s^2` the residual sum of squares
-    over the degrees of freedom; :math:`X` is the Jacobian for other expressions. It takes the cases
-    as independent, which sizes of one kernel are not quite, and leaves out unknowns at a bound.
+    By default :math:`\alpha = \arg\min \sum_j (1 - \sum_i \alpha_i p_i(n_j) / T_j)^2`; the solver
+    is that of `countperf.fitting.solve`. Where weights are not determined, those of smallest norm
+    in scaled columns are taken. Standard errors take the cases as independent, which sizes of one
+    kernel are not quite. Predictions are corrected by kernels alike where the model has an
+    execution policy and families that are left out gain by it.
 
     Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with the noise :math:`n_j` of a case
     (`countperf.measurements.summary`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
@@ -109,8 +109,14 @@ def fit(
         executor=executor,
     )
     is_emitted = solved.definition.policy is None and not solved.definition.named_shape
+    header = measurements.header
     weights = weight_set(
-        measurements,
+        MeasuredWhere(
+            device=header.device,
+            protocol=header.protocol.name,
+            recorded_at=header.environment.recorded_at,
+            caches=caches,
+        ),
         "source" if view == "structure" and is_emitted else view,
         observations,
         solved.fitted,
@@ -118,7 +124,6 @@ def fit(
         exercising_kernels(solved.definition) if exercising_kernels else {},
         candidates,
         solved.correction,
-        caches,
     )
     known = {case.name for case in observations}
     result = FitResult(
@@ -212,23 +217,19 @@ def _solve(
     stopped: FitNotConvergedError | None = None
     try:
         if fitted.converged:
-            held_out = leave_one_family_out(
+            held_out = leave_families_out(
                 observations,
-                definition,
-                recipe=recipe,
-                fitted=fitted,
-                inputs=inputs,
+                fitted,
+                recipe,
                 with_correction=correct and definition.policy is not None,
                 executor=executor,
             )
     except FitNotConvergedError as error:
         stopped = error
-    support = fitted.support([case.family for case in observations])
-    quality = fit_quality(fitted, held_out, recipe.model_error, support)
-    correction = correction_of(observations, fitted, held_out, quality)
+    correction = correction_of(observations, fitted, held_out)
     if correction is not None:
         held_out = corrected(held_out)
-        quality = fit_quality(fitted, held_out, recipe.model_error, support)
+    quality = fit_quality(fitted, held_out, recipe.model_error)
     return _Solved(
         definition=definition,
         fitted=fitted,

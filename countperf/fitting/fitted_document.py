@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -11,69 +12,73 @@ from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.fitting.correcting import learn
 from countperf.fitting.design import Observation
 from countperf.fitting.estimate import Estimate
-from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
-from countperf.fitting.selection import REFINEMENT, held_out_figure
-from countperf.fitting.validation import HeldOutCase, corrected, log_scatter
-from countperf.measurements import MeasurementSet
+from countperf.fitting.leaving_out import HeldOutCase, corrected, held_out_figure
+from countperf.fitting.selection import REFINEMENT
+from countperf.fitting.validation import log_scatter
+from countperf.hardware.identity import DeviceIdentity
 from countperf.metrics import mean_error
-from countperf.models.correction import Correction, without_support
+from countperf.models.correction import Correction
 from countperf.models.records import (
     Candidate,
     FitQuality,
     MeasurementSource,
     Range,
-    Support,
     Weight,
 )
 from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
+from countperf.version import __version__
 
 _SUPPLIERS = 5
 """Kernels that are stored for each feature without a weight."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredWhere:
+    """Origin of measured cases."""
+
+    device: DeviceIdentity
+    protocol: str  # how and when they were measured
+    recorded_at: str
+    caches: CountedCaches  # for which their kernels were counted
+
+
 def weight_set(
-    measurements: MeasurementSet,
+    where: MeasuredWhere,
     view: View,
     observations: Sequence[Observation],
     fitted: Estimate,
     quality: FitQuality,
-    exercising_kernels: Mapping[str, Sequence[str]],
-    candidates: tuple[Candidate, ...],
-    correction: Correction | None,
-    caches: CountedCaches,
+    exercising_kernels: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    candidates: tuple[Candidate, ...] = (),
+    correction: Correction | None = None,
 ) -> WeightSet:
     """Return the document of a fit."""
-    header = measurements.header
-    covariance = fitted.solution.covariance
     model = fitted.function.model
     charged = {feature for _, feature in fitted.function.columns}
     return WeightSet(
         model=model.name,
         definition=model,
-        device=header.device,
+        device=where.device,
         counting_rules=COUNTING_RULES_VERSION,
         view=view,
-        counted_caches=caches,
+        counted_caches=where.caches,
         weights=_weights(fitted),
         ranges={
             name: Range(smallest=float(values[values != 0].min()), largest=float(values.max()))
             for name, values in fitted.design.scales.items()
             if np.any(values)
         },
-        covariance_s2=None
-        if covariance is None
-        else tuple(tuple(row) for row in covariance.astype(np.float32).tolist()),
         indistinguishable=fitted.diagnosis.groups,
         quality=quality,
         source=MeasurementSource(
             cases=len(observations),
             unstable_cases=sum(not case.stable for case in observations),
             families=tuple(dict.fromkeys(case.family for case in observations)),
-            protocol=header.protocol.name,
-            recorded_at=header.environment.recorded_at,
+            protocol=where.protocol,
+            recorded_at=where.recorded_at,
         ),
         exercising_kernels={
             name: tuple(kernels[:_SUPPLIERS])
@@ -81,9 +86,8 @@ def weight_set(
             if name not in charged
         },
         candidates=candidates,
-        exercise=exercise(fitted.function, fitted.solution.coefficients.tolist(), observations),
         correction=correction,
-        written_by=_version(),
+        written_by=__version__,
     )
 
 
@@ -112,38 +116,34 @@ def _weights(fitted: Estimate) -> tuple[Weight, ...]:
                 value_s=float(fitted.solution.coefficients[i]),
                 standard_error_s=_standard_error(fitted, i),
                 unit=DERIVED if derived else describe(feature).unit,
-                smallest=float(exercised.min()),
-                largest=float(exercised.max()),
+                smallest=float(exercised.min()) if exercised.size else 0.0,
+                largest=float(exercised.max(initial=0.0)),
             )
         )
     return tuple(weights)
 
 
 def fit_quality(
-    fitted: Estimate,
-    held_out: Sequence[HeldOutCase],
-    model_error: float | None,
-    support: Support,
+    fitted: Estimate, held_out: Sequence[HeldOutCase], model_error: float | None
 ) -> FitQuality:
     """Return the errors of a fit, in sample and on families that are left out."""
     determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
     errors = [error for case in held_out if (error := case.relative_error) is not None]
+    counts = any(c.predicted_s is not None and not c.overhead_only for c in held_out)
     return FitQuality(
         in_sample_error=mean_error(fitted.relative_errors).value,
         held_out_error=mean_error(errors).value if errors else None,
+        held_out_factor=held_out_figure(held_out).factor if counts else None,
         in_sample_scatter=log_scatter(fitted.predicted_s.tolist(), fitted.design.times_s.tolist()),
         held_out_scatter=log_scatter([p for p, _ in determined], [m for _, m in determined]),
-        calibration=interval_calibration(held_out, support),
+        calibration=interval_calibration(held_out),
         coverage=coverage_without_own_family(held_out),
         model_error=model_error,
     )
 
 
 def correction_of(
-    observations: Sequence[Observation],
-    fitted: Estimate,
-    held_out: Sequence[HeldOutCase],
-    quality: FitQuality,
+    observations: Sequence[Observation], fitted: Estimate, held_out: Sequence[HeldOutCase]
 ) -> Correction | None:
     """Return what corrects predictions, if families that are left out are predicted better so."""
     with_it = corrected(held_out)
@@ -153,13 +153,4 @@ def correction_of(
     learnt = learn(fitted, observations)
     if learnt is None or np.log(uncorrected / better) <= REFINEMENT:
         return None
-    return learnt.document(
-        factor=better, uncorrected_factor=uncorrected, without=without_support(quality)
-    )
-
-
-def _version() -> str:
-    try:
-        return version("countperf")
-    except PackageNotFoundError:
-        return "unknown"
+    return learnt.document(factor=better, uncorrected_factor=uncorrected)

@@ -8,11 +8,6 @@ Hierarchical Models", doi:10.1080/01621459.2022.2060112). Families, not cases, a
 is like, so that the level is raised as for so many observations as there are families: by
 ``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows;
 with a handful of families it is an estimate.
-
-Where cases come with their difficulty (`countperf.models.conformal`), the quantiles of
-:math:`|\log(p/m)|` over difficulty are kept as well, and make intervals that are wide only where
-predictions are hard. Each score is made from a fit without the case's family, as a prediction of
-a new family is.
 """
 
 from __future__ import annotations
@@ -23,16 +18,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.fitting.validation import HeldOutCase
-from countperf.models.records import Calibration, Coverage, LocalCalibration, Support
+from countperf.fitting.leaving_out import HeldOutCase
+from countperf.models.records import Calibration, Coverage
 from countperf.models.validity import WORST_LOG_RATIO
 
 _FEWEST_FAMILIES = 3
 
 
-def interval_calibration(
-    held_out: Iterable[HeldOutCase], support: Support | None = None
-) -> Calibration | None:
+def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
     """Return what intervals are made of; None with less than three families to go by."""
     cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
     families = list(dict.fromkeys(case.family for case in cases))
@@ -41,14 +34,6 @@ def interval_calibration(
     logs = np.array([log_ratio(case.predicted_s or 0.0, case.measured_s) for case in cases])
     sizes = Counter(case.family for case in cases)
     shares = np.array([1.0 / (len(families) * sizes[case.family]) for case in cases])
-    local = None
-    if support is not None and all(case.difficulty is not None for case in cases):
-        scores = np.abs(logs) / np.array([case.difficulty for case in cases])
-        local = LocalCalibration(
-            scores_90=conformal_quantile(scores, shares, 0.9, units=len(families)),
-            scores_95=conformal_quantile(scores, shares, 0.95, units=len(families)),
-            support=support,
-        )
     between, within = scatter_of_kernels(logs, [case.kernel for case in cases])
     return Calibration(
         log_errors_90=conformal_quantile(np.abs(logs), shares, 0.9, units=len(families)),
@@ -57,7 +42,6 @@ def interval_calibration(
         within_kernels=within,
         families=len(families),
         cases=len(cases),
-        local=local,
     )
 
 
@@ -65,27 +49,26 @@ def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | N
     """Return how well intervals hold that the *other* families make for left-out cases.
 
     It is the honest check of a calibration with the measurements that it is made from. Each family
-    counts the same. Where all cases come with their difficulty, intervals follow it.
+    counts the same.
     """
     cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
-    local = all(case.difficulty is not None for case in cases)
     families = list(dict.fromkeys(case.family for case in cases))
     if len(families) <= _FEWEST_FAMILIES:
         return None
     family = np.array([families.index(case.family) for case in cases], np.intp)
     logs = np.array([abs(log_ratio(c.predicted_s or 0.0, c.measured_s)) for c in cases])
-    hard = np.array([(c.difficulty if local else None) or 1.0 for c in cases])
     shares = 1.0 / np.bincount(family)[family]
     number = len(families) - 1
     covered: list[tuple[float, float]] = []
     widths: list[float] = []
     for place in range(len(families)):
         inside = family == place
-        scores, weights = (logs / hard)[~inside], shares[~inside] / number
-        ends = (conformal_quantile(scores, weights, each, units=number) for each in (0.9, 0.95))
-        low, high = (np.minimum(end * hard[inside], WORST_LOG_RATIO) for end in ends)
+        low, high = (
+            conformal_quantile(logs[~inside], shares[~inside] / number, level, units=number)
+            for level in (0.9, 0.95)
+        )
         covered.append((float(np.mean(logs[inside] <= low)), float(np.mean(logs[inside] <= high))))
-        widths += low.tolist()
+        widths += [low] * int(inside.sum())
     return Coverage(
         share_90=float(np.mean([low for low, _ in covered])),
         share_95=float(np.mean([high for _, high in covered])),

@@ -15,7 +15,7 @@ import numpy as np
 
 from countperf.fitting.design import Observation, inputs_of
 from countperf.fitting.estimate import Estimate, estimate
-from countperf.fitting.problem import Recipe
+from countperf.fitting.solve import Recipe
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import ModelInputs
 from countperf.models.negligible import without_features

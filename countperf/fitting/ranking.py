@@ -30,7 +30,6 @@ from pydantic import Field
 
 from countperf.display import Table
 from countperf.documents import Document, Part
-from countperf.documents.model_names import ModelName
 from countperf.errors import CountperfError
 from countperf.fitting.design import check_counting_rules
 from countperf.measurements import Measurement
@@ -133,7 +132,7 @@ class RankingEvaluation(Table, Document):
     format: Literal["countperf-ranking-evaluation"] = "countperf-ranking-evaluation"
     version: Literal[1] = 1
     device: str  # slug of the device, and name of the model that predicted
-    model: ModelName
+    model: str
     sets: tuple[RankedSet, ...] = ()  # may be empty
 
     @property

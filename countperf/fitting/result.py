@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from countperf.display import Drawable, ShortRepr, Table
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
+from countperf.fitting.leaving_out import HeldOutCase
 from countperf.fitting.solve import Solution, Vector
-from countperf.fitting.validation import HeldOutCase
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
 

@@ -1,14 +1,9 @@
 """Choosing a model by how well it predicts families of measurement kernels that were left out.
 
 Only measurement kernels are looked at, never test kernels. Families are left out an eighth of them
-at a time. A candidate's figure is the factor by
-which left-out cases are typically off, ``max(predicted/measured, measured/predicted)``: the
-geometric mean over a family's cases, then over families, whatever their numbers of cases. (The
-geometric mean of relative errors, which is stated beside it, gains as much where an error of 2 %
-becomes one of 1 % as it loses where a factor of 2 becomes one of 3; but it is the large errors that
-put variants in the wrong order.) A case that a candidate cannot predict counts as a factor of 2,
-and an error of 100 %, where another candidate predicts it, so that a model does not win by knowing
-less. Factors count up to 10. Kernels that only launch do not count.
+at a time; the figure is that of `countperf.fitting.leaving_out`. A case that a candidate cannot
+predict counts as a factor of 2, and an error of 100 %, where another candidate predicts it, so that
+a model does not win by knowing less. Factors count up to 10. Kernels that only launch do not count.
 
 Where candidates can be refined, as models of an execution policy can, details of the best one are
 changed one at a time, until no change makes it better by more than chance does.
@@ -16,7 +11,6 @@ changed one at a time, until no change makes it better by more than chance does.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -26,17 +20,17 @@ import numpy as np
 from countperf.errors import FitError
 from countperf.fitting.design import Observation, inputs_of
 from countperf.fitting.estimate import estimate, recipe_of, weighted_by_noise
-from countperf.fitting.validation import HeldOutCase, leave_one_family_out
+from countperf.fitting.leaving_out import (
+    SMALLEST_ERROR,
+    HeldOutCase,
+    HeldOutFigure,
+    held_out_figure,
+    leave_families_out,
+)
 from countperf.metrics import mean_error
 from countperf.models.definition import ModelDefinition
 from countperf.models.records import Candidate
 from countperf.steps import stepped
-
-UNPREDICTED = 1.0
-"""Relative error that a case counts for which a candidate cannot predict, and another can."""
-
-LARGEST_FACTOR = 10.0
-"""Factors beyond it count for as much."""
 
 REFINEMENT = 0.002
 """Decrease of the logarithm of the factor that a change of details has to bring: policies
@@ -45,18 +39,9 @@ that differ in what few kernels have are closer than that."""
 PARTS = 8
 """Families are left out in so many parts, which takes a seventh of the time of one at a time."""
 
-_SMALLEST_ERROR = 1e-4
 _STARTS = 3
 _TOLERANCE = 1e-6
 """Tolerance of fits that are only compared."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOutFigure:
-    """Error of left-out families, each family with the same weight."""
-
-    error: float  # geometric mean of the relative errors
-    factor: float  # geometric mean of ``max(predicted/measured, measured/predicted)``
 
 
 def select_model(
@@ -145,19 +130,10 @@ def _try(
         fitted = estimate(observations, model, recipe, inputs=inputs)
         if not fitted.converged:
             return _Trial(model=model, failure=f"the solver stopped early: {fitted.message}")
-        left_out = leave_one_family_out(
-            observations,
-            model,
-            recipe=recipe,
-            fitted=fitted,
-            inputs=inputs,
-            with_difficulty=False,
-            parts=PARTS,
-            executor=executor,
-        )
+        left_out = leave_families_out(observations, fitted, recipe, parts=PARTS, executor=executor)
     except FitError as error:
         return _Trial(model=model, failure=str(error))
-    error = mean_error(fitted.relative_errors, floor=_SMALLEST_ERROR).value
+    error = mean_error(fitted.relative_errors, floor=SMALLEST_ERROR).value
     return _Trial(model=model, left_out=left_out, in_sample_error=error)
 
 
@@ -181,26 +157,3 @@ def _figures(
     return {
         name: held_out_figure(cases, predictable=predictable) for name, cases in left_out.items()
     }
-
-
-def held_out_figure(
-    held_out: Sequence[HeldOutCase], *, predictable: set[str] | None = None
-) -> HeldOutFigure:
-    """Return by how much cases of left-out families are off, each family counting the same."""
-    errors: defaultdict[str, list[float]] = defaultdict(list)
-    factors: defaultdict[str, list[float]] = defaultdict(list)
-    for case in held_out:
-        error, factor = case.relative_error, case.factor
-        if case.overhead_only:
-            continue
-        if error is None or factor is None:
-            if predictable is None or case.name not in predictable:
-                continue
-            error, factor = UNPREDICTED, 1 + UNPREDICTED
-        errors[case.family].append(max(error, _SMALLEST_ERROR))
-        factors[case.family].append(min(factor, LARGEST_FACTOR))
-    return HeldOutFigure(error=_mean_of_means(errors), factor=_mean_of_means(factors))
-
-
-def _mean_of_means(by_family: Mapping[str, Sequence[float]]) -> float:
-    return float(np.exp(np.mean([np.mean(np.log(values)) for values in by_family.values()])))

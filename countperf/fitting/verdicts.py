@@ -14,8 +14,8 @@ from countperf.execution.memory_hierarchy import (
 )
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
+from countperf.fitting.leaving_out import HeldOutCase
 from countperf.fitting.solve import Vector
-from countperf.fitting.validation import HeldOutCase
 from countperf.metrics import NOISE_DEVIATIONS, mean_error
 from countperf.models.correction import CORRECTION, Correction
 from countperf.models.records import Coverage, Weight

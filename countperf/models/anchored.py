@@ -11,10 +11,8 @@ families that were left out. From :math:`n` runs with mean :math:`\bar r` the ke
    v = \left( \frac{1}{\sigma_b^2} + \frac{n}{\sigma_w^2} \right)^{-1}
 
 Predictions are multiplied by :math:`e^{\hat r}`. Their intervals follow the calibrated quantile of
-logarithms, times :math:`\sqrt{(v + \sigma_w^2) / (\sigma_b^2 + \sigma_w^2)}`; where that would make
-an easy kernel's interval narrower than what is left after the runs, :math:`z \sqrt{v + \sigma_w^2}`
-with :math:`z` of the level, it is that, or the interval without the runs if that is narrower. It is
-the best linear estimate for two levels of scatter (Searle, Casella and McCulloch, "Variance
+logarithms, times :math:`\sqrt{(v + \sigma_w^2) / (\sigma_b^2 + \sigma_w^2)}`. It is the
+best linear estimate for two levels of scatter (Searle, Casella and McCulloch, "Variance
 Components", 1992, section 3.4: the one-way random model).
 """
 
@@ -34,7 +32,7 @@ from countperf.measurements.timing import TimingDocument
 from countperf.models.cost_function import CostFunction, compile_cost
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.records import Calibration
-from countperf.models.validity import NORMAL_QUANTILES, Level
+from countperf.models.validity import Level
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
 from countperf.sizes import given_sizes
 
@@ -58,7 +56,6 @@ class AnchoredWeights(ShortRepr):
     factor: float  # by what predictions are multiplied
     shrink: float  # by what the logarithmic width of intervals is multiplied, at most one
     runs: int  # measured runs
-    scatter: float = 0.0  # standard deviation of logarithms that is left after them
     given: object = None  # the kernel as it was given, by which timings know it
 
     @property
@@ -95,8 +92,8 @@ class AnchoredWeights(ShortRepr):
             interval_s=None
             if low_high is None
             else (
-                self._end(found.time_s, low_high[0], level),
-                self._end(found.time_s, low_high[1], level),
+                self._end(found.time_s, low_high[0]),
+                self._end(found.time_s, low_high[1]),
             ),
             verdicts=(
                 *found.verdicts,
@@ -109,13 +106,11 @@ class AnchoredWeights(ShortRepr):
             ),
         )
 
-    def _end(self, time_s: Quantity, end_s: Quantity, level: Level) -> Quantity:
+    def _end(self, time_s: Quantity, end_s: Quantity) -> Quantity:
         """Move one end of an interval towards the time, in logarithms, and correct it."""
         with np.errstate(divide="ignore"):
             reach = np.log(np.asarray(end_s) / time_s)
-        least = np.minimum(np.abs(reach), NORMAL_QUANTILES[level] * self.scatter)
-        shrunk = np.sign(reach) * np.maximum(self.shrink * np.abs(reach), least)
-        moved = self.factor * time_s * np.exp(shrunk)
+        moved = self.factor * time_s * np.exp(self.shrink * reach)
         return moved if isinstance(time_s, np.ndarray) else float(moved)
 
     def compile(self, kernel: object | None = None) -> CostFunction:
@@ -178,7 +173,6 @@ def anchor(
         factor=math.exp(shared * sum(logs) / len(logs)),
         shrink=math.sqrt((left + within) / (between + within)),
         runs=len(logs),
-        scatter=0.0 if calibration.local is None else math.sqrt(left + within),
         given=kernel,
     )
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from countperf.display import ShortRepr, Table
-from countperf.models.exercise import Exercise
-from countperf.models.records import Range
-from countperf.models.validity import EXTRAPOLATION_FACTOR, NOTABLE_SHARE
+from countperf.errors import ParameterError
+from countperf.models.correction import CORRECTION
+from countperf.models.fitted_weights import Charge, FittedWeights
+from countperf.models.function import ModelInputs
+from countperf.models.records import IndistinguishableGroup, Range
+from countperf.models.unmeasured import ExercisingKernels
+from countperf.models.validity import EXTRAPOLATION_FACTOR, NOTABLE_SHARE, broken_groups
 from countperf.predictions import Verdict
 
-Status = Literal["covered", "extrapolated", "substituted", "inseparable", "unmeasured"]
-"""Status of a feature, from best to worst: *substituted* is charged by a feature
-of which only other properties were measured (an ``exp`` by the weight of ``rsqrt``), or borrows its
-weight (`countperf.models.loans`); *inseparable* what the kernel has in another proportion than all
-measurements, which nothing tells apart."""
+if TYPE_CHECKING:
+    from countperf.properties.vector import PropertyVector
+
+Status = Literal["covered", "extrapolated", "inseparable", "unmeasured"]
+"""Status of a feature, from best to worst; *inseparable* is what the kernel has in another
+proportion than all measurements, which nothing tells apart."""
 
 Grade = Literal["covered", "extrapolates", "not covered"]
-
-Part = Literal["", "launch", "work group"]
-
-_Named = TypeVar("_Named", bound=str | tuple[str, str])
 
 _ELEMENT_TYPES = ("f32", "f64")
 
@@ -34,38 +37,19 @@ class FeatureCoverage(ShortRepr):
     name: str  # the feature, as breakdowns name it
     status: Status  # the worst that can be said
     unit: str = ""  # of the value
-    value: float | None = None  # the kernel's, of the launch and for each work group
-    per_group: float | None = None
+    value: float | None = None  # the kernel's
     share: float | None = None  # of the predicted time, the parts of which are taken as positive
     measured: Range | None = None  # what the measurements had
-    measured_per_group: Range | None = None
-    # how many times the largest measured value the kernel's is, the worse of the two
-    beyond: float = 1.0
-    beyond_in: Part = ""  # in which of the two
-    # how many times the kernel's the smallest measured value is, the worse of the two
-    below: float = 1.0
-    below_in: Part = ""  # in which of the two
+    beyond: float = 1.0  # how many times the largest measured value the kernel's is
     relative_error: float | None = None  # standard error of the weight over its value
     idle: bool = False  # whether the weight is zero: what it costs is hidden in others
-    exercise: Exercise | None = None  # the measurements that exercise it
     together_with: tuple[str, ...] = ()  # features that the measurements cannot tell it apart from
-    # properties of the kernel that no measured kernel has, and that the feature charges
-    substituted: tuple[str, ...] = ()
     exercising_kernels: tuple[str, ...] = ()  # measurement kernels that would help
 
     @property
     def matters(self) -> bool:
         """Whether enough of the time goes to it to matter, or that is not known."""
         return self.share is None or abs(self.share) >= NOTABLE_SHARE
-
-    @property
-    def is_free(self) -> bool:
-        """Whether it costs nothing, and the kernel has at least 5 % of the most measured."""
-        pairs = ((self.value, self.measured), (self.per_group, self.measured_per_group))
-        return self.idle and any(
-            value is not None and found is not None and value >= NOTABLE_SHARE * found.largest
-            for value, found in pairs
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,25 +65,144 @@ class Coverage(Table, ShortRepr):
     # predicted time, as `WeightSet.predict` gives it, without what was not measured
     time_s: float | None
     correction: Verdict | None  # by what and after which measured kernels it is corrected, if it is
-    # relative standard error of the uncorrected time from the weights alone
-    weights_error: float | None
     # those of the kernel, what was never measured first, then by share of the time
     features: tuple[FeatureCoverage, ...]
     # properties that the kernel has and the model leaves out by its definition
     ignored: tuple[str, ...]
-    recorded: bool  # whether it is known which measurements exercise what
     grade: Grade  # the verdict in a word
     verdict: Verdict  # why, and what to measure
 
 
+def coverage(
+    weights: FittedWeights,
+    vector: PropertyVector,
+    parameters: Mapping[str, Any],
+    *,
+    exercising_kernels: ExercisingKernels | None = None,
+) -> Coverage:
+    """Say what a fit knows of the features of a kernel; see `WeightSet.coverage`."""
+    if array := [name for name, value in parameters.items() if np.ndim(value)]:
+        raise ParameterError(
+            f"coverage is of one size at a time, and {array[0]} has several", parameter=array[0]
+        )
+    needs_sizes = bool(vector.parameters) and not parameters
+    # without sizes, no two values alike, so that every property that can be other than zero is seen
+    stand_ins = {name: 1e6 + 7919.0 * i for i, name in enumerate(vector)}
+    inputs = weights.inputs(stand_ins if needs_sizes else vector.evaluate(parameters))
+    lookup = exercising_kernels or (lambda name: weights.exercising_kernels.get(name, ()))
+    time_s, correction, charge = None, None, None
+    if not needs_sizes:
+        charge = weights.charge(inputs)
+        time_s, parts, correction = weights.corrected(charge)
+        charge = replace(charge, parts=parts)
+    rows = _rows(weights, inputs, charge, lookup)
+    rows.sort(key=lambda row: (row.status != "unmeasured", -abs(row.share or 0.0)))
+    grade, verdict = verdict_of(rows, needs_sizes=needs_sizes)
+    return Coverage(
+        kernel=vector.kernel,
+        device=weights.device.slug,
+        model=weights.model,
+        parameters={name: int(value) for name, value in parameters.items()},
+        needs_sizes=needs_sizes,
+        time_s=None if time_s is None else float(time_s),
+        correction=correction,
+        features=tuple(rows),
+        ignored=inputs.ignored,
+        grade=grade,
+        verdict=verdict,
+    )
+
+
+def _rows(
+    weights: FittedWeights,
+    inputs: ModelInputs,
+    charge: Charge | None,
+    lookup: ExercisingKernels,
+) -> list[FeatureCoverage]:
+    parts = {} if charge is None else charge.parts
+    whole = sum(abs(float(part)) for part in parts.values()) or 1.0
+    apart = _groups_taken_apart(weights, inputs, charge)
+
+    def row(key: str, value: float, measured: Range, **more: Any) -> FeatureCoverage:
+        is_far = charge is not None and measured.largest > 0 and value > measured.largest
+        beyond = value / measured.largest if is_far else 1.0
+        together = dict.fromkeys(
+            f for g in weights.indistinguishable if key in g.features for f in g.features
+        )
+        together.pop(key, None)
+        is_apart = any(key in group.features for group in apart)
+        far: Status = "extrapolated" if beyond > EXTRAPOLATION_FACTOR else "covered"
+        return FeatureCoverage(
+            name=key,
+            status="inseparable" if is_apart else far,
+            value=None if charge is None else value,
+            measured=measured,
+            beyond=beyond,
+            together_with=tuple(together),
+            exercising_kernels=_separators(key, together, lookup) if is_apart else (),
+            **more,
+        )
+
+    rows: list[FeatureCoverage] = []
+    for key, column in zip(weights.function.keys, weights.function.columns, strict=True):
+        if column in inputs.values:
+            weight = weights.by_feature[key]
+            error = weight.standard_error_s
+            rows.append(
+                row(
+                    key,
+                    float(inputs.values[column]),
+                    Range(smallest=weight.smallest, largest=weight.largest),
+                    unit=weight.unit,
+                    share=None if charge is None else float(parts.get(key, 0.0)) / whole,
+                    relative_error=abs(error / weight.value_s)
+                    if error and weight.value_s
+                    else None,
+                    idle=weight.value_s == 0,
+                )
+            )
+    rows += [
+        row(name, float(value), weights.ranges[name], unit=name)
+        for name, value in inputs.variables.items()
+        if name in weights.ranges and value
+    ]
+    if CORRECTION in parts:
+        share = float(parts[CORRECTION]) / whole
+        rows.append(FeatureCoverage(name=CORRECTION, status="covered", share=share))
+    rows += [
+        FeatureCoverage(name=name, status="unmeasured", exercising_kernels=tuple(lookup(name)))
+        for name in weights.missing(inputs)
+    ]
+    return rows
+
+
+def _groups_taken_apart(
+    weights: FittedWeights, inputs: ModelInputs, charge: Charge | None
+) -> list[IndistinguishableGroup]:
+    """Return the groups that the kernel has in another proportion; for sure, without sizes."""
+    if charge is not None:
+        return broken_groups(weights.indistinguishable, charge.changes)
+    columns = zip(weights.function.keys, weights.function.columns, strict=True)
+    has = {key for key, column in columns if column in inputs.values}
+    return [
+        group
+        for group in weights.indistinguishable
+        if any(len(has & set(relation)) == 1 for relation in group.relations)
+    ]
+
+
+def _separators(key: str, others: Mapping[str, Any], lookup: ExercisingKernels) -> tuple[str, ...]:
+    """Return kernels that have a feature without those that it is not told apart from."""
+    with_others = {kernel for other in others for kernel in lookup(other.rpartition(":")[2])}
+    return tuple(k for k in lookup(key.rpartition(":")[2]) if k not in with_others)
+
+
 def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tuple[Grade, Verdict]:
     """Sum up what is known of the features of a kernel, and what to measure."""
-
-    def named(status: Status) -> list[FeatureCoverage]:
-        return [row for row in features if row.status == status]
-
-    unmeasured, apart = named("unmeasured"), named("inseparable")
-    substituted = [row for row in named("substituted") if row.matters]
+    unmeasured, apart = (
+        [row for row in features if row.status == status]
+        for status in ("unmeasured", "inseparable")
+    )
     beyond = [row for row in features if row.beyond > EXTRAPOLATION_FACTOR and row.matters]
     found: list[str] = []
     mends: list[str] = []
@@ -109,18 +212,10 @@ def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tup
     if apart:
         found.append(f"not told apart, and in another proportion here: {_names(apart)}")
         mends.append(_measuring(apart, "write and measure kernels that set apart"))
-    if substituted:
-        charged = (f"{', '.join(row.substituted)} as {row.name}" for row in substituted)
-        found.append(f"charged at what other properties cost: {'; '.join(charged)}")
-        mends.append(_measuring(substituted, "write and measure kernels that have more of"))
     if beyond:
-        far = (f"{row.beyond:.3g} in {row.name} (per {row.beyond_in})" for row in beyond)
+        far = (f"{row.beyond:.3g} in {row.name}" for row in beyond)
         found.append(f"by factors beyond the largest measured: {', '.join(far)}")
-        families = {row.name: set(row.exercise.families) for row in beyond if row.exercise}
-        like = f" (or kernels like {', '.join(_fewest(families))})" if families else ""
-        mends.append(
-            f"measure this kernel once, for countperf predict --anchor{like}, at such sizes"
-        )
+        mends.append("measure this kernel once, for countperf predict --anchor, at such sizes")
     grade: Grade = "not covered" if unmeasured or apart else "extrapolates" if found else "covered"
     if not found:
         found.append(
@@ -128,12 +223,6 @@ def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tup
             if needs_sizes
             else "no feature that matters is more than"
             f" {EXTRAPOLATION_FACTOR:g} times the largest measured"
-        )
-    found += _said_of_small(features)
-    if free := [row for row in features if row.is_free]:
-        found.append(
-            "at no cost in this fit, hidden in what others cost, though the kernel has much:"
-            f" {_names(free)}"
         )
     return grade, Verdict(
         name="coverage",
@@ -143,44 +232,24 @@ def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tup
     )
 
 
-def _said_of_small(features: Sequence[FeatureCoverage]) -> list[str]:
-    """Say how far below the smallest measured value features lie, and how much of the time."""
-    below = [r for r in features if r.below > EXTRAPOLATION_FACTOR and not r.idle]
-    if not below:
-        return []
-    notable = [f"{r.name} {r.below:.3g} times (per {r.below_in})" for r in below if r.matters]
-    others = [row for row in below if not row.matters]
-    if others:
-        share = 100 * sum(abs(row.share or 0.0) for row in others)
-        which = f"{len(others)} {'other' if notable else 'feature'}{'s'[: len(others) != 1]}"
-        notable.append(f"{which} with {share:.2g} % of the time")
-    return [f"below the smallest measured: {', '.join(notable)}"]
-
-
 def _names(rows: Sequence[FeatureCoverage]) -> str:
     return ", ".join(row.name for row in rows)
 
 
 def _measuring(rows: Sequence[FeatureCoverage], otherwise: str) -> str:
     """Say which families to measure, as few as supply all, and what none supplies."""
-    supplied = {row.name: {_family(kernel) for kernel in row.exercising_kernels} for row in rows}
-    chosen = _fewest(supplied)
-    lacking = [name for name, families in supplied.items() if not families]
+    offers = {row.name: {_family(kernel) for kernel in row.exercising_kernels} for row in rows}
+    left = {name for name, families in offers.items() if families}
+    chosen: list[tuple[str, str]] = []
+    while left:
+        families = sorted({family for name in left for family in offers[name]})
+        best = max(families, key=lambda family: sum(family in offers[name] for name in left))
+        chosen.append(best)
+        left = {name for name in left if best not in offers[name]}
+    lacking = [name for name, families in offers.items() if not families]
     said = [_command(chosen)] if chosen else []
     said += [f"{otherwise} {', '.join(lacking)}"] if lacking else []
     return "; ".join(said)
-
-
-def _fewest(supplied: Mapping[str, set[_Named]]) -> list[_Named]:
-    """Choose few kernels that together exercise all that can be, the most useful first."""
-    left = {name for name, offers in supplied.items() if offers}
-    chosen: list[_Named] = []
-    while left:
-        offers = sorted({offer for name in left for offer in supplied[name]}, key=str)
-        best = max(offers, key=lambda offer: sum(offer in supplied[name] for name in left))
-        chosen.append(best)
-        left = {name for name in left if best not in supplied[name]}
-    return chosen
 
 
 def _family(kernel: str) -> tuple[str, str]:

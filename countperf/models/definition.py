@@ -245,6 +245,12 @@ class ModelDefinition(Document):
         """The derived features, read, in their order."""
         return {name: parse(text) for name, text in self.derived.items()}
 
+    def with_derived(self, base: dict[str, Any]) -> dict[str, Any]:
+        """Return values of `base_properties` with those of the derived features."""
+        for name, formula in self.needed_derived.items():
+            base[name] = formula(base)
+        return base
+
     @cached_property
     def base_properties(self) -> dict[str, str]:
         """Properties by the names that they have in formulas: ``groups``, ``lmem_load_32``."""

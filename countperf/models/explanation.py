@@ -10,8 +10,7 @@ import numpy as np
 
 from countperf.display import Drawable, ShortRepr, Table
 from countperf.errors import ParameterError
-from countperf.models.charge import Charge
-from countperf.models.fitted_weights import FittedWeights
+from countperf.models.fitted_weights import Charge, FittedWeights
 from countperf.models.records import Weight
 from countperf.predictions import Prediction
 

@@ -1,6 +1,4 @@
-"""Formulas of derived features: parsed by pymbolic's parser, checked, never passed to ``eval``.
-
-What a formula is made of:
+"""Formulas of derived features: Python's syntax, of which only this is let through.
 
 =========================================  =======================================================
 written                                    meaning
@@ -13,43 +11,41 @@ written                                    meaning
 ``sqrt(a)``, ``log(a)``, ``exp(a)``        elementary functions
 =========================================  =======================================================
 
-Everything else of Python's syntax is refused with its place in the text.
+Everything else is refused with its place in the text.
 """
 
 from __future__ import annotations
 
+import ast
 import math
-import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from types import CodeType
 from typing import Any, NoReturn
 
-import pymbolic.primitives as p
-from pymbolic.mapper import Mapper
-from pymbolic.parser import Parser
-from pytools.lex import InvalidTokenError, ParseError
+import numpy as np
 
 from countperf.errors import ExpressionError
 
-FUNCTIONS: Mapping[str, tuple[int, int | None]] = {
-    "min": (2, None),
-    "max": (2, None),
-    "floor": (1, 1),
-    "ceil": (1, 1),
-    "sqrt": (1, 1),
-    "log": (1, 1),
-    "exp": (1, 1),
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "min": lambda *parts: reduce(np.minimum, parts),
+    "max": lambda *parts: reduce(np.maximum, parts),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "sqrt": np.sqrt,
+    "log": np.log,
+    "exp": np.exp,
 }
-"""The functions of formulas, with their least and their greatest number of arguments."""
-
-_DECIDED = (
-    *(int, float, complex, p.Variable, p.Sum, p.Product, p.Quotient, p.Power),
-    *(p.Call, p.CallWithKwargs, p.Lookup),
-)
-"""Nodes that `_Checker` has a handler for; bool is an int, and refused there."""
-
+_OPERATIONS: Mapping[type[ast.operator], str] = {ast.Div: "divide", ast.Pow: "power"}
+_PLAIN = (ast.Add, ast.Sub, ast.Mult)
+_NAMESPACE = {
+    "__builtins__": {},
+    **FUNCTIONS,
+    "divide": np.divide,
+    "power": lambda base, exponent: np.power(np.asarray(base, np.float64), exponent),
+}
 _LONGEST = 20_000
 _SHOWN = 24
 
@@ -59,8 +55,21 @@ class Formula:
     """A formula that has been read."""
 
     text: str  # as it was written
-    tree: Any  # pymbolic's
-    names: tuple[str, ...]  # each once, in the order of the text
+    places: tuple[tuple[str, int], ...]  # names, each once in the order of the text, and where
+    code: CodeType  # of the checked tree alone
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, each once, in the order of the text."""
+        return tuple(name for name, _ in self.places)
+
+    def __call__(self, values: Mapping[str, Any]) -> Any:
+        """Return the value at numbers or arrays by name; infinity or NaN where there is none."""
+        with np.errstate(all="ignore"):
+            return eval(self.code, _NAMESPACE, {"values": values})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse, (self.text,)  # code objects cannot be pickled
 
     def refuse_unknown(self, known: Sequence[str]) -> None:
         """Raise `ExpressionError` if the formula has names that are not among those known."""
@@ -69,11 +78,12 @@ class Formula:
             return
         listed = ", ".join(repr(name) for name in unknown)
         there = ", ".join(known) or "none"
+        place = dict(self.places)[unknown[0]]
         _refuse(
             f"unknown name{'s' if len(unknown) > 1 else ''} {listed} (known here: {there}; "
             "properties are written with underscores: gmem_load_32_stride1)",
             self.text,
-            _find(self.text, unknown[0]),
+            place,
             names=unknown,
         )
 
@@ -89,109 +99,97 @@ def parse(text: str) -> Formula:
         _refuse("an empty formula", text, 0)
     if len(text) > _LONGEST:
         _refuse(f"longer than {_LONGEST} characters", text, _LONGEST)
+    line = text.translate(_ONE_LINE)
+    checker = _Checker(text, blanks=len(line) - len(line.lstrip()))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            raw = Parser()(text)
-        checker = _Checker(text)
-        tree = checker.rec(raw)
-    except InvalidTokenError as error:
-        _refuse("a character that no formula has", text, error.index)
-    except ParseError as error:
-        place = len(text) if error.Token is None else error.Token[2]
-        _refuse(error.message, text, place)
-    except (AssertionError, TypeError, ValueError, DeprecationWarning) as error:
+            warnings.simplefilter("ignore")
+            raw = ast.parse(line.lstrip(), mode="eval")
+        tree = ast.Expression(checker.visit(raw.body))
+        code = compile(ast.fix_missing_locations(tree), "<formula>", "eval")
+    except SyntaxError as error:
+        place = checker.blanks + error.offset - 1 if error.offset else len(text)
+        _refuse(f"not a formula ({error.msg})", text, place)
+    except (RecursionError, MemoryError):
+        _refuse("nested too deeply", text, None)
+    except ValueError as error:
         if isinstance(error, ExpressionError):
             raise
-        _refuse(f"not a formula ({str(error) or 'malformed'})", text, None)
-    except RecursionError:
-        _refuse("nested too deeply", text, None)
-    places = {name: _find(text, name) for name in checker.names}
-    last = len(text)
-    names = sorted(places, key=lambda name: last if (at := places[name]) is None else at)
-    return Formula(text=text, tree=tree, names=tuple(names))
+        _refuse(f"not a formula ({error})", text, None)
+    places = sorted(checker.places.items(), key=lambda item: item[1])
+    return Formula(text=text, places=tuple(places), code=code)
 
 
-class _Checker(Mapper[Any, []]):
+_ONE_LINE = {ord(blank): " " for blank in "\n\r\t\f"} | {ord("#"): "?"}
+"""A formula is one expression without comments."""
+
+
+class _Checker(ast.NodeTransformer):
     """Rebuild a tree of what formulas may have; everything else is refused by default."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
+    def __init__(self, text: str, blanks: int) -> None:
         self.text = text
-        self.names: dict[str, None] = {}
+        self.blanks = blanks  # before the first character
+        self.places: dict[str, int] = {}
 
-    def rec(self, expr: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(expr, _DECIDED):
-            shown = str(expr)[:_SHOWN]
-            _refuse(
-                f"formulas have no {type(expr).__name__} ({shown})",
-                self.text,
-                _find(self.text, shown),
-            )
-        return super().rec(expr, *args, **kwargs)
+    def generic_visit(self, node: ast.AST) -> NoReturn:
+        self._refuse(f"formulas have no {type(node).__name__}", node)
 
-    def map_constant(self, expr: Any) -> Any:
-        if isinstance(expr, bool) or not isinstance(expr, int | float):
-            _refuse(f"{expr!r} is no real number", self.text, _find(self.text, str(expr)))
+    def _refuse(self, message: str, node: ast.AST) -> NoReturn:
+        _refuse(message, self.text, self.blanks + getattr(node, "col_offset", 0))
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+            self._refuse(f"{node.value!r} is no real number", node)
         try:
-            value = float(expr)
+            value = float(node.value)
         except OverflowError:
             value = math.inf
         if not math.isfinite(value):
-            _refuse("a number beyond what floating point holds", self.text, None)
-        return value
+            self._refuse("a number beyond what floating point holds", node)
+        return ast.Constant(value)
 
-    def map_variable(self, expr: Any) -> Any:
-        name = str(expr.name)
-        if not name.isidentifier() or not name.isascii():
-            _refuse(f"{name!r} is no name", self.text, _find(self.text, name))
-        if name in FUNCTIONS:
-            _refuse(f"{name} is a function: give its arguments", self.text, _find(self.text, name))
-        self.names.setdefault(name)
-        return expr
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if not node.id.isascii():
+            self._refuse(f"{node.id!r} is no name", node)
+        if node.id in FUNCTIONS:
+            self._refuse(f"{node.id} is a function: give its arguments", node)
+        self.places.setdefault(node.id, self.blanks + node.col_offset)
+        return ast.Subscript(_name("values"), ast.Constant(node.id), ast.Load())
 
-    def map_sum(self, expr: Any) -> Any:
-        return p.Sum(tuple(self.rec(child) for child in expr.children))
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        if not isinstance(node.op, ast.USub | ast.UAdd):
+            self.generic_visit(node.op)
+        return ast.UnaryOp(node.op, self.visit(node.operand))
 
-    def map_product(self, expr: Any) -> Any:
-        return p.Product(tuple(self.rec(child) for child in expr.children))
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        left, right = self.visit(node.left), self.visit(node.right)
+        if isinstance(node.op, _PLAIN):
+            return ast.BinOp(left, node.op, right)
+        if (called := _OPERATIONS.get(type(node.op))) is None:
+            self._refuse(f"formulas have no {type(node.op).__name__}", node)
+        return ast.Call(_name(called), [left, right], [])
 
-    def map_quotient(self, expr: Any) -> Any:
-        return p.Quotient(self.rec(expr.numerator), self.rec(expr.denominator))
-
-    def map_power(self, expr: Any) -> Any:
-        return p.Power(self.rec(expr.base), self.rec(expr.exponent))
-
-    def map_call(self, expr: Any) -> Any:
-        function, arguments = expr.function, expr.parameters
-        name = function.name if isinstance(function, p.Variable) else str(function)
-        place = _find(self.text, name)
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        name = ast.unparse(node.func)
         if name not in FUNCTIONS:
-            there = ", ".join(FUNCTIONS)
-            _refuse(f"no function is named {name!r} (there are: {there})", self.text, place)
-        least, most = FUNCTIONS[name]
-        if len(arguments) < least or (most is not None and len(arguments) > most):
-            wanted = str(least) if most == least else f"at least {least}"
-            _refuse(f"{name} takes {wanted} arguments, not {len(arguments)}", self.text, place)
-        return p.Call(p.Variable(name), tuple(self.rec(argument) for argument in arguments))
+            self._refuse(f"no function is named {name!r} (there are: {', '.join(FUNCTIONS)})", node)
+        if node.keywords:
+            self._refuse(f"functions take no argument {node.keywords[0].arg!r}", node.keywords[0])
+        is_right = len(node.args) >= 2 if name in ("min", "max") else len(node.args) == 1
+        if not is_right:
+            wanted = "at least 2" if name in ("min", "max") else "1"
+            self._refuse(f"{name} takes {wanted} arguments, not {len(node.args)}", node)
+        return ast.Call(_name(name), [self.visit(each) for each in node.args], [])
 
-    def map_call_with_kwargs(self, expr: Any) -> Any:
-        named = next(iter(expr.kw_parameters))
-        _refuse(f"functions take no argument {named!r}", self.text, _find(self.text, named))
-
-    def map_lookup(self, expr: Any) -> Any:
-        dotted = str(expr)
-        _refuse(
-            f"{dotted}: write the dots of property names as underscores,"
-            f" {dotted.replace('.', '_')}",
-            self.text,
-            _find(self.text, dotted),
-        )
+    def visit_Attribute(self, node: ast.Attribute) -> NoReturn:
+        dotted = ast.unparse(node)
+        under = dotted.replace(".", "_")
+        self._refuse(f"{dotted}: write the dots of property names as underscores, {under}", node)
 
 
-def _find(text: str, name: str) -> int | None:
-    found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
-    return found.start() if found else None
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
 
 
 def _refuse(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from countperf.display import shortened
+from countperf.display import ShortRepr, Table, shortened
+from countperf.documents import Document
 from countperf.errors import (
     CacheMismatchError,
     DeviceMismatchError,
@@ -17,14 +20,20 @@ from countperf.errors import (
     PredictionError,
     ViewMismatchError,
 )
-from countperf.features import vector_of
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.features import FeatureSpec, vector_of
 from countperf.hardware.identity import DeviceIdentity
-from countperf.models.charge import Charge
-from countperf.models.conformal import difficulty, overshoot, relative_standard_error, time_shares
-from countperf.models.correction import CORRECTION, profile
-from countperf.models.function import ModelInputs, model_inputs
-from countperf.models.loans import Lenders, Loan, lent, loans_verdict
-from countperf.models.records import Support
+from countperf.models.correction import CORRECTION, Correction, profile
+from countperf.models.definition import ModelDefinition
+from countperf.models.function import ModelFunction, ModelInputs, model_inputs
+from countperf.models.records import (
+    Candidate,
+    FitQuality,
+    IndistinguishableGroup,
+    MeasurementSource,
+    Range,
+    Weight,
+)
 from countperf.models.units import unit_of
 from countperf.models.unmeasured import ExercisingKernels, Unmeasured
 from countperf.models.validity import (
@@ -38,13 +47,11 @@ from countperf.models.validity import (
     incomplete_verdict,
     indistinguishable_verdict,
     interval,
-    local_interval,
     log_quantile,
     sign_verdict,
 )
-from countperf.models.weights_document import WeightsDocument
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules, View
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
@@ -54,8 +61,115 @@ MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
 
 
-class FittedWeights(WeightsDocument):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Charge(ShortRepr):
+    """A time, and what it is made of."""
+
+    time_s: Quantity
+    values: dict[str, Quantity]  # features by key of the weights
+    parts: dict[str, Quantity]  # the breakdown of the time, s
+    changes: dict[str, Quantity]  # derivatives of the time by weights: rows of `scaled`, by key
+    features: NDArray[np.float64]  # shape (n_columns, *shape)
+    scaled: NDArray[np.float64]  # the same times the scales of their terms
+
+
+class FittedWeights(Table, Document):
     """Weights of a fitted model on a device; `WeightSet` documents the fields."""
+
+    format: Literal["countperf-weights"] = "countperf-weights"
+    version: Literal[4] = 4
+    remade_by = (
+        "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
+    )
+    model: str
+    definition: ModelDefinition
+    device: DeviceIdentity
+    counting_rules: CountingRules
+    view: View = "source"
+    counted_caches: CountedCaches = DEFAULT_CACHES
+    weights: tuple[Weight, ...]
+    ranges: dict[str, Range] = Field(default_factory=dict)
+    indistinguishable: tuple[IndistinguishableGroup, ...] = ()
+    quality: FitQuality | None = None
+    source: MeasurementSource | None = None
+    exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    candidates: tuple[Candidate, ...] = ()
+    correction: Correction | None = None
+    remark: str = ""
+    written_by: str = ""
+
+    @field_validator("weights")
+    @classmethod
+    def _terms_have_weights(
+        cls, weights: tuple[Weight, ...], info: ValidationInfo
+    ) -> tuple[Weight, ...]:
+        definition = info.data.get("definition")
+        if definition is not None and definition.terms and not weights:
+            raise ValueError("the model has terms, and there is no weight")
+        return weights
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        columns = [(weight.term, weight.feature) for weight in self.weights]
+        if len(set(columns)) < len(columns):
+            raise ValueError("two weights are for the same feature")
+        if strange := {term for term, _ in columns} - set(self.definition.terms):
+            raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
+        for key, value, low, high in zip(
+            self.function.keys,
+            self.unknowns,
+            self.function.lower.tolist(),
+            self.function.upper.tolist(),
+            strict=True,
+        ):
+            if not low <= value <= high:
+                side, bound = ("below", low) if value < low else ("above", high)
+                raise ValueError(f"{key} is {value}, {side} the bound of its model, {bound}")
+        if strange := set(self.ranges) - set(self.definition.scales):
+            raise ValueError(f"no term has the scale {', '.join(sorted(strange))}")
+        if self.correction is not None and len(self.correction.roots[0]) != len(columns):
+            raise ValueError(f"the correction is not of {len(columns)} weights")
+        grouped = {name for group in self.indistinguishable for name in group.features}
+        if unweighted := grouped - set(self.function.keys):
+            raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
+        return self
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the document as plain values; the source's view goes without saying."""
+        content = super().to_object()
+        if self.view == "source":
+            del content["view"]
+        if self.view != "structure":
+            del content["counted_caches"]
+        if self.correction is None:
+            del content["correction"]
+        return content
+
+    @property
+    def expression(self) -> str:
+        """The formula of the model."""
+        return self.definition.expression
+
+    @property
+    def features(self) -> FeatureSpec:
+        """Properties that the model charges, and those that it ignores."""
+        return self.definition.features
+
+    @cached_property
+    def function(self) -> ModelFunction:
+        """The model over the weights."""
+        columns = tuple((weight.term, weight.feature) for weight in self.weights)
+        return ModelFunction(model=self.definition, columns=columns)
+
+    @cached_property
+    def unknowns(self) -> tuple[float, ...]:
+        """The weights, s per unit."""
+        return tuple(weight.value_s for weight in self.weights)
+
+    @cached_property
+    def by_feature(self) -> dict[str, Weight]:
+        """The weights by feature; by ``term:feature`` where several terms charge it."""
+        return dict(zip(self.function.keys, self.weights, strict=True))
 
     def __str__(self) -> str:
         """Return the costs: a line for each weight, 25 at most."""
@@ -65,10 +179,6 @@ class FittedWeights(WeightsDocument):
         ]
         head = f"{self.model} weights of {self.device.slug} ({self.device.name})"
         return shortened("\n".join([head, *rows]))
-
-    @cached_property
-    def _covariance(self) -> NDArray[np.float64] | None:
-        return None if self.covariance_s2 is None else np.array(self.covariance_s2, np.float64)
 
     def predict_counts(
         self,
@@ -129,7 +239,6 @@ class FittedWeights(WeightsDocument):
         vector = self.counted(kernel)
         self._check_what_has_no_formula(vector)
         counts = vector.evaluate(parameters)
-        loans = self.loans(counts)
         inputs = self.inputs(counts)
         missing = self.missing(inputs)
         if missing and not incomplete_ok:
@@ -146,12 +255,9 @@ class FittedWeights(WeightsDocument):
             self._check_guessed(vector.kernel, charge, told_apart)
         interval_s = None
         if complete.passed and told_apart.passed:
-            interval_s = self._interval(time_s, charge, level, outside=bool(outside))
-            if interval_s is not None and loans:
-                interval_s = self._with_loans(interval_s, charge, counts)
+            interval_s = self._interval(time_s, level, outside=bool(outside))
         verdicts = (
             complete,
-            loans_verdict(loans),
             told_apart,
             extrapolation_verdict(outside, has_interval=interval_s is not None),
             sign_verdict(time_s),
@@ -187,49 +293,9 @@ class FittedWeights(WeightsDocument):
                 " (incomplete_ok=True)"
             )
 
-    @cached_property
-    def lenders(self) -> Lenders:
-        """The loans that these weights offer."""
-        values = {(weight.term, weight.feature): weight.value_s for weight in self.weights}
-        return Lenders(values, self.definition.term_features)
-
-    def loans(self, counts: Mapping[str, Any]) -> tuple[Loan, ...]:
-        """Return which properties without a weight are charged at the cost of others.
-
-        Parameters
-        ----------
-        counts : Mapping from str to a number, an array or a count
-            By property name.
-        """
-        return self.lenders.loans(self.definition.made_of(counts))
-
-    def inputs(self, counts: Mapping[str, Any], *, off: int = 0) -> ModelInputs:
-        """Sort a kernel's counts into the terms and names of the model, with loans.
-
-        Parameters
-        ----------
-        counts : Mapping from str to int, Fraction or ndarray
-            Property values, as `PropertyVector.evaluate` returns them.
-        off : {0, 1, -1}
-            1 to charge what is borrowed at the most that it may cost, -1 at the least.
-        """
-        seen = self.definition.made_of(counts)
-        return model_inputs(self.definition, lent(seen, self.lenders.loans(seen), off=off))
-
-    def _with_loans(
-        self,
-        interval_s: tuple[Quantity, Quantity],
-        charge: Charge,
-        counts: Mapping[str, Any],
-    ) -> tuple[Quantity, Quantity]:
-        """Widen an interval by what loans may be off."""
-        least, most = (self.charge(self.inputs(counts, off=off)).time_s for off in (-1, 1))
-        low, high = interval_s
-        time_s = charge.time_s
-        return (
-            _quantity(low * np.minimum(np.minimum(least, most) / time_s, 1.0)),
-            _quantity(high * np.maximum(np.maximum(least, most) / time_s, 1.0)),
-        )
+    def inputs(self, counts: Mapping[str, Any]) -> ModelInputs:
+        """Sort a kernel's counts into the terms and names of the model."""
+        return model_inputs(self.definition, counts)
 
     def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
         """Return the features and names that the kernel has and the fit had not."""
@@ -280,7 +346,6 @@ class FittedWeights(WeightsDocument):
             values={key: _plain(row) for key, row in zip(keys, values, strict=True)},
             changes={key: _plain(row) for key, row in zip(keys, scaled, strict=True)},
             parts=self.function.breakdown(scaled, self.unknowns),
-            scales=variables,
             features=values,
             scaled=scaled,
         )
@@ -296,7 +361,7 @@ class FittedWeights(WeightsDocument):
         if self.correction is None:
             return charge.time_s, charge.parts, None
         told = profile(self.function, charge.features, charge.scaled, self.unknowns)
-        log_factor = self.correction.corrector.log_factor(*told)
+        log_factor = self.correction.log_factor(*told)
         time_s = charge.time_s * np.exp(log_factor)
         time_s = time_s if np.ndim(time_s) else float(time_s)
         parts = {**charge.parts, CORRECTION: time_s - charge.time_s}
@@ -311,31 +376,12 @@ class FittedWeights(WeightsDocument):
         )
 
     def _interval(
-        self, time_s: Quantity, charge: Charge, level: float, *, outside: bool
+        self, time_s: Quantity, level: float, *, outside: bool
     ) -> tuple[Quantity, Quantity] | None:
         if self.quality is None:
             return None
-        calibration = self.quality.calibration
-        if calibration is not None and calibration.local is not None:
-            hard = self._difficulty(calibration.local.support, charge)
-            return local_interval(time_s, hard, calibration.local, level)
-        return interval(
-            time_s,
-            tuple(charge.scaled),
-            self._covariance,
-            log_quantile(self.quality, level),
-            level=level,
-            factor=EXTRAPOLATION_WIDENING if outside else 1.0,
-        )
-
-    def _difficulty(self, support: Support, charge: Charge) -> Quantity:
-        return difficulty(
-            support,
-            time_shares(charge.scaled, self.unknowns),
-            charge.features,
-            relative_standard_error(charge.time_s, charge.scaled, self._covariance),
-            overshoot(charge.scales, {name: found.largest for name, found in self.ranges.items()}),
-        )
+        factor = EXTRAPOLATION_WIDENING if outside else 1.0
+        return interval(time_s, log_quantile(self.quality, level), factor=factor)
 
     def counted(self, kernel: object) -> PropertyVector:
         """Return the vector of a kernel, counted under the view of the weights.
@@ -437,7 +483,3 @@ class FittedWeights(WeightsDocument):
 
 def _plain(row: NDArray[np.float64]) -> Quantity:
     return row if row.ndim else float(row)
-
-
-def _quantity(value: Any) -> Quantity:
-    return value if np.ndim(value) else float(value)

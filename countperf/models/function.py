@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from countperf.display import ShortRepr
 from countperf.features import CountValue, covers
 from countperf.models.definition import ModelDefinition
-from countperf.models.evaluation import array_function
 from countperf.predictions import Quantity
 
 Column = tuple[str, str]
@@ -50,8 +49,7 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
         among = [other for other in present if covers(wanted, other)]
         covered.update(among)
         names[name] = _to_float(sum((present[other] for other in among), start=0))
-    for name, formula in model.needed_derived.items():
-        names[name] = _to_float(array_function(formula)(names))
+    names = {name: _to_float(value) for name, value in model.with_derived(names).items()}
     for term, definition in model.terms.items():
         for feature in definition.charged:
             if feature in model.derived and np.any(np.asarray(names[feature]) != 0):

@@ -18,7 +18,6 @@ from platformdirs import user_data_path
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
 from countperf.documents.locks import locked
-from countperf.documents.model_names import UNCORRECTED, current_model_name
 from countperf.errors import DocumentError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.hardware.identity import DeviceIdentity
@@ -88,11 +87,6 @@ class NamedFit:
         return dict(sorted(found.items()))
 
     @property
-    def model_names(self) -> tuple[str, ...]:
-        """Names of models that can be asked for, sorted."""
-        return tuple(sorted({*self.models, *((UNCORRECTED,) if self.default else ())}))
-
-    @property
     def default(self) -> Path | None:
         """The document that is meant where no model is named; None if there is none."""
         for stem in DEFAULT_STEMS:
@@ -103,15 +97,11 @@ class NamedFit:
 
     def path_of(self, model: str | None) -> Path:
         """Return the document of a model."""
-        wanted = current_model_name(model or UNCORRECTED)
         models = self.models
-        found = self.default if wanted == UNCORRECTED else models.get(wanted)
-        if found is None and (short := models.get(short_name(wanted))) is not None:
-            # by the name that predictions print, such as compiled-items
-            found = short if current_model_name(_model_in(short)) == wanted else None
+        found = self.default if model is None else models.get(model)
         if found is None:
-            there = ", ".join(self.model_names) or "none"
-            kind = short_name(wanted)
+            there = ", ".join(models) or "none"
+            kind = short_name(model or "")
             asked = f" (ask for {kind}, which is chosen among such)" if kind in models else ""
             raise ParameterError(
                 f"{self.name} has no weights of a model {model!r}{asked}; there are: {there}",
@@ -132,7 +122,6 @@ def _model_in(path: Path) -> str:
 
 def short_name(model: str) -> str:
     """Return the name by which weights of a model are asked for."""
-    model = current_model_name(model)
     kind = model.partition("-")[0]
     return kind if kind in (STRUCTURAL, COMPILED) else model
 
@@ -272,9 +261,7 @@ def load_weights(
         the path of a weights document, or of the folder of a device's fits.
     model : str, optional
         Which model's weights; by default those of the model chosen for the device
-        (``weights.json``), else structural ones, else of the paper's, else the newest;
-        ``uncorrected`` for the same without a correction by similar kernels
-        (`WeightSet.uncorrected`), also of a file. (Before version 0.2.0: ``plain``.)
+        (``weights.json``), else structural ones, else of the paper's, else the newest.
     folders, own
         As for `named_fits`.
 
@@ -290,8 +277,6 @@ def load_weights(
     if fit is None and not isinstance(name, Path) and not _looks_like_a_path(path):
         raise _unknown(name, folders, own)
     found = WeightSet.read_file(path)
-    if model is not None and current_model_name(model) == UNCORRECTED:
-        return found.uncorrected
     if model is not None and model not in (found.model, short_name(found.model)):
         raise ParameterError(
             f"the weights in {path} are of the model {short_name(found.model)}, not {model!r}:"

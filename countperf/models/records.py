@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt, field_serializer, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
 from countperf.documents import Part
-from countperf.models.packing import as_tuples, pack, unpack
 
 
 class Weight(Part):
@@ -55,55 +51,6 @@ class Candidate(Part):
     failure: str = ""  # why it could not be fitted
 
 
-def _sizes(content: Any) -> dict[str, int]:
-    if not isinstance(content, dict) or any(
-        not isinstance(size, int) or size < 0 for size in content.values()
-    ):
-        raise ValueError("families of profiles are numbers by name")
-    return content
-
-
-def _rows_of(content: Any) -> tuple[tuple[float, ...], ...]:
-    if not isinstance(content, str):
-        raise ValueError("shares of profiles are packed rows of numbers")
-    return unpack(content)
-
-
-class Support(Part):
-    """Region of the space of kernels that a fit has measured; see `countperf.models.conformal`."""
-
-    # for each weight and parameter, how many families have kernels in which it matters
-    families: tuple[NonNegativeInt, ...]
-    largest: tuple[float, ...]  # for each weight, the largest measured value of its feature
-    # for each family, which shares of their time some of its kernels spend on each unknown
-    profiles: dict[str, tuple[tuple[float, ...], ...]]
-
-    @field_validator("profiles", mode="before")
-    @classmethod
-    def _unpacked(cls, content: Any) -> Any:
-        if not isinstance(content, dict):
-            return content
-        if set(content) != {"families", "shares"}:
-            return {name: as_tuples(rows) for name, rows in content.items()}
-        sizes, rows = _sizes(content["families"]), _rows_of(content["shares"])
-        if sum(sizes.values()) != len(rows):
-            raise ValueError("there are more or fewer profiles than the families have")
-        given = iter(rows)
-        return {name: tuple(next(given) for _ in range(size)) for name, size in sizes.items()}
-
-    @field_serializer("profiles", when_used="json")
-    def _packed(self, profiles: dict[str, tuple[tuple[float, ...], ...]]) -> dict[str, Any]:
-        return {
-            "families": {name: len(rows) for name, rows in profiles.items()},
-            "shares": pack([row for rows in profiles.values() for row in rows]),
-        }
-
-    @cached_property
-    def measured(self) -> tuple[NDArray[np.float64], ...]:
-        """The profiles of each family, shape (n_profiles, n_unknowns)."""
-        return tuple(np.array(each, np.float64) for each in self.profiles.values())
-
-
 class Coverage(Part):
     """In which share of left-out cases intervals made from the *other* families hold the time."""
 
@@ -112,14 +59,6 @@ class Coverage(Part):
     median_factor_90: float = Field(ge=1)
     families: int = Field(gt=0)  # what was left out, one family at a time
     cases: int = Field(gt=0)
-
-
-class LocalCalibration(Part):
-    """Quantiles of the errors of predictions in units of their difficulty."""
-
-    scores_90: float = Field(ge=0)
-    scores_95: float = Field(ge=0)
-    support: Support  # from which the difficulty of a kernel is found
 
 
 class Calibration(Part):
@@ -131,8 +70,6 @@ class Calibration(Part):
     within_kernels: float = Field(ge=0)
     families: int = Field(gt=0)  # left-out families and cases with a prediction
     cases: int = Field(gt=0)
-    # what intervals are made of that are wider for kernels that are harder to predict
-    local: LocalCalibration | None = None
 
 
 class IndistinguishableGroup(Part):
@@ -149,6 +86,8 @@ class FitQuality(Part):
     in_sample_error: float = Field(ge=0)
     # the same where each family of kernels is predicted from the others
     held_out_error: float | None = Field(ge=0)
+    # factor by which these predictions are off, each family counting the same
+    held_out_factor: float | None = Field(default=None, ge=1)
     # robust standard deviation of log(predicted / measured) of these predictions
     in_sample_scatter: float | None = Field(ge=0)
     held_out_scatter: float | None = Field(ge=0)

@@ -6,19 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.hardware.identity import DeviceIdentity
-    from countperf.models.records import (
-        FitQuality,
-        IndistinguishableGroup,
-        LocalCalibration,
-        Weight,
-    )
+    from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
 
 Level = float
 """In which share of cases an interval is to hold the time: 0.9 or 0.95."""
@@ -38,8 +32,7 @@ RELATION_TOLERANCE = 1e-6
 
 EXTRAPOLATION_FACTOR = 2.0
 """Factor by which a feature may exceed its largest measured value without a verdict. Below the
-smallest there is nothing to extrapolate, for the launch overhead is measured by itself; how far
-below a kernel lies says `countperf.models.coverage`."""
+smallest there is nothing to extrapolate, for the launch overhead is measured by itself."""
 
 NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
@@ -69,51 +62,17 @@ def log_quantile(quality: FitQuality, level: Level) -> float | None:
 
 
 def interval(
-    time_s: Quantity,
-    changes: Sequence[Quantity],
-    covariance: NDArray[np.float64] | None,
-    quantile: float | None,
-    *,
-    level: Level = 0.95,
-    factor: float = 1.0,
+    time_s: Quantity, quantile: float | None, *, factor: float = 1.0
 ) -> tuple[Quantity, Quantity] | None:
     r"""Return where the time is expected, or None if that is not known.
 
-    Two independent sources: weights are uncertain, :math:`\sigma_w^2 = f^T C f` for derivatives
-    :math:`f`, and the model is wrong by a factor that stays below :math:`e^q`. With :math:`z` of
-    the level the interval reaches from :math:`T` up by
-    :math:`\sqrt{(T (e^q - 1))^2 + (z \sigma_w)^2}` and down by
-    :math:`\sqrt{(T (1 - e^{-q}))^2 + (z \sigma_w)^2}`, not below zero.
+    From :math:`T e^{-q}` to :math:`T e^q` for the quantile :math:`q`, times a factor where the
+    kernel lies outside of what was measured.
     """
-    if quantile is None or covariance is None or np.any(np.asarray(time_s) <= 0):
+    if quantile is None or np.any(np.asarray(time_s) <= 0):
         return None
-    values = np.array(np.broadcast_arrays(*changes), np.float64)
-    variance = np.einsum("i...,ij,j...->...", values, covariance, values)
-    weights_s = NORMAL_QUANTILES[level] * np.sqrt(np.maximum(variance, 0.0))
-    up = np.hypot(time_s * np.expm1(factor * quantile), weights_s)
-    down = np.hypot(time_s * -np.expm1(-factor * quantile), weights_s)
-    low, high = np.maximum(time_s - down, 0.0), time_s + up
-    if isinstance(time_s, np.ndarray):
-        return np.asarray(low), np.asarray(high)
-    return float(low), float(high)
-
-
-def local_interval(
-    time_s: Quantity, difficulty: Quantity, calibration: LocalCalibration, level: Level
-) -> tuple[Quantity, Quantity] | None:
-    r"""Return where the time is expected, or None if it is not positive.
-
-    From :math:`T e^{-h}` to :math:`T e^h`, with :math:`h` the quantile of the scores times the
-    difficulty; at most a factor of 1000.
-    """
-    check_level(level)
-    if np.any(np.asarray(time_s) <= 0):
-        return None
-    score = calibration.scores_95 if level == 0.95 else calibration.scores_90
-    reach = np.exp(np.minimum(score * np.asarray(difficulty), WORST_LOG_RATIO))
-    if isinstance(time_s, np.ndarray):
-        return time_s / reach, time_s * reach
-    return float(time_s / reach), float(time_s * reach)
+    reach = float(np.exp(min(factor * quantile, WORST_LOG_RATIO)))
+    return time_s / reach, time_s * reach
 
 
 def incomplete_verdict(missing: Sequence[str]) -> Verdict:

@@ -11,9 +11,7 @@ from countperf import display
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, anchor
 from countperf.models.cost_function import CostFunction, compile_cost
-from countperf.models.coverage import Coverage
-from countperf.models.coverage_of_kernel import coverage
-from countperf.models.exercise import Exercise
+from countperf.models.coverage import Coverage, coverage
 from countperf.models.explanation import Explanation
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.unmeasured import ExercisingKernels
@@ -33,7 +31,7 @@ class WeightSet(FittedWeights):
     model : str
         Name of the model.
     definition : ModelDefinition
-        The model: its expression, terms, features and parameters.
+        The model: its terms and features.
     device : DeviceIdentity
         What they were measured on.
     counting_rules : int
@@ -46,12 +44,8 @@ class WeightSet(FittedWeights):
         do not state them have those of `countperf.execution.memory_hierarchy.DEFAULT_CACHES`.
     weights : tuple of Weight
         One for each feature of a term that the measurements exercise.
-    parameters : tuple of FittedParameter
-        Those of the expression, in its order.
     ranges : dict from str to Range
-        For each counted name of the expression that the measurements exercise, its range.
-    covariance_s2 : tuple of tuple of float, or None
-        Of the weights, in their order, s**2; then of the parameters, each in its unit.
+        For each scale of terms that the measurements exercise, its range.
     indistinguishable : tuple of IndistinguishableGroup
         Which weights are a choice among many that fit as well.
     quality : FitQuality or None
@@ -62,12 +56,9 @@ class WeightSet(FittedWeights):
         For features without a weight, measurement kernels that would supply one.
     candidates : tuple of Candidate
         The models that this one was chosen from, if it was.
-    exercise : dict from str to Exercise
-        How the measurements exercise each weight and parameter, by the names of the breakdown, and
-        each counted name of the expression; empty in documents that do not record it.
     correction : Correction or None
         What measured kernels say of kernels like them, by which predictions are corrected; None
-        where nothing is, as in old documents.
+        where nothing is.
     remark : str
         For whoever predicts with the weights, such as for which counts they were printed.
     written_by : str
@@ -203,7 +194,6 @@ class WeightSet(FittedWeights):
         parameters: Mapping[str, int] | None = None,
         /,
         *,
-        exercise: Mapping[str, Exercise] | None = None,
         exercising_kernels: ExercisingKernels | None = None,
         **more: int,
     ) -> Coverage:
@@ -215,8 +205,6 @@ class WeightSet(FittedWeights):
             As in `predict`.
         parameters, **more : int
             Values of the size parameters; without any, what holds at all sizes is said.
-        exercise : Mapping from str to Exercise, optional
-            How measurements exercise the weights, where the document does not record it.
         exercising_kernels : callable, optional
             As in `predict`; by default what the document has.
 
@@ -237,9 +225,7 @@ class WeightSet(FittedWeights):
         self.check_counting_rules()
         vector = self.counted(kernel)
         values = given_sizes(parameters, more)
-        return coverage(
-            self, vector, values, exercise=exercise, exercising_kernels=exercising_kernels
-        )
+        return coverage(self, vector, values, exercising_kernels=exercising_kernels)
 
     def anchored(
         self, kernel: object, *runs: Run | Measurement | TimingDocument

@@ -13,7 +13,6 @@ from countperf.report.numbers import (
     PURPOSES,
     format_percent,
     format_quantity,
-    format_share,
     point_text,
     width_text,
 )
@@ -290,7 +289,6 @@ def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
 _FEW = 2
 _COVERAGE_COLUMNS = {
     **{"feature": "feature", "share": "of time", "value": "in all", "measured": "measured"},
-    **{"per_group": "per group", "measured_per_group": "measured", "exercise": "exercised by"},
 }
 
 
@@ -298,24 +296,18 @@ def coverage(of: Coverage) -> Printed:
     """Give the verdict, then each feature, that of the largest share of the time first.
 
     Columns: share of the predicted time; the kernel's value for the launch, and the range of the
-    measurements; the same for each work group; the measured cases that have the feature, of how
-    many kernels of which families, and the share of their time that the fit attributes to it on
-    average and at most. Remarks are below it. What sizes would tell is null without them.
+    measurements. Remarks are below it. What sizes would tell is null without them.
     """
     given = point_text(of.parameters)
+    time = "" if of.time_s is None else f", {format_quantity(of.time_s, 's')}"
     lines = [
         f"{of.grade}: {of.verdict.message}",
         *([f"  mend: {of.verdict.remedy}"] if of.verdict.remedy else []),
         f"{of.kernel}{', ' if given else ''}{given}: {short_name(of.model)} model on"
-        f" {of.device}{_time(of)}",
+        f" {of.device}{time}",
     ]
     if of.needs_sizes:
         lines.append("without sizes, shares and ranges of this kernel are not known")
-    if not of.recorded:
-        lines.append(
-            "these weights do not record which measurements exercise what: fit them again, or pass"
-            " measurements=FILE"
-        )
     header, *cells = table_of([_shown_feature(e) for e in of.features], _COVERAGE_COLUMNS).lines()
     body = [header]
     for line, feature in zip(cells, of.features, strict=True):
@@ -341,41 +333,13 @@ def coverage(of: Coverage) -> Printed:
     )
 
 
-def _time(of: Coverage) -> str:
-    if of.time_s is None:
-        return ""
-    error = of.weights_error
-    uncertain = (
-        "" if error is None else f" (standard error from the weights {format_percent(error)})"
-    )
-    return f", {format_quantity(of.time_s, 's')}{uncertain}"
-
-
 def _shown_feature(of: FeatureCoverage) -> dict[str, Any]:
     return {
         "feature": of.name,
         "share": of.share,
         "value": _number(of.value),
         "measured": _range(of.measured),
-        "per_group": _number(of.per_group),
-        "measured_per_group": _range(of.measured_per_group),
-        "exercise": _exercise(of),
     }
-
-
-def _exercise(of: FeatureCoverage) -> str:
-    known = of.exercise
-    if known is None:
-        return ""
-    names = list(known.families)
-    where = ", ".join(names) if len(names) <= _FEW else f"{len(names)} families"
-    text = f"{known.cases} cases of {known.kernels} kernels, {where}"
-    if known.mean_share is None or known.largest_share is None:
-        return text
-    if max(abs(known.mean_share), abs(known.largest_share)) > 1:
-        return f"{text}: more than their time, of which negative weights take off"
-    mean, most = format_share(known.mean_share), format_share(known.largest_share)
-    return f"{text}: {mean} of their time, at most {most}"
 
 
 def _feature_remarks(of: FeatureCoverage) -> list[str]:
@@ -385,18 +349,10 @@ def _feature_remarks(of: FeatureCoverage) -> list[str]:
     if of.together_with:
         there = f"not told apart from {some_of(of.together_with, most=NAMED_OTHERS)}"
         said.append(there + (": a guess here" if of.status == "inseparable" else ""))
-    if of.substituted:
-        measured = of.name if of.exercise is None else ", ".join(of.exercise.properties)
-        said.append(f"{', '.join(of.substituted)} charged as {measured}")
     if of.beyond > 1:
-        said.append(f"{of.beyond:.3g} times the largest (per {of.beyond_in})")
-    if of.below > 1:
-        said.append(f"{of.below:.3g} times below the smallest (per {of.below_in})")
-    if of.exercise is not None and of.exercise.relies_on:
-        said.append(f"rests on {' and on '.join(of.exercise.relies_on)}")
+        said.append(f"{of.beyond:.3g} times the largest")
     if of.idle:
-        much = ", though the kernel has much of it" if of.is_free else ""
-        said.append(f"costs nothing in this fit: hidden in others{much}")
+        said.append("costs nothing in this fit: hidden in others")
     elif of.relative_error is not None and of.relative_error > 0.5:
         said.append("not told from zero")
     return said

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import PropertyNameError
-from countperf.fitting.exercise import exercise
-from countperf.fitting.fit import observations_of
 from countperf.properties.transactions import transaction_roots
 from countperf.properties.transactions import with_transactions as added
 from countperf.sizes import given_sizes
 from countperf.workflow.fitting import catalogue_vectors, lookup_of
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
-from countperf.workflow.measured import read_measurements, with_known_transactions
 from countperf.workflow.prediction import Target, vector_for
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
-    from countperf.measurements import MeasurementSet, Statistic
+    from countperf.measurements import Statistic
     from countperf.models.coverage import Coverage
     from countperf.models.weights import WeightSet
     from countperf.properties.taxonomy import View
@@ -34,7 +31,6 @@ def coverage(
     *,
     weights: WeightSet | Path | str | None = None,
     model: str | None = None,
-    measurements: MeasurementSet | Path | str | None = None,
     device: str | None = None,
     force: bool = False,
     statistics: Mapping[str, Statistic] | None = None,
@@ -48,9 +44,6 @@ def coverage(
         As for `predict`.
     parameters, **more : int
         Values of the size parameters; without any, what holds at all sizes is said.
-    measurements : MeasurementSet, Path or str, optional
-        What the weights were fitted to, or its file, for weights that do not record which
-        measurements exercise what.
 
     Returns
     -------
@@ -59,25 +52,17 @@ def coverage(
     Raises
     ------
     DeviceMismatchError
-        The measurements, or the device, are not of the weights' device.
+        The device is not that of the weights.
     CountperfError
         The kernel cannot be counted; or as for `predict`, except that properties without a weight
         are told, not raised.
     """
     weights = Target(weights=weights, model=model, device=device, force=force).checked()
-    recorded = None
-    if measurements is not None:
-        found = read_measurements(measurements)
-        weights.check_device(found.device, force=force)
-        chosen = found.select(lambda m: m.purpose == "measurement")
-        cases = observations_of(with_known_transactions(chosen, weights.definition))
-        recorded = exercise(weights.function, weights.unknowns, cases)
     known = kernel_statistics(kernel, statistics, given_sizes(parameters, more))
     lookup = lookup_of(weights.definition)
     return weights.coverage(
         vector_for(kernel, known, weights, given_sizes(parameters, more)),
         parameters,
-        exercise=recorded,
         exercising_kernels=lambda name: (
             lookup(name)
             or tuple(kernel for kernel, vector in catalogue_vectors().items() if name in vector)

@@ -25,9 +25,9 @@ from countperf.errors import (
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.fitting.design import Observation
 from countperf.fitting.fit import observations_of
+from countperf.fitting.leaving_out import held_out_figure
 from countperf.fitting.transfer.calibrated import (
     TransferFit,
-    factor_of,
     fit_new_device,
     predicted_by,
 )
@@ -383,7 +383,7 @@ def _compared(
     by_new = [case for case in fit.held_out if case.name in shared]
     if 2 * len(by_new) < len(fit.held_out):
         return nothing
-    return old, (factor_of(by_old), factor_of(by_new))
+    return old, (held_out_figure(by_old).factor, held_out_figure(by_new).factor)
 
 
 def _document(

@@ -92,7 +92,7 @@ def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | Non
     return AvailableFit(
         name=fit.name,
         device=device,
-        models=fit.model_names,
+        models=tuple(fit.models),
         date=date,
         held_out_error=error,
         is_here=is_here,

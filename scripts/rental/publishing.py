@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.documents import check_writable
-from countperf.documents.model_names import UNCORRECTED
 from countperf.models.compiled import COMPILED
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.fitting import fit
@@ -51,10 +50,10 @@ def publish(
     reading = None if compiled is None else Target(weights=compiled).loaded()
     if reading is not None:
         reading.write_file(target / f"{COMPILED}.json")
-    judges = {"": default, f"{UNCORRECTED}-": default.uncorrected, f"{COMPILED}-": reading}
+    judges = {"": default, f"{COMPILED}-": reading}
     for prefix, judged in judges.items():
         names = [target / f"{prefix}{name}.json" for name in ("evaluation", "ranking")]
-        if judged is None or (judged is default and prefix):
+        if judged is None:
             for name in names:
                 name.unlink(missing_ok=True)
             continue

@@ -178,7 +178,7 @@ def test_the_table_lists_shipped_and_own_fits(
     assert default_weights(DEVICE) == load_weights(DEVICE.slug)  # the damaged one does not matter
     table = available_weights()
     assert [(fit.name, fit.device, fit.models) for fit in table][:1] == [
-        (DEVICE.slug, DEVICE.slug, ("linear", "uncorrected"))
+        (DEVICE.slug, DEVICE.slug, ("linear",))
     ]
     by_name = {fit.name: fit for fit in table}
     assert set(by_name) == {DEVICE.slug, "mine/quiet-night", "mine/damaged"}

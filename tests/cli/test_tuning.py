@@ -107,22 +107,6 @@ def test_what_cannot_be_done_is_an_error_in_one_line(
     assert said in capsys.readouterr().err
 
 
-def test_rank_takes_weights_without_their_correction(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    command = ["rank", "transpose", "--weights", "pocl-epyc-zen5", "--incomplete", "--json"]
-    command += ["--points", "2", "--workers", "1"]
-    printed: list[Any] = []
-    for model in ([], ["--model", "uncorrected"]):
-        assert main([*command, *model]) == 0
-        printed.append(_json(capsys))
-    corrected, plain = (
-        {str(p["choice"]): p["predicted_s"] for p in each["best"]} for each in printed
-    )
-    assert set(corrected) == set(plain)
-    assert all(corrected[choice] != plain[choice] for choice in plain)
-
-
 @pytest.mark.device
 def test_tune_prints_the_winner_and_resumes(
     device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 from functools import cache
 from pathlib import Path
@@ -16,8 +15,8 @@ from countperf.features import FeatureSpec
 from countperf.fitting.correcting import LARGEST_LOG, NOISE, learn
 from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.fit import fit
+from countperf.fitting.leaving_out import corrected, leave_families_out
 from countperf.fitting.result import FitResult
-from countperf.fitting.validation import corrected, evaluate, leave_one_family_out
 from countperf.models.correction import CORRECTION, as_points, profile, similarity
 from countperf.models.library import load_weights
 from countperf.models.linear import LINEAR
@@ -34,9 +33,7 @@ FEATURES = FeatureSpec(charged=(ADD, LOAD, STORE, "groups", "launches"))
 WEIGHTS = {ADD: 4e-11, LOAD: 3e-11, STORE: 6e-11, "groups": 1e-8, "launches": 4e-6}
 MODEL = structural(ExecutionPolicy(width=8, vectorized="flat"))
 FAMILIES, EACH = 6, 5
-SINGLE_PRECISION = 1e-5
-"""In which cost functions correct at one size."""
-ONE_EACH = ((1,),) * FAMILIES * EACH
+NUMBER = FAMILIES * EACH
 
 
 def counts(adds: int, loads: int, stores: int) -> dict[str, str]:
@@ -78,6 +75,10 @@ def weights(factor: float = 1.6) -> WeightSet:
     return fitted(factor).weights
 
 
+def uncorrected() -> WeightSet:
+    return weights().model_copy(update={"correction": None})
+
+
 NEW = PropertyVector.from_mapping(
     {"launches": 1, **counts(24, 2, 1)}, kernel="new", view="structure"
 )
@@ -100,8 +101,10 @@ def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
     expected = np.linalg.solve(covariance + NOISE * np.eye(len(points)), means)
     assert learnt.alpha == pytest.approx(expected, rel=1e-6)
     assert np.max(np.abs(means)) < LARGEST_LOG
-    told = learnt.corrector().log_factor(learnt.roots.T, learnt.logs.T)
-    assert told == pytest.approx(covariance @ expected, rel=1e-6)
+    told = learnt.document(factor=1.1, uncorrected_factor=1.2)
+    assert told.log_factor(learnt.roots.T, learnt.logs.T) == pytest.approx(
+        covariance @ expected, rel=1e-6, abs=1e-7
+    )
 
 
 def test_few_kernels_say_nothing() -> None:
@@ -114,10 +117,12 @@ def test_few_kernels_say_nothing() -> None:
 
 def test_families_left_out_are_corrected_by_the_others_alone() -> None:
     cases = [case for kernel in kernels(1.6) for case in kernel.observe(WEIGHTS, features=FEATURES)]
-    held_out = leave_one_family_out(cases, MODEL, with_correction=True)
-    without = leave_one_family_out(
-        [case for case in cases if case.family != "f2"], MODEL, with_correction=False
+    recipe = recipe_of(MODEL)
+    held_out = leave_families_out(
+        cases, estimate(cases, MODEL, recipe), recipe, with_correction=True
     )
+    others = [case for case in cases if case.family != "f2"]
+    without = leave_families_out(others, estimate(others, MODEL, recipe), recipe)
 
     (case,) = [case for case in held_out if case.name == f"k23/n={2**14}"]
     outside = [each for each in cases if each.family != "f2"]
@@ -164,7 +169,7 @@ def test_a_correction_ships_where_families_left_out_are_predicted_better_so() ->
 
 
 def test_predictions_are_multiplied_and_say_so() -> None:
-    found, plain = weights().predict(NEW, n=4096), weights().uncorrected.predict(NEW, n=4096)
+    found, plain = weights().predict(NEW, n=4096), uncorrected().predict(NEW, n=4096)
 
     of_item = 24 * WEIGHTS[ADD] + 2 * WEIGHTS[LOAD] + WEIGHTS[STORE]
     true_s = 1.6 * (WEIGHTS["launches"] + 4096 * (WEIGHTS["groups"] + 256 * of_item))
@@ -187,7 +192,7 @@ def test_predictions_are_multiplied_and_say_so() -> None:
 
 def test_coverage_is_of_the_same_prediction() -> None:
     found, predicted = weights().coverage(NEW, n=4096), weights().predict(NEW, n=4096)
-    plain = weights().uncorrected.coverage(NEW, n=4096)
+    plain = uncorrected().coverage(NEW, n=4096)
 
     assert found.time_s == pytest.approx(float(predicted.time_s), rel=1e-12)
     assert found.correction == predicted.verdicts[-1]
@@ -198,25 +203,8 @@ def test_coverage_is_of_the_same_prediction() -> None:
     )
     assert text_of(found).splitlines()[-1] == f"correction: {predicted.verdicts[-1].message}"
     assert plain.correction is None
-    assert plain.time_s == pytest.approx(float(weights().uncorrected.predict(NEW, n=4096).time_s))
+    assert plain.time_s == pytest.approx(float(uncorrected().predict(NEW, n=4096).time_s))
     assert weights().coverage(NEW).correction is None  # without sizes
-
-
-def test_the_uncorrected_model_has_its_own_name_and_intervals() -> None:
-    found = weights()
-    plain = found.uncorrected
-
-    assert plain.model == "uncorrected"
-    assert plain.correction is None
-    assert plain.uncorrected is plain
-    assert plain.weights == found.weights
-    assert plain.quality is not None
-    assert plain.quality.calibration is not None
-    assert plain.quality.calibration.local is not None
-    uncorrected = fitted(1.6, correct=False).weights.quality
-    assert uncorrected is not None
-    assert uncorrected.calibration is not None
-    assert plain.quality.calibration.model_dump() == uncorrected.calibration.model_dump()
 
 
 def test_arrays_and_compiled_functions_give_the_same_times() -> None:
@@ -228,7 +216,7 @@ def test_arrays_and_compiled_functions_give_the_same_times() -> None:
     single = [[float(weights().predict(NEW, n=int(n)).time_s) for n in row] for row in sizes]
     assert times == pytest.approx(np.array(single), rel=1e-12)
     assert cost(n=sizes) == pytest.approx(np.array(single), rel=1e-9)
-    assert cost(n=4096) == pytest.approx(single[1][0], rel=SINGLE_PRECISION)
+    assert cost(n=4096) == pytest.approx(single[1][0], rel=1e-9)
     assert pickle.loads(pickle.dumps(cost))(n=4096) == cost(n=4096)
 
 
@@ -239,55 +227,28 @@ def test_anchors_correct_what_is_left() -> None:
 
     assert 1.0 < anchored.factor <= 1.25
     expected_s = anchored.predict(n=64).time_s
-    assert anchored.compile()(n=64) == pytest.approx(expected_s, rel=SINGLE_PRECISION)
+    assert anchored.compile()(n=64) == pytest.approx(expected_s, rel=1e-9)
 
 
-def test_a_document_keeps_it_and_uncorrected_is_a_word(tmp_path: Path) -> None:
+def test_a_document_keeps_it(tmp_path: Path) -> None:
     path = tmp_path / "pocl-testchip" / "weights.json"
     weights().write_file(path)
 
-    read, plain = load_weights(path), load_weights(path, model="uncorrected")
+    read = load_weights(path)
 
     assert read == weights()
     assert read.predict(NEW, n=999).time_s == weights().predict(NEW, n=999).time_s
-    assert plain.predict(NEW, n=999).time_s == weights().uncorrected.predict(NEW, n=999).time_s
-    by_slug = load_weights("pocl-testchip", model="uncorrected", folders=[tmp_path])
-    assert by_slug == plain
-    assert '"correction"' not in plain.write_text()
-
-
-def test_names_of_before_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "pocl-testchip" / "weights.json"
-    weights().write_file(path)
-    text = path.read_text()
-    path.write_text(text.replace('"uncorrected_factor"', '"plain_factor"'))
-
-    assert '"uncorrected_factor"' in text
-    assert load_weights(path) == weights()
-    assert load_weights(path, model="plain") == weights().uncorrected
-    by_slug = load_weights("pocl-testchip", model="plain", folders=[tmp_path])
-    assert by_slug == weights().uncorrected
-    alone = weights().uncorrected.to_object() | {"model": "plain-structural"}
-    assert type(weights()).from_object(alone) == weights().uncorrected
+    assert '"correction"' not in uncorrected().write_text()
 
 
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"coefficients": (0.1,)}, "not all have places"),
-        ({"logs": ((),) * FAMILIES * EACH}, "as many roots and logs as places"),
-        (
-            {"places": ((99,), *ONE_EACH[1:]), "roots": ONE_EACH, "logs": ONE_EACH},
-            "is none of 5 weights",
-        ),
-        ({"columns": 99}, "not of 5 weights"),
+        ({"coefficients": (0.1,)}, "not all have roots"),
+        ({"logs": ((1.0,),) * NUMBER}, "different numbers of weights"),
+        ({"logs": ((1.0,),) * NUMBER, "roots": ((1.0,),) * NUMBER}, "not of 5 weights"),
     ],
-    ids=[
-        "a coefficient for each kernel",
-        "a number for each place",
-        "places are of weights",
-        "of all weights",
-    ],
+    ids=["a coefficient for each kernel", "as many logs as roots", "of all weights"],
 )
 def test_damaged_corrections_are_refused(change: dict[str, object], complaint: str) -> None:
     content = weights().to_object()
@@ -295,40 +256,3 @@ def test_damaged_corrections_are_refused(change: dict[str, object], complaint: s
 
     with pytest.raises(DocumentError, match=complaint):
         WeightSet.from_object(content)
-
-
-def test_evaluations_tell_corrected_from_uncorrected_predictions() -> None:
-    judged = measure(
-        [
-            MadeUpKernel(
-                name="new", family="new", purpose="test", counts=counts(24, 2, 1), view="structure"
-            )
-        ],
-        weights=WEIGHTS,
-        features=FEATURES,
-    )
-
-    with_it, without = (evaluate(each, judged) for each in (weights(), weights().uncorrected))
-
-    assert with_it.model == weights().model
-    assert without.model == "uncorrected"
-    for a, b in zip(with_it.cases, without.cases, strict=True):
-        n = a.parameters["n"]
-        assert a.predicted_s == weights().predict(NEW, n=n).time_s
-        assert b.predicted_s == weights().uncorrected.predict(NEW, n=n).time_s
-
-
-def test_shipped_corrections_are_what_cost_functions_of_structural_models_have() -> None:
-    import countperf
-
-    shipped = load_weights("pocl-epyc-zen5")
-    kernel = countperf.count_kernel(
-        countperf.load_kernel("finite-differences/16x16/f32"), view="structure"
-    )
-    for each in (shipped, shipped.uncorrected):
-        cost = each.compile(kernel)
-        for n in (512, 1024, 8192):
-            expected = float(each.predict(kernel, n=n).time_s)
-            allowed = 1e-9 if each.correction is None else SINGLE_PRECISION
-            assert cost(n=n) == pytest.approx(expected, rel=allowed)
-            assert math.isfinite(expected)

@@ -107,7 +107,6 @@ def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | No
     truth = {"launches": 4e-6, "groups": 2e-9, "items": 3e-12, "rows": 5e-11}
     assert found == pytest.approx(truth, rel=1e-6)
     assert weights.view == "structure"
-    assert {"items", "rows"} <= set(weights.exercise)
     new = PropertyVector.from_mapping(
         {
             **{"launches": 1, "groups": "[n] -> { n }"},

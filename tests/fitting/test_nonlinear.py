@@ -9,9 +9,8 @@ import pytest
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.fitting.design import Observation, build_design
-from countperf.fitting.estimate import Estimate, estimate, recipe_of
+from countperf.fitting.estimate import Estimate, estimate, problem_of, recipe_of
 from countperf.fitting.fit import fit
-from countperf.fitting.problem import Problem
 from countperf.fitting.result import FitResult
 from countperf.models.definition import ModelDefinition
 from countperf.models.linear import LINEAR
@@ -100,7 +99,7 @@ def test_a_robust_loss_is_hardly_moved_by_a_few_bad_cases(loss: str) -> None:
 
 def test_the_jacobian_is_that_of_small_changes() -> None:
     for residual in ("relative", "log"):
-        problem = Problem(build_design(_cases(), MODEL), recipe_of(MODEL, residual=residual))
+        problem = problem_of(build_design(_cases(), MODEL), recipe_of(MODEL, residual=residual))
         at = next(problem.starts())
         jacobian = problem.jacobian(at)
         for i in range(at.size):
@@ -199,7 +198,7 @@ def test_linear_models_end_where_scipy_ends() -> None:
 
     found = estimate(cases, model, recipe_of(model))
 
-    problem = Problem(build_design(cases, model), recipe_of(model))
+    problem = problem_of(build_design(cases, model), recipe_of(model))
     reference = least_squares(
         problem.residuals,
         np.full(4, 1.0),

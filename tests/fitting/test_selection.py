@@ -16,16 +16,15 @@ from countperf.fitting.intervals import (
     interval_calibration,
     scatter_of_kernels,
 )
-from countperf.fitting.selection import (
+from countperf.fitting.leaving_out import (
     LARGEST_FACTOR,
     UNPREDICTED,
+    HeldOutCase,
     held_out_figure,
-    select_model,
 )
-from countperf.fitting.validation import HeldOutCase
+from countperf.fitting.selection import select_model
 from countperf.measurements import PURPOSES
 from countperf.models.definition import ModelDefinition
-from countperf.models.records import Support
 from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
 from tests.models.builders import sum_model
 
@@ -246,39 +245,6 @@ def test_coverage_is_judged_by_the_other_families() -> None:
     assert found.median_factor_90 == pytest.approx(np.exp(0.4))
     assert coverage_without_own_family(cases[:3]) is None
     assert coverage_without_own_family([]) is None
-
-
-def test_intervals_follow_the_difficulty_and_hold_as_often() -> None:
-    random = np.random.default_rng(5)
-    easy: list[float] = []
-    hard: list[float] = []
-    covered: list[bool] = []
-    nowhere = Support(families=(), largest=(), profiles={})
-    cases: list[HeldOutCase] = []
-    for _ in range(150):
-        difficulty = np.exp(random.normal(0, 1, 41))
-        shared = random.standard_t(5, 41) * 0.2 * difficulty
-        cases = [
-            replace(_held_out(f"f{k}", float(np.exp(shared[k]))), difficulty=float(difficulty[k]))
-            for k in range(40)
-            for _ in range(3)
-        ]
-        calibration = interval_calibration(cases, nowhere)
-        assert calibration is not None
-        assert calibration.local is not None
-        reach = calibration.local.scores_90 * difficulty[40]
-        (easy if reach < calibration.log_errors_90 else hard).append(reach)
-        covered.append(abs(shared[40]) <= reach)
-
-    assert np.mean(covered) == pytest.approx(0.9, abs=0.07)
-    # half of the kernels are easy, and their intervals much narrower than one width for all
-    assert len(easy) > len(hard)
-    coverage = coverage_without_own_family(cases)
-    assert coverage is not None
-    assert coverage.share_90 == pytest.approx(0.9, abs=0.1)
-    same = coverage_without_own_family(replace(case, difficulty=None) for case in cases)
-    assert same is not None
-    assert coverage.median_factor_90 < same.median_factor_90
 
 
 def test_two_families_say_too_little() -> None:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from countperf.fitting.design import Observation, build_design
-from countperf.fitting.estimate import recipe_of
+from countperf.fitting.estimate import problem_of, recipe_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.nonlinear import minimise
-from countperf.fitting.problem import Problem
+from countperf.fitting.solve import solve
 from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.weights import WeightSet
 from tests.shipped import FITS, shipped_measurements
@@ -61,36 +60,36 @@ def _cases(impossible: int) -> list[Observation]:
 
 def test_known_weights_are_found_from_any_start() -> None:
     design = build_design(_cases(0), MODEL)
-    problem = Problem(design, recipe_of(MODEL))
+    problem = problem_of(design, recipe_of(MODEL))
     truth = np.array([TRUTH.get(name, 5e-6) for name in design.names])
     random = np.random.default_rng(1)
 
-    found = minimise(problem)
-    others = [minimise(problem, truth * np.exp(random.normal(0, 2, truth.size))) for _ in range(5)]
+    found = solve(problem)
+    others = [solve(problem, truth * np.exp(random.normal(0, 2, truth.size))) for _ in range(5)]
 
     assert found.converged
-    assert found.solution.coefficients == pytest.approx(truth, rel=0.03)
+    assert found.coefficients == pytest.approx(truth, rel=0.03)
     for other in others:
         assert other.cost == pytest.approx(found.cost, rel=SAME)
 
 
 def test_cases_that_cannot_be_do_not_keep_fits_from_known_weights() -> None:
     design = build_design(_cases(12), MODEL)
-    problem = Problem(design, recipe_of(MODEL))
+    problem = problem_of(design, recipe_of(MODEL))
     truth = np.array([TRUTH.get(name, 5e-6) for name in design.names])
 
     for start in problem.starts():
-        found = minimise(problem, start / problem.scale)
+        found = solve(problem, start / problem.scale)
         assert found.converged
-        assert found.solution.coefficients == pytest.approx(truth, rel=0.05)
+        assert found.coefficients == pytest.approx(truth, rel=0.05)
 
 
 def test_a_fit_begins_anew_until_two_ends_agree() -> None:
     design = build_design(_cases(0), MODEL)
-    problem = Problem(design, recipe_of(MODEL))
+    problem = problem_of(design, recipe_of(MODEL))
 
-    assert len(minimise(problem).ends) == 2
-    assert len(minimise(problem, np.ones(len(design.names))).ends) == 1
+    assert len(solve(problem).ends) == 2
+    assert len(solve(problem, np.ones(len(design.names))).ends) == 1
 
 
 @cache
@@ -114,14 +113,14 @@ def test_a_shipped_store_is_fitted_alike_from_any_start(with_impossible: bool) -
     cases, impossible = _read_on_zen3()
     assert len(impossible) == 15
     model = WeightSet.read_file(FITS / "pocl-epyc-zen3" / "compiled.json").definition
-    alone = minimise(Problem(build_design(cases, model), recipe_of(model)))
+    alone = solve(problem_of(build_design(cases, model), recipe_of(model)))
     every = cases + impossible if with_impossible else cases
-    problem = Problem(build_design(every, model), recipe_of(model))
+    problem = problem_of(build_design(every, model), recipe_of(model))
 
-    ends = [minimise(problem, start / problem.scale) for start in problem.starts()]
+    ends = [solve(problem, start / problem.scale) for start in problem.starts()]
 
-    best = minimise(problem)
+    best = solve(problem)
     assert all(end.converged for end in (best, *ends))
     assert [end.cost for end in ends] == pytest.approx([best.cost] * len(ends), rel=SAME)
-    off, without = (np.median(np.abs(e.solution.residuals[: len(cases)])) for e in (best, alone))
+    off, without = (np.median(np.abs(e.residuals[: len(cases)])) for e in (best, alone))
     assert off == pytest.approx(without, rel=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from countperf.errors import FitError, FitNotConvergedError
+from countperf.fitting.design import Observation
 from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.fit import fit
-from countperf.fitting.validation import evaluate, leave_one_family_out, log_scatter
+from countperf.fitting.leaving_out import HeldOutCase, leave_families_out
+from countperf.fitting.validation import evaluate, log_scatter
 from countperf.metrics import Evaluation
 from countperf.models.linear import LINEAR
 from countperf.models.shipped import fitted_model
@@ -28,8 +31,15 @@ from tests.fitting.builders import (
 )
 
 
+def _left_out(
+    cases: Sequence[Observation], executor: Executor | None = None
+) -> tuple[HeldOutCase, ...]:
+    recipe = recipe_of(LINEAR)
+    return leave_families_out(cases, estimate(cases, LINEAR, recipe), recipe, executor=executor)
+
+
 def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None:
-    held_out = {case.name: case for case in leave_one_family_out(observe_all(), LINEAR.features)}
+    held_out = {case.name: case for case in _left_out(observe_all())}
 
     # loads at stride 1 occur nowhere else; "pairs" has the only loads at stride 2
     undetermined = {case.family for case in held_out.values() if case.predicted_s is None}
@@ -42,18 +52,17 @@ def test_kernels_that_only_launch_are_known_where_machine_code_is_counted() -> N
     code = {"code.all": 12, "code.other": 12, "spill.all.load": 1}
     cases = [replace(case, counts={**case.counts, **code}) for case in observe_all()]
 
-    held_out = leave_one_family_out(cases, LINEAR.features)
+    held_out = _left_out(cases)
 
     assert {case.family for case in held_out if case.overhead_only} == {"empty"}
 
 
 def test_any_executor_leaves_families_out_alike() -> None:
-    alone = leave_one_family_out(observe_all(), LINEAR.features)
-    assert any(case.difficulty is not None for case in alone)
+    alone = _left_out(observe_all())
 
     with ThreadPoolExecutor(2) as threads, process_pool(2) as processes:
         for executor in (threads, processes):
-            assert leave_one_family_out(observe_all(), LINEAR.features, executor=executor) == alone
+            assert _left_out(observe_all(), executor) == alone
 
 
 def test_many_cases_are_left_out_by_as_many_processes_as_asked_for(
@@ -92,7 +101,7 @@ def test_a_fit_that_stops_early_says_so_from_any_executor() -> None:
     with process_pool(2) as processes:
         for executor in (None, processes):
             with pytest.raises(FitNotConvergedError, match="without the family") as caught:
-                leave_one_family_out(cases, model, recipe=hasty, fitted=whole, executor=executor)
+                leave_families_out(cases, whole, hasty, executor=executor)
             said.append(str(caught.value))
     assert said[0] == said[1]
 
@@ -113,7 +122,7 @@ def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:
     )
     cases = [case for kernel in kernels for case in kernel.observe()]
 
-    held_out = leave_one_family_out(cases, LINEAR.features)
+    held_out = _left_out(cases)
 
     assert [case.predicted_s is None for case in held_out if case.family == "one"] == [True] * 3
     assert all(
@@ -124,7 +133,7 @@ def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:
 
 
 def test_a_single_family_cannot_be_left_out() -> None:
-    held_out = leave_one_family_out(KERNELS[0].observe(), LINEAR.features)
+    held_out = _left_out(KERNELS[0].observe())
 
     assert [case.predicted_s for case in held_out] == [None] * 3
 

@@ -41,16 +41,12 @@ def make_weight(feature: str, value_s: float, **changes: Any) -> Weight:
 def make_weights(values: dict[str, float], **changes: Any) -> WeightSet:
     """Weights with independent errors of a tenth, and a factor that scatters by a tenth."""
     weights = tuple(make_weight(name, value) for name, value in values.items())
-    size = range(len(weights))
     fields: dict[str, Any] = {
         "model": LINEAR.name,
         "device": make_device(),
         "counting_rules": COUNTING_RULES_VERSION,
         "definition": LINEAR,
         "weights": weights,
-        "covariance_s2": tuple(
-            tuple((weights[i].value_s / 10) ** 2 if i == j else 0.0 for j in size) for i in size
-        ),
         "quality": FitQuality(
             in_sample_error=0.05,
             held_out_error=0.1,

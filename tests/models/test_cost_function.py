@@ -16,8 +16,7 @@ from countperf.errors import ParameterError, UnmeasuredPropertyError
 from countperf.models.correction import Correction
 from countperf.models.definition import ModelDefinition
 from countperf.models.library import load_weights
-from countperf.models.proportional_counts import ProportionalCounts
-from countperf.models.records import FitQuality, Range
+from countperf.models.records import Range
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -81,20 +80,6 @@ def test_on_request_it_leaves_out_what_has_no_weight() -> None:
     assert WEIGHTS.compile(UNMEASURED, incomplete_ok=True)(n=2) == pytest.approx(1e-6)
 
 
-def _never(**parameters: Any) -> Any:
-    raise AssertionError(f"all counts are evaluated at {parameters}")
-
-
-def test_one_size_takes_the_quick_way() -> None:
-    cost = WEIGHTS.compile(KERNEL)
-
-    quick = replace(cost, vector=_never)
-
-    assert quick(n=7) == cost(n=7)
-    with pytest.raises(AssertionError, match="all counts"):
-        quick(n=np.array([7]))
-
-
 def test_numbers_of_other_kinds_are_numbers() -> None:
     cost = WEIGHTS.compile(KERNEL)
     given: tuple[Any, ...] = (np.int32(100), np.uint64(100), 100.0, np.array(100))
@@ -155,33 +140,6 @@ def test_assumptions_are_checked(guards: Any, holds: tuple[int, ...]) -> None:
     assert all(cost(n=n) > 0 for n in holds)
 
 
-def test_counts_that_are_proportional_are_one_shape() -> None:
-    vector = PropertyVector.from_mapping(
-        {
-            "flop.add.f32": "[n, m] -> { 6 * n * m : n > 3; 2 * n : n <= 3 }",
-            "flop.mul.f32": "[n, m] -> { 9 * n * m : n > 3; 3 * n : n <= 3 }",
-            "flop.div.f32": "[n, m] -> { 9 * n * m : n > 3; 2 * n : n <= 3 }",
-            "groups": "[n] -> { floor(n/2) }",
-            "launches": 1,
-        }
-    )
-
-    shapes = ProportionalCounts.of(vector)
-
-    assert list(vector) == ["flop.add.f32", "flop.div.f32", "flop.mul.f32", "groups", "launches"]
-    assert shapes.factors.tolist() == [
-        [2, 0, 0, 0],
-        [0, 1, 0, 0],
-        [3, 0, 0, 0],
-        [0, 0, 1, 0],
-        [0, 0, 0, 1],
-    ]
-    for n, m in ((2, 5), (9, 7)):
-        expected = vector.evaluate(n=n, m=m)
-        found = shapes.factors @ np.array(shapes.counts.at({"n": n, "m": m}), np.float64)
-        assert dict(zip(vector, found.tolist(), strict=True)) == expected
-
-
 def test_a_count_that_is_no_integer_is_refused() -> None:
     half = replace(KERNEL["flop.add.f32"], quantity=PiecewiseQuasiPolynomial.from_value(N / 2))
     whole = replace(half, quantity=half.quantity.scale(2))
@@ -195,7 +153,7 @@ def test_a_count_that_is_no_integer_is_refused() -> None:
         cost(n=3)
 
 
-def test_counts_that_are_no_integers_by_their_nature_are_shapes_of_integers() -> None:
+def test_counts_that_are_no_integers_by_their_nature_are_taken_as_they_are() -> None:
     share = replace(
         KERNEL["flop.add.f32"],
         quantity=PiecewiseQuasiPolynomial.from_value(N * N * Fraction(1, 12) + Fraction(1, 4)),
@@ -208,9 +166,8 @@ def test_counts_that_are_no_integers_by_their_nature_are_shapes_of_integers() ->
     )
     cost = WEIGHTS.compile(vector)
 
-    time_s = replace(cost, vector=_never)(n=4)
+    time_s = cost(n=4)
 
-    assert {type(count) for count in cost.shapes.counts.at({"n": 4})} == {int}
     assert time_s == pytest.approx(float(WEIGHTS.predict(vector, n=4).time_s), rel=1e-14)
     assert time_s == pytest.approx(cost(n=np.array([4])), rel=1e-14)
 
@@ -262,7 +219,7 @@ def _overlapping(**changes: Any) -> WeightSet:
         make_weight("launches", value, term=term).model_copy(update={"feature": feature})
         for (term, feature), value in CHARGED.items()
     )
-    fields = {"model": MODEL.name, "definition": MODEL, "covariance_s2": None, "quality": None}
+    fields = {"model": MODEL.name, "definition": MODEL, "quality": None}
     ranges = {"waves": Range(smallest=1.0, largest=1e6)}
     return make_weights({"launches": 1.0}, **fields, weights=weights, ranges=ranges, **changes)
 
@@ -273,17 +230,12 @@ def _correction() -> Correction:
     shares = random.dirichlet(np.ones(columns), number)
     return Correction(
         kernels=tuple(f"k{i}" for i in range(number)),
-        places=(tuple(range(columns)),) * number,
         roots=tuple(map(tuple, np.sqrt(shares).tolist())),
         logs=tuple(map(tuple, random.uniform(0.0, 8.0, (number, columns)).tolist())),
         coefficients=tuple(random.normal(size=number).tolist()),
-        columns=columns,
         scale=5.0,
         factor=1.2,
         uncorrected_factor=1.5,
-        without=FitQuality(
-            in_sample_error=0.1, held_out_error=0.1, in_sample_scatter=0.1, held_out_scatter=0.1
-        ),
     )
 
 
@@ -291,10 +243,9 @@ def _correction() -> Correction:
 def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bool) -> None:
     weights = _overlapping(correction=_correction() if is_corrected else None)
     cost = weights.compile(TILED)
-    quick = replace(cost, vector=_never)
     sizes = np.array([1, 2, 31, 32, 33, 500, 4000])  # 4096 bytes are exceeded from 30 on
 
-    times = np.array([quick(n=n) for n in sizes.tolist()])
+    times = np.array([cost(n=n) for n in sizes.tolist()])
 
     expected = [float(weights.predict(TILED, n=n).time_s) for n in sizes.tolist()]
     assert times == pytest.approx(expected, rel=1e-11)

@@ -145,9 +145,9 @@ def test_names_of_models_are_short() -> None:
         *model_names(),
         *numbered(candidates()),
         *compiled_candidates(),
-        *(name for fit in shipped for name in fit.model_names),
+        *(name for fit in shipped for name in fit.models),
         *(candidate.model for each in documents for candidate in each.candidates),
     }
 
-    assert {"uncorrected", "structural-1", "compiled-lanes", "volkov"} <= names
+    assert {"structural", "compiled", "volkov"} <= names
     assert max(map(len, names)) <= 20

@@ -75,7 +75,6 @@ def _weights(model: Any = SCALED, *, without: str = "", **changes: Any) -> Weigh
         "counting_rules": COUNTING_RULES_VERSION,
         "weights": weights,
         "ranges": {name: Range(smallest=1.0, largest=2.0) for name in model.scales},
-        "covariance_s2": tuple((0.0,) * len(weights) for _ in weights),
         "quality": QUALITY,
     }
     return WeightSet(**(fields | changes))
@@ -165,7 +164,7 @@ def test_intervals_are_of_the_calibrated_quantile_at_the_level_asked_for() -> No
     ],
 )
 def test_a_weight_set_has_to_fit_its_model(changes: dict[str, Any], said: str) -> None:
-    content = _weights(covariance_s2=None).model_copy(update=changes)
+    content = _weights().model_copy(update=changes)
 
     with pytest.raises(DocumentError, match=said):
         WeightSet.read_text(json.dumps(content.to_object()))

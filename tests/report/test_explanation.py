@@ -14,7 +14,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.library import load_weights
 from countperf.models.records import IndistinguishableGroup, Weight
 from countperf.models.structural import structural
-from countperf.models.units import counts_bytes, unit_of
+from countperf.models.units import unit_of
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.report.plausibility import UNKNOWN, implied_rate, plausibility
@@ -44,7 +44,6 @@ def make_summed(**changes: Any) -> WeightSet:
             traffic.model_copy(update={"feature": "traffic", "unit": "unit"}),
             make_weight("flop.add.f32", 6e-10, term="on_chip"),
         ),
-        covariance_s2=None,
         **changes,
     )
 
@@ -156,8 +155,8 @@ def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None
     ],
 )
 def test_derived_features_that_count_bytes_are_known(derived: str, bytes_: bool) -> None:
-    model = make_model(derived)
-    assert counts_bytes(model, "traffic") is bytes_
+    weight = make_weight("groups", 1e-9).model_copy(update={"feature": "traffic", "unit": "unit"})
+    assert (unit_of(weight, make_model(derived)) == "byte") is bytes_
 
 
 def test_two_predictions_differ_by_counts_and_by_costs() -> None:
@@ -233,15 +232,3 @@ def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
 
 def _derived_weight(feature: str, value_s: float) -> Weight:
     return make_weight("groups", value_s).model_copy(update={"feature": feature, "unit": "unit"})
-
-
-def test_a_share_of_bytes_counts_bytes() -> None:
-    model = structural(ExecutionPolicy())
-
-    found = {name for name in model.derived if counts_bytes(model, name)}
-
-    assert found == {
-        f"{direction}_beyond_{level}"
-        for direction in ("load", "store")
-        for level in ("l2", "llc", "streams4", "streams16")
-    }

@@ -201,15 +201,14 @@ def test_models_are_looked_up_among_those_there_are(
     assert printed.out == ""
     (line,) = printed.err.splitlines()
     assert line.endswith(
-        f"{SLUG} has no weights of a model {model!r};"
-        " there are: compiled, linear, structural, uncorrected"
+        f"{SLUG} has no weights of a model {model!r}; there are: compiled, linear, structural"
     )
 
 
 def test_the_models_that_are_listed_can_be_loaded() -> None:
     fits = named_fits()
     assert SLUG in fits
-    for model in fits[SLUG].model_names:
+    for model in fits[SLUG].models:
         assert model in load_weights(SLUG, model=model).model
 
 

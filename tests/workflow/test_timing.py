@@ -202,7 +202,6 @@ def test_without_weights_times_are_measured_and_the_reason_is_told() -> None:
 def test_what_has_no_weight_is_a_reason() -> None:
     weights = linear(
         weights=tuple(w for w in linear().weights if not w.feature.startswith("flop")),
-        covariance_s2=None,
     )
 
     (only,) = timed({1000: 3e-6}, weights=weights).sizes
@@ -214,7 +213,6 @@ def test_what_has_no_weight_is_a_reason() -> None:
 def test_what_has_no_weight_can_be_left_out() -> None:
     weights = linear(
         weights=tuple(w for w in linear().weights if not w.feature.startswith("flop")),
-        covariance_s2=None,
     )
 
     (only,) = timed({1000: 3e-6}, weights=weights, incomplete_ok=True).sizes

@@ -198,33 +198,6 @@ def test_a_published_model_is_the_default_and_predicts_from_its_slug(
     assert all(case.noise is not None for case in evaluation.cases)
 
 
-def test_published_weights_with_a_correction_are_judged_without_it_too(tmp_path: Path) -> None:
-    from countperf.fitting.ranking import RankingEvaluation
-    from countperf.metrics import Evaluation
-    from countperf.models.library import load_weights
-
-    slug = "pocl-epyc-zen5"
-    measured = _of_paper(slug, "measurement", "test")
-    variants = shipped_measurements(slug).select(lambda m: m.family == "variants-transpose")
-    measured = replace(measured, measurements=(*measured, *variants))
-
-    folder = publishing.publish(measured, tmp_path, weights=slug)
-
-    found, plain = (
-        Evaluation.read_file(folder / f"{prefix}evaluation.json") for prefix in ("", "uncorrected-")
-    )
-    ranking = RankingEvaluation.read_file(folder / "uncorrected-ranking.json")
-    weights = load_weights(slug)
-    assert (found.model, plain.model, ranking.model) == (
-        weights.model,
-        *[weights.uncorrected.model] * 2,
-    )
-    assert len(found.cases) == len(plain.cases)
-    assert [c.predicted_s for c in found.cases] != [c.predicted_s for c in plain.cases]
-    publishing.publish(measured, tmp_path, weights=weights.uncorrected)
-    assert not list(folder.glob("uncorrected-*"))
-
-
 def test_the_fit_never_sees_test_kernels() -> None:
     result = fitting.fit(_of_paper("pocl-epyc-zen5", "measurement", "test"))
     assert {o.family for o in result.observations}.isdisjoint(

@@ -8,25 +8,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from countperf.display import ShortRepr
 from countperf.errors import FitError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation, build_design
-from countperf.fitting.solve import Vector
+from countperf.fitting.estimate import Estimate, estimate_design
+from countperf.fitting.leaving_out import HeldOutCase, held_out_figure, leave_families_out
+from countperf.fitting.solve import LogPrior, Recipe, Vector
 from countperf.fitting.threads import on_one_thread
 from countperf.fitting.transfer.changed import changed_prior
 from countperf.fitting.transfer.common_unknowns import guesses, with_columns
-from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
 from countperf.fitting.transfer.prior import KnownDevice, KnownModel, prior_for
-from countperf.fitting.validation import HeldOutCase
 from countperf.hardware.identity import DeviceIdentity
-from countperf.metrics import factor_between
+from countperf.metrics import mean_error
 from countperf.models.compiled import COMPILED, order_of
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import Column, model_inputs
+from countperf.models.function import Column
 from countperf.models.linear import LINEAR
 from countperf.models.records import Candidate
 from countperf.models.weights import WeightSet
@@ -48,23 +47,38 @@ _ERROR = 0.3
 class TransferFit(ShortRepr):
     """A model fitted to few cases with a prior."""
 
-    definition: ModelDefinition  # the model
-    design: Design  # the measured cases, over all columns that have a weight
+    estimate: Estimate  # the fitted model over all columns that have a weight
     prior: LogPrior  # what was known before
-    fitted: PenalisedFit  # what is known now
     error: float  # size of the model's own errors that the fit assumed
     held_out: tuple[HeldOutCase, ...] = ()  # the cases, each predicted without its family's
     candidates: tuple[Candidate, ...] = field(default=())  # models among which this one was chosen
 
     @property
-    def held_out_factor(self) -> float:
-        """Factor by which left-out families are off, in the geometric mean."""
-        return factor_of(self.held_out)
+    def definition(self) -> ModelDefinition:
+        """The model."""
+        return self.estimate.function.model
 
     @property
-    def predicted_s(self) -> Vector:
-        """Times that the fit gives its own cases, s."""
-        return self.design.times_s * np.exp(self.fitted.residuals)
+    def logs(self) -> Vector:
+        """Logarithms of the weights."""
+        return np.log(self.estimate.solution.coefficients)
+
+    @property
+    def spread(self) -> Vector:
+        """Standard deviations of the logarithms."""
+        solution = self.estimate.solution
+        assert solution.covariance is not None
+        return np.sqrt(np.diag(solution.covariance)) / solution.coefficients
+
+    @property
+    def learnt(self) -> Vector:
+        """Share of the prior's variance that the cases took away: 0 for what stays at its prior."""
+        return 1.0 - self.spread**2 / np.diag(self.prior.covariance)
+
+    @property
+    def held_out_factor(self) -> float:
+        """Factor by which left-out families are off, in the geometric mean."""
+        return held_out_figure(self.held_out).factor
 
 
 @on_one_thread
@@ -135,15 +149,19 @@ def fit_definition(
     prior = prior_of(design.function.columns, guesses(design))
     off = np.array([(carried or {}).get(case.kernel, 0.0) for case in observations])
     without = replace(design, times_s=design.times_s * np.exp(-off))
-    fitted = fit_with_prior(without, prior, error=error)
-    return TransferFit(
-        definition=definition,
-        design=design,
-        prior=prior,
-        fitted=replace(fitted, residuals=fitted.residuals - off),
-        error=error,
-        held_out=_leave_families_out(observations, without, prior, fitted, error),
+    recipe = prior_recipe(error)
+    found = estimate_design(without, recipe, prior=prior)
+    held_out = leave_families_out(
+        observations, found, recipe, design=without, prior=prior, parts=_FOLDS
     )
+    return TransferFit(
+        estimate=replace(found, design=design), prior=prior, error=error, held_out=held_out
+    )
+
+
+def prior_recipe(error: float) -> Recipe:
+    """Return how a model with errors of a size is fitted with a prior."""
+    return Recipe(residual="log", loss="soft_l1", loss_scale=0.3, model_error=error, tolerance=1e-7)
 
 
 def _fitted(
@@ -211,46 +229,6 @@ def _fallbacks(
     return known.definition(simplest, memory, units=units), LINEAR
 
 
-def _leave_families_out(
-    observations: Sequence[Observation],
-    design: Design,
-    prior: LogPrior,
-    fitted: PenalisedFit,
-    error: float,
-) -> tuple[HeldOutCase, ...]:
-    """Predict each case from the other families' and the prior."""
-    families = list(dict.fromkeys(case.family for case in observations))
-    fold_of = {family: number % _FOLDS for number, family in enumerate(families)}
-    folds = np.array([fold_of[case.family] for case in observations])
-    predicted = np.empty(len(observations))
-    for fold in range(min(_FOLDS, len(families))):
-        out = folds == fold
-        again = fit_with_prior(rows_of(design, ~out), prior, error=error, start=fitted.logs)
-        predicted[out] = Times(rows_of(design, out))(again.logs)[0]
-    return tuple(map(_held_out, observations, predicted.tolist()))
-
-
-def _held_out(case: Observation, time_s: float) -> HeldOutCase:
-    return HeldOutCase(
-        name=case.name,
-        kernel=case.kernel,
-        family=case.family,
-        measured_s=case.time_s,
-        predicted_s=time_s,
-    )
-
-
-def rows_of(design: Design, chosen: NDArray[np.bool_ | np.intp]) -> Design:
-    """Return some rows of a design."""
-    return replace(
-        design,
-        counts=design.counts[chosen],
-        times_s=design.times_s[chosen],
-        noise=design.noise[chosen],
-        scales={name: values[chosen] for name, values in design.scales.items()},
-    )
-
-
 def predicted_by(
     weights: WeightSet, observations: Sequence[Observation]
 ) -> tuple[HeldOutCase, ...]:
@@ -258,43 +236,31 @@ def predicted_by(
 
     Cases with what has no weight are left out.
     """
-    plain = weights.uncorrected
     found: list[HeldOutCase] = []
     for case in observations:
-        inputs = model_inputs(plain.definition, case.counts)
-        if not plain.missing(inputs):
-            time_s = float(np.asarray(plain.charge(inputs).time_s))
-            found.append(_held_out(case, time_s))
+        inputs = weights.inputs(case.counts)
+        if not weights.missing(inputs):
+            found.append(
+                HeldOutCase(
+                    name=case.name,
+                    kernel=case.kernel,
+                    family=case.family,
+                    measured_s=case.time_s,
+                    predicted_s=float(np.asarray(weights.charge(inputs).time_s)),
+                )
+            )
     return tuple(found)
 
 
-def factor_of(held_out: Sequence[HeldOutCase]) -> float:
-    """Return the factor by which families are off: each counts the same."""
-    by_family: dict[str, list[float]] = {}
-    for case in held_out:
-        factor = factor_between(case.predicted_s or 0.0, case.measured_s)
-        by_family.setdefault(case.family, []).append(float(np.log(factor)))
-    return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))
-
-
-def mean_held_out_error(held_out: Sequence[HeldOutCase]) -> float:
-    """Return the geometric mean of the relative errors of left-out families."""
-    by_family: dict[str, list[float]] = {}
-    for case in held_out:
-        error = abs((case.predicted_s or 0.0) / case.measured_s - 1.0)
-        by_family.setdefault(case.family, []).append(float(np.log(max(error, 1e-3))))
-    return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))
-
-
 def _candidate(name: str, fit: TransferFit, *, chosen: bool) -> Candidate:
-    errors = np.abs(np.expm1(fit.fitted.residuals))
+    figure = held_out_figure(fit.held_out)
     return Candidate(
         model=name,
         description=fit.definition.description,
-        held_out_error=mean_held_out_error(fit.held_out),
-        held_out_factor=fit.held_out_factor,
-        in_sample_error=float(np.exp(np.mean(np.log(np.maximum(errors, 1e-3))))),
-        predicted_cases=len(fit.held_out),
+        held_out_error=figure.error,
+        held_out_factor=figure.factor,
+        in_sample_error=mean_error(fit.estimate.relative_errors, floor=1e-3).value,
+        predicted_cases=sum(case.predicted_s is not None for case in fit.held_out),
         cases=len(fit.held_out),
         chosen=chosen,
     )

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from countperf.fitting.solve import Vector
-from countperf.fitting.transfer.penalised import LogPrior
+from countperf.fitting.solve import LogPrior, Vector
 from countperf.fitting.transfer.prior import LARGEST_SPREAD, KnownDevice, KnownModel
 from countperf.models.function import Column
 

@@ -11,9 +11,8 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from countperf.documents import Document, Part
-from countperf.fitting.solve import Matrix, Vector
+from countperf.fitting.solve import LogPrior, Matrix, Vector
 from countperf.fitting.transfer.choosing import Offer, Population, choose_kernels
-from countperf.fitting.transfer.penalised import LogPrior
 
 _SHIPPED = Path(__file__).parent / "kernels.json"
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from countperf.fitting.design import Design
 from countperf.fitting.solve import Matrix
-from countperf.fitting.transfer.penalised import Times
 from countperf.models.function import Column, ModelFunction
 
 _FIRST_SHARE = 0.05
 """Share of the time that a first guess gives each feature, in the median."""
 
 _NOTHING = 60.0
+_TINY_S = 1e-15
 
 
 def with_columns(design: Design, columns: Sequence[Column]) -> Design:
@@ -46,4 +46,5 @@ def guesses(design: Design) -> Callable[[Column], float | None]:
 def shares_of(design: Design, logs: Sequence[float | None]) -> Matrix:
     """Return the shares of their times that cases spend on each unknown, shape (n, n_unknowns)."""
     known = np.array([-_NOTHING if log is None else log for log in logs])
-    return Times(design)(known)[1]
+    parts = design.scaled * np.exp(known)
+    return parts / (parts.sum(axis=1, keepdims=True) + _TINY_S)

@@ -32,8 +32,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from countperf.documents import Document, Part
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
-from countperf.fitting.solve import Vector
-from countperf.fitting.transfer.penalised import LogPrior
+from countperf.fitting.solve import LogPrior, Vector
 from countperf.hardware.identity import DeviceIdentity, platform_prefix
 from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
 from countperf.models.definition import ModelDefinition

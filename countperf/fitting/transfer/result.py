@@ -68,11 +68,10 @@ def unlearnt_features(
     fit: TransferFit, shares: Mapping[tuple[str, str], float], *, most: int = 5
 ) -> tuple[tuple[str, float], ...]:
     """Return features whose weights the cases hardly determine, and how unsure each is."""
-    columns = fit.design.function.columns
-    spread = np.sqrt(np.diag(fit.fitted.covariance))
+    columns, spread, learnt = fit.estimate.function.columns, fit.spread, fit.learnt
     matter = [
         (shares.get(column, 0.0) * spread[i], name, float(np.exp(spread[i])))
         for i, (column, name) in enumerate(zip(columns, column_keys(columns), strict=True))
-        if fit.fitted.learnt[i] < _HARDLY_LEARNT and shares.get(column, 0.0) > 0
+        if learnt[i] < _HARDLY_LEARNT and shares.get(column, 0.0) > 0
     ]
     return tuple((name, factor) for _, name, factor in sorted(matter, reverse=True)[:most])

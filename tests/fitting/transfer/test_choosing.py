@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from countperf.fitting.solve import LogPrior
 from countperf.fitting.transfer import choice as choice_module
 from countperf.fitting.transfer.choice import (
     ChosenKernel,
@@ -16,7 +17,6 @@ from countperf.fitting.transfer.choice import (
     sparse,
 )
 from countperf.fitting.transfer.choosing import Knowledge, Offer, Population, choose_kernels
-from countperf.fitting.transfer.penalised import LogPrior
 from measurement_kernels.catalog import entry
 
 
