@@ -1,5 +1,4 @@
-"""Results as text, JSON, data frames and HTML, and as pictures.
+"""Results as text, JSON, frames, HTML and pictures; the only place that rounds numbers.
 
-This is the only place that rounds numbers or gives them SI prefixes; everything else holds full
-values in s, byte, flop and Hz.
+Everything else holds full values in s, byte, flop and Hz.
 """

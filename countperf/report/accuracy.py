@@ -47,7 +47,10 @@ def evaluation(of: Evaluation) -> Printed:
     parts = of.by_purpose()
     return Printed(
         head=[f"{short_name(of.model)} model on {of.device}"],
-        rows=[picked(case, *what, "noise", "within_noise", "interval_s") for case in of.cases],
+        rows=[
+            picked(case, *what, "noise", "within_noise", "interval_s", "complete")
+            for case in of.cases
+        ],
         body=[line for purpose, part in parts.items() for line in _purpose_lines(purpose, part)],
         facts={
             "device": of.device,
@@ -149,9 +152,8 @@ def comparison(of: Comparison) -> Printed:
     """Give one row per model and level: errors overall and by test kernel, then what is lacking.
 
     Errors are geometric means of relative errors over the sizes of each test kernel; MAPE is the
-    arithmetic mean; MAPE_shape that of the shape of throughput over occupancy, a mean over the
-    families of measurement kernels that were measured at three or more occupancies. An
-    empty cell: the model does not predict the kernel.
+    arithmetic mean; MAPE_shape that of the shape of throughput over occupancy. An empty cell: the
+    model does not predict the kernel.
     """
     shown = [
         {

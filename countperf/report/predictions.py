@@ -46,6 +46,7 @@ _ALIKE = 0.05
 """Of a time: a difference below is none to explain."""
 _SAME = 0.01
 _CAUSES = 2
+_BREAKDOWN = ("group", "time", "share", "part")
 
 
 def counts(
@@ -82,6 +83,7 @@ def counts(
             header=("", *map(point_text, several), "", "") if several else (),
             rows=cells,
             right=tuple(range(1, width + 1)),
+            titles=("property", *(["value"] * width), "count", ""),
         ),
         facts={
             "kernel": vector.kernel,
@@ -169,7 +171,7 @@ def _breakdown(of: Prediction) -> Table:
         title = "" if row.group in (group, OTHER) else row.group
         group = row.group
         cells.append((title, format_quantity(row.time_s, "s"), row.share, row.text))
-    return Table(header=(), rows=tuple(cells), right=(1, 2))
+    return Table(header=(), rows=tuple(cells), right=(1, 2), titles=_BREAKDOWN)
 
 
 def correction_lines(of: Prediction) -> list[str]:

@@ -38,7 +38,7 @@ _PRINTERS: Mapping[str, Callable[..., Printed]] = {
 
 
 def printed(result: object, *more: Any, **named: Any) -> Printed:
-    """Give facts, rows and sentences of a result, with what a printer takes beside it."""
+    """Give facts, rows and sentences of a result."""
     for kind in type(result).__mro__:
         if kind.__name__ in _PRINTERS:
             return _PRINTERS[kind.__name__](result, *more, **named)

@@ -63,6 +63,7 @@ class Table:
     header: tuple[str, ...]  # titles of the columns; none: no line of titles
     rows: tuple[tuple[str, ...], ...]  # cells
     right: tuple[int, ...] = ()  # columns of numbers
+    titles: tuple[str, ...] = ()  # in HTML, where text has no line of titles
 
     def lines(self, most: int | None = None, *, more: str = "", indent: str = "  ") -> list[str]:
         """Return aligned lines; of many rows the first and last, or where all are."""
@@ -77,13 +78,14 @@ class Table:
         """Return an HTML table; of many rows the first and the last."""
         rows: list[Sequence[str]] = list(self.rows)
         if len(rows) > most:
-            rows[(most + 1) // 2 : len(rows) - most // 2] = [["..."] * len(self.header)]
+            rows[(most + 1) // 2 : len(rows) - most // 2] = [["..."] * len(self.rows[0])]
 
         def row(cells: Sequence[str], tag: str) -> str:
             return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in cells)}</tr>"
 
         body = "".join(row(cells, "td") for cells in rows)
-        return f"<table><thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+        head = row(self.header or self.titles, "th")
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
 
 def table_of(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> Table:
@@ -108,8 +110,7 @@ def table_of(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> T
     )
 
 
-_NUMBERS = ("share", "count", "rate")
-"""Columns of numbers that come as texts."""
+_NUMBERS = ("share", "count", "rate")  # that come as texts
 
 
 def _is_number(value: object) -> bool:

@@ -82,16 +82,13 @@ def weight_rows(weights: WeightSet, device: DeviceParameters | None = None) -> l
     return rows
 
 
-_WEIGHT_COLUMNS = {"feature": "feature", "weight": "weight", "per": "", "rate": "implied rate"}
-
-
 def weights_table(weights: WeightSet, device: DeviceParameters | None = None) -> Table:
     """Return weights rounded to their uncertainty, and the rates that they imply."""
-    rows = [{**row, **row["shown"]} for row in weight_rows(weights, device)]
     cells = [
-        (row["feature"], row["weight"], row["per"], row["rate"], row["remark"]) for row in rows
+        (row["feature"], *row["shown"].values(), row["remark"])
+        for row in weight_rows(weights, device)
     ]
-    header = (*_WEIGHT_COLUMNS.values(), "")
+    header = ("feature", "weight", "", "implied rate", "")
     return Table(header=header, rows=tuple(cells), right=(3,))
 
 

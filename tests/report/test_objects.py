@@ -104,6 +104,7 @@ def test_evaluation() -> None:
                 "noise": 0.2,
                 "within_noise": True,
                 "interval_s": [0.5, 0.75],
+                "complete": True,
             }
         ],
         "geometric_mean": means,

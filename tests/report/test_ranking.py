@@ -22,13 +22,11 @@ EVALUATION = RankingEvaluation(
 def test_a_line_for_each_set_and_one_for_all() -> None:
     lines = text_of(EVALUATION).splitlines()
 
-    assert lines[0] == "ranking of variants: linear model on pocl-testchip"
     assert [line.split()[-3:] for line in lines[2:5]] == [
         ["1.00", "1.00", "1.00"],
         ["2.00", "1.00", "1.00"],
         ["1.41", "1.00", "1.00"],
     ]
-    assert "1 predictions leave out" in lines[-1]
 
 
 def test_as_an_object() -> None:
