@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def compiled(codes: Mapping[str, CompiledCode]) -> Printed:
-    """Give compiled kernels: the shares of the innermost loops, then instructions by loop.
-
-    Shares are given over all code and over its innermost loops, at the default of trips.
-    """
+    """Give compiled kernels: the shares of the innermost loops, then instructions by loop."""
     return Printed(
         body=[line for code in codes.values() for line in _lines(code)],
         facts={
