@@ -16,6 +16,7 @@ from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
+from countperf.measurements.summary import summarize
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure
@@ -225,10 +226,11 @@ def _with_a_noisy_case(*, slower: float) -> MeasurementSet:
     exact = measure(THRICE, noise=np.random.default_rng(3))
     place = max(i for i, m in enumerate(exact.measurements) if m.kernel == "copy")
     content = exact.measurements[place].model_dump()
-    for name in ("noise", "settling"):
-        del content[name]
     time_s = slower * content["time_s"]
-    content.update(time_s=time_s, samples_s=tuple((k * time_s,) for k in (2.0, 1.0, 2.0, 2.0)))
+    samples = tuple((k * time_s,) for k in (2.0, 1.0, 2.0, 2.0))
+    found = summarize(samples, 0)
+    content.update(time_s=time_s, samples_s=samples, noise=found.noise)
+    content.update(settling=found.settling(stable=True))
     noisy = Measurement.model_validate(content)
     kept = (*exact.measurements[:place], noisy, *exact.measurements[place + 1 :])
     return replace(exact, measurements=kept)
