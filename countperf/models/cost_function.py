@@ -141,9 +141,9 @@ def compile_cost(
     vector = weights.counted(kernel)
     if weights.definition.reads_code:
         raise PredictionError(
-            f"the {weights.model} model reads compiled code, which is followed at single sizes, and"
-            " a cost function has formulas only: predict(...) at the sizes of interest, or compile"
-            f" weights of a model that reads none, such as load_weights({weights.device.slug!r})"
+            f"the {weights.model} model reads compiled code, and a cost function has formulas"
+            " only: predict(...) at the sizes of interest, or compile weights of a model that reads"
+            f" none, such as load_weights({weights.device.slug!r}, model='structural')"
         )
     there = transaction_roots(vector)
     if without := [n for n in weights.definition.named_transactions if n not in there]:
