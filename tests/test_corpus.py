@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from countperf.counting.automatic import offset_parameters, with_arguments
-from countperf.errors import DataDependentControlFlowError
+from countperf.errors import DataDependentControlFlowError, UnmeasuredPropertyError
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
 from survey_kernels import Try
@@ -79,7 +79,13 @@ def test_units_count_and_are_predicted_by_themselves_or_with_the_advice_of_one_e
 
     assert all(value >= 0 for value in vector.evaluate(sizes).values())
     weights = load_weights("pocl-epyc-zen5", model="structural")
-    found = weights.predict(way.unit, sizes, statistics=way.statistics or None)
+    given = way.statistics or None
+    try:
+        found = weights.predict(way.unit, sizes, statistics=given)
+    except UnmeasuredPropertyError as error:  # functions that no measurement kernel calls
+        if any(".special." not in name for name in error.properties):
+            raise
+        found = weights.predict(way.unit, sizes, statistics=given, incomplete_ok=True)
     assert 0 < found.time_s < 10
 
 

@@ -155,6 +155,7 @@ def _vector(
     )
     quantities = {name: count.quantity for name, count in vector.items()}
     require_sizes(vector.kernel, prepared.parameters, quantities)
+    vector.hold_sizes_to(size_ranges(prepared.kernel))
     return vector
 
 

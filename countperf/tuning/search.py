@@ -240,7 +240,8 @@ class _Search:
                 f" read in {self._order.seconds:.1f} s; model {model} orders the others"
             )
         else:
-            self._say(f"model {model} orders all variants: code was not read in {seconds:.1f} s")
+            within = f"within {max(seconds, 0.0):.1f} s"
+            self._say(f"model {model} orders all variants: no code was read {within}")
         self._look(is_reordered=True)
 
     def _look(self, *, is_reordered: bool = False) -> None:

@@ -95,7 +95,13 @@ def test_variants_that_differ_in_sizes_only_share_a_kernel() -> None:
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("each", _runs_on_device(), ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "each",
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.nightly] if number % 3 else [])
+        for number, each in enumerate(_runs_on_device())
+    ],
+)
 def test_numbers_are_right(each: CatalogEntry, queue: cl.CommandQueue) -> None:
     _run(each, queue, dict(each.check_parameters))
 

@@ -7,7 +7,7 @@ import math
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,15 +70,23 @@ def runner() -> KernelRunner:
         pytest.skip(str(error))
 
 
+def _thinned(some: Sequence[CatalogEntry]) -> list[Any]:
+    """Leave three of four to the nightly jobs."""
+    return [
+        pytest.param(each, id=each.name, marks=[pytest.mark.nightly] if number % 4 else [])
+        for number, each in enumerate(some)
+    ]
+
+
 @pytest.mark.device
-@pytest.mark.parametrize("each", SAMPLE, ids=lambda each: each.name)
+@pytest.mark.parametrize("each", _thinned(SAMPLE))
 def test_numbers_are_right(each: CatalogEntry, runner: KernelRunner) -> None:
     runner.check(each.case(each.exponents[0] + each.exponent_steps[0]))
 
 
 @pytest.mark.oclgrind
 @pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
-@pytest.mark.parametrize("each", [*SAMPLE[::2], *THROUGH_DATA], ids=lambda each: each.name)
+@pytest.mark.parametrize("each", _thinned([*SAMPLE[::2], *THROUGH_DATA]))
 def test_counts_equal_executed_instructions(each: CatalogEntry, tmp_path: Path) -> None:
     sizes = each.check_parameters
     if sum(_counts(each, sizes).values()) > _MOST_EXECUTED and each in SAMPLE:
@@ -89,7 +97,7 @@ def test_counts_equal_executed_instructions(each: CatalogEntry, tmp_path: Path) 
 
 
 def test_sample_is_counted_and_analyzed() -> None:
-    for each in SAMPLE[1::2]:  # the others are counted above
+    for each in SAMPLE[1::8]:
         assert _counts(each, each.check_parameters)["launches"] == 1
         statistics = each.statistics_at(each.check_parameters)
         assert analyze_kernel(each.build(), statistics=statistics)
