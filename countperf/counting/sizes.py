@@ -100,9 +100,12 @@ class SizeParameters(ShortRepr):
             if name in self.defaults:
                 values[name] = _value_of(self.defaults[name], values)
         for name, some in (held or {}).items():
-            if name in values and np.size(values[name]):
-                for value in (np.min(values[name]), np.max(values[name])):
-                    check_range(self.kernel, name, int(value), some)
+            value = values.get(name, ())
+            if isinstance(value, int):
+                check_range(self.kernel, name, value, some)
+            elif np.size(value):
+                for end in (np.min(value), np.max(value)):
+                    check_range(self.kernel, name, int(end), some)
         self._check_assumptions(values)
         return values
 

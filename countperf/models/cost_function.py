@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -88,19 +89,25 @@ class CostFunction(ShortRepr):
             ),
         )
 
+    @cached_property
+    def _derived(self) -> list[tuple[int, str]]:
+        """Columns of derived features, by position."""
+        derived = self.function.model.derived
+        columns = enumerate(self.function.columns)
+        return [(place, feature) for place, (_, feature) in columns if feature in derived]
+
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
         counts = self.vector(**parameters).astype(np.float64)
         model = self.function.model
-        base = zip(model.base_properties, np.tensordot(self.base, counts, 1), strict=True)
+        base = zip(model.base_properties, _product(self.base, counts), strict=True)
         named = model.with_derived(dict(base))
         self._check_measured(counts, named)
-        features = np.tensordot(self.charged, counts, 1)
-        for place, (_, feature) in enumerate(self.function.columns):
-            if feature in model.derived:
-                features[place] = named[feature]
+        features = _product(self.charged, counts)
+        for place, feature in self._derived:
+            features[place] = named[feature]
         scaled = self.function.scaled(features, named)
-        times = self.factor * np.tensordot(self.weights_s, scaled, 1)
+        times = self.factor * _product(self.weights_s, scaled)
         if not np.all(np.isfinite(times)):
             raise ModelNotApplicableError(
                 f"the {model.name} model gives no finite time here for {self.kernel!r}: a derived"
@@ -122,6 +129,10 @@ class CostFunction(ShortRepr):
             wanted = {spec.feature_of(name) or name: None for name in found}
             some = {name: kernels[name] for name in wanted}
             raise replace(self.unmeasured, exercising_kernels=some).error()
+
+
+def _product(matrix: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return matrix @ values if values.ndim < 3 else np.tensordot(matrix, values, 1)
 
 
 def _matrix(rows: Iterable[list[bool]], width: int) -> NDArray[np.float64]:

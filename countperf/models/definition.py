@@ -40,6 +40,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import (
     BeforeValidator,
     Field,
@@ -247,8 +248,9 @@ class ModelDefinition(Document):
 
     def with_derived(self, base: dict[str, Any]) -> dict[str, Any]:
         """Return values of `base_properties` with those of the derived features."""
-        for name, formula in self.needed_derived.items():
-            base[name] = formula(base)
+        with np.errstate(all="ignore"):
+            for name, formula in self.needed_derived.items():
+                base[name] = formula.value(base)
         return base
 
     @cached_property

@@ -66,7 +66,11 @@ class Formula:
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value at numbers or arrays by name; infinity or NaN where there is none."""
         with np.errstate(all="ignore"):
-            return eval(self.code, _NAMESPACE, {"values": values})
+            return self.value(values)
+
+    def value(self, values: Mapping[str, Any]) -> Any:
+        """Return the same, with what NumPy says of numbers as the caller has it."""
+        return eval(self.code, _NAMESPACE, {"values": values})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return parse, (self.text,)  # code objects cannot be pickled

@@ -354,7 +354,8 @@ class PropertyVector(Table, Mapping[str, Count]):
             As for `evaluate`.
         """
         given = given_sizes(parameters, more)
-        return self._sizes.checked(given, idle=self._idle, held=self._ranges, arrays=True)
+        idle = self._idle if len(given) < len(self.parameters) else ()
+        return self._sizes.checked(given, idle=idle, held=self._ranges, arrays=True)
 
     @property
     def _idle(self) -> frozenset[str]:
