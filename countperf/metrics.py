@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from countperf.display import Drawable, Table
 from countperf.documents import Document, Interval, Part
@@ -102,7 +102,7 @@ class EvaluatedCase(Part):
     """One case that was both measured and predicted."""
 
     kernel: str  # name of the kernel
-    parameters: dict[str, int]  # size parameters
+    parameters: dict[str, NonNegativeInt]  # size parameters
     measured_s: float = Field(gt=0)  # times, s
     predicted_s: float
     complete: bool = True  # whether the prediction knows the cost of every property of the kernel

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from countperf.display import Table
 from countperf.documents import Document, Part
@@ -53,7 +53,7 @@ class RankedSet(Part):
     """Variants of one kernel at the same sizes."""
 
     family: str  # name of the set
-    parameters: dict[str, int]  # sizes
+    parameters: dict[str, NonNegativeInt]  # sizes
     variants: tuple[RankedVariant, ...] = Field(min_length=1)  # as they were measured
 
     @property
