@@ -42,6 +42,13 @@ class _Line(Part):
     parameters: dict[str, int]
     recorded_at: str
 
+    @model_validator(mode="after")
+    def _sizes_are_those_of_the_name(self) -> Self:
+        said = self.case.rpartition("/")[2].split(",") if self.parameters else []
+        if said != [f"{name}={value}" for name, value in self.parameters.items()]:
+            raise ValueError(f"the sizes {self.parameters} are not those of the case {self.case}")
+        return self
+
 
 class Measurement(_Line):
     """A finished case: every sample, what they come to, and the kernel's property vector.

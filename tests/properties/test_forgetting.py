@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Sized
 
+import pytest
+
+from countperf.properties import cache
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.memory import forget_counts
@@ -29,7 +33,8 @@ def _memories() -> Iterator[tuple[str, int]]:
                     yield f"{name}.{attribute}", len(value)
 
 
-def test_what_was_kept_is_forgotten() -> None:
+def test_what_was_kept_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_counted", itertools.count(1))  # none forgets in between
     kernels = [entry(name).build() for name in _KERNELS]
 
     def counted() -> list[PropertyVector]:
