@@ -44,9 +44,10 @@ class _Line(Part):
 
     @model_validator(mode="after")
     def _sizes_are_those_of_the_name(self) -> Self:
-        said = self.case.rpartition("/")[2].split(",") if self.parameters else []
-        if said != [f"{name}={value}" for name, value in self.parameters.items()]:
-            raise ValueError(f"the sizes {self.parameters} are not those of the case {self.case}")
+        for part in self.case.rpartition("/")[2].split(","):
+            name, _, value = part.partition("=")
+            if name in self.parameters and value != str(self.parameters[name]):
+                raise ValueError(f"{name} is {self.parameters[name]}, and {value} in {self.case!r}")
         return self
 
 
