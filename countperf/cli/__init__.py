@@ -104,8 +104,11 @@ class _Command(_Parser):
         """Parse options first, then what is left as a kernel and its sizes."""
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
-        self._is_intermixed = True
-        return self.parse_known_intermixed_args(args, namespace)
+        self._is_intermixed = True  # it parses by this method
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
 
 
 def parser() -> argparse.ArgumentParser:

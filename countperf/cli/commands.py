@@ -306,7 +306,7 @@ COMMANDS: Mapping[str, Command] = {
         },
     ),
 }
-"""What each command does and takes."""
+"""The commands by name, with their arguments."""
 
 
 def configure(parser: argparse.ArgumentParser, command: Command) -> None:

@@ -101,7 +101,7 @@ class OperationKey:
 
     @property
     def what(self) -> str:
-        """What is counted."""
+        """The kind of work, as names of properties have it."""
         return self.operation.name
 
 
@@ -120,7 +120,7 @@ class AccessKey:
 
     @property
     def what(self) -> str:
-        """What is counted."""
+        """The kind of work, as names of properties have it."""
         guarded = "guarded." if self.is_guarded else ""
         last = "" if self.in_loop is None else f".{self.in_loop}"
         return f"{guarded}{self.at}.{self.bits}.{self.between_items.name}{last}"
@@ -146,7 +146,7 @@ class PrivateAccessKey:
 
     @property
     def what(self) -> str:
-        """What is counted."""
+        """The kind of work, as names of properties have it."""
         return f"pmem.{self.direction}.{self.elements}"
 
 
@@ -160,7 +160,7 @@ class ChainKey:
 
     @property
     def what(self) -> str:
-        """What is counted."""
+        """The kind of work, as names of properties have it."""
         return f"chain.{self.kind}.{self.type_name}"
 
 
@@ -174,7 +174,7 @@ class LiveValuesKey:
 
     @property
     def what(self) -> str:
-        """What is counted."""
+        """The kind of work, as names of properties have it."""
         return f"live_across_barrier.{self.values}.{self.bits}"
 
 
@@ -187,7 +187,7 @@ class EventKey:
 
     @property
     def what(self) -> str:
-        """What is counted."""
+        """The kind of work, as names of properties have it."""
         return self.event
 
 

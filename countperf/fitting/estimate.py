@@ -70,12 +70,12 @@ class Estimate(ShortRepr):
 
     @property
     def converged(self) -> bool:
-        """Whether the solver met its tolerances."""
+        """True if the solver met its tolerances."""
         return self.solution.converged
 
     @property
     def message(self) -> str:
-        """What the solver says."""
+        """The solver's reason for its end."""
         return self.solution.message
 
     @property

@@ -421,8 +421,7 @@ def _solution(problem: Problem, end: _End) -> Solution:
     kept = values > RANK_TOLERANCE * values.max(initial=0.0)
     rank = int(np.count_nonzero(kept))
     freedom = max(number - rank, 0)
-    variance = problem.recipe.model_error or 1.0
-    variance = variance**2
+    variance = (problem.recipe.model_error or 1.0) ** 2
     if problem.prior is None and freedom:
         variance = float(np.sum(weights * residuals**2)) / freedom
     found = problem.weights(unknowns)

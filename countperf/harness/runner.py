@@ -37,7 +37,7 @@ _PLACES = 2**12
 
 
 class CaseRunner(ABC):
-    """What runs cases on a device; the attributes and `loaded` are what a runner has to have."""
+    """A runner of cases on a device; subclasses have the attributes, and define `loaded`."""
 
     identity: DeviceIdentity
     limits: DeviceLimits

@@ -19,14 +19,13 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from countperf.machine_code.operands import WIDTHS, operands_of, widest
+
 HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
 PREFIXES = re.compile(r"^(?:(?:data16|[cdefgs]s|bnd|notrack|lock|rep\w*|rex\S*|\{\w+\})\s+)+")
-_COMMA = re.compile(r",\s*(?![^(]*\))")
-_VECTOR = re.compile(r"%([xyz])mm")
 _STACK = re.compile(r"\(%r[sb]p\)")
 _EMBEDDED = re.compile(r"\{1to(\d+)\}")
-_WIDTH = {"x": 128, "y": 256, "z": 512}
 
 _KINDS = {
     "fma": r"fn?m(?:add|sub)+\d*",
@@ -90,10 +89,8 @@ def instruction_in(line: str) -> tuple[int, str, str] | None:
 @lru_cache(maxsize=2**14)
 def classify(mnemonic: str, operands: str) -> tuple[str, ...]:
     """Say what an instruction does."""
-    parts = _COMMA.split(operands) if operands else []
-    registers = _VECTOR.findall(operands)
-    if registers:
-        width = max(_WIDTH[each] for each in registers)
+    parts = operands_of(operands)
+    if width := 8 * widest(operands):
         return _vector(mnemonic.removeprefix("v"), parts, width)
     if mnemonic.startswith("j"):
         return ("branch",)
@@ -120,7 +117,7 @@ def _vector(name: str, parts: Sequence[str], width: int) -> tuple[str, ...]:
     else:
         classes = [next((key for key, text in _OTHERS if text.match(name)), "iop.vector")]
         small = next((bits for bits, text in _SMALL if text.fullmatch(name)), width)
-        kind = f"vector.{small}" if small >= _WIDTH["x"] else f"scalar.{small}"
+        kind = f"vector.{small}" if small >= 8 * WIDTHS["x"] else f"scalar.{small}"
     if classes[:1] in (["gather"], ["scatter"]):
         return tuple(classes)
     if embedded:

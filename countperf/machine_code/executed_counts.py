@@ -38,6 +38,7 @@ from functools import lru_cache
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
 from countperf.machine_code.classify_x86 import classify
 from countperf.machine_code.interpreter import STACK, Program
+from countperf.machine_code.operands import widest
 from countperf.machine_code.set_conflicts import (
     beyond_cache,
     directions_of,
@@ -56,8 +57,6 @@ CYCLES = f"{ROOT}.cycles"
 
 _SIMPLE = ("add", "mul", "fma", "minmax", "compare", "round")
 _CROSS = re.compile(r"v?p?erm(?!il)|vperm|valign|vshuf[fi]|vpmov|vinsert|vextract")
-_WIDTHS = {"x": 128, "y": 256, "z": 512}
-_VECTORS = re.compile(r"%([xyz])mm")
 _WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
 
 
@@ -84,12 +83,11 @@ def missed(
 @lru_cache(maxsize=2**15)
 def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
     """Return what executing an instruction counts as, by property name."""
-    widths = [_WIDTHS[each] for each in _VECTORS.findall(operands)]
     names: list[tuple[str, int]] = [("all", 1)]
     for kind in classify(mnemonic, operands):
         if kind in ("gather", "scatter"):
             bits = 64 if _WIDE_ELEMENTS.search(mnemonic) else 32
-            names += [(kind, 1), (f"{kind}_lanes", max(widths) // bits)]
+            names += [(kind, 1), (f"{kind}_lanes", 8 * widest(operands) // bits)]
         else:
             names.append((_named(kind, mnemonic), 1))
     return tuple((f"{ROOT}.{name}", number) for name, number in names)

@@ -23,7 +23,7 @@ VECTOR_BYTES = 64
 _NAMES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 _PAGE = 4096
 _KNOWN, _LOST = 1, 2
-"""What is known of a byte in memory that was written to."""
+"""States of a byte of memory that was written to: its value is known, or it is not."""
 
 
 class Register(NamedTuple):

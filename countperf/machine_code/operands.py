@@ -16,6 +16,7 @@ _MEMORY = re.compile(
     r"\((?P<base>%\w+)?(?:,(?P<index>%\w+),(?P<scale>[1248]))?\)$"
 )
 _IMMEDIATE = re.compile(r"^\$(-?(?:0x)?[0-9a-f]+)$")
+_LETTER = re.compile(r"%([xyz])mm")
 _BROADCAST = re.compile(r"\{1to(\d+)\}$")
 _WIDE = (1 << 64) - 1
 VECTOR = re.compile(r"^%([xyz])mm(\d+)(\{.*)?$")
@@ -34,6 +35,11 @@ Source = Callable[[Machine], Lanes]
 def operands_of(text: str) -> list[str]:
     """Split the operands of an instruction."""
     return _COMMA.split(text) if text else []
+
+
+def widest(operands: str) -> int:
+    """Return the bytes of the widest vector register among operands; 0 if there is none."""
+    return max((WIDTHS[letter] for letter in _LETTER.findall(operands)), default=0)
 
 
 def immediate(text: str, bits: int = 8) -> Value:

@@ -47,6 +47,7 @@ from countperf.machine_code.operands import (
     lanes_of,
     operands_of,
     source_of,
+    widest,
     writer,
 )
 from countperf.machine_code.vector_moves import ELEMENT_BYTES, move_source
@@ -68,7 +69,6 @@ _INDEXED = re.compile(r"^vp?(?:gather|scatter)(?P<index>[dq])(?P<element>p[sd]|[
 _PLACE = re.compile(
     r"^(?P<offset>-?(?:0x)?[0-9a-f]+)?\((?P<base>%\w+)?,%[xyz]mm(?P<index>\d+),?(?P<scale>[1248])?\)"
 )
-_VECTORS = re.compile(r"%([xyz])mm")
 
 
 def leads_to_integers(mnemonic: str, operands: str) -> bool:
@@ -465,9 +465,8 @@ def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:
     kind = _INDEXED.match(mnemonic)
     assert kind is not None
     size, index_size = ELEMENT_BYTES[kind["element"]], ELEMENT_BYTES[kind["index"]]
-    widest = max(WIDTHS[letter] for letter in _VECTORS.findall(operands))
     place = _PLACE.match(next(part for part in operands_of(operands) if "(" in part))
-    count = widest // max(size, index_size)
+    count = widest(operands) // max(size, index_size)
     if place is None:
         return [lambda _: None] * count, size
     base = REGISTERS.get(place["base"] or "")

@@ -64,7 +64,7 @@ _SPACES = {"global": "global", "shared": "local", "local": "private", "const": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxLaunch:
-    """What a kernel in PTX is launched with, and the work group to follow."""
+    """A launch of a kernel in PTX, and the work group to follow."""
 
     arguments: Sequence[np.generic | None]  # in order
     # groups of the grid, items of a group, and numbers of the group, along three axes

@@ -155,7 +155,6 @@ def _vector(
     )
     quantities = {name: count.quantity for name, count in vector.items()}
     require_sizes(vector.kernel, prepared.parameters, quantities)
-    vector.hold_sizes_to(size_ranges(prepared.kernel))
     return vector
 
 
@@ -275,4 +274,6 @@ def count_executed(
     }
     reason = "; ".join(sorted(executed.reasons))
     counts = {name: _inexact_if(reason, name, quantity) for name, quantity in once.items()}
-    return _vector(prepared, counts | _executed_counts(executed), "structure", caches)
+    vector = _vector(prepared, counts | _executed_counts(executed), "structure", caches)
+    vector.hold_sizes_to(size_ranges(prepared.kernel))
+    return vector

@@ -250,11 +250,6 @@ class PropertyVector(Table, Mapping[str, Count]):
         """
         self._ranges = dict(ranges)
 
-    @property
-    def held_sizes(self) -> Mapping[str, range]:
-        """Values that the types of the kernel's arguments have, by name, where they are known."""
-        return self._ranges
-
     def knows(self, root: str) -> bool:
         """Return whether there are counts whose names begin with some components.
 

@@ -151,8 +151,3 @@ def value_text(value: Any) -> str:
 def interval_text(interval_s: Sequence[Any]) -> str:
     """Write both ends of an interval of times."""
     return " to ".join(format_quantity(float(end), "s") for end in interval_s)
-
-
-def indented(text: str) -> str:
-    """Indent all lines of a text."""
-    return "\n".join(f"  {line}" for line in text.splitlines())

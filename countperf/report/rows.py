@@ -143,7 +143,7 @@ class Printed:
 
     @property
     def table(self) -> Table | None:
-        """What people see of the rows; None if there are none."""
+        """The rows as people see them; None if there are none."""
         table = self.shown or table_of(self.rows, self.columns)
         return table if table.rows else None
 

@@ -113,7 +113,7 @@ def _predicted(*values: Any) -> Predicted:
 
 
 class RankingLine(Line):
-    """What was predicted so far; a tuple of values for each of the best."""
+    """Predictions so far; a tuple of values for each of the best variants."""
 
     kind: Literal["ranking"]
     best: tuple[
@@ -206,7 +206,7 @@ class _Plan(Part):
 
 
 class SearchHeader(Part):
-    """What a search is of."""
+    """The question of a search: space, sizes, device, weights, plan."""
 
     model_config = ConfigDict(extra="ignore")
     space: str

@@ -225,7 +225,8 @@ class _Search:
         if self._known.tried:
             return
         seconds = self._spending.budget.seconds
-        seconds = min(float("inf") if seconds is None else SHARE * seconds, self._spending.left_s())
+        share = float("inf") if seconds is None else SHARE * seconds
+        seconds = max(0.0, min(share, self._spending.left_s()))
 
         def read() -> None:
             self._order = read_order(
@@ -240,8 +241,7 @@ class _Search:
                 f" read in {self._order.seconds:.1f} s; model {model} orders the others"
             )
         else:
-            within = f"within {max(seconds, 0.0):.1f} s"
-            self._say(f"model {model} orders all variants: no code was read {within}")
+            self._say(f"model {model} orders all variants: no code was read in {seconds:.1f} s")
         self._look(is_reordered=True)
 
     def _look(self, *, is_reordered: bool = False) -> None:

@@ -66,7 +66,7 @@ class Target(ShortRepr):
 
     @property
     def has_choice(self) -> bool:
-        """Whether the model is free: none is named, and no document is."""
+        """True if the model is free: none is named, and no document is."""
         return self.model is None and (self.weights is None or is_fit(self.weights))
 
     @property

@@ -119,7 +119,7 @@ class LaunchLog:
 
     @property
     def kernels(self) -> tuple[RecordedKernel, ...]:
-        """What is known now: one for each kernel, sizes and device, the longest first."""
+        """Launches so far: one entry for each kernel, sizes and device, the longest first."""
         merged: dict[Any, RecordedKernel] = {}
         for each in tuple(self._recorder.kinds.values()):
             given = [tuple(sorted(m.items())) for m in (each.integers, each.shapes, each.types)]

@@ -40,7 +40,7 @@ Verdict = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What came of one kernel."""
+    """The verdict on one kernel."""
 
     verdict: Verdict  # whether counted and executed numbers agree, or who refused the kernel
     details: str = ""  # differences as (counted, executed), or the refusal
@@ -118,7 +118,7 @@ def examine(case: KernelCase) -> Examination:
 
 @dataclass(slots=True)
 class Campaign:
-    """What came of many kernels."""
+    """The verdicts on many kernels."""
 
     distinct: set[KernelCase] = field(default_factory=set[KernelCase])  # all that were examined
     verdicts: Counter[str] = field(default_factory=Counter[str])  # by verdict

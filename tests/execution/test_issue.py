@@ -1,4 +1,4 @@
-"""What a policy issues for a unit of a count: by hand, from the rules of a row of items."""
+"""Issued work of policies for a unit of a count: by hand, from the rules of a row of items."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import pytest
 from measurement_kernels.arguments import TOLERANCES
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import CatalogEntry
+from tests.measurement_kernels.nightly import one_of
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -95,13 +96,7 @@ def test_variants_that_differ_in_sizes_only_share_a_kernel() -> None:
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(
-    "each",
-    [
-        pytest.param(each, id=each.name, marks=[pytest.mark.nightly] if number % 3 else [])
-        for number, each in enumerate(_runs_on_device())
-    ],
-)
+@pytest.mark.parametrize("each", one_of(3, _runs_on_device()))
 def test_numbers_are_right(each: CatalogEntry, queue: cl.CommandQueue) -> None:
     _run(each, queue, dict(each.check_parameters))
 

@@ -7,7 +7,7 @@ import math
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from measurement_kernels.entry import CatalogEntry, Collection
 from measurement_kernels.extended import through_data
 from measurement_kernels.programs import Formula, Program, Recurrence
 from measurement_kernels.random_shapes.draws import Draw
+from tests.measurement_kernels.nightly import one_of
 from tests.oracles import oclgrind
 
 _SHARES: tuple[tuple[Collection, int], ...] = (("random", 8), ("extended", 3))
@@ -70,23 +71,15 @@ def runner() -> KernelRunner:
         pytest.skip(str(error))
 
 
-def _thinned(some: Sequence[CatalogEntry]) -> list[Any]:
-    """Leave three of four to the nightly jobs."""
-    return [
-        pytest.param(each, id=each.name, marks=[pytest.mark.nightly] if number % 4 else [])
-        for number, each in enumerate(some)
-    ]
-
-
 @pytest.mark.device
-@pytest.mark.parametrize("each", _thinned(SAMPLE))
+@pytest.mark.parametrize("each", one_of(4, SAMPLE))
 def test_numbers_are_right(each: CatalogEntry, runner: KernelRunner) -> None:
     runner.check(each.case(each.exponents[0] + each.exponent_steps[0]))
 
 
 @pytest.mark.oclgrind
 @pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
-@pytest.mark.parametrize("each", _thinned([*SAMPLE[::2], *THROUGH_DATA]))
+@pytest.mark.parametrize("each", one_of(4, [*SAMPLE[::2], *THROUGH_DATA]))
 def test_counts_equal_executed_instructions(each: CatalogEntry, tmp_path: Path) -> None:
     sizes = each.check_parameters
     if sum(_counts(each, sizes).values()) > _MOST_EXECUTED and each in SAMPLE:

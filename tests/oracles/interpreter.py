@@ -81,7 +81,7 @@ class Access:
 
 @dataclass(slots=True)
 class Executed:
-    """What one execution of a kernel did, all work items together."""
+    """Tallies of one execution of a kernel, all work items together."""
 
     # by names such as ``flop.add.f32`` and ``flop.special.f32.rsqrt``
     operations: Counter[str] = field(default_factory=Counter[str])

@@ -26,7 +26,7 @@ Pass = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Recorded:
-    """What the items did."""
+    """Executions, accesses and iterations of the items."""
 
     # each execution; address None where it is read from data. Passes through different branches
     # of conditional expressions are told apart
