@@ -39,7 +39,6 @@ from countperf.hardware.parameters import (
 from countperf.mechanistic.classes import BARRIER, without_excess
 from countperf.mechanistic.model import MechanisticModel
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.scaling import fit_scale
 
 LARGEST_CHANGE = 1e4
 """A fitted constant stays within this factor of where it starts."""
@@ -297,7 +296,8 @@ def calibrate_fully(
     if not names:
         raise FitError(f"the times of {model.model} depend on no constant of {device.slug}")
     start = {name: constants_of(device)[name] for name in names}
-    scale = fit_scale(times[covered].tolist(), target.tolist())
+    off = times[covered] / target
+    scale = float(off.sum() / (off @ off))  # that of the least sum of squared relative errors
     pull = math.sqrt(_PULL)
 
     def device_at(logarithms: NDArray[np.float64]) -> DeviceParameters:

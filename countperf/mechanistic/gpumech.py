@@ -16,18 +16,17 @@ symbol             name                       unit
 #warps             ``occupancy``              sub-group/compute unit
 #insts of i        ``Interval.insts``         instruction
 stall cycles of i  ``Interval.stall``         cycle
-1 / issue rate     ``cpi_issue``              cycle/instruction
 p                  ``issue_probability``      1
 #nonoverlapped     ``nonoverlapped``          instruction
 CPR                ``cpr``                    cycle for all sub-groups
 =================  =========================  ==============================
 
-Left out: latency of computations (unless asked for), barriers, groups, memory bandwidth.
+Left out: latency of computations, issue of memory instructions, barriers, groups, bandwidth.
 
 Where this departs from the paper: Eq. (15) and (16) have minimum and maximum exchanged there, and
 Eq. (7) computes instructions per cycle where it says cycles per instruction; all are read as meant.
-Eq. (11), (12) and (14) are reconstructed from the numbers that the discussion quotes. An issue rate
-other than one is an extension: Eq. (9), (15) and (16) then count stalls in issue slots. The policy
+Eq. (11), (12) and (14) are reconstructed from the numbers that the discussion quotes. An
+instruction is issued in a cycle. The policy
 ``"rr_corrected"`` is the correction of Lemeire et al.: round robin always issues from the other
 sub-groups, and no more of their instructions than a stall has room for. Its bound by the number of
 instructions that the others have is ours; it matters in intervals without instructions.
@@ -37,13 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_choice, check_positive
 from countperf.mechanistic.model import (
-    Aspect,
     Bound,
     Estimate,
     MechanisticModel,
@@ -81,18 +79,18 @@ class IntervalResult:
 
 
 def interval_cycles(
-    intervals: Sequence[Interval], occupancy: float, policy: Policy, *, cpi_issue: float = 1.0
+    intervals: Sequence[Interval], occupancy: float, policy: Policy
 ) -> IntervalResult:
     r"""Return the cycles of concurrent sub-groups from the intervals of one.
 
-    For instructions :math:`n_i`, stalls :math:`s_i`, :math:`w` sub-groups and :math:`c` cycles per
-    instruction, the time is :math:`\sum_i (c n_i + s_i + c o_i)`, where :math:`o_i` is the number
-    of instructions that do not overlap:
+    For instructions :math:`n_i`, stalls :math:`s_i` and :math:`w` sub-groups, the time is
+    :math:`\sum_i (n_i + s_i + o_i)`, where :math:`o_i` is the number of instructions that do not
+    overlap:
 
-    - Eq. (9): :math:`p = c \sum n / (c \sum n + \sum s)`,
+    - Eq. (9): :math:`p = \sum n / (\sum n + \sum s)`,
     - round robin, Eq. (11): :math:`o_i = \max(0, n_i - 1)\, p\, (w - 1)`,
-    - corrected: :math:`o_i = (w - 1) n_i - \min(s_i/c, w - 1, (w - 1) n_i)`,
-    - greedy, Eq. (12), (14)-(16): :math:`o_i = \max(\bar n \min(p s_i/c, 1) (w - 1) - s_i/c, 0)`
+    - corrected: :math:`o_i = (w - 1) n_i - \min(s_i, w - 1, (w - 1) n_i)`,
+    - greedy, Eq. (12), (14)-(16): :math:`o_i = \max(\bar n \min(p s_i, 1) (w - 1) - s_i, 0)`
       with :math:`\bar n` the mean of :math:`n`.
 
     Round robin as published, and greedy where an interval has no stall, lose instructions and can
@@ -103,20 +101,18 @@ def interval_cycles(
     if not check_positive(occupancy, "occupancy") >= 1:
         message = f"occupancy must be at least 1, not {occupancy}"
         raise ParameterError(message, parameter="occupancy")
-    check_positive(cpi_issue, "cpi_issue")
     check_choice(policy, "policy", get_args(Policy))
     instructions = float(sum(interval.insts for interval in intervals))
     stalls = float(sum(interval.stall for interval in intervals))
     if instructions == 0:
         raise ParameterError("intervals must hold an instruction", parameter="intervals")
-    probability = cpi_issue * instructions / (cpi_issue * instructions + stalls)  # Eq. (9)
+    probability = instructions / (instructions + stalls)  # Eq. (9)
     mean = instructions / len(intervals)
     others = occupancy - 1
     nonoverlapped = tuple(
-        _nonoverlapped(interval, others, policy, probability, mean, cpi_issue)
-        for interval in intervals
+        _nonoverlapped(interval, others, policy, probability, mean) for interval in intervals
     )
-    issue_cycles = cpi_issue * (instructions + sum(nonoverlapped))
+    issue_cycles = instructions + sum(nonoverlapped)
     cpr = issue_cycles + stalls
     ipc = occupancy * instructions / cpr  # Eq. (7)
     return IntervalResult(
@@ -137,28 +133,18 @@ def _nonoverlapped(
     policy: Policy,
     probability: float,
     mean: float,
-    cpi_issue: float,
 ) -> float:
-    slots = interval.stall / cpi_issue
     if policy == "rr":
         return max(0.0, interval.insts - 1) * probability * others  # Eq. (11)
     if policy == "rr_corrected":
         theirs = others * interval.insts
-        return theirs - min(slots, others, theirs)
-    in_stall = min(probability * slots, 1.0)  # Eq. (15)
-    return max(mean * in_stall * others - slots, 0.0)  # Eq. (12), (14), (16)
+        return theirs - min(interval.stall, others, theirs)
+    in_stall = min(probability * interval.stall, 1.0)  # Eq. (15)
+    return max(mean * in_stall * others - interval.stall, 0.0)  # Eq. (12), (14), (16)
 
 
-def intervals_of(
-    graph: InstructionGraph,
-    device: DeviceParameters,
-    *,
-    cpi_issue: float = 1.0,
-    count_memory_issue: bool = False,
-    ignore_computation_latency: bool = True,
-) -> tuple[Interval, ...]:
+def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Interval, ...]:
     """Cut the program of a sub-group into intervals, by issuing it in order and alone."""
-    check_positive(cpi_issue, "cpi_issue")
     classes = [device.require_class(name, model="GPUMech") for name in graph.nodes]
     found: list[Interval] = []
     finish: list[float] = []
@@ -170,11 +156,9 @@ def intervals_of(
             found.append(Interval(instructions, ready - time))
             instructions, time = 0, ready
         is_memory = instruction.kind == "memory"
-        slot = 0.0 if is_memory and not count_memory_issue else cpi_issue
-        waits = is_memory or (instruction.kind == "compute" and not ignore_computation_latency)
-        finish.append(time + (instruction.latency if waits else slot))
-        time += slot
-        instructions += slot > 0
+        finish.append(time + (instruction.latency if is_memory else 1.0))
+        time += not is_memory
+        instructions += not is_memory
     end = max(*finish, time)
     if instructions or end > time + _ROUNDING:
         found.append(Interval(instructions, end - time))
@@ -185,16 +169,10 @@ def intervals_of(
 class GpuMechModel(MechanisticModel):
     """GPUMech's time of a kernel."""
 
-    aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency", "scheduler_policy"})
-
     policy: Policy = "rr_corrected"  # the scheduler
-    cpi_issue: float = 1.0  # cycles per issued instruction of a compute unit
-    # how a dependency graph is cut into intervals, see `intervals_of`
-    count_memory_issue: bool = False
-    ignore_computation_latency: bool = True
 
     def __post_init__(self) -> None:
-        interval_cycles([Interval(1, 0)], 1, self.policy, cpi_issue=self.cpi_issue)
+        check_choice(self.policy, "policy", get_args(Policy))
 
     @property
     def model(self) -> str:
@@ -208,13 +186,7 @@ class GpuMechModel(MechanisticModel):
         if intervals is None:
             repetitions = profile.repetitions()
             graph: InstructionGraph = profile.require("idg", model=self.model)
-            intervals = intervals_of(
-                graph,
-                self.device,
-                cpi_issue=self.cpi_issue,
-                count_memory_issue=self.count_memory_issue,
-                ignore_computation_latency=self.ignore_computation_latency,
-            )
+            intervals = intervals_of(graph, self.device)
         if not any(interval.insts for interval in intervals):
             message = (
                 f"kernel {profile.name!r}: no instruction of kind compute, which {self.model} needs"
@@ -222,13 +194,11 @@ class GpuMechModel(MechanisticModel):
             )
             raise ModelNotApplicableError(message, parameter="intervals")
         geometry = launch_geometry(profile, launch, self.device)
-        result = interval_cycles(
-            intervals, geometry.occupancy, self.policy, cpi_issue=self.cpi_issue
-        )
+        result = interval_cycles(intervals, geometry.occupancy, self.policy)
         time_s = seconds_from_throughput(
             result.wpc / repetitions, geometry.total_sub_groups, self.device, model=self.model
         )
-        own = self.cpi_issue * sum(interval.insts for interval in intervals)
+        own = sum(interval.insts for interval in intervals)
         is_idle = result.cpr > geometry.occupancy * own * (1 + _LATENCY_BOUND)
         bound: Bound = "latency" if is_idle else "issue"
         return Estimate(

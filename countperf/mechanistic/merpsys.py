@@ -1,8 +1,8 @@
-r"""MERPSYS: throughput and latency bounds of a kernel, transfers, and applications made of both.
+r"""MERPSYS: throughput and latency bounds of a kernel, and transfers.
 
 Models a kernel by Volkov's two bounds, latency over occupancy and the busiest of three resources,
-with one factor for the architecture; a transfer by a startup and a bandwidth; an application as a
-sequence of them, in which nothing overlaps. Source: Gajger & Czarnul (2018), "Modelling and
+with one factor for the architecture; a transfer by a startup and a bandwidth. Applications of both
+are in `countperf.mechanistic.applications`. Source: Gajger & Czarnul (2018), "Modelling and
 simulation of GPU processing in the MERPSYS environment"; equation numbers are theirs.
 
 Assumptions: occupancy and throughput are constant over the run; the bytes of global memory are
@@ -42,25 +42,21 @@ twice or in pairs; the bytes are those of its memory instructions; and the peak 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Literal
 
 from countperf.errors import ParameterError
-from countperf.hardware.parameters import LinkParameters, TransferDirection
+from countperf.hardware.parameters import LinkParameters
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 from countperf.mechanistic.model import (
-    Aspect,
     Bound,
     Estimate,
-    MechanisticPrediction,
-    ParametricProfile,
+    MechanisticModel,
     seconds_from_throughput,
 )
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
-from countperf.mechanistic.scaling import ScaledModel
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 from countperf.mechanistic.volkov import latency_alone
-from countperf.predictions import ParameterValue, largest_first
 
 Resource = Literal["cuda_cores", "schedulers", "memory"]
 
@@ -160,65 +156,13 @@ def transfer_time(link: LinkParameters, n_bytes: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """A transfer between host and device."""
-
-    direction: TransferDirection  # to or from the device
-    n_bytes: float  # its size
-
-    def __post_init__(self) -> None:
-        if self.direction not in get_args(TransferDirection):
-            message = f"direction must be h2d or d2h, not {self.direction!r}"
-            raise ParameterError(message, parameter="direction")
-        check_not_negative(self.n_bytes, "n_bytes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """A sequence of transfers and kernels, one after the other."""
-
-    name: str  # its name
-    steps: tuple[Transfer | ProfiledKernel | ParametricProfile, ...]  # what it does, in order
-
-    def __post_init__(self) -> None:
-        if not self.steps:
-            raise ParameterError("an application needs at least one step", parameter="steps")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MerpsysModel(ScaledModel):
-    """MERPSYS's time of a kernel, and of applications."""
-
-    aspects: ClassVar[frozenset[Aspect]] = frozenset(
-        {
-            "instruction_parallelism",
-            "computation_latency",
-            "memory_latency",
-            "many_subsystems",
-            "issue_limit",
-            "transfers",
-        }
-    )
-
-    lambda_k: float | None = None  # factor of the architecture
-
-    def __post_init__(self) -> None:
-        if self.lambda_k is not None:
-            check_positive(self.lambda_k, "lambda_k")
-
-    @property
-    def factor(self) -> float:
-        """The factor of the architecture that is applied."""
-        return self.lambda_k or self.device.lambda_k or 1.0
+class MerpsysModel(MechanisticModel):
+    """MERPSYS's time of a kernel."""
 
     @property
     def model(self) -> str:
         """``"merpsys"``."""
         return "merpsys"
-
-    def scaled(self, factor: float, /) -> Self:
-        """Return the model with another ``lambda_k``, which divides the time."""
-        return replace(self, lambda_k=1 / factor)
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
@@ -231,7 +175,7 @@ class MerpsysModel(ScaledModel):
         wpc = min(geometry.occupancy / latency, use.wpc)  # Eq. (4.3)
         time_s = (  # Eq. (4.1)
             seconds_from_throughput(wpc, geometry.total_sub_groups, device, model=model)
-            / self.factor
+            / (device.lambda_k or 1.0)
         )
         kind = _BOUNDS[use.bound]
         busy_s = time_s * wpc / use.wpc
@@ -245,40 +189,6 @@ class MerpsysModel(ScaledModel):
                 "latency_bound": latency,
                 **{f"cycles[{name}]": cycles for name, cycles in use.cycles.items()},
             },
-        )
-
-    def predict_application(
-        self, application: Application, parameters: Mapping[str, ParameterValue] | None = None, /
-    ) -> MechanisticPrediction:
-        """Predict the time of an application: the sum over its steps."""
-        breakdown: dict[str, float] = {}
-        kernels: list[MechanisticPrediction] = []
-        transfers_s = 0.0
-        for step in application.steps:
-            if isinstance(step, Transfer):
-                part = transfer_time(self.device.require_link(step.direction), step.n_bytes)
-                name = f"transfer.{step.direction}"
-                transfers_s += part
-            else:
-                kernels.append(self.predict(step, parameters))
-                part = float(kernels[-1].time_s)
-                name = f"kernel.{kernels[-1].kernel}"
-            breakdown[name] = breakdown.get(name, 0.0) + part
-        time_s = sum(breakdown.values())
-        bound: Bound = "transfer"
-        if kernels and 2 * transfers_s <= time_s:
-            bound = max(kernels, key=lambda each: float(each.time_s)).bound
-        return MechanisticPrediction(
-            kernel=application.name,
-            device=self.device.slug,
-            model=self.model,
-            parameters=dict(parameters or {}),
-            time_s=time_s,
-            interval_s=None,
-            breakdown=largest_first(breakdown),
-            ignored=tuple(sorted({name for each in kernels for name in each.ignored})),
-            bound=bound,
-            results={"transfers_s": transfers_s, "kernels_s": time_s - transfers_s},
         )
 
     def _resource_use(self, profile: KernelProfile) -> ResourceUse:

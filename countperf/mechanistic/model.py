@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -18,22 +18,6 @@ from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, Pr
 from countperf.predictions import ParameterValue, Prediction, largest_first
 
 Bound = Literal["compute", "memory", "barrier", "latency", "issue", "launch", "transfer"]
-
-Aspect = Literal[
-    "instruction_parallelism",
-    "computation_latency",
-    "memory_latency",
-    "barriers",
-    "many_subsystems",
-    "work_groups",
-    "divergence",
-    "issue_limit",
-    "scheduler_policy",
-    "transfers",
-]
-"""Aspects that a model can take into account, after Lemeire et al., Table 7."""
-
-ASPECTS: frozenset[Aspect] = frozenset(get_args(Aspect))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +54,9 @@ class ParametricProfile(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanisticModel(ABC):
-    """Base of the mechanistic models; a subclass states its name, its aspects and its estimate."""
+    """Base of the mechanistic models; a subclass states its name and its estimate."""
 
-    aspects: ClassVar[frozenset[Aspect]]
+    charges: ClassVar[frozenset[str]] = frozenset()  # of "barriers" and "divergence"
 
     device: DeviceParameters  # constants of the device
 
@@ -116,7 +100,7 @@ class MechanisticModel(ABC):
         )
 
     def _ignored(self, profile: KernelProfile) -> set[str]:
-        found: set[Aspect] = set()
+        found: set[str] = set()
         names = {*profile.alpha, *(profile.idg.nodes if profile.idg is not None else ())}
         kinds = {self.device.classes[name].kind for name in names if name in self.device.classes}
         if "barrier" in kinds or profile.alpha_sync:
@@ -125,8 +109,8 @@ class MechanisticModel(ABC):
             found.add("divergence")
         cost = self.device.classes.get("barrier")
         is_free = cost is not None and cost.cpi < 1e-6  # nobody stated what barriers cost
-        charged = self.aspects - {"barriers"} if is_free else self.aspects
-        return {str(aspect) for aspect in found - charged}
+        charged = self.charges - {"barriers"} if is_free else self.charges
+        return found - charged
 
 
 def seconds_from_throughput(

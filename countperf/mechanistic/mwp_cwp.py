@@ -46,14 +46,12 @@ below the occupancy, since no more sub-groups can fill the memory pipeline.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
-    Aspect,
     Bound,
     Estimate,
     MechanisticModel,
@@ -62,7 +60,6 @@ from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 
 CaseRule = Literal["text", "printed"]
-RepRounding = Literal["none", "ceil"]
 Case = Literal["occupancy", "memory", "compute"]
 Variant = Literal["published", "corrected"]
 BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
@@ -142,12 +139,9 @@ class MwpCwpResult:
     cpi: float  # cycles per sub-group instruction of one compute unit, Eq
 
 
-def mwp_cwp_cycles(
-    inputs: MwpCwpInputs, *, case_rule: CaseRule = "text", rep_rounding: RepRounding = "none"
-) -> MwpCwpResult:
+def mwp_cwp_cycles(inputs: MwpCwpInputs, *, case_rule: CaseRule = "text") -> MwpCwpResult:
     """Return the cycles of a kernel by Hong & Kim's model."""
     check_choice(case_rule, "case_rule", get_args(CaseRule))
-    check_choice(rep_rounding, "rep_rounding", get_args(RepRounding))
     x = inputs
     alpha_mem = x.alpha_mem_uncoal + x.alpha_mem_coal
     total_insts = x.alpha_comp + alpha_mem
@@ -169,8 +163,7 @@ def mwp_cwp_cycles(
     comp_cycles = x.issue_cycles * total_insts  # Eq. (19)
     cwp_full = (mem_cycles + comp_cycles) / comp_cycles  # Eq. (8)
     cwp = min(cwp_full, occupancy)  # Eq. (9)
-    rep = x.num_groups / (x.active_groups * x.num_active_compute_units)  # Eq. (21)
-    rep = max(float(math.ceil(rep)) if rep_rounding == "ceil" else rep, 1.0)
+    rep = max(x.num_groups / (x.active_groups * x.num_active_compute_units), 1.0)  # Eq. (21)
     comp_p = comp_cycles / alpha_mem  # Eq. (2)
 
     if mwp == occupancy and cwp == occupancy:  # Eq. (22)
@@ -213,14 +206,12 @@ def mwp_cwp_cycles(
 class MwpCwpModel(MechanisticModel):
     """Hong & Kim's model as published, on a whole device."""
 
-    aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency", "barriers", "issue_limit"})
+    charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
 
     case_rule: CaseRule = "text"  # condition of the memory case, see `mwp_cwp_cycles`
-    rep_rounding: RepRounding = "none"  # whether a partial round of groups costs a whole one
 
     def __post_init__(self) -> None:
         check_choice(self.case_rule, "case_rule", get_args(CaseRule))
-        check_choice(self.rep_rounding, "rep_rounding", get_args(RepRounding))
 
     @property
     def model(self) -> str:
@@ -263,7 +254,7 @@ class MwpCwpModel(MechanisticModel):
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
         inputs = self.inputs(profile, launch)
-        result = mwp_cwp_cycles(inputs, case_rule=self.case_rule, rep_rounding=self.rep_rounding)
+        result = mwp_cwp_cycles(inputs, case_rule=self.case_rule)
         return Estimate(
             time_s=result.exec_cycles_with_synch / inputs.clock_hz,
             bound=BOUNDS[result.case],

@@ -1,8 +1,8 @@
 r"""The pipeline model: sub-groups of one compute unit, simulated.
 
 Source: Lemeire, Cornelis & Konstantinidis, sections 3 to 6. The rules of the simulation are in
-`countperf.mechanistic.simulation`; here are the model, costs that depend on context (the mapper g),
-and the analytic throughput of their instruction-mix kernel.
+`countperf.mechanistic.simulation`; here are the model, costs that depend on context, and the
+analytic throughput of their instruction-mix kernel.
 
 ==============  ======================  ====================
 letter          name                    unit
@@ -23,21 +23,18 @@ beta/lambda_2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
-from countperf.mechanistic.model import Aspect, Bound, Estimate, MechanisticModel
+from countperf.mechanistic.model import Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 from countperf.mechanistic.simulation import simulate, simulate_with_first
-from countperf.mechanistic.workload import IssueOrder, Scheduler, Simulation, Workload
-
-Mapper = Callable[[InstructionClass, KernelProfile, LaunchConfiguration], InstructionClass]
-"""Cost of a class in the context of a kernel and its launch (mapper g of the source)."""
+from countperf.mechanistic.workload import Scheduler, Simulation, Workload
 
 
 def memory_cost(
@@ -109,26 +106,9 @@ def mix_throughput(
 class PipelineModel(MechanisticModel):
     """Simulation of the fullest compute unit."""
 
-    aspects: ClassVar[frozenset[Aspect]] = frozenset(
-        {
-            "instruction_parallelism",
-            "computation_latency",
-            "memory_latency",
-            "barriers",
-            "many_subsystems",
-            "work_groups",
-            "divergence",
-            "issue_limit",
-            "scheduler_policy",
-        }
-    )
+    charges: ClassVar[frozenset[str]] = frozenset({"barriers", "divergence"})
 
     scheduler: Scheduler = "rr"  # which sub-group starts its instruction
-    # whether a sub-group starts its instructions in program order
-    issue_order: IssueOrder = "in_order"
-    # cycles between the end of a group and the start of its successor
-    group_launch_latency: float = 0.0
-    mapper: Mapper | None = None  # costs of the classes in context
     simulated_groups: int | None = None
 
     @property
@@ -144,7 +124,7 @@ class PipelineModel(MechanisticModel):
         """
         clock = self.device.require("clock_hz", model=self.model)
         geometry = launch_geometry(profile, launch, self.device)
-        workload = self.workload(profile, launch, geometry)
+        workload = self.workload(profile, geometry)
         run, cycles = self._cycles(workload)
         repetitions = profile.repetitions(workload.programs)
         cycles = check_positive(cycles, "cycles") * repetitions
@@ -165,25 +145,18 @@ class PipelineModel(MechanisticModel):
             },
         )
 
-    def workload(
-        self, profile: KernelProfile, launch: LaunchConfiguration, geometry: LaunchGeometry
-    ) -> Workload:
+    def workload(self, profile: KernelProfile, geometry: LaunchGeometry) -> Workload:
         """Return what is simulated: all groups of the fullest compute unit."""
         graphs = profile.sub_group_idgs or (profile.require("idg", model=self.model),)
-        classes: dict[str, InstructionClass] = {}
-        for name in dict.fromkeys(name for graph in graphs for name in graph.nodes):
-            own = self.device.require_class(name, model=self.model)
-            classes[name] = own if self.mapper is None else self.mapper(own, profile, launch)
+        names = dict.fromkeys(name for graph in graphs for name in graph.nodes)
         return Workload(
             programs=graphs,
-            classes=classes,
+            classes={name: self.device.require_class(name, model=self.model) for name in names},
             sub_groups_per_group=geometry.sub_groups_per_group,
             concurrent_groups=geometry.concurrent_groups,
             total_groups=geometry.groups_on_compute_unit,
             issue_limit=self.device.issue_limit,
             scheduler=self.scheduler,
-            issue_order=self.issue_order,
-            group_launch_latency=self.group_launch_latency,
         )
 
     def _cycles(self, workload: Workload) -> tuple[Simulation, float]:

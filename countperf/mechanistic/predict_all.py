@@ -79,11 +79,6 @@ def _makers() -> Mapping[str, _Maker]:
     return {make(device=device).model: make for make in _MAKERS}
 
 
-def all_models(device: DeviceParameters) -> tuple[MechanisticModel, ...]:
-    """Return every model of a device."""
-    return tuple(make(device=device) for make in _MAKERS)
-
-
 def predict_all(
     kernel: Any,
     device: DeviceParameters,

@@ -6,11 +6,10 @@ Notation, assumptions and the original model: `countperf.mechanistic.mwp_cwp`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import get_args
 
 from countperf.mechanistic.checks import check_choice, check_positive
 from countperf.mechanistic.model import (
-    Aspect,
     Estimate,
     MechanisticModel,
     seconds_from_throughput,
@@ -106,8 +105,6 @@ def _run(system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, f
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestatedMwpCwpModel(MechanisticModel):
     """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*."""
-
-    aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency"})
 
     variant: Variant = "corrected"  # eq
 

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import (
-    Aspect,
     Bound,
     Estimate,
     MechanisticModel,
@@ -145,10 +144,6 @@ def byte_roof(
 class RooflineModel(MechanisticModel):
     """Roofline over the subsystems of a compute unit, from counts of instructions."""
 
-    aspects: ClassVar[frozenset[Aspect]] = frozenset(
-        {"instruction_parallelism", "many_subsystems", "issue_limit"}
-    )
-
     @property
     def model(self) -> str:
         """Name of the model."""
@@ -172,8 +167,6 @@ class RooflineModel(MechanisticModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRooflineModel(MechanisticModel):
     """Roofline of the whole device in flop and byte."""
-
-    aspects: ClassVar[frozenset[Aspect]] = frozenset({"instruction_parallelism"})
 
     @property
     def model(self) -> str:

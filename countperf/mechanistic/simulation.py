@@ -6,13 +6,13 @@ instructions that can start; sub-groups live in groups and meet at barriers. Rul
 
 1. Sub-groups are ordered by (number of the group in launch order, index in the group).
 2. A barrier waits for all earlier instructions of its sub-group; all later ones wait for it.
-3. An instruction is ready when its sub-group has started, the results it uses are there, and, in
-   order, the instruction before it has started.
+3. An instruction is ready when its sub-group has started, the results it uses are there, and
+   the instruction before it has started.
 4. It can start when it is ready, its subsystem is free, and the valve is open.
 5. When it starts at t, its subsystem is free again at t + cpi, the valve opens at t + 1/issue
    limit, and its result is there at t + latency.
 6. The n-th barriers of a group complete ``latency`` after the last of them has started.
-7. A group ends with its last result; its slot launches the next group a launch latency later.
+7. A group ends with its last result; its slot launches the next group then.
    Launches come before starts at the same time.
 
 All times are exact: they are counted in ticks, the largest unit of which all costs are multiples
@@ -77,7 +77,6 @@ class _Compiled(NamedTuple):
     subsystems: tuple[str, ...]
     programs: tuple[_Program, ...]  # one per sub-group of a group
     valve: int
-    launch: int
 
 
 def _compile(workload: Workload) -> _Compiled:
@@ -92,8 +91,7 @@ def _compile(workload: Workload) -> _Compiled:
             raise DeviceParameterError(message, field=f"classes.{name}.cpi")
     limit = workload.issue_limit
     valve = Fraction(0) if limit is None else 1 / _fraction(limit)
-    launch = _fraction(workload.group_launch_latency)
-    fractions = [valve, launch, *(part for pair in costs.values() for part in pair)]
+    fractions = [valve, *(part for pair in costs.values() for part in pair)]
     scale = math.lcm(*(part.denominator for part in fractions))
     ticks = {name: (int(cpi * scale), int(late * scale)) for name, (cpi, late) in costs.items()}
     subsystems = tuple(sorted({workload.classes[name].subsystem for name in used}))
@@ -109,7 +107,7 @@ def _compile(workload: Workload) -> _Compiled:
     ]
     if len(programs) == 1:
         programs *= workload.sub_groups_per_group
-    return _Compiled(scale, subsystems, tuple(programs), int(valve * scale), int(launch * scale))
+    return _Compiled(scale, subsystems, tuple(programs), int(valve * scale))
 
 
 def _waits(
@@ -143,7 +141,7 @@ class _Run:
         self.size = workload.sub_groups_per_group
         self.groups = workload.groups
         self.each_group = sum(len(program.cpi) for program in compiled.programs)
-        self.scheduler, self.in_order = workload.scheduler, workload.issue_order == "in_order"
+        self.scheduler = workload.scheduler
         self.first = first
         self.alone: _Run | None = None
         self.busy = [0] * len(compiled.subsystems)
@@ -219,10 +217,8 @@ class _Run:
             start = heappop(self.slots)
             for number in range(self.launched * self.size, (self.launched + 1) * self.size):
                 waits = self.programs[number % self.size].waits
-                # in order, an instruction waits for the start of the one before it, too
-                unmet = [
-                    len(used) + (self.in_order and node > 0) for node, used in enumerate(waits)
-                ]
+                # an instruction waits for the start of the one before it, too
+                unmet = [len(used) + (node > 0) for node, used in enumerate(waits)]
                 self.unmet[number], self.times[number] = unmet, [start] * len(waits)
                 for node, number_unmet in enumerate(unmet):
                     if not number_unmet:
@@ -269,7 +265,7 @@ class _Run:
             self.trace.append((now, unit, number, node))
         self.to_start -= 1
         self.left[group] -= 1
-        if self.in_order and node + 1 < len(program.cpi):
+        if node + 1 < len(program.cpi):
             self._meet(number, node + 1, now)
         if not program.barrier[node]:
             self._deliver(number, node, now + program.latency[node])
@@ -282,7 +278,7 @@ class _Run:
         if not self.left[group]:
             end = self.ends[group]
             self.end = max(self.end, end)
-            heappush(self.slots, end + self.compiled.launch)
+            heappush(self.slots, end)
             for other in range(group * self.size, (group + 1) * self.size):
                 del self.unmet[other], self.times[other]
 

@@ -3,7 +3,8 @@ r"""TMM: steps of an algorithm on a machine of many threads, and the waves of it
 Models the trend of the time over groups, threads per core and problem size, up to a factor: the
 bound of the threaded many-core memory model, times a factor for work groups that run in waves.
 Source: Ma, Chamberlain & Agrawal (2014), "Performance modeling for highly-threaded many-core GPUs";
-equation numbers are theirs. The factor is the model's calibration.
+equation numbers are theirs. A step takes a
+cycle here; `countperf.fitting.device_constants` fits the factor.
 
 Assumptions: an operation is a step; scheduling inside a wave is perfect and the fullest compute
 unit sets its time; work per group shrinks as their number grows; waves are synchronous, so that
@@ -37,15 +38,14 @@ a transaction touches two rows of 16).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 from countperf.errors import ParameterError
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
-from countperf.mechanistic.model import Aspect, Bound, Estimate
+from countperf.mechanistic.model import Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
-from countperf.mechanistic.scaling import ScaledModel
 
 Term = Literal["work", "span", "memory"]
 
@@ -161,25 +161,13 @@ def scheduled_steps(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TmmModel(ScaledModel):
-    """TMM's time of a kernel: Eq. (7), in seconds by a factor."""
-
-    aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency", "work_groups"})
-
-    seconds_per_step: float | None = None  # the factor, s
-
-    def __post_init__(self) -> None:
-        if self.seconds_per_step is not None:
-            check_positive(self.seconds_per_step, "seconds_per_step")
+class TmmModel(MechanisticModel):
+    """TMM's time of a kernel: Eq. (7), a cycle for each step."""
 
     @property
     def model(self) -> str:
         """``"tmm"``."""
         return "tmm"
-
-    def scaled(self, factor: float, /) -> Self:
-        """Return the model with so many seconds per step."""
-        return replace(self, seconds_per_step=factor)
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
@@ -200,10 +188,7 @@ class TmmModel(ScaledModel):
             num_compute_units=units,
             max_work_items_per_core=device.max_work_items_per_core,
         )
-        step_s = self.seconds_per_step
-        if step_s is None:
-            step_s = 1 / device.require("clock_hz", model=model)
-        time_s = found.steps * step_s
+        time_s = found.steps / device.require("clock_hz", model=model)
         even_s = time_s / found.scheduling
         bound = _BOUNDS[found.which]
         return Estimate(

@@ -21,18 +21,17 @@ waiting sub-groups is taken. Theorem 1: the throughput equals Volkov's without p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
 from countperf.mechanistic.checks import check_not_negative, check_positive
-from countperf.mechanistic.model import Aspect, Estimate, MechanisticModel
+from countperf.mechanistic.model import Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 from countperf.mechanistic.volkov import throughput_estimate
 
 _HALVINGS = 200
-_NEAR = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,6 @@ class TransitSplit:
     wpc: float  # sub-groups per cycle
     waiting: float  # sub-groups that wait for memory, and that compute
     computing: float
-    regime: Literal["latency", "compute", "memory"]  # what bounds the throughput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,6 @@ def transit(system: TwoSubsystems, occupancy: float) -> TransitSplit:
         wpc=min(system.supply(waiting), system.demand(computing)),
         waiting=waiting,
         computing=computing,
-        regime=_regime(system, waiting, computing),
     )
 
 
@@ -150,8 +147,6 @@ def two_subsystems(
 class TransitModel(MechanisticModel):
     """Transit model of two subsystems."""
 
-    aspects: ClassVar[frozenset[Aspect]] = frozenset({"computation_latency", "memory_latency"})
-
     @property
     def model(self) -> str:
         """Name of the model."""
@@ -177,16 +172,3 @@ class TransitModel(MechanisticModel):
                 "computing": split.computing,
             },
         )
-
-
-def _regime(
-    system: TwoSubsystems, waiting: float, computing: float
-) -> Literal["latency", "compute", "memory"]:
-    compute_full = computing >= system.latency_comp / system.cpi_comp * (1 - _NEAR)
-    memory_full = waiting >= system.latency_mem / system.cpi_mem * (1 - _NEAR)
-    if compute_full and memory_full:
-        busier = system.alpha_comp * system.cpi_comp >= system.alpha_mem * system.cpi_mem
-        return "compute" if busier else "memory"
-    if compute_full:
-        return "compute"
-    return "memory" if memory_full else "latency"

@@ -19,16 +19,13 @@ of pipelines, and Volkov's contention function (a regression).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import (
-    Aspect,
     Bound,
     Estimate,
     MechanisticModel,
@@ -46,8 +43,6 @@ class OccupancyRoof:
     wpc: float  # sub-groups per cycle
     cpr: float  # cycles of ``occupancy`` sub-groups
     ridge_occupancy: float  # occupancy at which the roof is reached
-    ridge_occupancy_int: int  # the same in whole sub-groups
-    is_latency_bound: bool  # whether the occupancy is below the ridge
 
 
 def occupancy_roof(*, occupancy: float, latency_app: float, wpc_roof: float) -> OccupancyRoof:
@@ -59,14 +54,10 @@ def occupancy_roof(*, occupancy: float, latency_app: float, wpc_roof: float) -> 
     check_positive(latency_app, "latency_app")
     check_positive(wpc_roof, "wpc_roof")
     below = occupancy / latency_app < wpc_roof
-    wpc = min(wpc_roof, occupancy / latency_app)
-    ridge = latency_app * wpc_roof
     return OccupancyRoof(
-        wpc=wpc,
+        wpc=min(wpc_roof, occupancy / latency_app),
         cpr=latency_app if below else occupancy / wpc_roof,
-        ridge_occupancy=ridge,
-        ridge_occupancy_int=math.ceil(ridge - 1e-12),
-        is_latency_bound=below,
+        ridge_occupancy=latency_app * wpc_roof,
     )
 
 
@@ -140,16 +131,6 @@ def latency_alone(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolkovModel(MechanisticModel):
     """Occupancy roofline over all subsystems and the issue limit."""
-
-    aspects: ClassVar[frozenset[Aspect]] = frozenset(
-        {
-            "instruction_parallelism",
-            "computation_latency",
-            "memory_latency",
-            "many_subsystems",
-            "issue_limit",
-        }
-    )
 
     @property
     def model(self) -> str:

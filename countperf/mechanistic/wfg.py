@@ -29,7 +29,7 @@ Three variants: ``"original"`` counts the exposed memory latency for every sub-g
 hide computation latency a second time, Eq. (42).
 
 Left out: branches, group granularity, the latency of an arc that leaves a barrier: barriers enter
-Eq. (35) only, unless ``sync_cycles`` gives them a cost.
+Eq. (35) only.
 
 Where this departs from the paper: Eq. (30) and (31) as printed multiply by the count of a block
 twice; once is meant. Eq. (42) subtracts the latency of one block from a mean over all, so that
@@ -46,7 +46,6 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, InstructionKind
 from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
-    Aspect,
     Bound,
     Estimate,
     MechanisticModel,
@@ -67,7 +66,7 @@ _BUSY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFlowCosts:
-    """Costs of computations, memory instructions and barriers."""
+    """Costs of computations and memory instructions."""
 
     cpi_comp: float  # cycles between the starts of two instructions, and from start to result
     latency_comp: float
@@ -75,12 +74,11 @@ class WorkFlowCosts:
     latency_mem: float
     # cycles that a memory instruction takes of the compute pipeline
     cpi_mem_instr: float | None = None
-    sync_cycles: float = 0.0  # cycles of a barrier
 
     def __post_init__(self) -> None:
         check_positive(self.cpi_comp, "cpi_comp")
         check_positive(self.cpi_mem, "cpi_mem")
-        for name in ("latency_comp", "latency_mem", "sync_cycles"):
+        for name in ("latency_comp", "latency_mem"):
             check_not_negative(getattr(self, name), name)
         if self.cpi_mem_instr is not None:
             check_not_negative(self.cpi_mem_instr, "cpi_mem_instr")
@@ -96,11 +94,10 @@ class WorkFlowCosts:
 class WorkFlowResult:
     """Average cycles of a sub-group."""
 
-    cpw: float  # cycles per sub-group: the sum of the next three
-    # cycles of the computation blocks, of the memory instructions and of the barriers
+    cpw: float  # cycles per sub-group: the sum of the next two
+    # cycles of the computation blocks and of the memory instructions
     computation: float
     memory: float
-    barrier: float
     cpr: float  # cycles of a run, ``cpw`` times the occupancy
     wpc: float  # sub-groups per cycle
     busy_comp: float  # cycles per sub-group in which either pipeline is busy
@@ -116,7 +113,7 @@ def work_flow_cycles(
 ) -> WorkFlowResult:
     r"""Return the average cycles of a sub-group.
 
-    :math:`CPW = \sum_i trans_i + \sum_{mem} \max(trans_{mem}, exposed) + \alpha_{sync} c_{sync}`:
+    :math:`CPW = \sum_i trans_i + \sum_{mem} \max(trans_{mem}, exposed)`:
 
     - Eq. (30): :math:`trans_i = n_i \max(\lambda_{comp}, \Lambda_{comp} / (ILP_i\, \omega))`,
     - Eq. (31): :math:`cyc_{comp} = \sum trans_i + \lambda^{ins}_{mem} \alpha_{mem}`,
@@ -152,8 +149,7 @@ def work_flow_cycles(
         elif block.kind == "mem":
             exposed = _exposed(before, occupancy, costs, nbc_avg, variant)
             memory += max(mem_trans, exposed)
-    barrier = alpha_sync * costs.sync_cycles
-    cpw = float(computation + memory + barrier)
+    cpw = float(computation + memory)
     if cpw == 0:
         message = "blocks hold no work: their cycles are 0"
         raise ParameterError(message, parameter="blocks")
@@ -161,7 +157,6 @@ def work_flow_cycles(
         cpw=cpw,
         computation=computation,
         memory=memory,
-        barrier=barrier,
         cpr=cpw * occupancy,
         wpc=1 / cpw,
         busy_comp=alpha_comp * costs.cpi_comp + alpha_mem * mem_issue,
@@ -216,15 +211,11 @@ def _computations(depths: dict[int, int]) -> list[Block]:
 class WorkFlowModel(MechanisticModel):
     """Work flow graph's time of a kernel."""
 
-    aspects: ClassVar[frozenset[Aspect]] = frozenset(
-        {"instruction_parallelism", "computation_latency", "memory_latency", "barriers"}
-    )
+    charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
 
     variant: Variant = "corrected"  # how much of the memory latency is exposed
-    sync_cycles: float = 0.0  # cycles of a barrier
 
     def __post_init__(self) -> None:
-        check_not_negative(self.sync_cycles, "sync_cycles")
         check_choice(self.variant, "variant", get_args(Variant))
 
     @property
@@ -252,7 +243,6 @@ class WorkFlowModel(MechanisticModel):
             breakdown={
                 "compute": time_s * result.computation / result.cpw,
                 "memory": time_s * result.memory / result.cpw,
-                "barrier": time_s * result.barrier / result.cpw,
             },
             results={
                 "cpw": result.cpw * repetitions,
@@ -280,7 +270,6 @@ class WorkFlowModel(MechanisticModel):
             cpi_mem=cpi_mem,
             latency_mem=latency_mem,
             cpi_mem_instr=mem_issue,
-            sync_cycles=self.sync_cycles,
         )
 
     def _mean_cost(self, kind: InstructionKind, profile: KernelProfile) -> tuple[float, float]:
@@ -311,4 +300,4 @@ def _bound(result: WorkFlowResult) -> Bound:
         return "compute"
     if result.cpw <= result.busy_mem * (1 + _BUSY):
         return "memory"
-    return "barrier" if 2 * result.barrier > result.cpw else "latency"
+    return "latency"

@@ -12,14 +12,12 @@ from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.checks import (
     check_choice,
-    check_not_negative,
     check_positive,
     check_whole,
 )
 from countperf.mechanistic.profile import InstructionGraph
 
 Scheduler = Literal["rr", "oldest", "gto"]
-IssueOrder = Literal["in_order", "any"]
 
 
 class Issue(NamedTuple):
@@ -56,13 +54,6 @@ class Simulation(ShortRepr):
         """Instructions per cycle; ``inf`` where no result takes any time."""
         return self.instructions / self.cycles if self.cycles else math.inf
 
-    def timeline(self) -> dict[tuple[int, int], tuple[Issue, ...]]:
-        """Return the starts of each sub-group, by (group, sub-group), in order."""
-        lines: dict[tuple[int, int], list[Issue]] = {}
-        for issue in self.issues:
-            lines.setdefault((issue.group, issue.sub_group), []).append(issue)
-        return {key: tuple(lines[key]) for key in sorted(lines)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -76,10 +67,6 @@ class Workload:
     total_groups: int | None = None  # groups to execute
     issue_limit: float | None = None  # starts per cycle over all subsystems
     scheduler: Scheduler = "rr"
-    # whether a sub-group starts its instructions in program order
-    issue_order: IssueOrder = "in_order"
-    # cycles between the end of a group and the start of the next in its slot
-    group_launch_latency: float = 0.0
 
     def __post_init__(self) -> None:
         check_whole(self.sub_groups_per_group, "sub_groups_per_group")
@@ -88,9 +75,7 @@ class Workload:
             check_whole(self.total_groups, "total_groups")
         if self.issue_limit is not None:
             check_positive(self.issue_limit, "issue_limit")
-        check_not_negative(self.group_launch_latency, "group_launch_latency")
         check_choice(self.scheduler, "scheduler", ("rr", "oldest", "gto"))
-        check_choice(self.issue_order, "issue_order", ("in_order", "any"))
         if len(self.programs) not in (1, self.sub_groups_per_group):
             message = (
                 f"{len(self.programs)} programs for {self.sub_groups_per_group} sub-groups of a"

@@ -90,24 +90,11 @@ def test_round_robin_as_published_goes_through_the_roof() -> None:
 
 
 def test_intervals_of_the_example_graph() -> None:
-    device = _device()
-
-    assert intervals_of(GRAPH, device) == TWO_AND_SIX
-    assert intervals_of(GRAPH, device, count_memory_issue=True) == (Interval(3, 5),) * 2
+    assert intervals_of(GRAPH, _device()) == TWO_AND_SIX
 
 
 def test_the_probability_to_issue_with_memory_instructions_counted() -> None:
     assert interval_cycles([Interval(3, 5)] * 2, 1, "gto").issue_probability == 0.375
-
-
-def test_latencies_of_computations_end_intervals_where_they_count() -> None:
-    graph = InstructionGraph("CC", [(0, 1)])
-
-    assert intervals_of(graph, _device()) == (Interval(2, 0),)
-    assert intervals_of(graph, _device(), ignore_computation_latency=False) == (
-        Interval(1, 3),
-        Interval(1, 3),
-    )
 
 
 def test_an_interval_may_hold_no_instruction() -> None:
@@ -120,48 +107,37 @@ def test_a_barrier_takes_a_slot() -> None:
     assert intervals_of(InstructionGraph("CBC"), _device()) == (Interval(3, 0),)
 
 
-def test_slower_issue_makes_intervals_longer_and_stalls_shorter() -> None:
-    intervals = intervals_of(GRAPH, _device(), cpi_issue=2.0, count_memory_issue=True)
-
-    # 0 to 6: two computations and a memory instruction that delivers at 4 + 6
-    assert intervals == (Interval(3, 4), Interval(3, 4))
-    assert interval_cycles(intervals, 1, "gto", cpi_issue=2.0).cpr == 20
-
-
 _intervals = st.lists(
     st.builds(Interval, st.floats(0, 64), st.floats(0, 512)), min_size=1, max_size=6
 ).filter(lambda intervals: sum(interval.insts for interval in intervals) > 1e-3)
 _policies: st.SearchStrategy[Policy] = st.sampled_from(("rr", "rr_corrected", "gto"))
 
 
-@given(_intervals, _policies, st.floats(0.125, 8))
+@given(_intervals, _policies)
 def test_one_sub_group_takes_its_instructions_and_stalls(
-    intervals: list[Interval], policy: Policy, cpi_issue: float
+    intervals: list[Interval], policy: Policy
 ) -> None:
-    result = interval_cycles(intervals, 1, policy, cpi_issue=cpi_issue)
-    alone = sum(cpi_issue * interval.insts + interval.stall for interval in intervals)
+    result = interval_cycles(intervals, 1, policy)
+    alone = sum(interval.insts + interval.stall for interval in intervals)
 
     assert result.cpr == pytest.approx(alone, rel=1e-12)
 
 
-@given(_intervals, _policies, st.floats(0.125, 8), st.floats(1, 64), st.floats(1, 64))
+@given(_intervals, _policies, st.floats(1, 64), st.floats(1, 64))
 def test_cycles_never_fall_with_occupancy(
-    intervals: list[Interval], policy: Policy, cpi_issue: float, first: float, second: float
+    intervals: list[Interval], policy: Policy, first: float, second: float
 ) -> None:
-    fewer, more = (
-        interval_cycles(intervals, w, policy, cpi_issue=cpi_issue).cpr
-        for w in sorted((first, second))
-    )
+    fewer, more = (interval_cycles(intervals, w, policy).cpr for w in sorted((first, second)))
 
     assert fewer <= more * (1 + 1e-12)
 
 
-@given(_intervals, st.floats(0.125, 8), st.floats(1, 64))
+@given(_intervals, st.floats(1, 64))
 def test_corrected_round_robin_never_issues_more_than_there_are_slots(
-    intervals: list[Interval], cpi_issue: float, occupancy: float
+    intervals: list[Interval], occupancy: float
 ) -> None:
-    result = interval_cycles(intervals, occupancy, "rr_corrected", cpi_issue=cpi_issue)
-    busy = occupancy * cpi_issue * sum(interval.insts for interval in intervals)
+    result = interval_cycles(intervals, occupancy, "rr_corrected")
+    busy = occupancy * sum(interval.insts for interval in intervals)
 
     assert result.cpr >= busy * (1 - 1e-12)
 
@@ -234,9 +210,6 @@ def test_barriers_are_ignored_and_the_prediction_says_so() -> None:
         pytest.param(lambda: Interval(1, -1), "intervals", id="negative stall"),
         pytest.param(lambda: interval_cycles(TWO_AND_SIX, 0.5, "gto"), "occupancy", id="below one"),
         pytest.param(
-            lambda: interval_cycles(TWO_AND_SIX, 1, "gto", cpi_issue=0), "cpi_issue", id="issue"
-        ),
-        pytest.param(
             lambda: interval_cycles(TWO_AND_SIX, 1, "lrr"),  # pyright: ignore[reportArgumentType] - refused
             "policy",
             id="policy",
@@ -245,12 +218,6 @@ def test_barriers_are_ignored_and_the_prediction_says_so() -> None:
             lambda: GpuMechModel(device=_device(), policy="lrr"),  # pyright: ignore[reportArgumentType] - refused
             "policy",
             id="policy of the model",
-        ),
-        pytest.param(
-            lambda: GpuMechModel(device=_device(), cpi_issue=-1.0), "cpi_issue", id="model's issue"
-        ),
-        pytest.param(
-            lambda: intervals_of(GRAPH, _device(), cpi_issue=0), "cpi_issue", id="graph's issue"
         ),
         pytest.param(
             lambda: GpuMechModel(device=_device()).estimate(

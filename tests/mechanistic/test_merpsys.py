@@ -18,9 +18,7 @@ from countperf.hardware.parameters import (
     declare_device,
 )
 from countperf.mechanistic.merpsys import (
-    Application,
     MerpsysModel,
-    Transfer,
     bytes_per_cycle,
     critical_path,
     issue_slots,
@@ -183,19 +181,10 @@ def test_sub_groups_of_a_launch() -> None:
 
 
 def test_the_time_of_saxpy2_with_the_published_factor() -> None:
-    prediction = MerpsysModel(device=_gtx_970(), lambda_k=LAMBDA_K).predict(KERNEL)
+    prediction = MerpsysModel(device=_gtx_970(lambda_k=LAMBDA_K)).predict(KERNEL)
 
     assert prediction.time_s == pytest.approx(1.0290509377916576e-3, rel=EXACT)
     assert (prediction.model, prediction.bound) == ("merpsys", "compute")
-
-
-def test_calibrating_on_a_simulated_time_returns_the_factor() -> None:
-    device = _gtx_970(launch_overhead_s=5e-6)
-    simulated = MerpsysModel(device=device, lambda_k=LAMBDA_K).predict(KERNEL).time_s
-
-    found = MerpsysModel(device=device).calibrated([KERNEL], [float(simulated)])
-
-    assert found.lambda_k == pytest.approx(LAMBDA_K, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -204,30 +193,6 @@ def test_calibrating_on_a_simulated_time_returns_the_factor() -> None:
 def test_the_time_of_a_transfer(link: LinkParameters, seconds: float) -> None:
     assert transfer_time(link, 4e7) == pytest.approx(seconds, rel=EXACT)
     assert transfer_time(link, 0) == link.startup_s
-
-
-def test_an_application_is_the_sum_of_its_steps() -> None:
-    to_device = Transfer(direction="h2d", n_bytes=4e7)
-    steps = (to_device, to_device, KERNEL, Transfer(direction="d2h", n_bytes=4e7))
-    model = MerpsysModel(device=_gtx_970(), lambda_k=LAMBDA_K)
-
-    prediction = model.predict_application(Application(name="saxpy", steps=steps))
-
-    assert prediction.time_s == pytest.approx(0.012267844447629038, rel=EXACT)
-    assert list(prediction.breakdown) == ["transfer.h2d", "transfer.d2h", "kernel.saxpy2"]
-    assert prediction.bound == "transfer"
-    assert prediction.results["kernels_s"] == pytest.approx(1.0290509377916576e-3, rel=1e-12)
-
-
-def test_an_application_of_long_kernels_is_bound_as_the_longest() -> None:
-    short = ProfiledKernel(profile=_saxpy(1, name="short"), launch=LAUNCH)
-    steps = (Transfer(direction="h2d", n_bytes=1), short, KERNEL)
-
-    prediction = MerpsysModel(device=_gtx_970()).predict_application(
-        Application(name="two", steps=steps)
-    )
-
-    assert prediction.bound == "compute"
 
 
 def test_issue_slots_of_saxpy2() -> None:
@@ -250,7 +215,7 @@ def test_time_is_inverse_to_factor_clock_and_compute_units_and_falls_with_occupa
     )
 
     def time(parameters: DeviceParameters, occupancy: float, lambda_k: float = 1.0) -> float:
-        model = MerpsysModel(device=parameters, lambda_k=lambda_k)
+        model = MerpsysModel(device=parameters.replaced(lambda_k=lambda_k))
         return model.estimate(_saxpy(8), replace(LAUNCH, occupancy=occupancy)).time_s
 
     assert time(device, low, factor) == pytest.approx(time(device, low) / factor, rel=1e-12)
@@ -319,7 +284,6 @@ def _model(profile: KernelProfile, occupancy: float = 64, **device: Any) -> Call
         pytest.param(_use(ins_cuda=0, ins_issued=0, gmem_bytes=0), "ins_cuda", id="no work"),
         pytest.param(lambda: _saxpy(1, ins_cuda=-1), "ins_cuda", id="negative count"),
         pytest.param(lambda: _saxpy(1, latency_bound=0), "latency_bound", id="no latency"),
-        pytest.param(lambda: MerpsysModel(device=_gtx_970(), lambda_k=0), "lambda_k", id="factor"),
         pytest.param(_model(_saxpy(1), occupancy=65), "occupancy", id="above the limit"),
         pytest.param(lambda: critical_path(2, [(1, 0, 3)]), "edges", id="backwards"),
         pytest.param(lambda: critical_path(2, [(1, 1, 3)]), "edges", id="cycle"),
@@ -332,18 +296,6 @@ def _model(profile: KernelProfile, occupancy: float = 64, **device: Any) -> Call
         pytest.param(lambda: issue_slots(-1), "executed", id="negative instructions"),
         pytest.param(lambda: issue_slots(1, reissues=-1), "reissues", id="negative re-issues"),
         pytest.param(lambda: transfer_time(PCIE_3_H2D, -1), "n_bytes", id="negative bytes"),
-        pytest.param(
-            lambda: Transfer(direction="d2d", n_bytes=1),  # pyright: ignore[reportArgumentType] - refused
-            "direction",
-            id="direction",
-        ),
-        pytest.param(lambda: Transfer(direction="h2d", n_bytes=-1), "n_bytes", id="transfer"),
-        pytest.param(lambda: Application(name="a", steps=()), "steps", id="no step"),
-        pytest.param(
-            lambda: MerpsysModel(device=_gtx_970()).calibrated([KERNEL], [0]),
-            "measured_s",
-            id="0 s",
-        ),
     ],
 )
 def test_refused_input(call: Callable[[], object], parameter: str) -> None:
@@ -378,16 +330,6 @@ def test_a_constant_that_the_device_lacks_is_named(field: str) -> None:
         _model(_saxpy(1), 64, **{field: None})()
 
     assert caught.value.field == field
-
-
-def test_a_link_that_the_device_lacks_is_named() -> None:
-    model = MerpsysModel(device=_gtx_970(links={"h2d": PCIE_3_H2D}))
-    back = Application(name="back", steps=(Transfer(direction="d2h", n_bytes=1),))
-
-    with pytest.raises(DeviceParameterError) as caught:
-        model.predict_application(back)
-
-    assert caught.value.field == "links.d2h"
 
 
 @pytest.mark.parametrize(

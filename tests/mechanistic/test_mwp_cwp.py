@@ -153,14 +153,11 @@ def test_a_single_sub_group_takes_its_computations_and_all_its_latencies() -> No
     assert (result.occupancy, result.case, result.exec_cycles_app) == (1, "occupancy", 4512)
 
 
-@pytest.mark.parametrize(
-    ("groups", "rounding", "rep"),
-    [(40, "none", 5.0), (42, "none", 5.25), (42, "ceil", 6.0), (4, "none", 1.0)],
-)
-def test_repetitions_are_a_ratio_of_at_least_one(groups: int, rounding: Any, rep: float) -> None:
+@pytest.mark.parametrize(("groups", "rep"), [(40, 5.0), (42, 5.25), (4, 1.0)])
+def test_repetitions_are_a_ratio_of_at_least_one(groups: int, rep: float) -> None:
     inputs = replace(TABLE_2, num_groups=groups, num_active_compute_units=4, active_groups=2)
 
-    assert mwp_cwp_cycles(inputs, rep_rounding=rounding).rep == rep
+    assert mwp_cwp_cycles(inputs).rep == rep
 
 
 def test_cycles_per_run_of_the_example() -> None:
@@ -376,11 +373,6 @@ def _restated(profile: KernelProfile, occupancy: float = 5) -> Callable[[], obje
             lambda: mwp_cwp_cycles(TABLE_2, case_rule="x"),  # pyright: ignore[reportArgumentType] - refused
             "case_rule",
             id="case rule",
-        ),
-        pytest.param(
-            lambda: mwp_cwp_cycles(TABLE_2, rep_rounding="floor"),  # pyright: ignore[reportArgumentType] - refused
-            "rep_rounding",
-            id="rounding",
         ),
         pytest.param(
             lambda: RestatedMwpCwpModel(device=_device(), variant="x"),  # pyright: ignore[reportArgumentType] - refused

@@ -10,7 +10,7 @@ import math
 import pytest
 
 from countperf.hardware.library import load_device
-from countperf.mechanistic.merpsys import MerpsysModel, resource_use, transfer_time
+from countperf.mechanistic.merpsys import resource_use, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.pipeline import implied_bandwidth
 from countperf.mechanistic.tmm import scheduling_factor
@@ -130,7 +130,6 @@ def test_gajger_tables_4_1_and_6_1_are_in_the_catalogue(slug: str) -> None:
         assert (device.classes[name].cpi, device.classes[name].latency) == (0.25, 6)
     assert device.classes["ld.global.s32"].latency == 350
     assert device.lambda_k == 0.703787
-    assert MerpsysModel(device=device).factor == 0.703787
     assert device.cores_per_compute_unit == 128
     assert device.schedulers_per_compute_unit == 4
 

@@ -21,7 +21,7 @@ from countperf.mechanistic.pipeline import (
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.simulation import simulate, simulate_with_first
 from countperf.mechanistic.volkov import latency_from_graph
-from countperf.mechanistic.workload import IssueOrder, Scheduler, Workload
+from countperf.mechanistic.workload import Scheduler, Workload
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
     EXAMPLE_GRAPH,
@@ -95,7 +95,6 @@ def test_starts_of_one_and_two_sub_groups() -> None:
     ]
     assert two.fill == pytest.approx({"compute": 8 / 27, "memory": 8 / 27})
     assert two.overlap == 0
-    assert [issue.time for issue in two.timeline()[1, 0]] == [1, 5, 10, 16, 17, 21]
 
 
 def test_ten_sub_groups_leave_no_gap() -> None:
@@ -117,11 +116,6 @@ def test_ten_sub_groups_leave_no_gap() -> None:
         pytest.param(example(20), 108, id="in phase, so the roof is missed"),
         pytest.param(example(4, issue_limit=1), 34, id="issue limit"),
         pytest.param(example(4, total_groups=12), 83, id="12 groups"),
-        pytest.param(
-            example(2, sub_groups_per_group=2, total_groups=4, group_launch_latency=10),
-            70,
-            id="launch latency",
-        ),
     ],
 )
 def test_example_kernel_in_groups(workload: Workload, cycles: float) -> None:
@@ -235,9 +229,6 @@ COSTS = st.sampled_from([0.25, 0.5, 1, 1.5, 2, 3])
 LATENCIES = st.sampled_from([0, 1, 2, 5, 7.5])
 
 
-ISSUE_ORDERS: tuple[IssueOrder, ...] = ("in_order", "any")
-
-
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
     classes = {
@@ -267,8 +258,6 @@ def workloads(draw: st.DrawFn) -> Workload:
         total_groups=draw(st.sampled_from([None, 1, 5])),
         issue_limit=draw(st.sampled_from([None, 0.5, 1, 1.5])),
         scheduler=draw(st.sampled_from(SCHEDULERS)),
-        issue_order=draw(st.sampled_from(ISSUE_ORDERS)),
-        group_launch_latency=draw(st.sampled_from([0, 3])),
     )
 
 
@@ -469,18 +458,6 @@ def test_few_simulated_groups_stand_for_many() -> None:
     assert short.time_s == pytest.approx(exact.time_s, rel=0.01)
 
 
-def test_costs_in_context() -> None:
-    kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(1, num_groups=1))
-    model = PipelineModel(
-        device=example_device(),
-        mapper=lambda entry, profile, launch: replace(  # noqa: ARG005 - a mapper takes all three
-            entry, latency=entry.latency * 2
-        ),
-    )
-
-    assert model.predict(kernel).results["cycles"] == 49
-
-
 @pytest.mark.parametrize(
     ("changes", "parameter"),
     [
@@ -489,8 +466,6 @@ def test_costs_in_context() -> None:
         pytest.param({"concurrent_groups": 0}, "concurrent_groups", id="no slots"),
         pytest.param({"total_groups": -1}, "total_groups", id="negative groups"),
         pytest.param({"scheduler": "lifo"}, "scheduler", id="scheduler"),
-        pytest.param({"issue_order": "random"}, "issue_order", id="order"),
-        pytest.param({"group_launch_latency": -1}, "group_launch_latency", id="launch latency"),
         pytest.param(
             {"programs": (EXAMPLE_GRAPH,) * 3, "sub_groups_per_group": 2},
             "sub_group_programs",

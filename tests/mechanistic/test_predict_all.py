@@ -22,7 +22,7 @@ from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.pipeline import PipelineModel
-from countperf.mechanistic.predict_all import Answer, all_models, predict_all
+from countperf.mechanistic.predict_all import Answer, model_names, predict_all
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
@@ -58,7 +58,7 @@ def answered(found: Mapping[str, Answer]) -> dict[str, MechanisticPrediction]:
 def test_every_model_answers_where_nothing_is_missing() -> None:
     found = predict_all(matmul(), GTX_970, SIZES, profile_options=OPTIONS)
 
-    assert list(found) == [model.model for model in all_models(GTX_970)]
+    assert list(found) == list(model_names())
     predictions = answered(found)
     assert list(predictions) == list(found), found
     for prediction in predictions.values():
@@ -85,7 +85,7 @@ def test_on_every_device_of_the_catalogue_a_model_answers_or_names_what_it_lacks
 
     found = predict_all(kernel, device, {"n": 64, "m": 64, "l": 64}, profile_options=OPTIONS)
 
-    assert list(found) == [model.model for model in all_models(device)]
+    assert list(found) == list(model_names())
     for answer in found.values():
         match answer:
             case MechanisticPrediction():

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
-from countperf.mechanistic.model import ASPECTS
 from countperf.mechanistic.profile import (
     Block,
     InstructionGraph,
@@ -158,4 +157,3 @@ def test_a_prediction_tells_what_the_model_ignores() -> None:
     prediction = RooflineModel(device=example_device(classes=classes)).predict(kernel)
 
     assert prediction.ignored == ("barriers", "divergence")
-    assert RooflineModel.aspects < ASPECTS

@@ -227,7 +227,7 @@ def test_memory_bound_shortest_paths_follow_equation_14(sub_block: int, items: f
     assert steps.steps == pytest.approx(by_groups, rel=1e-12)
 
 
-def test_the_model_gives_a_cycle_to_a_step_unless_calibrated() -> None:
+def test_the_model_gives_a_cycle_to_a_step() -> None:
     prediction = TmmModel(device=_gtx_480()).predict(
         ProfiledKernel(profile=_paths(32), launch=_launch())
     )
@@ -238,14 +238,6 @@ def test_the_model_gives_a_cycle_to_a_step_unless_calibrated() -> None:
     assert sum(map(float, prediction.breakdown.values())) == pytest.approx(
         float(prediction.time_s), rel=1e-12
     )
-
-
-def test_a_calibrated_model_meets_the_measured_time() -> None:
-    kernel = ProfiledKernel(profile=_paths(32), launch=_launch())
-    model = TmmModel(device=_gtx_480(launch_overhead_s=1e-3)).calibrated([kernel], [108.0])
-
-    assert model.predict(kernel).time_s == pytest.approx(108, rel=1e-14)
-    assert model.seconds_per_step == pytest.approx((108 - 1e-3) / 59596865536, rel=1e-14)
 
 
 def test_fewer_groups_than_slots_run_on_as_many_compute_units() -> None:
@@ -293,9 +285,6 @@ def _model(profile: KernelProfile, **changes: Any) -> Callable[[], object]:
             id="no work",
         ),
         pytest.param(lambda: scheduling_factor(1, 1, 0), "num_compute_units", id="no unit"),
-        pytest.param(
-            lambda: TmmModel(device=_gtx_480(), seconds_per_step=0.0), "seconds_per_step", id="step"
-        ),
         pytest.param(
             lambda: TmmModel(device=_gtx_480()).estimate(
                 _paths(32), replace(_launch(), occupancy=49)

@@ -56,19 +56,15 @@ class _Reference:
         nodes, waits = self.program(warp)
         issued, finish = self.issued[warp], self.finish[warp]
         found: list[tuple[Fraction, int]] = []
-        first = len(issued) if self.workload.issue_order == "in_order" else 0
-        for node, name in enumerate(nodes[first:], first):
-            if node in issued:
-                continue
+        first = len(issued)
+        for node, name in enumerate(nodes[first : first + 1], first):
             if all(index in finish for index in waits[node]):
                 ready = max([self.start[warp], *(finish[index] for index in waits[node])])
-                if self.workload.issue_order == "in_order" and node:
+                if node:
                     ready = max(ready, issued[node - 1])
                 subsystem = self.workload.classes[name].subsystem
                 at = max(ready, self.free.get(subsystem, Fraction(0)), self.valve, self.now)
                 found.append((at, node))
-            if self.workload.issue_order == "in_order":
-                break
         return min(found, default=None)
 
     def run(self) -> tuple[Fraction, list[Start]]:
@@ -118,7 +114,7 @@ class _Reference:
                     for finish in self.finish[group, index].values()
                 )
                 end = max(end, over)
-                slots.append(over + _exact(workload.group_launch_latency))
+                slots.append(over)
         return end, self.starts
 
     def issue(self, warp: tuple[int, int], node: int) -> None:
