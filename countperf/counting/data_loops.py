@@ -13,6 +13,7 @@ from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, DataDependentControlFlowError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.kernel_sets import assumptions_of, domains_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 _OPERATIONS = 500_000
@@ -44,7 +45,7 @@ def data_loops(
     """Return the loops around instructions whose values depend on more than sizes."""
     inames = kernel.all_inames()
     parameters = {
-        n for domain in kernel.domains for n in isl_sets.names_of(domain, parameters=True)
+        n for domain in domains_of(kernel) for n in isl_sets.names_of(domain, parameters=True)
     }
     if parameters <= inames | set(sizes):
         return {}
@@ -95,7 +96,9 @@ def _trips(
     sizes: Collection[str],
 ) -> PiecewiseQuasiPolynomial | None:
     """Count the iterations of a loop for given values of those around it, if sizes decide them."""
-    joint = sets.under_assumptions(sets.project_onto(whole, around | {name}), kernel.assumptions)
+    joint = sets.under_assumptions(
+        sets.project_onto(whole, around | {name}), assumptions_of(kernel)
+    )
     outside = sets.as_parameters(sets.project_onto(joint, around), sorted(around)).params()
     what = f"kernel '{kernel.name}': the trip count of {name}"
     try:

@@ -39,6 +39,7 @@ from countperf.symbolic.affine import (
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.isl_counts import from_pieces
+from countperf.symbolic.kernel_sets import domain_of, domains_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor
@@ -298,9 +299,9 @@ class Domains:
 
     def _found_joint_domain(self, within: frozenset[str]) -> Any:
         if len(self.kernel.domains) == 1 and within:
-            return self.kernel.combine_domains((0,))
+            return domains_of(self.kernel)[0]
         try:
-            return self.kernel.get_inames_domain(within)
+            return domain_of(self.kernel, within)
         except LoopyError as error:
             raise CountingError(
                 f"kernel '{self.kernel.name}': Loopy has no domain for the loops "

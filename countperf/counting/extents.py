@@ -25,6 +25,7 @@ from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial
 from countperf.symbolic.coverage import at_values, contains_values, extremes
+from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
 _OPERATIONS = 500_000
@@ -239,7 +240,7 @@ class AddressedElements:
         values: Mapping[str, int],
     ) -> tuple[Any, bool]:
         try:
-            domain = self.kernel.get_inames_domain(within)
+            domain = domain_of(self.kernel, within)
         except LoopyError as error:
             raise CountingError(f"there is no domain of {', '.join(sorted(within))}") from error
         domain, unknown = at_values(sets.project_onto(domain, within), values)

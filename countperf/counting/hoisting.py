@@ -13,6 +13,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess
 from countperf.counting.loops import LoopRegion, Point, Position
 from countperf.symbolic import coverage, sets
+from countperf.symbolic.kernel_sets import assumptions_of
 
 Moved = tuple[FirstIteration] | tuple[()]
 """The loops that something is moved out of, if any."""
@@ -112,7 +113,7 @@ class Hoisting:
         executed = sets.project_onto(self._domains.executed_set(within, cases), outer)
         lanes = {name: self._lanes[name] for name in outer & set(self._lanes)}
         everything = coverage.widened_along(self._domains.domain(outer), lanes)
-        return coverage.contains(executed, everything, self._domains.kernel.assumptions)
+        return coverage.contains(executed, everything, assumptions_of(self._domains.kernel))
 
     @cached_property
     def _lanes(self) -> dict[str, tuple[int, int]]:

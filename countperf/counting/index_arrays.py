@@ -27,6 +27,7 @@ from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.coverage import at_values, extremes
+from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 _ROUNDS = 200
@@ -207,7 +208,7 @@ class _Limits:
         return frozenset(found)
 
     def _loop_sources(self, iname: str, seen: frozenset[str]) -> frozenset[str]:
-        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = domain_of(self.kernel, [iname])
         domain = sets.project_onto(domain, [iname])
         found: set[str] = set()
         for name in isl_sets.names_of(domain, parameters=True):
@@ -217,7 +218,7 @@ class _Limits:
 
     def array_of_rows(self, iname: str) -> str:
         """Return the array of whose elements a loop goes from one to the next; else nothing."""
-        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = domain_of(self.kernel, [iname])
         domain = sets.project_onto(domain, [iname])
         names = {*isl_sets.names_of(domain, parameters=True)} - {*self.sizes}
         if len(names) != 2 or not names <= {*self.kernel.temporary_variables}:
@@ -289,7 +290,7 @@ class _Limits:
             raise CountingError(f"{expression} may leave the range of {dtype}")
 
     def _loop_interval(self, iname: str, seen: frozenset[str]) -> _Interval:
-        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = domain_of(self.kernel, [iname])
         domain = sets.project_onto(domain, [iname])
         for name in isl_sets.names_of(domain, parameters=True):
             if name in self.sizes:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from loopy.symbolic import TypeCast, get_dependencies, pw_aff_to_expr, set_to_cond_expr
+from loopy.symbolic import TypeCast, get_dependencies
 from numpy.typing import NDArray
 from pymbolic.primitives import Product, Sum, Variable
 
@@ -23,6 +23,7 @@ from countperf.counting.extents import ArrayAccess
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.coverage import ends_along
+from countperf.symbolic.kernel_sets import as_condition, as_expression, bounds_of, domain_of
 
 _MOST_AT_ONCE = 1_000_000
 _MOST_POINTS = 500_000_000
@@ -207,7 +208,7 @@ class Points:
 
     def _is_bounded_by(self, iname: str, other: str) -> bool:
         """Return whether the bounds of a loop depend on another loop's variable."""
-        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = domain_of(self.kernel, [iname])
         domain = isl_sets.as_set(sets.project_onto(domain, [iname, other]))
         if other not in isl_sets.names_of(domain, parameters=False):
             return other in isl_sets.names_of(domain, parameters=True)
@@ -257,7 +258,7 @@ class Points:
 
     def _data_names(self, iname: str) -> frozenset[str]:
         """Return the private variables in the bounds of a loop."""
-        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = domain_of(self.kernel, [iname])
         names = isl_sets.names_of(sets.project_onto(domain, [iname]), parameters=True)
         return frozenset(name for name in names if name in self.kernel.temporary_variables)
 
@@ -378,11 +379,10 @@ class Points:
 
     def _range(self, iname: str) -> tuple[int, int]:
         """Return the first and the last value of a loop variable, whatever is around it."""
-        bounds = self.kernel.get_iname_bounds(iname)
         columns: Columns = {"": np.zeros(1, np.int64)}
         low, high = (
-            int(self._value(pw_aff_to_expr(each), columns).flat[0])
-            for each in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff)
+            int(self._value(as_expression(end), columns).flat[0])
+            for end in bounds_of(self.kernel, iname)[:2]
         )
         return low, high
 
@@ -432,9 +432,9 @@ class Points:
 
     def _inside(self, iname: str, columns: Columns) -> NDArray[np.bool_]:
         """Return which rows are points of a loop."""
-        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = domain_of(self.kernel, [iname])
         known = [name for name in isl_sets.names_of(domain, parameters=False) if name in columns]
-        condition = set_to_cond_expr(isl_sets.as_set(sets.project_onto(domain, known)))
+        condition = as_condition(sets.project_onto(domain, known))
         return np.broadcast_to(self._value(condition, columns), columns[""].shape).astype(bool)
 
     def _ends(self, iname: str, columns: Columns) -> tuple[Any, Any]:
@@ -442,7 +442,7 @@ class Points:
 
         Where isl does not find them, those at any values of the loops around it.
         """
-        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = domain_of(self.kernel, [iname])
         known = [name for name in isl_sets.names_of(domain, parameters=False) if name in columns]
         key = iname, tuple(known)
         if key in self.ends:
@@ -450,12 +450,11 @@ class Points:
         try:
             with isl_sets.limited_operations(_OPERATIONS, f"the ends of '{iname}'"):
                 low, high = ends_along(domain, iname, known)
-                found = pw_aff_to_expr(low), pw_aff_to_expr(high)
+                found = as_expression(low), as_expression(high)
         except (CountingError, NotImplementedError, ValueError):
             self.extremes.discard(iname)
-            bounds = self.kernel.get_iname_bounds(iname)
-            low, high = bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff
-            found = pw_aff_to_expr(low), pw_aff_to_expr(high)
+            low, high, _ = bounds_of(self.kernel, iname)
+            found = as_expression(low), as_expression(high)
         self.ends[key] = found
         return found
 

@@ -16,6 +16,7 @@ from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.factors import FactoredDomain
+from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -97,7 +98,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
 def _trips(
     domains: Domains, names: frozenset[str], around: frozenset[str]
 ) -> PiecewiseQuasiPolynomial:
-    assumptions = domains.kernel.assumptions
+    assumptions = assumptions_of(domains.kernel)
     factored = domains.factored(names | around)
     if factored is not None:
         around = around & frozenset[str]().union(*(factored.component_of(n) for n in names))

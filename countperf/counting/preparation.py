@@ -23,6 +23,7 @@ from countperf.counting.places import barrier_passes
 from countperf.counting.schedule import prepared
 from countperf.counting.statistics import Statistics
 from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 
 
@@ -71,7 +72,7 @@ class PreparedKernel:
     ) -> None:
         self.kernel, self.callables = prepared(t_unit)
         self.statistics = Statistics(self.kernel, statistics or {})
-        counter = Counter(self.kernel.assumptions, approximate=approximate)
+        counter = Counter(assumptions_of(self.kernel), approximate=approximate)
         self.domains = Domains(self.kernel, self.callables, counter, self.statistics)
         self.supplied = SuppliedCounts(self.kernel, instruction_counts or {})
         self._launches: list[Launch] = []

@@ -24,7 +24,7 @@ from countperf.counting.copies import (
 from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError
-from countperf.symbolic.isl_sets import in_fixed_order
+from countperf.symbolic.kernel_sets import bounds_of, with_sets_in_fixed_order
 from countperf.symbolic.memory import kept_by_hand
 
 _MOST_CALLEES = 1000
@@ -82,15 +82,7 @@ def _prepared(t_unit: Any) -> tuple[Any, Any]:
         )
     check_element_types(kernel)
     _check_for_code(kernel, t_unit)
-    return _in_fixed_order(kernel), t_unit.callables_table
-
-
-def _in_fixed_order(kernel: Any) -> Any:
-    """Return a kernel with domains and assumptions that are the same in every process."""
-    return kernel.copy(
-        domains=[in_fixed_order(domain) for domain in kernel.domains],
-        assumptions=in_fixed_order(kernel.assumptions),
-    )
+    return with_sets_in_fixed_order(kernel), t_unit.callables_table
 
 
 def _check_for_code(kernel: Any, t_unit: Any) -> None:
@@ -132,7 +124,7 @@ def _shares_group_axes(kernel: Any) -> bool:
         elif isinstance(item, RunInstruction):
             for name in kernel.id_to_insn[item.insn_id].within_inames:
                 for tag in kernel.iname_tags_of_type(name, GroupInameTag):
-                    length = str(kernel.get_iname_bounds(name).size)
+                    length = str(bounds_of(kernel, name)[2])
                     lengths.setdefault(tag.axis, set()).add(length)
             if any(len(some) > 1 for some in lengths.values()):
                 return True

@@ -14,6 +14,7 @@ from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.isl_counts import assumptions_text, guards_of
+from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -56,8 +57,8 @@ class SizeParameters(ShortRepr):
         return cls(
             kernel=kernel.name,
             names=tuple(sorted(names)),
-            assumptions=assumptions_text(kernel.assumptions),
-            guards=tuple(guards_of(kernel.assumptions)),
+            assumptions=assumptions_text(assumptions_of(kernel)),
+            guards=tuple(guards_of(assumptions_of(kernel))),
             defaults=dict(defaults or {}),
         )
 

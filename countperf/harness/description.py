@@ -21,6 +21,7 @@ from countperf.counting.automatic import (
 from countperf.counting.extents import AddressedElements, assumptions_hold
 from countperf.errors import KernelBuildError
 from countperf.harness.arrays import ArrayArgument, KernelArray, evaluate_integer
+from countperf.symbolic.kernel_sets import assumptions_of
 
 if TYPE_CHECKING:
     from countperf.counting.extents import AddressedElements
@@ -160,7 +161,7 @@ def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
         offsets=offset_parameters(entry),
         temporaries=tuple(_temporaries(entry, t_unit.target, limit)),
         addressed=AddressedElements(t_unit),
-        assumptions=entry.assumptions,
+        assumptions=assumptions_of(entry),
         enqueue=enqueue,
     )
 

@@ -26,6 +26,7 @@ from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
 from countperf.mechanistic.program_profile import ProgramAtSizes
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.isl_counts import assumptions_text, guards_of
+from countperf.symbolic.kernel_sets import assumptions_of
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of a sub-group up to which its graph is written out in full."""
@@ -121,8 +122,8 @@ class KernelProfiler(ShortRepr):
             {},
             kernel=kernel.name,
             parameters=self.programs[0].parameters,
-            assumptions=assumptions_text(kernel.assumptions),
-            assumption_guards=tuple(guards_of(kernel.assumptions)),
+            assumptions=assumptions_text(assumptions_of(kernel)),
+            assumption_guards=tuple(guards_of(assumptions_of(kernel))),
             defaults=self.programs[0].domains.defaults,
         )
         vector.hold_sizes_to(size_ranges(kernel))

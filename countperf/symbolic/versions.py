@@ -16,15 +16,23 @@ RANGES = {
 }
 """Lowest version, and the lowest that is too new, by package; as pyproject.toml states them."""
 
+_ISLPY_BESIDE_NAMED_SETS = "2026.3"
+"""Lowest version of islpy that is too new for Loopy's development version."""
+
 _ANY_VERSION = "COUNTPERF_ANY_VERSION"
 """Environment variable: set to try other versions, whose counts nobody vouches for."""
 
 
-def check_versions(version: Callable[[str], str] = metadata.version) -> None:
+def check_versions(
+    version: Callable[[str], str] = metadata.version,
+    requires: Callable[[str], list[str] | None] = metadata.requires,
+) -> None:
     """Refuse packages of versions with which counting is known to fail, or is not known to work."""
     if os.environ.get(_ANY_VERSION):
         return
     for package, (lowest, too_new) in RANGES.items():
+        if package == "islpy" and _has_named_sets(requires("loopy")):
+            too_new = _ISLPY_BESIDE_NAMED_SETS
         mend = f"install it with: pip install '{package}>={lowest},<{too_new}'"
         try:
             found = version(package)
@@ -38,6 +46,11 @@ def check_versions(version: Callable[[str], str] = metadata.version) -> None:
                 package=package,
                 found=found,
             )
+
+
+def _has_named_sets(requirements: list[str] | None) -> bool:
+    """Return whether Loopy is its development version, which has sets of namedisl."""
+    return any(each.startswith("namedisl") for each in requirements or ())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

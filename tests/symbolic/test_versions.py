@@ -49,6 +49,13 @@ def test_versions_in_the_range_are_taken(version: str) -> None:
     check_versions({**RIGHT, "islpy": version}.__getitem__)
 
 
+def test_a_newer_islpy_is_taken_beside_a_loopy_of_named_sets() -> None:
+    newer = {**RIGHT, "islpy": "2026.2.2"}.__getitem__
+    check_versions(newer, lambda _: ["islpy>=2025.2.5", "namedisl>=2026.1.1"])
+    with pytest.raises(IncompatibleVersionError):
+        check_versions(newer, lambda _: ["islpy>=2025.2.5"])
+
+
 def test_other_versions_can_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTPERF_ANY_VERSION", "1")
     check_versions({**RIGHT, "loopy": "2026.1"}.__getitem__)

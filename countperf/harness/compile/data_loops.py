@@ -18,11 +18,13 @@ from fractions import Fraction
 from typing import Any
 
 import pymbolic.primitives as p
-from loopy.symbolic import TypeCast, aff_to_expr, get_dependencies
+from loopy.symbolic import TypeCast, get_dependencies
 from pymbolic.mapper.distributor import distribute
 
 from countperf.errors import CountingError
 from countperf.machine_code.machine_state import ArrayData
+from countperf.symbolic.isl_sets import names_of
+from countperf.symbolic.kernel_sets import as_expression, bounds_of, domain_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +69,16 @@ def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
     temporaries = set(kernel.temporary_variables)
     found: list[DataLoop] = []
     for iname in sorted(kernel.all_inames()):
-        domain = kernel.get_inames_domain(frozenset([iname]))
-        names = set(domain.get_var_dict()) & temporaries
+        domain = domain_of(kernel, [iname])
+        names = {*names_of(domain, parameters=True)} & temporaries
         if names and (loop := _data_loop(kernel, iname, names)) is not None:
             found.append(loop)
     return tuple(found)
 
 
 def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
-    _, extent = kernel.get_iname_bounds(iname).size.get_pieces()[-1]
-    trips = aff_to_expr(extent)
+    _, extent = bounds_of(kernel, iname)[2].get_pieces()[-1]
+    trips = as_expression(extent.to_pw_aff())
     deciding = names & set(get_dependencies(trips))
     if not deciding:
         return None

@@ -1,0 +1,90 @@
+"""Sets of Loopy's kernels as isl's, whichever library Loopy has them in.
+
+Loopy 2025.2 has sets of islpy; its development version has those of namedisl, of which only the
+names of dimensions are known, and not their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import islpy as isl
+import loopy.symbolic
+from loopy.symbolic import pw_aff_to_expr, set_to_cond_expr
+
+from countperf.symbolic.isl_sets import IntegerSet, as_set, in_fixed_order
+
+_namedisl: Any = getattr(loopy.symbolic, "nisl", None)
+
+
+def _as_isl(found: Any) -> Any:
+    return found if _namedisl is None else found.as_isl()
+
+
+def _as_loopy_has_it(found: Any) -> Any:
+    return found if _namedisl is None else _namedisl.to_named(found)
+
+
+def _set_of(found: Any) -> IntegerSet:
+    """Return a set of Loopy's; one that needs no union as a basic set."""
+    whole = _as_isl(found)
+    if _namedisl is None:
+        return whole
+    pieces = whole.get_basic_sets()
+    return pieces[0] if len(pieces) == 1 else whole
+
+
+def domains_of(kernel: Any) -> list[IntegerSet]:
+    """Return the domains of a kernel."""
+    return [_set_of(domain) for domain in kernel.domains]
+
+
+def domain_of(kernel: Any, inames: Collection[str]) -> IntegerSet:
+    """Return the set in which Loopy has some loops, with others that are together with them."""
+    return _set_of(kernel.get_inames_domain(frozenset(inames)))
+
+
+def assumptions_of(kernel: Any) -> IntegerSet:
+    """Return the assumptions on the sizes of a kernel, a set of parameters.
+
+    Loopy's development version keeps those on parameters that were fixed to a number.
+    """
+    found = _set_of(kernel.assumptions)
+    if _namedisl is None:
+        return found
+    known = {*kernel.arg_dict, *kernel.all_params()}
+    found = found.params()
+    for place in reversed(range(found.dim(isl.dim_type.param))):
+        if found.get_dim_name(isl.dim_type.param, place) not in known:
+            found = found.project_out(isl.dim_type.param, place, 1)
+    return found
+
+
+def with_sets_in_fixed_order(kernel: Any) -> Any:
+    """Return a kernel with domains and assumptions that are the same in every process."""
+    assumptions = in_fixed_order(assumptions_of(kernel))
+    return kernel.copy(
+        domains=[_as_loopy_has_it(in_fixed_order(domain)) for domain in domains_of(kernel)],
+        assumptions=assumptions
+        if _namedisl is None
+        else _as_loopy_has_it(as_set(assumptions).from_params()),
+    )
+
+
+def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:
+    """Return the smallest and largest value of a loop variable, and their number, of isl."""
+    found = kernel.get_iname_bounds(iname)
+    return tuple(
+        _as_isl(each) for each in (found.lower_bound_pw_aff, found.upper_bound_pw_aff, found.size)
+    )
+
+
+def as_expression(function: Any) -> Any:
+    """Return a piecewise affine function of isl as an expression of Loopy's."""
+    return pw_aff_to_expr(_as_loopy_has_it(function))
+
+
+def as_condition(integer_set: IntegerSet) -> Any:
+    """Return a set of isl as a condition of Loopy's."""
+    return set_to_cond_expr(_as_loopy_has_it(as_set(integer_set)))
