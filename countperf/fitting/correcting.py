@@ -84,7 +84,7 @@ class _Profiles:
         if names.size < FEWEST_KERNELS or np.any(fitted.predicted_s <= 0):
             return None
         values, unknowns = design.counts.T, fitted.solution.coefficients
-        told = profile(fitted.function, values, design.scaled.T, unknowns)
+        told = profile(fitted.function.columns, values, design.scaled.T, unknowns)
         roots, logs = (
             np.round(_means(rows.T, members), digits)
             for rows, digits in zip(told, _DIGITS, strict=True)

@@ -25,6 +25,8 @@ Source: Rasmussen, Williams (2006), "Gaussian Processes for Machine Learning", e
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Self
 
@@ -33,7 +35,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from countperf.documents import Part
-from countperf.models.function import Column, ModelFunction
+from countperf.models.function import Column
 from countperf.models.packing import FloatRows, Floats, Names
 from countperf.predictions import Quantity, Verdict
 
@@ -44,9 +46,11 @@ _COUNT_SHARE = 4.0
 """Scale of the distance of counts relative to the distance of shares, in median distances."""
 
 _AT_ONCE = 256
+_CLOSE = 1e-4
 _NAMED = 3
 
 Array = NDArray[np.float64]
+_LogFactor = Callable[[Array, Array], Quantity]
 
 
 class Correction(Part):
@@ -76,27 +80,34 @@ class Correction(Part):
         axes = as_points(np.array(self.roots).T, np.array(self.logs).T, self.scale)
         return np.ascontiguousarray(axes)
 
-    @cached_property
-    def _alpha(self) -> tuple[Array, Array]:
-        """The coefficients, and the squares of the kernels' distances from the origin."""
-        return np.array(self.coefficients), (self._axes**2).sum(axis=0)
-
     def log_factor(self, roots: Array, logs: Array) -> Quantity:
         """Return the logarithm by which times are corrected."""
-        points = as_points(roots, logs, self.scale)
-        alpha, squares = self._alpha
-        shape = points.shape[1:]
-        if not shape:  # not by BLAS, whose threads would wait for each other
-            there = np.flatnonzero(points)
-            products = np.einsum("i,ij->j", points[there], self._axes[there])
-            apart = np.maximum(squares + points @ points - 2.0 * products, 0.0)
-            return float(np.exp(-np.sqrt(apart)) @ alpha)
-        rows = points.reshape(len(points), -1).T
-        found = [
-            similarity(rows[first : first + _AT_ONCE], self._axes.T) @ alpha
-            for first in range(0, len(rows), _AT_ONCE)
-        ]
-        return np.concatenate(found).reshape(shape)
+        there = np.flatnonzero((roots + logs).reshape(len(roots), -1).any(axis=1))
+        return self.of_columns(there)(roots[there], logs[there])
+
+    def of_columns(self, columns: Sequence[int] | NDArray[np.intp]) -> _LogFactor:
+        """Return the same as a function of some columns, for kernels that have no other."""
+        width = len(self._axes) // 2
+        places = [*columns, *(width + column for column in columns)]
+        axes, alpha = self._axes[places], np.array(self.coefficients)
+        rest = (np.delete(self._axes, places, axis=0) ** 2).sum(axis=0)
+        squares = (axes**2).sum(axis=0)
+
+        def log_factor(roots: Array, logs: Array) -> Quantity:
+            points = as_points(roots, logs, self.scale)
+            if points.ndim == 1:  # not by BLAS, whose threads would wait for each other
+                products = np.einsum("i,ij->j", points, axes)
+                apart = _squared_distances(points, axes, squares, products) + rest
+                return float(np.exp(-np.sqrt(apart)) @ alpha)
+            rows = points.reshape(len(points), math.prod(points.shape[1:])).T
+            found = [
+                np.exp(-np.sqrt(_squared_distances(some, axes, squares, some @ axes) + rest))
+                @ alpha
+                for some in np.split(rows, range(_AT_ONCE, len(rows), _AT_ONCE))
+            ]
+            return np.concatenate(found).reshape(points.shape[1:])
+
+        return log_factor
 
     def verdict(self, log_factor: Quantity, told: tuple[Array, Array]) -> Verdict:
         """Say by what a prediction was multiplied, and after which measured kernels."""
@@ -115,20 +126,16 @@ class Correction(Part):
 
 
 def profile(
-    function: ModelFunction, values: Array, scaled: Array, unknowns: tuple[float, ...] | Array
+    columns: Sequence[Column], values: Array, scaled: Array, unknowns: Sequence[float] | Array
 ) -> tuple[Array, Array]:
     """Return a measure of likeness: roots of shares of time, and logarithms of counts."""
     sizes = np.abs((np.asarray(unknowns, np.float64) * scaled.T).T)
     whole = sizes.sum(axis=0)
-    groups = _groups_column(function.columns)
+    # the weight of groups, by whose number counts are divided
+    groups = next((i for i, (_, feature) in enumerate(columns) if feature == "groups"), None)
     number = 1.0 if groups is None else np.maximum(values[groups], 1.0)
     roots = np.sqrt(sizes / np.where(whole > 0, whole, 1.0))
     return roots, np.log1p(np.maximum(values, 0.0) / number)
-
-
-def _groups_column(columns: tuple[Column, ...]) -> int | None:
-    """Return the position of the weight of groups, by whose number counts are divided."""
-    return next((i for i, (_, feature) in enumerate(columns) if feature == "groups"), None)
 
 
 def as_points(roots: Array, logs: Array, scale: float) -> Array:
@@ -138,5 +145,14 @@ def as_points(roots: Array, logs: Array, scale: float) -> Array:
 
 def similarity(points: Array, others: Array) -> Array:
     """Return the covariance of kernels, shape (n_points, n_others), from points as rows."""
-    squares = (points**2).sum(axis=1)[:, np.newaxis] + (others**2).sum(axis=1)
-    return np.exp(-np.sqrt(np.maximum(squares - 2.0 * points @ others.T, 0.0)))
+    squares = (others**2).sum(axis=1)
+    return np.exp(-np.sqrt(_squared_distances(points, others.T, squares, points @ others.T)))
+
+
+def _squared_distances(points: Array, others: Array, squares: Array, products: Array) -> Array:
+    """Return the squared distances of points, shape (..., n_axes), from others, as columns."""
+    found = squares - 2.0 * products
+    found += np.einsum("...i,...i->...", points, points)[..., np.newaxis]
+    close = np.nonzero(found < _CLOSE * squares)  # where little is left of large numbers
+    found[close] = ((points[close[:-1]] - others.T[close[-1]]) ** 2).sum(axis=-1)
+    return found

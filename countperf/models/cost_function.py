@@ -1,8 +1,15 @@
-"""The predicted time of a kernel as a fast function of its parameters, for search loops."""
+"""The predicted time of a kernel as a fast function of its parameters, for search loops.
+
+A Python function is written out of the counts and the model's formulas: it takes numbers, which is
+fast, or arrays, whose errors are told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import operator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -14,31 +21,32 @@ from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, PredictionError
 from countperf.features import covers
 from countperf.models.correction import Correction, profile
+from countperf.models.definition import ModelDefinition
+from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.fitted_weights import FittedWeights
-from countperf.models.function import ModelFunction
+from countperf.models.function import Column, ModelFunction
 from countperf.models.unmeasured import ExercisingKernels, Unmeasured
 from countperf.models.validity import refuse_negative
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
+from countperf.symbolic.compiled import BLOCK, CountSource
+from countperf.symbolic.memory import FieldsAlone
 
 if TYPE_CHECKING:
-    from countperf.properties.vector import CompiledVector, PropertyVector
+    from countperf.properties.vector import PropertyVector
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CostFunction(ShortRepr):
+class CostFunction(ShortRepr, FieldsAlone):
     """Predicted time of a kernel on a device, s; picklable."""
 
     kernel: str  # name of the kernel, slug of the device
     device: str
-    vector: CompiledVector  # the kernel's property values
+    vector: PropertyVector
     function: ModelFunction  # the model over its weights
     weights_s: NDArray[np.float64]
-    charged: NDArray[np.float64]  # 1 where a weight charges a property, else 0
-    base: NDArray[np.float64]  # 1 where a name of the model's formulas stands for a property
-    # positions of the properties whose cost is not known, and derived features of which it is not
-    unweighted: tuple[int, ...] = ()
-    costless: tuple[str, ...] = ()
+    # properties and derived features whose cost is not known
+    lacking: tuple[str, ...] = ()
     unmeasured: Unmeasured | None = None  # what to complain of where one of them is not zero
     factor: float = 1.0  # what the time is multiplied by: that of an anchor
     correction: Correction | None = None
@@ -46,98 +54,135 @@ class CostFunction(ShortRepr):
     @classmethod
     def build(cls, weights: FittedWeights, vector: PropertyVector) -> Self:
         """Compile a kernel with weights; what has no weight is left out, and listed."""
-        model, function, compiled = weights.definition, weights.function, vector.compile()
-        names = compiled.names
-        features = {
-            (term, name): feature
-            for term, spec in model.term_features.items()
-            for name in names
-            if (feature := spec.feature_of(name)) is not None
-        }
-        known = set(function.columns)
-        lacking = {name for (term, name), f in features.items() if (term, f) not in known}
-        based = {name for name in names for b in model.base_properties.values() if covers(b, name)}
-        covered = {name for _, name in features} | based
-        lacking |= {n for n in names if n not in covered and not model.features.ignores(n)}
-        derived = {
-            (term, feature)
-            for term, definition in model.terms.items()
-            for feature in definition.charged
-            if feature in model.derived
-        }
+        model, known = weights.definition, set(weights.function.columns)
+        based = {n for n in vector for base in model.base_properties.values() if covers(base, n)}
+        lacking = [
+            name
+            for name in vector
+            if not _columns_of(model, name) <= known
+            or not (_columns_of(model, name) or name in based or model.features.ignores(name))
+        ]
+        charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}
+        derived = {name for _, name in charged - known if name in model.derived}
+        lacking += [*sorted(derived), *(n for n in model.scales if n not in weights.ranges)]
         return cls(
             kernel=vector.kernel,
             device=weights.device.slug,
-            vector=compiled,
-            function=function,
+            vector=vector,
+            function=weights.function,
             weights_s=np.array(weights.unknowns, np.float64),
+            lacking=tuple(lacking),
             correction=weights.correction,
-            charged=_matrix(
-                (
-                    [features.get((term, name)) == feature for name in names]
-                    for term, feature in function.columns
-                ),
-                len(names),
-            ),
-            base=_matrix(
-                ([covers(b, n) for n in names] for b in model.base_properties.values()), len(names)
-            ),
-            unweighted=tuple(i for i, name in enumerate(names) if name in lacking),
-            costless=(
-                *sorted({feature for _, feature in derived - known}),
-                *(name for name in model.scales if name not in weights.ranges),
-            ),
         )
 
     @cached_property
-    def _derived(self) -> list[tuple[int, str]]:
-        """Columns of derived features, by position."""
-        derived = self.function.model.derived
-        columns = enumerate(self.function.columns)
-        return [(place, feature) for place, (_, feature) in columns if feature in derived]
+    def _at_one_size(self) -> Callable[..., list[Any]]:
+        return self._written(arrays=False)
+
+    @cached_property
+    def _at_arrays(self) -> Callable[..., list[Any]]:
+        return self._written(arrays=True)
+
+    @cached_property
+    def _costs(self) -> list[float]:
+        return self.weights_s[list(self._columns)].tolist()
+
+    @cached_property
+    def _columns(self) -> dict[int, list[str]]:
+        """The columns that the kernel has, by position, with what they are sums of."""
+        model = self.function.model
+        found = {
+            place: [feature]
+            if feature in model.derived
+            else [n for n in self.vector if model.term_features[term].feature_of(n) == feature]
+            for place, (term, feature) in enumerate(self.function.columns)
+        }
+        return {place: names for place, names in found.items() if names}
+
+    def _written(self, *, arrays: bool) -> Callable[..., list[Any]]:
+        """Write a function of the sizes: features, the same scaled, and what has no known cost."""
+        model, columns, counts = self.function.model, self.function.columns, self.vector.compiled
+        source = CountSource(counts.parameters, counts.counts, arrays=arrays)
+        if not arrays:
+            source.lines.append(f"if not ({self.vector.condition(source)}): raise ValueError")
+        numbers = source.numbers()
+        known = {
+            name: source.named(f"np.asarray({number}, dtype=float)" if arrays else number)
+            for name, number in zip(self.vector, numbers, strict=True)
+        }
+        source.lines.append("values = {}")
+        for name, wanted in model.base_properties.items():
+            among = " + ".join(text for other, text in known.items() if covers(wanted, other))
+            source.lines.append(f"values[{name!r}] = {among or 0.0}")
+        for name, formula in model.needed_derived.items():
+            source.lines.append(f"values[{name!r}] = {formula.source}")
+            known[name] = f"values[{name!r}]"
+        features = [source.named(" + ".join(known[n] for n in s)) for s in self._columns.values()]
+        scales = [model.terms[columns[place][0]].scale for place in self._columns]
+        scaled = [
+            f"{feature} * {known[scale]}" if scale else feature
+            for feature, scale in zip(features, scales, strict=True)
+        ]
+        results = (features, scaled, [known[name] for name in self.lacking])
+        names = NAMESPACE if arrays else SCALAR_NAMESPACE
+        return source.defined([f"[{', '.join(texts)}]" for texts in results], names)
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
-        counts = self.vector(**parameters).astype(np.float64)
-        model = self.function.model
-        base = zip(model.base_properties, _product(self.base, counts), strict=True)
-        named = model.with_derived(dict(base))
-        self._check_measured(counts, named)
-        features = _product(self.charged, counts)
-        for place, feature in self._derived:
-            features[place] = named[feature]
-        scaled = self.function.scaled(features, named)
-        times = self.factor * _product(self.weights_s, scaled)
+        names = self.vector.parameters
+        if len(parameters) == len(names) and {type(v) for v in parameters.values()} <= {int}:
+            with suppress(ArithmeticError, LookupError, ValueError):  # which arrays tell of
+                found = self._at_one_size(*[parameters[name] for name in names])
+                time_s = self._time(found)
+                if math.isfinite(time_s) and time_s >= 0.0 and not any(found[2]):
+                    return float(time_s)
+        values = self.vector.checked_parameters(parameters, {})
+        arguments, shape, _ = self.vector.compiled.safe_arrays(values)
+        lines = [np.broadcast_to(a, shape).reshape(-1) for a in arguments]
+        times = np.empty(math.prod(shape))
+        with np.errstate(all="ignore"):
+            for start in range(0, times.size, BLOCK):
+                block = slice(start, start + BLOCK)
+                found = self._at_arrays(*(line[block] for line in lines))
+                self._check_measured(found[2])
+                times[block] = self._time(found)
         if not np.all(np.isfinite(times)):
             raise ModelNotApplicableError(
-                f"the {model.name} model gives no finite time here for {self.kernel!r}: a derived"
-                " feature divides by zero, or takes the logarithm of what is not positive"
+                f"the {self.function.model.name} model gives no finite time here for"
+                f" {self.kernel!r}: a derived feature divides by zero, or takes the logarithm of"
+                " what is not positive"
             )
-        if self.correction is not None:
-            told = profile(self.function, features, scaled, self.weights_s)
-            times = times * np.exp(self.correction.log_factor(*told))
-        refuse_negative(model.name, self.kernel, times)
-        return times if times.ndim else float(times)
+        refuse_negative(self.function.model.name, self.kernel, times)
+        return times.reshape(shape) if shape else float(times[0])
 
-    def _check_measured(self, counts: NDArray[np.float64], named: dict[str, Any]) -> None:
-        if self.unmeasured is None:
-            return
-        found = [self.vector.names[i] for i in self.unweighted if np.any(counts[i] != 0)]
-        found += [name for name in self.costless if np.any(np.asarray(named[name]) != 0)]
-        if found:
+    def _time(self, found: list[Any]) -> Any:
+        time_s = self.factor * sum(map(operator.mul, self._costs, found[1]))
+        if self.correction is None:
+            return time_s
+        if shape := np.shape(time_s):
+            found = [[np.broadcast_to(row, shape) for row in rows] for rows in found[:2]]
+        rows = np.array(found[:2], float)
+        columns, corrected = self._similar
+        return time_s * np.exp(corrected(*profile(columns, rows[0], rows[1], self._costs)))
+
+    @cached_property
+    def _similar(self) -> tuple[list[Column], Callable[..., Quantity]]:
+        assert self.correction is not None
+        columns = [self.function.columns[place] for place in self._columns]
+        return columns, self.correction.of_columns(list(self._columns))
+
+    def _check_measured(self, lacking: list[Any]) -> None:
+        names = [n for n, value in zip(self.lacking, lacking, strict=True) if np.any(value != 0)]
+        if self.unmeasured is not None and names:
             spec, kernels = self.function.model.features, self.unmeasured.exercising_kernels
-            wanted = {spec.feature_of(name) or name: None for name in found}
+            wanted = {spec.feature_of(name) or name: None for name in names}
             some = {name: kernels[name] for name in wanted}
             raise replace(self.unmeasured, exercising_kernels=some).error()
 
 
-def _product(matrix: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return matrix @ values if values.ndim < 3 else np.tensordot(matrix, values, 1)
-
-
-def _matrix(rows: Iterable[list[bool]], width: int) -> NDArray[np.float64]:
-    found = list(rows)
-    return np.array(found, np.float64).reshape(len(found), width)
+def _columns_of(model: ModelDefinition, name: str) -> set[Column]:
+    specs = model.term_features.items()
+    return {(term, feature) for term, spec in specs if (feature := spec.feature_of(name))}
 
 
 def compile_cost(
@@ -166,8 +211,7 @@ def compile_cost(
     function = CostFunction.build(weights, vector)
     if incomplete_ok:
         return function
-    names = [*(function.vector.names[i] for i in function.unweighted), *function.costless]
-    missing = [weights.features.feature_of(n) or n for n in names]
+    missing = [weights.features.feature_of(name) or name for name in function.lacking]
     return replace(
         function, unmeasured=weights.unmeasured(vector.kernel, missing, exercising_kernels)
     )

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,12 +41,22 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 _OPERATIONS: Mapping[type[ast.operator], str] = {ast.Div: "divide", ast.Pow: "power"}
 _PLAIN = (ast.Add, ast.Sub, ast.Mult)
-_NAMESPACE = {
-    "__builtins__": {},
+NAMESPACE: Mapping[str, Any] = {
     **FUNCTIONS,
     "divide": np.divide,
     "power": lambda base, exponent: np.power(np.asarray(base, np.float64), exponent),
 }
+"""What the sources of formulas call, for arrays; infinity or NaN where there is no value."""
+
+SCALAR_NAMESPACE: Mapping[str, Any] = {
+    **{name: getattr(math, name) for name in FUNCTIONS if hasattr(math, name)},
+    "min": min,
+    "max": max,
+    "divide": operator.truediv,
+    "power": math.pow,
+}
+"""The same for floats, with ArithmeticError or ValueError where there is no value."""
+
 _LONGEST = 20_000
 _SHOWN = 24
 
@@ -56,7 +67,8 @@ class Formula:
 
     text: str  # as it was written
     places: tuple[tuple[str, int], ...]  # names, each once in the order of the text, and where
-    code: CodeType  # of the checked tree alone
+    source: str  # the checked tree alone, in Python: values["groups"], divide(a, b)
+    code: CodeType  # the same
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,7 +82,7 @@ class Formula:
 
     def value(self, values: Mapping[str, Any]) -> Any:
         """Return the same, with what NumPy says of numbers as the caller has it."""
-        return eval(self.code, _NAMESPACE, {"values": values})
+        return eval(self.code, dict(NAMESPACE), {"values": values})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return parse, (self.text,)  # code objects cannot be pickled
@@ -121,7 +133,7 @@ def parse(text: str) -> Formula:
             raise
         _refuse(f"not a formula ({error})", text, None)
     places = sorted(checker.places.items(), key=lambda item: item[1])
-    return Formula(text=text, places=tuple(places), code=code)
+    return Formula(text=text, places=tuple(places), source=ast.unparse(tree), code=code)
 
 
 _ONE_LINE = {ord(blank): " " for blank in "\n\r\t\f"} | {ord("#"): "?"}

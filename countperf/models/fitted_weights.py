@@ -360,7 +360,7 @@ class FittedWeights(Table, Document):
         """
         if self.correction is None:
             return charge.time_s, charge.parts, None
-        told = profile(self.function, charge.features, charge.scaled, self.unknowns)
+        told = profile(self.function.columns, charge.features, charge.scaled, self.unknowns)
         log_factor = self.correction.log_factor(*told)
         time_s = charge.time_s * np.exp(log_factor)
         time_s = time_s if np.ndim(time_s) else float(time_s)

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from countperf.counting.sizes import SizeParameters
 from countperf.display import Table, shortened
@@ -28,7 +27,7 @@ from countperf.properties.taxonomy import (
 )
 from countperf.properties.vector_document import FORMAT, VERSION, damaged, vector_fields
 from countperf.sizes import given_sizes
-from countperf.symbolic.compiled import CompiledCounts
+from countperf.symbolic.compiled import CompiledCounts, CountSource
 from countperf.symbolic.isl_counts import from_isl_text
 from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -299,7 +298,8 @@ class PropertyVector(Table, Mapping[str, Count]):
     # --- evaluation
 
     @cached_property
-    def _compiled(self) -> CompiledCounts:
+    def compiled(self) -> CompiledCounts:
+        """The counts as a function of all parameters, which are not checked."""
         return CompiledCounts(
             self.parameters,
             [(c.quantity, c.exact and c.integral) for c in self._counts.values()],
@@ -331,9 +331,9 @@ class PropertyVector(Table, Mapping[str, Count]):
         """
         values = self.checked_parameters(parameters, more)
         if any(isinstance(v, np.ndarray) for v in values.values()):
-            found = dict(zip(self._counts, self._compiled.at_arrays(values), strict=True))
+            found = dict(zip(self._counts, self.compiled.at_arrays(values), strict=True))
         else:
-            found = dict(zip(self._counts, self._compiled.at(values), strict=True))
+            found = dict(zip(self._counts, self.compiled.at(values), strict=True))
         for counts in self._at_sizes.values():
             found |= counts_at_sizes(counts, values)
         return found
@@ -373,9 +373,16 @@ class PropertyVector(Table, Mapping[str, Count]):
             defaults=self.defaults,
         )
 
-    def compile(self) -> CompiledVector:
-        """Return a picklable function from parameters to the counts."""
-        return CompiledVector(self)
+    def condition(self, source: CountSource) -> str:
+        """Write the condition that integers are sizes of the kernel."""
+        both = [
+            f"{held.start} <= {source.variables[name]} < {held.stop}"
+            for name, held in self._ranges.items()
+            if name in self.parameters
+        ]
+        alternatives = [source.guards(*guards) or ["True"] for guards in self.assumption_guards]
+        some = " or ".join(f"({' and '.join(guards)})" for guards in alternatives)
+        return " and ".join([*both, f"({some or True})"])
 
     # --- documents
 
@@ -424,22 +431,3 @@ class PropertyVector(Table, Mapping[str, Count]):
             return cls(**fields)
         except (ValueError, CountingError) as error:
             raise damaged("$.parameters", error) from error
-
-
-class CompiledVector:
-    """A property vector as one function; picklable."""
-
-    def __init__(self, vector: PropertyVector) -> None:
-        self.vector = vector
-        self.names: tuple[str, ...] = tuple(vector)
-
-    def __call__(self, **parameters: Any) -> NDArray[Any]:
-        """Evaluate at parameters."""
-        values = self.vector.evaluate(parameters)
-        if not values:
-            shape = np.broadcast_shapes(*(np.shape(v) for v in parameters.values()))
-            return np.zeros((0, *shape))
-        rows = [values[name] for name in self.names]
-        if any(isinstance(row, np.ndarray) for row in rows):
-            return np.stack([np.asarray(row, dtype=np.float64) for row in rows])
-        return np.array(rows, dtype=np.float64)

@@ -8,7 +8,7 @@ arrays of Python integers are used instead, so that nothing ever wraps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import lcm, prod
 from typing import Any, Literal
@@ -25,7 +25,7 @@ _SAFE = float(2**62)
 _LONGEST_SUM = 200
 _CALLS_BEFORE_COMPILING = 4
 """Most counts of stored measurements are evaluated at two or three sizes."""
-_BLOCK = 8192
+BLOCK = 8192
 """Points that are evaluated together: few enough that intermediate values stay in the cache."""
 
 
@@ -66,31 +66,36 @@ class CompiledCounts:
 
     def at_arrays(self, values: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the counts at arrays of parameters of one shape."""
-        array, bound = self._compiled("array"), self._compiled("bound")
-        arguments = [np.asarray(values[name]) for name in self.parameters]
-        shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
-        largest = [float(max(-int(a.min()), int(a.max()))) if a.size else 0.0 for a in arguments]
-        wanted = np.int64 if _is_safe(bound, largest) else object
-        lines = [np.broadcast_to(a.astype(wanted, copy=False), shape).ravel() for a in arguments]
+        array = self._compiled("array")
+        arguments, shape, wanted = self.safe_arrays(values)
+        lines = [np.broadcast_to(a, shape).ravel() for a in arguments]
         result = [
             np.empty(shape, wanted if integral else np.float64) for _, integral in self.counts
         ]
         targets = [each.reshape(-1) for each in result]
-        for start in range(0, prod(shape), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            totals = array(*(line[block] for line in lines))
-            for target, (total, denominator) in zip(targets, totals, strict=True):
-                if target.dtype == np.float64:
-                    target[block] = np.asarray(total, dtype=float) / denominator
-                else:
-                    target[block] = _quotient(np.asarray(total), denominator)
+        for start in range(0, prod(shape), BLOCK):
+            block = slice(start, start + BLOCK)
+            for target, counts in zip(
+                targets, array(*(line[block] for line in lines)), strict=True
+            ):
+                target[block] = counts
         return result
+
+    def safe_arrays(
+        self, values: Mapping[str, Any]
+    ) -> tuple[list[NDArray[Any]], tuple[int, ...], type]:
+        """Return parameters of a type in which nothing wraps, their common shape, and the type."""
+        arguments = [np.asarray(values[name]) for name in self.parameters]
+        shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
+        largest = [float(max(-int(a.min()), int(a.max()))) if a.size else 0.0 for a in arguments]
+        wanted = np.int64 if _is_safe(self._compiled("bound"), largest) else object
+        return [a.astype(wanted, copy=False) for a in arguments], shape, wanted
 
     def _compiled(self, kind: _Kind) -> Callable[..., Any]:
         if kind not in self._functions:
-            source = _Source(self.parameters, self.counts)
+            source = CountSource(self.parameters, self.counts, arrays=kind == "array")
             self._functions[kind] = (
-                source.bound() if kind == "bound" else source.function(arrays=kind == "array")
+                source.bound() if kind == "bound" else source.defined(source.numbers())
             )
         return self._functions[kind]
 
@@ -103,43 +108,28 @@ def _is_safe(bound: Callable[..., float], largest: Sequence[float]) -> bool:
         return False
 
 
-def _quotient(total: NDArray[Any], denominator: int) -> NDArray[Any]:
-    """Divide a count by its denominator, exactly."""
-    if denominator == 1:
-        return total
-    if denominator & (denominator - 1):
-        quotient = total // denominator
-        is_exact = bool(np.all(quotient * denominator == total))
-    else:  # shifts are much faster
-        quotient = total >> (denominator.bit_length() - 1)
-        is_exact = not np.any(total & (denominator - 1))
-    if not is_exact:
-        raise ParameterError(
-            "a count is no integer at some of the parameters: they violate the assumptions under "
-            "which it holds"
-        )
-    return quotient
-
-
-class _Source:
+class CountSource:
     """Writes the source of the functions; shared floors and powers are computed once."""
 
     def __init__(
         self,
         parameters: tuple[str, ...],
-        counts: tuple[tuple[PiecewiseQuasiPolynomial, bool], ...],
+        counts: Sequence[tuple[PiecewiseQuasiPolynomial, bool]],
+        *,
+        arrays: bool,
     ) -> None:
         for name in parameters:
             if not name.isidentifier():
                 raise CountingError(f"the parameter name {name!r} is no identifier", where=name)
         self.parameters = parameters
         self.counts = counts
+        self.arrays = arrays
         self.variables = {name: f"v{k}" for k, name in enumerate(parameters)}
         self.lines: list[str] = []
-        self.names: dict[Any, str] = {}
+        self.names: dict[str, str] = {}
 
-    def function(self, *, arrays: bool) -> Callable[..., Any]:
-        self.lines, self.names = [], {}
+    def numbers(self) -> list[str]:
+        """Return an expression for each count."""
         results: list[str] = []
         for count, integral in self.counts:
             denominator = lcm(
@@ -147,24 +137,41 @@ class _Source:
             )
             parts: list[str] = []
             for term in count.terms:
-                value = self.polynomial(term.value, denominator)
-                guards = [f"{self.polynomial(g, 1)} >= 0" for g in term.nonnegative]
-                guards += [f"{self.polynomial(g, 1)} == 0" for g in term.zero]
-                parts.append(_guarded(value, guards, arrays=arrays))
-            total = self.added(parts) or "0"
-            if arrays:
-                results.append(f"({total}, {denominator})")
-            elif denominator == 1:
-                results.append(total)
-            else:
-                results.append(f"{'integer' if integral else 'number'}({total}, {denominator})")
-        arguments = ", ".join(self.variables.values())
+                value = self._polynomial(term.value, denominator)
+                parts.append(self._guarded(value, self.guards(term.nonnegative, term.zero)))
+            total = self._added(parts) or "0"
+            whole = "integer" if integral else "number"
+            results.append(total if denominator == 1 else f"{whole}({total}, {denominator})")
+        return results
+
+    def guards(
+        self, nonnegative: Iterable[QuasiPolynomial], zero: Iterable[QuasiPolynomial]
+    ) -> list[str]:
+        """Return the conditions that polynomials are at least zero, or zero."""
+        found = [f"{self._polynomial(guard, 1)} >= 0" for guard in nonnegative]
+        return found + [f"{self._polynomial(guard, 1)} == 0" for guard in zero]
+
+    def _guarded(self, value: str, guards: list[str]) -> str:
+        if not guards:
+            return value
+        if self.arrays:
+            mask = " & ".join(f"np.asarray({guard}, dtype=bool)" for guard in guards)
+            return f"np.where({mask}, {value}, 0)"
+        return f"({value} if {' and '.join(guards)} else 0)"
+
+    def defined(
+        self, results: Sequence[str], names: Mapping[str, Any] | None = None
+    ) -> Callable[..., list[Any]]:
+        """Define the function of the lines and results, numbers and own names alone."""
         body = "\n    ".join([*self.lines, f"return [{', '.join(results)}]"])
-        return _executed(f"def counts({arguments}):\n    {body}\n")
+        source = f"def counts({', '.join(self.variables.values())}):\n    {body}\n"
+        divide = _ARRAY_DIVISIONS if self.arrays else _DIVISIONS
+        namespace: dict[str, Any] = {"np": np, **divide, **(names or {})}
+        exec(compile(source, "<counts>", "exec"), namespace)
+        return namespace["counts"]
 
     def bound(self) -> Callable[..., float]:
         """Return a function that bounds all intermediate values, given the largest parameters."""
-        self.lines, self.names = [], {}
         parts: list[str] = []
         for count, _ in self.counts:
             denominator = lcm(
@@ -172,21 +179,20 @@ class _Source:
             )
             total: list[str] = ["1.0"]
             for term in count.terms:
-                total.append(self.absolute(term.value, denominator))
-                parts += [self.absolute(g, 1) for g in (*term.nonnegative, *term.zero)]
-            parts.append(self.added(total))
-        arguments = ", ".join(self.variables.values())
-        body = "\n    ".join([*self.lines, f"return max([{', '.join(parts) or '0.0'}])"])
-        return _executed(f"def counts({arguments}):\n    {body}\n")
+                total.append(self._absolute(term.value, denominator))
+                parts += [self._absolute(g, 1) for g in (*term.nonnegative, *term.zero)]
+            parts.append(self._added(total))
+        bounds = self.defined(parts or ["0.0"])
+        return lambda *largest: max(bounds(*largest))
 
-    def polynomial(self, polynomial: QuasiPolynomial, scale: int) -> str:
+    def _polynomial(self, polynomial: QuasiPolynomial, scale: int) -> str:
         terms = [
-            self.product(monomial, int(value * scale))
+            self._product(monomial, int(value * scale))
             for monomial, value in polynomial.terms.items()
         ]
-        return f"({self.added(terms)})" if terms else "0"
+        return f"({self._added(terms)})" if terms else "0"
 
-    def added(self, terms: list[str]) -> str:
+    def _added(self, terms: list[str]) -> str:
         """Return a sum; Python compiles none of thousands of terms at once."""
         while len(terms) > _LONGEST_SUM:
             sums: list[str] = []
@@ -197,28 +203,29 @@ class _Source:
             terms = sums
         return " + ".join(terms)
 
-    def product(self, monomial: Monomial, coefficient: int) -> str:
-        factors = [self.power(atom, exponent) for atom, exponent in monomial]
+    def _product(self, monomial: Monomial, coefficient: int) -> str:
+        factors = [self._power(atom, exponent) for atom, exponent in monomial]
         if coefficient != 1 or not factors:
             factors.insert(0, str(coefficient) if coefficient >= 0 else f"({coefficient})")
         return "*".join(factors)
 
-    def power(self, atom: Atom, exponent: int) -> str:
-        key = (atom, exponent)
-        found = self.names.get(key)
-        if found is None:
-            if exponent > 1:
-                text = f"{self.power(atom, exponent - 1)}*{self.power(atom, 1)}"
-            elif isinstance(atom, str):
-                return self.variables[atom]
-            else:
-                text = f"{self.polynomial(atom.numerator, 1)} // {atom.denominator}"
-            found = f"t{len(self.names)}"
-            self.names[key] = found
-            self.lines.append(f"{found} = {text}")
-        return found
+    def _power(self, atom: Atom, exponent: int) -> str:
+        if exponent > 1:
+            return self.named(f"{self._power(atom, exponent - 1)}*{self._power(atom, 1)}")
+        if isinstance(atom, str):
+            return self.variables[atom]
+        return self.named(f"{self._polynomial(atom.numerator, 1)} // {atom.denominator}")
 
-    def absolute(self, polynomial: QuasiPolynomial, scale: int) -> str:
+    def named(self, text: str) -> str:
+        """Return the variable that has the value of an expression, the same for the same text."""
+        if text.isidentifier() or text.isdecimal():
+            return text
+        if text not in self.names:
+            self.names[text] = f"t{len(self.names)}"
+            self.lines.append(f"{self.names[text]} = {text}")
+        return self.names[text]
+
+    def _absolute(self, polynomial: QuasiPolynomial, scale: int) -> str:
         terms: list[str] = []
         for monomial, value in polynomial.terms.items():
             factors = [str(float(abs(value * scale)))]
@@ -226,11 +233,11 @@ class _Source:
                 base = (
                     self.variables[atom]
                     if isinstance(atom, str)
-                    else f"({self.absolute(atom.numerator, 1)} + 1.0)"
+                    else f"({self._absolute(atom.numerator, 1)} + 1.0)"
                 )
                 factors.append(f"{base}**{exponent}")
             terms.append("*".join(factors))
-        return f"({self.added(terms)})" if terms else "0.0"
+        return f"({self._added(terms)})" if terms else "0.0"
 
 
 class _NotIntegerError(ArithmeticError):
@@ -259,17 +266,24 @@ def _as_number(total: int, denominator: int) -> int | Fraction:
     return Fraction(total, denominator) if remainder else quotient
 
 
-def _guarded(value: str, guards: list[str], *, arrays: bool) -> str:
-    if not guards:
-        return value
-    if arrays:
-        mask = " & ".join(f"np.asarray({g}, dtype=bool)" for g in guards)
-        return f"np.where({mask}, {value}, 0)"
-    return f"({value} if {' and '.join(guards)} else 0)"
+def _quotient(total: NDArray[Any], denominator: int) -> NDArray[Any]:
+    """Divide a count by its denominator, exactly."""
+    if denominator & (denominator - 1):
+        quotient = total // denominator
+        is_exact = bool(np.all(quotient * denominator == total))
+    else:  # shifts are much faster
+        quotient = total >> (denominator.bit_length() - 1)
+        is_exact = not np.any(total & (denominator - 1))
+    if not is_exact:
+        raise ParameterError(
+            "a count is no integer at some of the parameters: they violate the assumptions under "
+            "which it holds"
+        )
+    return quotient
 
 
-def _executed(source: str) -> Callable[..., Any]:
-    """Define a function from source that this module wrote out of numbers and own names."""
-    namespace: dict[str, Any] = {"np": np, "integer": _integer, "number": _as_number}
-    exec(compile(source, "<counts>", "exec"), namespace)
-    return namespace["counts"]
+_DIVISIONS = {"integer": _integer, "number": _as_number}
+_ARRAY_DIVISIONS = {
+    "integer": lambda total, denominator: _quotient(np.asarray(total), denominator),
+    "number": lambda total, denominator: np.asarray(total, dtype=float) / denominator,
+}

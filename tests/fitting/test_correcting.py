@@ -146,7 +146,7 @@ def test_families_left_out_are_corrected_by_the_others_alone() -> None:
     (place,) = [i for i, each in enumerate(cases) if each.name == case.name]
     values = whole.design.counts.T
     unknowns = whole.solution.coefficients
-    told = profile(whole.function, values, whole.design.scaled.T, unknowns)
+    told = profile(whole.function.columns, values, whole.design.scaled.T, unknowns)
     point = as_points(told[0][:, [place]], told[1][:, [place]], learnt.scale).T
     log_factor = similarity(point, points[others])[0] @ np.linalg.solve(alike, off)
     assert case.predicted_s is not None

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from typing import Any
 
 import loopy as lp
@@ -179,13 +178,6 @@ def test_damaged_documents_are_refused_by_field(change: Any, field: str) -> None
     with pytest.raises(DocumentError) as caught:
         PropertyVector.from_document(document)
     assert caught.value.field == field
-
-
-def test_compiled_vectors_are_picklable_functions() -> None:
-    compiled = pickle.loads(pickle.dumps(_vector().compile()))
-    values = dict(zip(compiled.names, compiled(n=5, m=2), strict=True))
-    assert values["flop.add.f32"] == 25.0
-    assert compiled(n=np.arange(1, 4), m=2).shape == (4, 3)
 
 
 def test_counts_that_are_zero_are_left_out() -> None:
