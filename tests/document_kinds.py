@@ -12,9 +12,7 @@ from countperf.fitting.ranking import RankingEvaluation
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.library import load_device
 from countperf.harness.characterization.document import Characterization
-from countperf.harness.repeats import Round
 from countperf.harness.sizes import Calibration, SizeChoice, SizeLimits
-from countperf.harness.store import RoundsFile, rounds_path, waits_s
 from countperf.measurements import (
     Environment,
     FailedCase,
@@ -198,13 +196,6 @@ def _measured() -> tuple[Kind, ...]:
             read=_use_timing,
         ),
         Kind(
-            name="rounds",
-            suffix=".jsonl",
-            content=_rounds(content.header),
-            read=lambda path: _use_rounds(path, content.header),
-            lines=True,
-        ),
-        Kind(
             name="sizes",
             suffix=".json",
             content=sizes.write_text().encode(),
@@ -239,24 +230,6 @@ def _timing(content: MeasurementSet) -> KernelTiming:
 def _use_timing(path: Path) -> object:
     found = KernelTiming.read_file(path)
     return repr(found), found.to_frame(), found._repr_html_(), found.runs  # pyright: ignore[reportPrivateUsage]
-
-
-def _rounds(header: Header) -> bytes:
-    turn = Round(samples_s=(1e-3,) * 4, host_s=(2e-3,) * 4, cut_short=False, disturbed=False)
-    with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder) / "store.jsonl"
-        with RoundsFile(store, header) as file:
-            for n in (16, 32):
-                file.append(make_case(n=n), turn)
-        return rounds_path(store).read_bytes()
-
-
-def _use_rounds(path: Path, header: Header) -> object:
-    store = path.with_name("store.jsonl")
-    rounds_path(store).write_bytes(path.read_bytes())
-    with RoundsFile(store, header) as file:
-        lines = file.rounds_of(make_case(n=16))
-        return waits_s({"a": lines}, 20.0), lines
 
 
 def _use_measurements(path: Path) -> object:

@@ -100,11 +100,11 @@ def test_campaigns_do_not_append_to_compressed_files(plain: Path) -> None:
     header = expected.header
     plain.unlink()
     with pytest.raises(MeasurementError, match="no lines are appended") as caught:
-        Store.open(packed, header)
+        Store(packed, header)
 
     advice = str(caught.value).partition("run ")[2].partition(", or")[0]
     subprocess.run(["/bin/sh", "-c", advice], check=True)
-    with Store.open(plain, header) as store:
+    with Store(plain, header) as store:
         assert store.content == expected
 
 

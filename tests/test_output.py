@@ -1,4 +1,4 @@
-"""Files that results go into: found unwritable before the work, never half-written, rescued."""
+"""Files that results go into: found unwritable before the work, never half-written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from countperf.documents import (
     LineFile,
     check_writable,
     write_atomically,
-    write_rescued,
 )
 from countperf.errors import OutputError
 from countperf.harness.campaign import measure
@@ -72,19 +71,13 @@ def test_a_full_disk_is_found_before_the_work(full_disk: Path) -> None:
     assert _names(full_disk) == {"ballast"}
 
 
-def test_a_full_disk_leaves_the_old_file_and_the_result_is_rescued(
-    full_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_full_disk_leaves_the_old_file(full_disk: Path) -> None:
     target = full_disk / "weights.json"
     target.write_text("old")
     _fill(full_disk)
 
-    for name in ("weights-rescued.json", "weights-rescued-1.json"):
-        with pytest.raises(OutputError, match=r"No space left.*the result is kept in") as caught:
-            write_rescued(target, "new " * 9000)
-        assert caught.value.rescued == str(tmp_path / name)
-        assert (tmp_path / name).read_text() == "new " * 9000
+    with pytest.raises(OutputError, match="No space left"):
+        write_atomically(target, "new " * 9000)
 
     assert target.read_text() == "old"
     assert _names(full_disk) == {"ballast", "weights.json"}

@@ -6,16 +6,18 @@ import argparse
 
 from countperf.cli.common import show
 from countperf.cli.progress import show_event
+from countperf.documents import check_writable
+from countperf.harness.characterization.suite import characterize
+from countperf.harness.devices import find_device
+from countperf.harness.registry import open_session
 from countperf.report.weights import characterization
-from countperf.workflow.characterizing import characterize
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the microbenchmarks and print what they found."""
-    found = characterize(
-        store=options.store,
-        device=options.device,
-        parameters=options.parameters,
-        progress=show_event,
-    )
+    check_writable(options.store, options.parameters)
+    session = open_session(find_device(options.device))
+    found = characterize(session, store=options.store, progress=show_event)
+    if options.parameters is not None:
+        found.parameters.write_file(options.parameters)
     show(options, characterization(found))

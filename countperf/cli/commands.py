@@ -65,16 +65,14 @@ COMMANDS: Mapping[str, Command] = {
         keeps=_READS,
     ),
     "compiled": Command(
-        "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
+        "count what the machine code of a kernel executes, by class of instructions",
         ("kernel", "parameters", "--device", "--store", "--executed", "--every-group", "--ptx"),
         {
             "kernel": _OPTIONAL_PLACE,
             "parameters": _help(
-                "sizes to launch the kernel at, once, with zeros: n=1024; PTX needs none", type=size
+                "sizes to launch the kernel at, once, with zeros: n=1024", type=size
             ),
-            "--device": _help(
-                "one of PoCL's (default: pocl:0); with --store or --executed one of Intel's, too"
-            ),
+            "--device": _help("one of PoCL's (default: pocl:0), or of Intel's runtime"),
             "--store": _help(
                 "instead of a kernel: a campaign's file of this device, in which what the code of"
                 " each kernel executes is noted, for fit --model compiled"

@@ -56,6 +56,6 @@ def run(options: argparse.Namespace) -> None:
     else:
         print("\n\n".join(comparison(each).text() for each in found))
     if options.output:
-        found[0].write_file(options.output, rescue=True)
+        found[0].write_file(options.output)
     if options.figure:
         save_figure(comparisons_figure(found), options.figure)

@@ -5,40 +5,30 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from countperf.cli.common import as_dict, print_json, show
+from countperf.cli.common import as_dict, print_json
 from countperf.errors import ParameterError
 from countperf.models.definition import CODE, MISS, SPILL
-from countperf.report.compiled import compiled as compiled_printed
 from countperf.terminal import say
-from countperf.workflow.compiled_code import compiled, executed_on_gpu, read_code
+from countperf.workflow.compiled_code import executed_on_gpu, read_code
 from countperf.workflow.prediction import with_compiled_code
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the shares, then instructions loop by loop."""
+    """Print the instructions that a kernel's code executes, by class."""
     if (options.kernel is None) == (options.store is None):
         raise ParameterError("name a kernel, or a campaign's file with --store", parameter="kernel")
     if options.store is not None:
         _store(options)
         return
-    if options.every_group and not (options.executed and options.ptx):
+    if options.ptx:
+        _executed_on_gpu(options)
+        return
+    if options.every_group:
         raise ParameterError(
-            "--every-group is of --executed --ptx CAPABILITY; pass these too, or leave it out",
+            "--every-group is of --ptx CAPABILITY; pass that too, or leave it out",
             parameter="every_group",
         )
-    if options.executed:
-        if options.ptx:
-            _executed_on_gpu(options)
-        else:
-            _executed(options)
-        return
-    codes = compiled(
-        options.kernel,
-        as_dict(options.parameters),
-        device=options.device or "pocl:0",
-        capability=options.ptx,
-    )
-    show(options, compiled_printed(codes))
+    _executed(options)
 
 
 def _store(options: argparse.Namespace) -> None:

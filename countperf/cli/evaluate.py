@@ -37,6 +37,6 @@ def run(options: argparse.Namespace) -> None:
     else:
         print(shown.text() + ("" if ranked is None else f"\n\n{ranked.text()}"))
     if options.output:
-        evaluation.write_file(options.output, rescue=True)
+        evaluation.write_file(options.output)
     if options.figure:
         evaluation.plot(options.figure)

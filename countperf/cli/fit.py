@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     failed: OutputError | None = None
     try:
         if options.output is not None:
-            result.weights.write_file(options.output, rescue=True)
+            result.weights.write_file(options.output)
         else:
             usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
             name, output = store_own_fit(
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
                 replace=options.replace,
             )
     except OutputError as error:  # the fit is printed all the same
-        name = output = error.rescued
+        name = output = None
         failed = error
     compared = compared_with_shipped(result.weights, measurements)
     if options.json:

@@ -264,17 +264,16 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         default="occupancy",
     ),
     "--executed": flag(
-        "what all groups execute at these sizes, by class, found by following the code of the"
-        " group in the middle"
+        "(default) what all groups execute at these sizes, by class, found by following the code"
+        " of the group in the middle"
     ),
     "--every-group": flag(
-        "with --executed --ptx: follow each group, where by default the one in the middle stands"
+        "with --ptx: follow each group, where by default the one in the middle stands"
         " for those that seem to execute as much"
     ),
     "--ptx": value(
         "CAPABILITY",
-        "read PTX from nvcc for an NVIDIA GPU instead, such as 9.0; with --executed, its machine"
-        " code; no GPU is needed",
+        "follow the machine code for an NVIDIA GPU instead, such as 9.0; no GPU is needed",
     ),
     # what is kept
     "--name": value(

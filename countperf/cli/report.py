@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from countperf.cli.common import as_dict, print_json
 from countperf.cli.predict import accesses_of
-from countperf.documents import check_writable, read_file_text, write_rescued
+from countperf.documents import check_writable, read_file_text, write_atomically
 from countperf.errors import CountperfError, ParameterError
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.measurements import MeasurementSet, measurements_in
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         page = _kernel_page(options)
     text = page.to_html()
-    write_rescued(options.output, text)
+    write_atomically(options.output, text)
     if options.json:
         print_json({"written": options.output, "title": page.title, "bytes": len(text.encode())})
     else:

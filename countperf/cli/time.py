@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)
     shown = timing_printed(timing)
     if options.save is not None:  # first, whatever becomes of the output
-        timing.write_file(options.save, rescue=True)
+        timing.write_file(options.save)
     if options.figure is not None:
         timing.plot(options.figure)
     if options.json:

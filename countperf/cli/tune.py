@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json, show
 from countperf.cli.mechanistic import asked_cost
-from countperf.documents import check_writable, write_rescued
+from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
 from countperf.report.live import LiveSearch
@@ -100,8 +100,8 @@ def _export(options: argparse.Namespace, result: TuningResult) -> None:
     """Write the files that were asked for."""
     if options.kernel_tuner_cache is not None:
         content = kernel_tuner_cache(result, load_space(options.space))
-        write_rescued(options.kernel_tuner_cache, json.dumps(content))
+        write_atomically(options.kernel_tuner_cache, json.dumps(content))
     if options.figure is not None:
         result.plot(options.figure)
     if options.export is not None:
-        write_rescued(options.export, builder_script(result, options.space))
+        write_atomically(options.export, builder_script(result, options.space))

@@ -48,7 +48,6 @@ from countperf.documents.output import (
     output_error,
     replacing,
     write_atomically,
-    write_rescued,
 )
 
 __all__ = [
@@ -76,5 +75,4 @@ __all__ = [
     "split_lines",
     "validate",
     "write_atomically",
-    "write_rescued",
 ]

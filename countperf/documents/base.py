@@ -25,7 +25,7 @@ from countperf.documents.files import (
     path_text,
     read_file_text,
 )
-from countperf.documents.output import write_atomically, write_rescued
+from countperf.documents.output import write_atomically
 from countperf.errors import DocumentError
 
 _Part = TypeVar("_Part", bound="Part")
@@ -136,9 +136,9 @@ class Document(Part):
         """Return the document as JSON text; `read_text` of it gives an equal document."""
         return format_json(self.to_object()) + "\n"
 
-    def write_file(self, path: Path | str, *, rescue: bool = False) -> None:
+    def write_file(self, path: Path | str) -> None:
         """Write the document; a reader sees the old file or the new one, never a part of it."""
-        (write_rescued if rescue else write_atomically)(path, self.write_text())
+        write_atomically(path, self.write_text())
 
 
 def check_format(content: object, wanted: str, *, path: Path | str | None = None) -> dict[str, Any]:

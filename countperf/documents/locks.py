@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
-from countperf.documents.lines import COMPRESSED
-from countperf.documents.output import output_error
+from countperf.documents.lines import COMPRESSED, read_bytes, split_lines
+from countperf.documents.output import append_synced, output_error
 from countperf.errors import MeasurementError
 
 
@@ -37,6 +37,59 @@ def open_locked(path: Path, what: str, *, new: bool = True) -> IO[bytes]:
             file.close()
             raise
         file.close()  # replaced by another process before it was locked
+
+
+class AppendedLines:
+    """A file of lines that this process alone appends to; a context manager.
+
+    It begins with a header line, or goes on: `read` takes the lines that are there, and refuses
+    those of something else. A last line that was cut short when an earlier process died is removed,
+    and one that lacks nothing but its line feed is ended.
+    """
+
+    def __init__(
+        self, path: Path | str, what: str, header: str, read: Callable[[tuple[str, ...]], object]
+    ) -> None:
+        self.path = Path(path)
+        self._file = open_locked(self.path, what)
+        try:
+            raw = read_bytes(self.path)
+            found = split_lines(raw, path=self.path)
+            beginning = header.partition(",")[0].encode()
+            if not found.lines and raw[: len(beginning)] == beginning[: len(raw)]:
+                self._file.truncate(0)  # empty, or died while writing the header
+                self.write(header)
+                _sync_folder(self.path.parent)
+            else:
+                read(found.lines)
+                self._file.truncate(found.kept_bytes)
+                if found.lacks_feed:
+                    self.write("\n")
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write(self, line: str) -> None:
+        """Write a line, with its line feed; it is on the disk when this returns."""
+        append_synced(self._file, self.path, line.encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have a new file's entry in its folder on the disk, where the system can."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # systems on which a folder is not a file
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _is_still(file: IO[bytes], path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Files that results go into: checked before the work, replaced as a whole, rescued elsewhere.
+"""Files that results go into: checked before the work, replaced as a whole.
 
 What cannot be written is an `OutputError` that says which file, why, and how to mend it. A reader
 sees the old file or the new one, never a part of one.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Self
@@ -78,37 +77,6 @@ def write_atomically(path: Path | str, content: str | bytes) -> None:
             scratch.replace(target)
     except OSError as error:
         raise output_error(path, error) from error
-
-
-def write_rescued(path: Path | str, content: str | bytes) -> None:
-    """Write a result that took work as `write_atomically` does, or keep it elsewhere."""
-    try:
-        write_atomically(path, content)
-    except OutputError as error:
-        folders = [Path.cwd(), Path(tempfile.gettempdir()), Path.home()]
-        kept = _keep(folders, Path(path).name or "result", content)
-        if kept is None:
-            tried = ", ".join(map(str, dict.fromkeys(folders)))
-            said = f"{error}; the result could not be kept elsewhere (tried: {tried})"
-        else:
-            said = f"{error}; the result is kept in {kept}"
-        raise OutputError(said, path=error.path, rescued=kept) from error
-
-
-def _keep(folders: Sequence[Path], name: str, content: str | bytes) -> str | None:
-    """Write a result into the first folder where that works, under a name that is not there."""
-    for folder in folders:
-        for number in range(100):
-            named = Path(name)
-            tag = f"-rescued-{number}" if number else "-rescued"
-            place = folder / f"{named.stem[:100]}{tag}{named.suffix}"
-            if place.exists():
-                continue
-            with contextlib.suppress(OutputError):
-                write_atomically(place, content)
-                return str(place)
-            break
-    return None
 
 
 @contextmanager

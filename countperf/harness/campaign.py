@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from countperf.errors import (
@@ -19,27 +20,16 @@ from countperf.errors import (
 from countperf.harness.clock import check_clocks
 from countperf.harness.environment import gather_environment, load_average, timestamp
 from countperf.harness.progress import Progress, ProgressEvent, silent
-from countperf.harness.repeats import (
-    BROAD,
-    CONTROLS,
-    Estimate,
-    Repeats,
-    Schedule,
-    choose_controls,
-    describe_change,
-    in_mixed_order,
-)
+from countperf.harness.repeats import BROAD, Repeats, Schedule, in_mixed_order
 from countperf.harness.runner import CaseRunner
-from countperf.harness.store import RoundsFile, Store, waits_s
+from countperf.harness.store import Store
 from countperf.measurements import (
-    Environment,
     FailedCase,
     Header,
     KernelCase,
     Measurement,
     MeasurementSet,
     Protocol,
-    Resumption,
 )
 from countperf.measurements.lines import BUSY, case_fields
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
@@ -60,7 +50,6 @@ def measure(
     count: CountKernel | None = None,
     progress: Progress = silent,
     retry_failed: bool = False,
-    expected_run_s: Mapping[str, float] | None = None,
     begin_no_more: Callable[[], bool] | None = None,
 ) -> MeasurementSet:
     """Measure cases by a runner, as `countperf.measure` does; a store that is open stays open."""
@@ -76,18 +65,10 @@ def measure(
         waiting = [case for case in cases if case.name not in finished]
         if begin_no_more is None:
             waiting = in_mixed_order(waiting)
-        rounds = stack.enter_context(RoundsFile(file.path, file.content.header))
-        estimate = Estimate(protocol, expected_run_s or {})
-        campaign = _Campaign(runner, file, rounds, protocol, count, progress, estimate, len(cases))
-        change = None
-        if file.begun:
-            # at most half as many as rounds before: it advances however often it is cut off
-            most = CONTROLS if rounds.before is None else rounds.before // 2
-            if not waiting or begin_no_more is not None:
-                most = 0
-            known = choose_controls(cases, file.content.measurements, most=most)
-            change = campaign.resume(file.environment, known)
-        campaign.run(waiting, change, begin_no_more or _never)
+        if file.resumption is not None:
+            file.append(file.resumption)
+        campaign = _Campaign(runner, file, protocol, count, progress, len(cases))
+        campaign.run(waiting, begin_no_more or _never)
         return MeasurementSet.read_file(file.path)
 
 
@@ -105,7 +86,7 @@ def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Stor
         environment=environment,
         timer=runner.clock.timer,
     )
-    return Store.open(path, header)
+    return Store(path, header)
 
 
 class _Campaign:
@@ -115,46 +96,31 @@ class _Campaign:
         self,
         runner: CaseRunner,
         store: Store,
-        rounds: RoundsFile,
         protocol: Protocol,
         count: CountKernel | None,
         progress: Progress,
-        estimate: Estimate,
         total: int,
     ) -> None:
         self._runner = runner
         self._store = store
-        self._rounds = rounds
         self._protocol = protocol
         self._count = count
         self._progress = progress
-        self._estimate = estimate
         self._total = total
         self._done = 0
         self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
         self._broken: dict[str, MeasurementError] = {}
         self._resolution_s = runner.limits.timer_resolution_s
+        self._spent_s: list[float] = []
         self._remaining_s: float | None = None
         self._ahead = _BuildAhead(runner)
 
-    def resume(self, environment: Environment, known: Sequence[tuple[KernelCase, float]]) -> str:
-        """Run known cases once more, note that the campaign goes on, and say what has changed."""
-        again: dict[str, float] = {}
-        for case, time_s in known:
-            state = Repeats(case=case)
-            if self._run_round(state) is None:
-                again[case.name] = self._shortest_s(state) / time_s
-        self._store.resume(Resumption(environment=environment, again=again))
-        return describe_change(again, self._protocol)
-
-    def run(
-        self, cases: Sequence[KernelCase], change: str | None, begin_no_more: Callable[[], bool]
-    ) -> None:
-        """Measure cases until none is left, after what `resume` said, or None at the beginning."""
+    def run(self, cases: Sequence[KernelCase], begin_no_more: Callable[[], bool]) -> None:
+        """Measure cases until none is left."""
         self._done = self._total - len(cases)
-        self._tell("started" if change is None else "resumed", message=change or "")
+        self._tell("started" if self._store.resumption is None else "resumed")
         clock = self._runner.clock
-        schedule = self._schedule(cases)
+        schedule = Schedule(cases, self._protocol)
         while True:
             if begin_no_more():
                 schedule.begin_no_more()
@@ -163,7 +129,7 @@ class _Campaign:
             state = schedule.next(clock.now())
             if state is None:
                 break
-            self._remaining_s = self._estimate.remaining_s([state, *schedule.left()])
+            self._expect([state, *schedule.left()])
             self._tell("round", state.case)
             began = clock.now()
             try:
@@ -174,9 +140,8 @@ class _Campaign:
                 self._record_failure(state.case, lost)
                 raise
             if failure is None:
-                self._rounds.append(state.case, state.rounds[-1])
-                self._estimate.add(state, clock.now() - began)
-            self._remaining_s = self._estimate.remaining_s(schedule.left())
+                self._spent_s.append(clock.now() - began)
+            self._expect(schedule.left())
             if failure is not None:
                 self._record_failure(state.case, failure)
             elif state.is_finished(self._protocol, self._resolution_s):
@@ -184,24 +149,13 @@ class _Campaign:
             else:
                 schedule.again(state, clock.now())
         self._ahead.close()
-        self._rounds.remove()
         self._tell("finished")
 
-    def _schedule(self, cases: Sequence[KernelCase]) -> Schedule:
-        """Put cases in order; those that have all their rounds from earlier sessions are done."""
-        noted = {case.name: self._rounds.rounds_of(case) for case in cases}
-        waits = waits_s(noted, self._protocol.separation_s)
-        now = self._runner.clock.now()
-        begun: list[tuple[float, Repeats]] = []
-        for case in cases:
-            if not noted[case.name]:
-                continue
-            state = Repeats(case=case, rounds=[*noted[case.name]])
-            if state.is_finished(self._protocol, self._resolution_s):
-                self._record(state)
-            else:
-                begun.append((now + waits[case.name], state))
-        return Schedule((c for c in cases if not noted[c.name]), self._protocol, begun)
+    def _expect(self, left: Sequence[Repeats]) -> None:
+        """Estimate the time left; rounds take as long as those before them on average."""
+        if self._spent_s:
+            rounds = sum(max(1, self._protocol.rounds - len(state.rounds)) for state in left)
+            self._remaining_s = rounds * mean(self._spent_s)
 
     def _tell(self, kind: Any, case: KernelCase | None = None, message: str = "") -> None:
         self._progress(
@@ -233,13 +187,10 @@ class _Campaign:
         except MeasurementError as error:
             return error
         state.rounds.append(turn)
-        if self._shortest_s(state) <= 0:
+        if min(time_s for time_s, _ in state.counted(self._protocol.drops)) <= 0:
             message = f"{case.name}: the {self._runner.clock.timer} timer gives a time of zero"
             return MeasurementError(message, case=case.name)
         return None
-
-    def _shortest_s(self, state: Repeats) -> float:
-        return min(time_s for time_s, _ in state.counted(self._protocol.drops))
 
     def _record(self, state: Repeats) -> None:
         summary = state.summary(self._protocol, self._resolution_s)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal
 
 from countperf.display import ShortRepr
+from countperf.errors import KernelBuildError
 from countperf.hardware.identity import DeviceIdentity
 
 GroupClass = Literal["small", "medium", "large"]
@@ -56,3 +58,20 @@ class Device(ShortRepr):
     handle: Any = field(repr=False, compare=False)  # what the backend knows the device by
     # name of what runs kernels on it, one of `countperf.harness.registry.backends`
     backend: str = "opencl"
+
+    def check_group(self, shape: tuple[int, ...], most: int) -> None:
+        """Refuse a work group that is too large; the driver says how many items a kernel may."""
+        most = min(self.limits.max_group_size, most)
+        along = zip(shape, self.limits.max_group_shape, strict=False)
+        if prod(shape) > most or any(extent > largest for extent, largest in along):
+            raise KernelBuildError(
+                f"groups of {'x'.join(map(str, shape))} work items: {self.label} runs this kernel"
+                f" with up to {most}"
+            )
+
+    def check_local(self, size: int) -> None:
+        """Refuse a kernel that takes more local memory than there is, byte."""
+        if size > self.limits.local_memory_bytes:
+            raise KernelBuildError(
+                f"{size} byte of local memory: {self.label} has {self.limits.local_memory_bytes}"
+            )

@@ -12,21 +12,12 @@ from countperf.harness import nvcc
 from countperf.harness.device import Device
 from countperf.harness.devices import Discovery, choose_default, discover
 from countperf.harness.environment import available_cores, read_processor
-from countperf.harness.icd import INSTALL_ADVICE, DriverFile, DriverSearch
+from countperf.harness.icd import INSTALL_ADVICE, DriverFile
 from countperf.harness.nvcc import find_disassembler, find_nvcc
 from countperf.harness.trial import Trial, measure_copy_bandwidth, try_device
 from countperf.machine_code import objdump, throughput
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverReport:
-    """A driver that the loader was told of."""
-
-    library: str  # the library, and the folder or package that names it
-    origin: str
-    problem: str = ""  # what is wrong with it, as far as can be seen from outside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +57,7 @@ class DoctorReport(ShortRepr):
     processor: str  # of the machine
     cores: int  # that this process may use
     vendors_setting: str | None  # the user's ``OCL_ICD_VENDORS``
-    drivers: tuple[DriverReport, ...]  # drivers that the loader was told of
+    drivers: tuple[DriverFile, ...]  # drivers that the loader was told of
     platforms: tuple[tuple[str, str], ...]  # name and version of those that answered
     devices: tuple[DeviceReport, ...]  # their devices
     default: str | None  # label of the device that is used if none is named
@@ -110,7 +101,7 @@ def examine(
         processor=read_processor(),
         cores=available_cores(),
         vendors_setting=found.drivers.setting,
-        drivers=tuple(_examine_driver(file) for file in found.drivers.files),
+        drivers=found.drivers.files,
         platforms=found.platforms,
         devices=devices,
         default=choose_default(working),
@@ -140,49 +131,39 @@ def find_tools() -> tuple[ToolReport, ...]:
     )
 
 
-def _examine_driver(file: DriverFile) -> DriverReport:
-    problem = f"{file.library} is not there" if file.is_missing else ""
-    return DriverReport(library=file.library, origin=file.origin, problem=problem)
-
-
 def _examine_device(
     device: Device, attempt: Callable[[Device], Trial], bandwidth: Callable[[Device], float]
 ) -> DeviceReport:
     trial = attempt(device)
+    names = ("slug", "name", "platform", "driver_version", "device_type", "compute_units")
+    sizes = ("max_group_size", "local_memory_bytes", "global_memory_bytes")
     return DeviceReport(
         label=device.label,
-        slug=device.identity.slug,
-        name=device.identity.name,
-        platform=device.identity.platform,
-        driver_version=device.identity.driver_version,
-        device_type=device.identity.device_type,
-        compute_units=device.identity.compute_units,
-        max_group_size=device.limits.max_group_size,
-        local_memory_bytes=device.limits.local_memory_bytes,
-        global_memory_bytes=device.limits.global_memory_bytes,
-        works=trial.works,
-        reason=trial.reason,
-        advice=trial.advice,
+        **{name: getattr(device.identity, name) for name in names},
+        **{name: getattr(device.limits, name) for name in sizes},
+        **asdict(trial),
         copy_bandwidth_byte_per_s=bandwidth(device) if trial.works else None,
     )
 
 
 def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
-    drivers: DriverSearch = found.drivers
+    drivers = found.drivers
     advice = list(unwritable_caches())
     if drivers.problem:
         advice.append(f"{drivers.problem}: {drivers.advice}")
     advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
     advice += [f"{each.problem}: {each.advice}" for each in found.absences if each.is_expected]
-    for file in drivers.files:
-        if file.is_missing:
-            advice.append(
-                f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall"
-                " that driver, or remove the file"
-            )
-    for name, _ in found.platforms:
-        if not any(device.platform == name for device in devices):
-            advice.append(f"{name} has no device: for a GPU, see that its kernel driver is loaded")
+    advice += [
+        f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall that"
+        " driver, or remove the file"
+        for file in drivers.files
+        if file.problem
+    ]
+    advice += [
+        f"{name} has no device: for a GPU, see that its kernel driver is loaded"
+        for name, _ in found.platforms
+        if not any(device.platform == name for device in devices)
+    ]
     if not devices and not drivers.problem:
         advice.append(f"no OpenCL device found: {INSTALL_ADVICE}")
     return advice

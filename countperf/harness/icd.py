@@ -11,16 +11,13 @@ The variable is read once, at the first question for platforms, and a user's own
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import platformdirs
 
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_VARIABLE = "OPENCL_VENDOR_PATH"
@@ -35,11 +32,11 @@ class DriverFile:
     name: str  # of the file
     library: str  # driver library it names: a path, or a name for the dynamic loader
     origin: str  # folder or package it comes from
+    problem: str = field(init=False, default="")  # with it, as far as can be seen from outside
 
-    @property
-    def is_missing(self) -> bool:
-        """Whether the library is named by a path at which there is none."""
-        return "/" in self.library and not Path(self.library).is_file()
+    def __post_init__(self) -> None:
+        if "/" in self.library and not Path(self.library).is_file():
+            object.__setattr__(self, "problem", f"{self.library} is not there")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +64,13 @@ def find_drivers(
     if setting:
         return _search_setting(setting, system)
     of_system = _read_folder(system)
-    known = {Path(file.library).name for file in of_system if not file.is_missing}
+    known = {Path(file.library).name for file in of_system if not file.problem}
     own = tuple(file for file in _find_own(root) if Path(file.library).name not in known)
     return DriverSearch(files=(*of_system, *own), needs_folder=bool(own))
 
 
 @contextmanager
-def loader_setting(
-    search: DriverSearch, *, cache_folder: Callable[[], Path] | None = None
-) -> Generator[None]:
+def loader_setting(search: DriverSearch) -> Generator[None]:
     """Point the loader to the drivers while it asks for platforms for the first time.
 
     The variable is put back afterwards, so that child processes make up their own minds.
@@ -84,8 +79,12 @@ def loader_setting(
         yield
         return
     before = os.environ.get(VENDORS_VARIABLE)
-    with _vendors_folder(search.files, cache_folder or _user_cache) as folder:
-        os.environ[VENDORS_VARIABLE] = str(folder)
+    with tempfile.TemporaryDirectory(prefix="countperf-opencl-") as folder:
+        for number, file in enumerate(search.files):
+            # the loader takes files in their alphabetical order; keep ours after the system's
+            target = Path(folder) / f"{number:02d}-{file.name}"
+            target.write_text(file.library + "\n", encoding="utf-8")
+        os.environ[VENDORS_VARIABLE] = folder
         try:
             yield
         finally:
@@ -100,7 +99,7 @@ def _find_own(prefix: Path) -> Iterator[DriverFile]:
     if intel.is_file():
         yield DriverFile(name="countperf-intel.icd", library=str(intel), origin="intel-opencl-rt")
     for file in _read_folder(prefix / "etc" / "OpenCL" / "vendors"):
-        if not file.is_missing and Path(file.library).name != INTEL_LIBRARY:
+        if not file.problem and Path(file.library).name != INTEL_LIBRARY:
             yield file
 
 
@@ -115,8 +114,8 @@ def _search_setting(setting: str, system: Path) -> DriverSearch:
         problem = ""
         if not files:
             problem = f"{VENDORS_VARIABLE}={setting} is a folder without .icd files"
-        elif all(file.is_missing for file in files):
-            problem = f"{VENDORS_VARIABLE}={setting}: {files[0].library} is not there"
+        elif all(file.problem for file in files):
+            problem = f"{VENDORS_VARIABLE}={setting}: {files[0].problem}"
         return DriverSearch(
             files=files, setting=setting, problem=problem, advice=advice if problem else ""
         )
@@ -145,39 +144,6 @@ def _read_files(paths: list[Path]) -> tuple[DriverFile, ...]:
         for path, text in texts
         if text.strip()
     )
-
-
-def _user_cache() -> Path:
-    return platformdirs.user_cache_path("countperf", ensure_exists=True)
-
-
-@contextmanager
-def _vendors_folder(
-    files: tuple[DriverFile, ...], cache_folder: Callable[[], Path]
-) -> Generator[Path]:
-    listing = "\n".join(f"{file.name} {file.library}" for file in files)
-    name = f"opencl-vendors-{hashlib.sha256(listing.encode()).hexdigest()[:12]}"
-    try:
-        folder = cache_folder() / name
-        _fill(folder, files)
-    except OSError:  # no home, or not writable: a private folder until the loader has read it
-        with tempfile.TemporaryDirectory(prefix="countperf-opencl-") as scratch:
-            _fill(Path(scratch), files)
-            yield Path(scratch)
-        return
-    yield folder
-
-
-def _fill(folder: Path, files: tuple[DriverFile, ...]) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for number, file in enumerate(files):
-        # the loader takes files in their alphabetical order; keep ours after the system's
-        target = folder / f"{number:02d}-{file.name}"
-        if target.is_file() and target.read_text(encoding="utf-8") == file.library + "\n":
-            continue
-        scratch = target.with_suffix(f".{os.getpid()}.new")
-        scratch.write_text(file.library + "\n", encoding="utf-8")
-        scratch.replace(target)
 
 
 INSTALL_ADVICE = (

@@ -29,7 +29,7 @@ DISASSEMBLER_ADVICE = (
     " the environment variable COUNTPERF_NVDISASM"
 )
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
 _KERNEL_NAME = re.compile(
@@ -48,10 +48,8 @@ class KernelResources:
     """Registers and memory of a kernel compiled for an architecture."""
 
     registers: int  # registers per work item
-    # bytes of registers that did not fit and are stored and loaded, per work item
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
-    stack_bytes: int = 0  # stack per work item, byte
+    # bytes of registers that did not fit, stored and loaded, per work item
+    spill_bytes: int = 0
     # local memory (CUDA: shared memory) per group that the kernel declares, byte
     shared_bytes: int = 0
 
@@ -82,13 +80,11 @@ def _candidates(name: str) -> Iterator[Path]:
         yield from sorted(Path(place).glob(f"*/bin/{name}"), reverse=True)
 
 
-def compile_for(
-    t_unit: Any, capability: str = "9.0", *, wide_indices: bool = False
-) -> dict[str, KernelResources]:
+def compile_for(t_unit: Any, capability: str = "9.0") -> dict[str, KernelResources]:
     """Compile a Loopy kernel for a compute capability and read what it takes."""
     from countperf.harness.cuda.target import generate_cuda
 
-    code = generate_cuda(t_unit, wide_indices=wide_indices)
+    code = generate_cuda(t_unit)
     found = compile_sources({"kernel": code.source}, capability)["kernel"]
     return {name: found[name] for name in code.kernels}
 
@@ -148,22 +144,20 @@ def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
 def parse_resources(text: str) -> dict[str, KernelResources]:
     """Read what ``ptxas -v`` says."""
     found: dict[str, KernelResources] = {}
-    entry, stack = "", (0, 0, 0)
+    entry, spills = "", 0
     for line in text.splitlines():
         if match := _ENTRY.search(line):
-            entry, stack = match[1], (0, 0, 0)
-        elif entry and (match := _STACK.search(line)):
-            stack = (int(match[1]), int(match[2]), int(match[3]))
+            entry = match[1]
+        elif entry and (match := _SPILLS.search(line)):
+            spills = int(match[1]) + int(match[2])
         elif entry and (match := _REGISTERS.search(line)):
             shared = _SHARED.search(line)
             found[entry] = KernelResources(
                 registers=int(match[1]),
-                stack_bytes=stack[0],
-                spill_store_bytes=stack[1],
-                spill_load_bytes=stack[2],
+                spill_bytes=spills,
                 shared_bytes=sum(int(part or 0) for part in shared.groups()) if shared else 0,
             )
-            entry = ""
+            entry, spills = "", 0
     return found
 
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import mean, median
-from typing import Self
 
-from pydantic import Field, NonNegativeFloat, model_validator
-
-from countperf.documents import Part
 from countperf.harness.clock import Timing
-from countperf.measurements import KernelCase, Measurement, Protocol, Summary, summarize
+from countperf.measurements import KernelCase, Protocol, Summary, summarize
 
 _WARM_UP_S = 0.05
 """Threads of a device that have slept, while a kernel was built or checked, wake up on one core.
@@ -56,20 +51,15 @@ CALIBRATION = QUICK.changed(name="calibration", runs=6, drops=1, separation_s=4.
 """For a device of which other devices say much already: many kernels rather than many runs."""
 
 
-class Round(Part):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
     """Consecutive runs of a case."""
 
     # every run by the campaign's timer and by the host's clock, s
-    samples_s: tuple[NonNegativeFloat, ...] = Field(min_length=1)
-    host_s: tuple[NonNegativeFloat, ...] = Field(min_length=1)
+    samples_s: tuple[float, ...]
+    host_s: tuple[float, ...]
     cut_short: bool  # whether the protocol's time was up before its runs were done
     disturbed: bool  # whether other programs kept the processor busy meanwhile
-
-    @model_validator(mode="after")
-    def _each_run_has_both_times(self) -> Self:
-        if len(self.samples_s) != len(self.host_s):
-            raise ValueError(f"{len(self.samples_s)} samples_s, but {len(self.host_s)} host_s")
-        return self
 
 
 def time_round(run: Callable[[], Timing], protocol: Protocol, now: Callable[[], float]) -> Round:
@@ -136,14 +126,9 @@ class Schedule:
     finish one after another all along the campaign, and little is lost if it is interrupted.
     """
 
-    def __init__(
-        self,
-        cases: Iterable[KernelCase],
-        protocol: Protocol,
-        begun: Sequence[tuple[float, Repeats]] = (),
-    ) -> None:
+    def __init__(self, cases: Iterable[KernelCase], protocol: Protocol) -> None:
         self._fresh = deque(Repeats(case=case) for case in cases)
-        self._waiting = deque(sorted(begun, key=lambda entry: entry[0]))
+        self._waiting: deque[tuple[float, Repeats]] = deque()
         self._protocol = protocol
 
     def next(self, now: float) -> Repeats | None:
@@ -195,63 +180,3 @@ def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
     hour. Measured family by family, that would be a difference between families; so it is noise.
     """
     return sorted(cases, key=lambda case: hashlib.blake2b(case.kernel.encode()).digest())
-
-
-class Estimate:
-    """Estimate of the remaining time of a campaign."""
-
-    def __init__(self, protocol: Protocol, expected_run_s: Mapping[str, float]) -> None:
-        self._protocol = protocol
-        self._expected_run_s = expected_run_s
-        self._spent_s: list[float] = []
-        self._expected_s: list[float] = []
-
-    def add(self, state: Repeats, spent_s: float) -> None:
-        """Note how long a round took, all told, s."""
-        self._spent_s.append(spent_s)
-        self._expected_s.append(self._round_s(state.case))
-
-    def remaining_s(self, states: Iterable[Repeats]) -> float | None:
-        """Estimate the time that cases still need, s; None as long as nothing is known."""
-        if not self._spent_s:
-            return None
-        # what rounds cost beyond their runs: filling memory, building, checking
-        overhead = mean(self._spent_s) - mean(self._expected_s)
-        rounds = [(state, max(1, self._protocol.rounds - len(state.rounds))) for state in states]
-        return sum(
-            number * max(0.0, self._round_s(state.case) + overhead) for state, number in rounds
-        )
-
-    def _round_s(self, case: KernelCase) -> float:
-        runs = self._protocol.runs * self._expected_run_s.get(case.name, 0.0)
-        return runs if self._protocol.max_seconds is None else min(runs, self._protocol.max_seconds)
-
-
-CONTROLS = 8
-"""So many known cases are run once more when a campaign goes on, one round each."""
-
-
-def choose_controls(
-    cases: Sequence[KernelCase], measured: Collection[Measurement], *, most: int = CONTROLS
-) -> list[tuple[KernelCase, float]]:
-    """Choose cases that settled when they were measured."""
-    times = {each.case: each.time_s for each in measured if each.stable}
-    known = {case.kernel: case for case in in_mixed_order(cases) if case.name in times}
-    number = min(most, CONTROLS)
-    chosen = list(known.values())[:: max(1, len(known) // max(1, number))][:number]
-    return [(case, times[case.name]) for case in chosen]
-
-
-def describe_change(ratios: Mapping[str, float], protocol: Protocol) -> str:
-    """Say by which factor known cases take longer than before; nothing if that may be noise."""
-    if not ratios:
-        return ""
-    typical = median(ratios.values())
-    if 1 / (1 + protocol.noise_limit) <= typical <= 1 + protocol.noise_limit:
-        return ""
-    return (
-        f"{len(ratios)} cases that had been measured take {typical:.2f} times as long now"
-        f" ({min(ratios.values()):.2f} to {max(ratios.values()):.2f}): the machine is not what it"
-        " was, and a fit takes that for a difference between kernels; go on when it is quiet again,"
-        " or measure all in a new file"
-    )

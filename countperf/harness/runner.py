@@ -6,6 +6,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ class CaseRunner(ABC):
         with self.loaded(case) as run:
             neighbors.look()
             turn = time_round(run, protocol, self.clock.now)
-        return turn.model_copy(update={"disturbed": neighbors.disturb(neighbors.look())})
+        return replace(turn, disturbed=neighbors.disturb(neighbors.look()))
 
 
 class KernelRunner(CaseRunner):

@@ -172,7 +172,13 @@ class _Recorder:
     ) -> cl.Event:
         """Check the group against the device's limits, and launch."""
         if not self.events:
-            check_group(self._session, kernel, group_shape)
+            device, key = self._session.device, cl.kernel_work_group_info
+            most, local = (
+                int(kernel.get_work_group_info(which, device.handle))
+                for which in (key.WORK_GROUP_SIZE, key.LOCAL_MEM_SIZE)
+            )
+            device.check_group(group_shape, most)
+            device.check_local(local)
         if self._choose_groups is not None:
             groups = self._choose_groups(groups, group_shape)
         event = self._module.enqueue_nd_range_kernel(queue, kernel, groups, group_shape, *more)
@@ -227,23 +233,3 @@ def check_types(device: Device, t_unit: Any) -> None:
 def _kernels_of(program: cl.Program) -> Any:
     names = program.kernel_names.split(";")
     return SimpleNamespace(**{name: cl.Kernel(program, name) for name in names})
-
-
-def check_group(session: Session, kernel: cl.Kernel, group_shape: tuple[int, ...]) -> None:
-    """Compare a work group with what the device can run."""
-    device = session.device
-    limits = device.limits
-    items = int(np.prod(group_shape))
-    key = cl.kernel_work_group_info
-    most = min(
-        limits.max_group_size, kernel.get_work_group_info(key.WORK_GROUP_SIZE, device.handle)
-    )
-    along = zip(group_shape, limits.max_group_shape, strict=False)
-    if items > most or any(extent > largest for extent, largest in along):
-        shape = "x".join(map(str, group_shape))
-        message = f"groups of {shape} work items: {device.label} runs this kernel with up to {most}"
-        raise KernelBuildError(message)
-    local = kernel.get_work_group_info(key.LOCAL_MEM_SIZE, device.handle)
-    if local > limits.local_memory_bytes:
-        message = f"{local} byte of local memory: {device.label} has {limits.local_memory_bytes}"
-        raise KernelBuildError(message)

@@ -105,17 +105,17 @@ class Calibration(Document):
         """Return the choice for a kernel, if there is one."""
         return next((each for each in self.choices if size_key(each) == size_key(entry)), None)
 
-    def timed_cases(self, entries: Iterable[Sizable]) -> list[tuple[KernelCase, float]]:
+    def cases(self, entries: Iterable[Sizable]) -> list[KernelCase]:
         """Make the cases of kernels at the chosen sizes."""
-        timed: dict[str, tuple[KernelCase, float]] = {}
+        cases: dict[str, KernelCase] = {}
         for entry in entries:
             choice = self.choice(entry)
             if choice is None:
                 continue
-            for exponent, run_s in zip(choice.exponents, choice.run_s, strict=True):
+            for exponent in choice.exponents:
                 case = entry.case(exponent)  # small sizes may be rounded up to the same
-                timed.setdefault(case.name, (case, run_s))
-        return list(timed.values())
+                cases.setdefault(case.name, case)
+        return list(cases.values())
 
 
 def size_key(kernel: Sizable | SizeChoice) -> tuple[str, str, str]:

@@ -1,6 +1,6 @@
 """Instructions of NVIDIA's machine code (SASS): registers that they write and read, and classes.
 
-Classes are those of `countperf.machine_code.code.CompiledRegion.counts`. Memories have OpenCL's
+Classes have the names that `countperf.machine_code.classify_x86` gives. Memories have OpenCL's
 names: ``load.local.32`` is CUDA's shared memory, ``load.private.32`` what CUDA calls local memory,
 such as spilled registers. Atomic accesses are ``atomic.<memory>``.
 

@@ -237,7 +237,7 @@ class Resumption(Part):
 
     status: Literal["resumed"] = "resumed"
     environment: Environment  # in which it did
-    again: dict[str, PositiveFloat] = Field(default_factory=dict)
+    again: dict[str, PositiveFloat] = Field(default_factory=dict)  # of files of version 0.2.0
 
 
 Line = Measurement | FailedCase | Resumption

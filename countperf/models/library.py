@@ -205,7 +205,7 @@ def store_own_fit(
             if fit.default is not None and not _is_of(fit, weights.device):
                 continue
             for model, path in paths.items():
-                every[model].write_file(path, rescue=True)
+                every[model].write_file(path)
             weights.device.write_file(folder / "identity.json")
             return fit.name, paths[short_name(weights.model)]
     raise ParameterError(f"there are too many fits named {OWN}{plain}", parameter="name")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -232,18 +232,15 @@ def measure(
     clock: Clock | None = None,
     runner: CaseRunner | None = None,
     retry_failed: bool = False,
-    expected_run_s: Mapping[str, float] | None = None,
     begin_no_more: Callable[[], bool] | None = None,
     longest_s: float = LONGEST_S,
 ) -> MeasurementSet:
     """Measure cases and keep the results in a file, going on where an earlier session stopped.
 
-    Each round of a case, and each finished case, is on the disk before the next round begins; what
-    is not finished is kept in a file beside the store (`countperf.harness.store.RoundsFile`).
-    Cases that the store holds already, failed ones included, are not run again. A case that fails
-    is recorded, and the others go on. Kernels of all families take turns, so that a machine that
-    others slow down for a while slows down some of each. A campaign that goes on runs some of the
-    cases in the file once more, and says if they take another time (`Resumption.again`).
+    Each finished case is on the disk before the next round begins. Cases that the store holds
+    already, failed ones included, are not run again. A case that fails is recorded, and the others
+    go on. Kernels of all families take turns, so that a machine that others slow down for a while
+    slows down some of each.
     """
     with running(runner, device, clock, longest_s=longest_s) as found:
         return campaign.measure(
@@ -254,6 +251,5 @@ def measure(
             count=count,
             progress=progress,
             retry_failed=retry_failed,
-            expected_run_s=expected_run_s,
             begin_no_more=begin_no_more,
         )

@@ -7,20 +7,12 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import Any, cast
 
-from countperf.documents import (
-    append_synced,
-    parse_json,
-    parse_lines,
-    read_bytes,
-    read_content,
-    split_lines,
-)
-from countperf.documents.locks import open_locked
+from countperf.documents import parse_json, parse_lines, read_content, split_lines
+from countperf.documents.locks import AppendedLines
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
-from countperf.harness.store import go_on_behind, sync_folder
 from countperf.tuning.lines import Line, SearchHeader, read_header, read_line
 from countperf.tuning.points import PredictionTask
 from countperf.tuning.result import Plan
@@ -30,62 +22,32 @@ FORMAT = "countperf-tuning"
 VERSION = 2
 
 
-class Journal:
-    """A search's file, open for appending; a context manager."""
+class Journal(AppendedLines):
+    """A search's file, open for appending, to begin a search or to go on with it."""
 
-    def __init__(self, path: Path, file: IO[bytes], entries: list[Line]) -> None:
-        self.path = path
-        self.entries = entries
-        self._file = file
-
-    @classmethod
-    def open(cls, path: Path | str, header: Mapping[str, Any]) -> Journal:
-        """Open a file to go on with its search, or begin a new one.
-
-        A last line that was cut short when an earlier session died is dropped.
-        """
-        target = Path(path)
-        file = open_locked(target, "the search")
-        try:
-            return cls._begin(target, file, dict(header))
-        except BaseException:
-            file.close()
-            raise
-
-    @classmethod
-    def _begin(cls, path: Path, file: IO[bytes], header: dict[str, Any]) -> Journal:
-        raw = read_bytes(path)
-        found = split_lines(raw, path=path)
+    def __init__(self, path: Path | str, header: Mapping[str, Any]) -> None:
+        self.entries: list[Line] = []
         wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))
-        beginning = f'{{"format": "{FORMAT}"'.encode()
-        if (
-            not found.lines and raw[: len(beginning)] == beginning[: len(raw)]
-        ):  # empty, or died at once
-            file.truncate(0)
-            journal = cls(path, file, [])
-            journal.append(wanted)
-            sync_folder(path.parent)
-            return journal
-        there, entries = _parsed(path, found.lines)
-        different = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
-        if different:
-            said = "; ".join(_difference(n, there.get(n), wanted.get(n)) for n in different)
-            raise IncompatibleMeasurementsError(
-                f"{path} holds another search: {said}; name another file, or ask for what it holds"
-            )
-        go_on_behind(file, path, found)
-        return cls(path, file, entries)
+
+        def read(lines: Sequence[str]) -> None:
+            there, self.entries = _parsed(Path(path), lines)
+            different = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
+            if different:
+                said = "; ".join(_difference(n, there.get(n), wanted.get(n)) for n in different)
+                raise IncompatibleMeasurementsError(
+                    f"{path} holds another search: {said}; name another file, or ask for what it"
+                    " holds"
+                )
+
+        super().__init__(path, "the search", _line(wanted), read)
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write a line; it is on the disk when this returns."""
-        line = json.dumps(entry, allow_nan=False) + "\n"
-        append_synced(self._file, self.path, line.encode())
+        self.write(_line(entry))
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+def _line(entry: Mapping[str, Any]) -> str:
+    return json.dumps(entry, allow_nan=False) + "\n"
 
 
 _DIGESTS = {

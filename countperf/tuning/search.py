@@ -64,7 +64,7 @@ def tune_space(
         journal = None
         if store is not None:
             journal = stack.enter_context(
-                Journal.open(store, search_header(question, space, runner, plan))
+                Journal(store, search_header(question, space, runner, plan))
             )
         longest_s = _longest_s(budget) if longest_s is None else longest_s
         search = _Search(

@@ -173,7 +173,7 @@ def calibrate(
         spent_s=time.monotonic() - began,
         models=models,
         without_code=without_code,
-        is_complete={case.name for case, _ in cases}
+        is_complete={case.name for case in cases}
         <= {e.case for e in (*measured.measurements, *measured.failures)},
     )
 
@@ -208,7 +208,7 @@ def _warn_of_no_code(reason: str, known: KnownDevices, progress: Progress) -> No
 
 def _measure(
     task: CalibrationTask,
-    cases: Sequence[tuple[KernelCase, float]],
+    cases: Sequence[KernelCase],
     known: KnownDevices,
     progress: Progress,
     *,
@@ -245,13 +245,12 @@ def _measure(
         progress(replace(event, kind=kind, case=shown, total=total, remaining_s=max(left_s(), 0.0)))
 
     return measure(
-        [case for case, _ in cases],
+        cases,
         store=task.store,
         protocol=CALIBRATION,
         count=partial(count_kernel, view="structure", caches=task.caches),
         progress=told,
         runner=task.runner,
-        expected_run_s={case.name: run_s for case, run_s in cases},
         begin_no_more=is_over,
     )
 

@@ -56,8 +56,8 @@ class CalibrationTask(ShortRepr):
 
 def cases_of(
     task: CalibrationTask, kernels: Sequence[ChosenKernel], progress: Progress
-) -> list[tuple[KernelCase, float]]:
-    """Return the cases to measure with the expected times of a run, s, in their order."""
+) -> list[KernelCase]:
+    """Return the cases to measure, in their order."""
     limits = task.device.limits
     fitting = [
         (kernel, entry(kernel.name))
@@ -66,18 +66,16 @@ def cases_of(
     ]
     most_bytes = min(_MEMORY_SHARE * limits.global_memory_bytes, limits.max_allocation_bytes)
     if task.device.identity.device_type == "cpu":
-        cases = [
-            (found.case_at(**size.parameters), size.run_s)
-            for kernel, found in fitting
-            for size in kernel.sizes
-        ]
-        return [(case, run_s) for case, run_s in cases if case.global_memory_bytes <= most_bytes]
+        cases = (
+            found.case_at(**size.parameters) for kernel, found in fitting for size in kernel.sizes
+        )
+        return [case for case in cases if case.global_memory_bytes <= most_bytes]
     return sized_here(task, [found for _, found in fitting], progress)
 
 
 def sized_here(
     task: CalibrationTask, entries: Sequence[CatalogEntry], progress: Progress
-) -> list[tuple[KernelCase, float]]:
+) -> list[KernelCase]:
     """Find sizes on a device of another kind than those that the choice has sizes for."""
     limits = measure_limits(
         task.runner.session, overhead_factor=15.0, max_run_s=0.02, max_setup_s=0.6
@@ -90,11 +88,11 @@ def sized_here(
         if time.monotonic() > until or number >= len(entries):
             break
         number += 8
-    timed: list[tuple[KernelCase, float]] = []
+    cases: list[KernelCase] = []
     for each in entries[:number]:
-        of_kernel = chosen.timed_cases([each])
-        timed += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
-    return timed
+        of_kernel = chosen.cases([each])
+        cases += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
+    return cases
 
 
 def serving(

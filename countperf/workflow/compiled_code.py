@@ -16,8 +16,6 @@ from countperf.errors import (
 from countperf.execution.memory_hierarchy import CacheSize
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.compile.gpu_counts import GpuCounts, GpuKernel
-from countperf.harness.compile.pocl import compile_with_pocl
-from countperf.harness.compile.ptx import compile_with_nvcc
 from countperf.harness.devices import find_device
 from countperf.harness.store import Rewriting
 from countperf.machine_code.executed_counts import CYCLES
@@ -28,28 +26,11 @@ from countperf.workflow.kernels import kernel_itself
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
-    from countperf.machine_code.code import CompiledCode
     from countperf.measurements import Measurement, MeasurementSet
 
 
 _BATCH = 40  # kernels that a process compiles
-
-
 _BETWEEN_FILES = 400  # after so many the file is written
-
-
-def compiled(
-    kernel: Any,
-    parameters: Mapping[str, int] | None = None,
-    *,
-    device: str = "pocl:0",
-    capability: str | None = None,
-) -> dict[str, CompiledCode]:
-    """Compile a kernel, or the kernel that a text names, and read its instructions by launch."""
-    found = kernel_itself(kernel, "code to compile")
-    if capability is not None:
-        return compile_with_nvcc(found, capability)
-    return compile_with_pocl(found, find_device(device), parameters or {})
 
 
 def executed_on_gpu(

@@ -149,5 +149,5 @@ def fit(
             executor=pool,
         )
     if output is not None:
-        result.weights.write_file(output, rescue=True)
+        result.weights.write_file(output)
     return result

@@ -277,14 +277,14 @@ def _measure(
             store=store.with_suffix(".sizes.json"),
             progress=progress or silent,
         )
-        timed = sizes.timed_cases(others)
+        cases = sizes.cases(others)
         for family in sets:
             choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
             largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
-            for exponent, run_s in zip(largest.exponents, largest.run_s, strict=True):
-                timed += ((e.case(exponent), run_s) for e in wanted if e.family == family)
+            for exponent in largest.exponents:
+                cases += (e.case(exponent) for e in wanted if e.family == family)
         return measure(
-            [case for case, _ in timed],
+            cases,
             store=file,
             protocol=protocol,
             count=partial(
@@ -294,7 +294,6 @@ def _measure(
             ),
             progress=progress or silent,
             runner=runner,
-            expected_run_s={case.name: run_s for case, run_s in timed},
         )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from countperf.errors import DeviceError, ParameterError
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
+from countperf.harness.compile.ptx import with_machine_code
 from countperf.harness.devices import find_device
-from countperf.harness.machine_profiles import with_machine_code
 from countperf.harness.profiles import profile_kernel
 from countperf.mechanistic import predict_all as models
 from countperf.mechanistic.answers import ModelAnswers
@@ -57,7 +57,7 @@ def predict_all(
     profile_options : mapping, optional
         Options of `countperf.profile_kernel`, such as ``registers_per_work_item`` or
         ``active_groups``; and ``analysis``: ``"sass"`` or ``"ptx"`` takes instructions from machine
-        code or PTX, see `countperf.harness.machine_profiles.with_machine_code`.
+        code or PTX, see `countperf.harness.compile.ptx.with_machine_code`.
 
     Returns
     -------

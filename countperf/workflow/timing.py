@@ -247,11 +247,6 @@ def _timed(
             protocol=used,
             progress=progress,
             runner=runner,
-            expected_run_s={
-                work.case_name(point): each.time_s
-                for point, each in zip(work.points, predicted, strict=True)
-                if each.time_s is not None
-            },
         )
     _check_some(measured)
     of_case = {each.case: each for each in measured}

@@ -18,14 +18,16 @@ from countperf.documents import (
     write_atomically,
 )
 from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError
+from countperf.harness.characterization.bench import FULL
+from countperf.harness.characterization.bench import QUICK as QUICK_EFFORT
+from countperf.harness.characterization.suite import characterize
 from countperf.harness.devices import find_device
 from countperf.harness.doctor import examine
 from countperf.harness.environment import available_cores
-from countperf.harness.registry import backends
+from countperf.harness.registry import backends, open_session
 from countperf.harness.repeats import QUICK as QUICKLY
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.pools import process_pool
-from countperf.workflow.characterizing import characterize
 from countperf.workflow.evaluating import evaluate_ranking
 from countperf.workflow.measuring import Profile, measure_catalogue
 from countperf.workflow.measuring import measure_variants as measure
@@ -115,12 +117,12 @@ def _nvidia_opencl() -> str:
 def characterize_device(options: Options) -> None:
     """Run the microbenchmarks."""
     found = characterize(
+        open_session(find_device(options.device)),
+        effort=QUICK_EFFORT if options.budget_s < 300 else FULL,
         store=options.folder / "characterization.json",
-        parameters=options.folder / "parameters.json",
-        device=options.device,
-        quick=options.budget_s < 300,
         max_seconds=max(1.0, options.left_s - 15.0),
     )
+    found.parameters.write_file(options.folder / "parameters.json")
     print(f"{len(found.findings)} numbers, left out: {', '.join(found.left_out) or 'nothing'}")
 
 

@@ -273,10 +273,9 @@ def test_compiled_prints_what_pocl_made_of_a_kernel(
     except DeviceError as error:
         pytest.skip(str(error))
     assert main(["compiled", f"{kernel_file}:scale", "n=128", "--json"]) == 0
-    (printed,) = _json(capsys).values()
-    assert printed["group_shape"] == [64, 1, 1]
-    assert printed["shares"]["packed"] == 1
-    assert printed["totals"]["other"] >= 1
+    printed = _json(capsys)
+    assert {name.partition(".")[0] for name in printed} == {"code"}
+    assert printed["code.store_vector"] >= 1
 
 
 def test_a_property_vector_has_no_compiled_code(

@@ -10,7 +10,6 @@ import pytest
 
 from countperf.errors import CountperfError, DeviceError, ParameterError
 from countperf.hardware.library import load_device
-from countperf.harness.compile.ptx import compile_with_nvcc
 from countperf.harness.nvcc import compile_for, find_nvcc
 from countperf.harness.profiles import compiled_registers, profile_kernel
 from countperf.mechanistic.model import MechanisticPrediction
@@ -119,8 +118,6 @@ def test_extremes_compile(name: str) -> None:
         (8 * 32 + size) * 2**20 / 3.352e12, rel=1e-2
     )
     assert isinstance(answers["volkov"], MechanisticPrediction)
-    (code,) = compile_with_nvcc(_odd(name)).values()
-    assert code.totals()[f"flop.minmax.f{8 * size}.1"] >= 1
 
 
 @needs_nvcc
@@ -128,7 +125,7 @@ def test_extremes_compile(name: str) -> None:
 @pytest.mark.parametrize("name", ["half", "complex", "structure", "vectors", "cycle"])
 def test_what_has_no_cuda_is_refused(name: str) -> None:
     with pytest.raises(CountperfError, match=r"odd|nvcc"):
-        compile_with_nvcc(_odd(name))
+        compile_for(_odd(name))
     try:
         answers = predict_all(_odd(name), "nvidia-h100", n=2**20, models=["roofline"])
     except CountperfError:

@@ -10,7 +10,7 @@ import pytest
 
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.hardware.library import load_device
-from countperf.harness.machine_profiles import with_machine_code
+from countperf.harness.compile.ptx import with_machine_code
 from countperf.harness.nvcc import find_nvcc
 from countperf.harness.profiles import profile_kernel
 from countperf.harness.ptx import compile_ptx

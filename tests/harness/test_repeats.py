@@ -10,7 +10,6 @@ from countperf.harness.clock import FakeClock, Timing
 from countperf.harness.repeats import (
     BROAD,
     QUICK,
-    Estimate,
     Repeats,
     Round,
     Schedule,
@@ -90,28 +89,6 @@ def test_when_a_case_is_finished(rounds: list[tuple[float, ...]], finished: bool
     state = Repeats(case=make_case(), rounds=[_round(*times) for times in rounds])
 
     assert state.is_finished(PROTOCOL, 0.0) is finished
-
-
-def test_the_estimate_counts_rounds_by_their_expected_time() -> None:
-    cases = [make_case(n=1), make_case(n=2)]
-    estimate = Estimate(PROTOCOL, {"fake/n=1": 1.0, "fake/n=2": 10.0})
-    states = [Repeats(case=case) for case in cases]
-    assert estimate.remaining_s(states) is None
-
-    estimate.add(states[0], spent_s=4 * 1.0 + 0.5)
-    states[0].rounds.append(_round(1))
-
-    # half a second beyond the four runs: one round of the first case, two of the second
-    assert estimate.remaining_s(states) == pytest.approx(4.5 + 2 * 40.5)
-
-
-def test_without_expectations_the_mean_round_counts() -> None:
-    estimate = Estimate(PROTOCOL, {})
-    state = Repeats(case=make_case())
-    estimate.add(state, 1.0)
-    estimate.add(state, 3.0)
-
-    assert estimate.remaining_s([state]) == pytest.approx(2 * 2.0)
 
 
 def _timed(protocol: Protocol, durations: list[float]) -> Round:

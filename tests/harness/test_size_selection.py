@@ -200,9 +200,8 @@ def test_kernels_that_differ_in_their_groups_only_are_measured_at_the_same_sizes
     found = calibrate(ENTRIES, runner, LIMITS)
 
     assert {case.rpartition("/")[0] for case in runner.rounds} == {"copy/32x1/f32", "add/32x1/f32"}
-    assert len(found.timed_cases(ENTRIES)) == 6 * 4
-    times = {case.name: run_s for case, run_s in found.timed_cases(ENTRIES)}
-    assert times["add/64x1/f32/n=1024"] == pytest.approx(1e-7 * 1024)
+    assert len(found.cases(ENTRIES)) == 6 * 4
+    assert "add/64x1/f32/n=1024" in {case.name for case in found.cases(ENTRIES)}
 
 
 def test_sizes_that_are_rounded_to_the_same_are_measured_once() -> None:
@@ -213,7 +212,7 @@ def test_sizes_that_are_rounded_to_the_same_are_measured_once() -> None:
     found = calibrate([Rounded()], _runner(), LIMITS)
 
     assert found.choices[0].exponents == (2, 3, 4, 5)
-    assert [case.parameters["n"] for case, _ in found.timed_cases([Rounded()])] == [2048]
+    assert [case.parameters["n"] for case in found.cases([Rounded()])] == [2048]
 
 
 def test_a_kernel_that_fails_keeps_a_size_so_that_the_campaign_records_the_failure() -> None:

@@ -29,6 +29,9 @@ from countperf.harness.characterization.kernels import (
 )
 from countperf.harness.overhead import measure_launch_overhead
 
+Found = dict[str, Finding]
+"""What was found so far, by name."""
+
 MIX_RATIOS = (1, 2, 4, 8, 16)
 MIXED = ("add.s32", "rsqrt.f32", "mad.s32", "fma.f64")
 FAST = "fma.f32"
@@ -45,7 +48,6 @@ _MAX_BYTES_PER_S = 5e13
 
 _LAUNCH = Bounds("s", highest=1e-2, why="an empty launch")
 _BANDWIDTH = Bounds("byte/s", 1e6, _MAX_BYTES_PER_S, "of what work items ask for")
-_REREAD = Bounds("byte/s", 1e6, 20 * _MAX_BYTES_PER_S, "from caches, if they hold the array")
 _LATENCY = Bounds("cycle", 0.2, _MAX_LATENCY, "a dependent instruction")
 _CPI = Bounds("cycle", 1 / _MAX_STARTS, _MAX_LATENCY, f"at most {_MAX_STARTS} starts per cycle")
 _LOAD = Bounds("cycle", 0.5, 20000, "a dependent load")
@@ -60,17 +62,14 @@ _STARTUP = Bounds("s", highest=1e-2, why="a short transfer")
 _LINK = Bounds("byte/s", 1e7, 1e12, "a link between host and device")
 
 
-def measure_launches(bench: Bench) -> Iterator[Finding]:
-    """Measure the time of an empty launch, by the device's timer and by the host's clock."""
+def measure_launches(bench: Bench, _found: Found) -> Iterator[Finding]:
+    """Measure the time of an empty launch by the device's timer."""
     runs = [measure_launch_overhead(bench.session, bench.clock, runs=24) for _ in range(3)]
-    for name, values in (
-        ("launch overhead", [run.event_s for run in runs]),
-        ("launch overhead of the host", [run.host_s for run in runs]),
-    ):
-        yield _LAUNCH.finding(name, estimate(values), "nothing: one group")
+    found = estimate([run.event_s for run in runs])
+    yield _LAUNCH.finding("launch overhead", found, "nothing: one group")
 
 
-def measure_clock(bench: Bench) -> Iterator[Finding]:
+def measure_clock(bench: Bench, _found: Found) -> Iterator[Finding]:
     """Compare the device's cycle counter with its event timer; without one, take what is declared.
 
     Sets the bench's clock.
@@ -105,9 +104,7 @@ def wanted_tests(bench: Bench) -> tuple[InstructionTest, ...]:
     return tuple(test for test in INSTRUCTION_TESTS if not chosen or test.name in chosen)
 
 
-def measure_class(
-    test: InstructionTest, bench: Bench, found: dict[str, Finding]
-) -> Iterator[Finding]:
+def measure_class(test: InstructionTest, bench: Bench, found: Found) -> Iterator[Finding]:
     """Measure latency and throughput of a class of instructions."""
     if test.carries and f"{test.carries} cpi" not in found:
         raise MeasurementError(
@@ -133,7 +130,7 @@ def measure_class(
         yield bounds.finding(f"{test.name} {what}", cost, kernel)
 
 
-def measure_mixes(bench: Bench, found: dict[str, Finding]) -> Iterator[Finding]:
+def measure_mixes(bench: Bench, found: Found) -> Iterator[Finding]:
     """Decide how pairs of classes share a compute unit, and find the issue limit."""
     tests = {test.name: test for test in INSTRUCTION_TESTS}
     costs = {
@@ -178,7 +175,7 @@ def measure_mixes(bench: Bench, found: dict[str, Finding]) -> Iterator[Finding]:
         yield _ISSUE.finding("issue limit", limit, "mixes whose throughput follows Eq. (45)")
 
 
-def measure_barriers(bench: Bench) -> Iterator[Finding]:
+def measure_barriers(bench: Bench, _found: Found) -> Iterator[Finding]:
     """Measure the cost of a barrier by the size of the group, alone and at full occupancy."""
     largest = bench.session.device.limits.max_group_size
     sizes = [bench.lanes * 2**k for k in range(11) if bench.lanes * 2**k <= largest]
@@ -190,7 +187,7 @@ def measure_barriers(bench: Bench) -> Iterator[Finding]:
         yield bounds.finding(name, *bench.step_cycles(COMMON_SOURCE, "barriers", groups, group, 4))
 
 
-def measure_local(bench: Bench) -> Iterator[Finding]:
+def measure_local(bench: Bench, _found: Found) -> Iterator[Finding]:
     """Measure latency and cost of local loads, and bank conflicts by stride."""
     found = bench.step_cycles(
         COMMON_SOURCE, "local_latency", 1, bench.lanes, 8, (np.int32(bench.lanes),)
@@ -212,8 +209,8 @@ def measure_local(bench: Bench) -> Iterator[Finding]:
         yield Bounds("bank").finding("local banks", Estimate(float(banks)), kernel)
 
 
-def measure_bandwidth(bench: Bench) -> Iterator[Finding]:
-    """Measure loads, stores and copies of arrays that no cache holds, by stride.
+def measure_bandwidth(bench: Bench, _found: Found) -> Iterator[Finding]:
+    """Measure copies of arrays that no cache holds, and loads by stride.
 
     Bytes are those that work items ask for; those of a copy count twice, read and written.
     """
@@ -240,15 +237,14 @@ def measure_bandwidth(bench: Bench) -> Iterator[Finding]:
         most = words // stride // bench.group * bench.group
         items = most if bench.is_cpu else min(most, 8 * bench.full_groups * bench.group)
         turns = max(1, words // (items * stride))
-        moved = items * turns * WORD
         shape = (np.int32(items), np.int32(turns), np.int32(stride))
-        for kind, factor, arguments in (
-            ("load", 1, (target, source, *shape, np.float32(-1.5))),
-            ("store", 1, (target, *shape, np.float32(0.5))),
-            ("copy", 2, (target, source, *shape)),
-        ):
-            name = f"{kind} bandwidth stride {stride}"
-            yield finding(name, kind, items // bench.group, factor * moved, *arguments)
+        yield finding(
+            f"load bandwidth stride {stride}",
+            "load",
+            items // bench.group,
+            items * turns * WORD,
+            *(target, source, *shape, np.float32(-1.5)),
+        )
 
 
 def moved_together(rates: dict[int, float]) -> int | None:
@@ -257,22 +253,6 @@ def moved_together(rates: dict[int, float]) -> int | None:
         return None
     stride = bank_count({stride: rates[1] / rate for stride, rate in rates.items()})
     return None if stride is None else stride * WORD
-
-
-def measure_working_sets(bench: Bench) -> Iterator[Finding]:
-    """Measure the bandwidth of reading the same array again and again, by its size."""
-    program = bench.load(COMMON_SOURCE)
-    array = bench.session.allocate(bench.array_bytes)
-    groups, group = _readers(bench)
-    out = bench.session.allocate(WORD * groups * group)
-    size = max(groups * group * WORD, 2**12)
-    while size <= bench.array_bytes:
-        before = (out, array, *_reading(bench, size))
-        turn = bench.per_turn(program, "reread", groups, group, before, (_NEVER,), first=2)
-        rate = Estimate(size / max(turn.value, 1e-12), turn.spread)
-        said = f"reread: {groups} groups of {group}"
-        yield _REREAD.finding(f"read bandwidth {size} byte", rate, said)
-        size *= 4
 
 
 def _readers(bench: Bench) -> tuple[int, int]:
@@ -302,7 +282,7 @@ def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
     return following
 
 
-def measure_latency(bench: Bench) -> Iterator[Finding]:
+def measure_latency(bench: Bench, _found: Found) -> Iterator[Finding]:
     """Measure the time of a dependent load by working set; find the levels of the hierarchy."""
     sizes: list[int] = []
     turns: list[Estimate] = []
@@ -352,7 +332,7 @@ def _chase(bench: Bench, size: int) -> Estimate:
     return estimate(values)
 
 
-def measure_transfers(bench: Bench) -> Iterator[Finding]:
+def measure_transfers(bench: Bench, _found: Found) -> Iterator[Finding]:
     """Measure transfers from and to ordinary (pageable) memory of the host, by size."""
     session = bench.session
     sizes = [size for size in _TRANSFER_SIZES if size <= bench.array_bytes]

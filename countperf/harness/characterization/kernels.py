@@ -7,6 +7,7 @@ every result depends on the one before, and is stored at the end.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +30,6 @@ class InstructionTest:
     step: str  # statement that updates ``x`` by ``a`` and ``b``
     instructions: int = 1  # how many instructions of the class a step has
     values: tuple[float, float] = (1.0000001, 0.5)  # of ``a`` and ``b``
-    is_composite: bool = False  # whether devices execute it as a sequence of other instructions
     carries: str = ""  # another class of which each step has one instruction besides
 
     @property
@@ -48,19 +48,20 @@ class InstructionTest:
         return self.name.replace(".", "_")
 
 
-def _floating(kind: str) -> tuple[InstructionTest, ...]:
-    def test(name: str, step: str, *, composite: bool = False) -> InstructionTest:
-        return InstructionTest(name=f"{name}.{kind}", type=kind, step=step, is_composite=composite)
+_FLOATING = {
+    "add": "x = x + a",
+    "mul": "x = x * a",
+    "fma": "x = fma(x, a, b)",
+    "div": "x = a / x",
+    "rsqrt": "x = rsqrt(x)",
+    "exp": "x = exp(-x)",
+    "sin": "x = sin(x + a)",
+}
 
-    return (
-        test("add", "x = x + a"),
-        test("mul", "x = x * a"),
-        test("fma", "x = fma(x, a, b)"),
-        test("div", "x = a / x", composite=True),
-        test("rsqrt", "x = rsqrt(x)", composite=kind == "f64"),
-        test("exp", "x = exp(-x)", composite=True),
-        test("sin", "x = sin(x + a)", composite=True),
-    )
+
+def _floating(kind: str) -> Iterator[InstructionTest]:
+    for name, step in _FLOATING.items():
+        yield InstructionTest(name=f"{name}.{kind}", type=kind, step=step)
 
 
 INSTRUCTION_TESTS: tuple[InstructionTest, ...] = (
@@ -71,13 +72,7 @@ INSTRUCTION_TESTS: tuple[InstructionTest, ...] = (
     ),
     InstructionTest(name="mul.s32", type="s32", step="x = x * x", values=(5, 2)),
     InstructionTest(name="mad.s32", type="s32", step="x = x * x + a", values=(5, 2)),
-    InstructionTest(
-        name="div.s32",
-        type="s32",
-        step="x = a / (x | 1)",
-        values=(2000000011, 3),
-        is_composite=True,
-    ),
+    InstructionTest(name="div.s32", type="s32", step="x = a / (x | 1)", values=(2000000011, 3)),
     InstructionTest(
         name="cvt.s32.f32",
         type="s32",
@@ -103,26 +98,9 @@ def chain_source(test: InstructionTest, chains: int) -> str:
 
     Each turn has `UNROLLED` steps, spread over independent chains.
     """
-    kind = test.c_type
     names = [f"x{number}" for number in range(chains)]
-    declared = "".join(
-        f"  {kind} {name} = a + b * ({kind}) (LOCAL_ID + {number});\n"
-        for number, name in enumerate(names)
-    )
-    steps = "".join(
-        f"    {_renamed(test.step, names[number % chains])};\n" for number in range(UNROLLED)
-    )
-    return (
-        f"KERNEL chain{chains}_{test.identifier}"
-        f"(GLOBAL {kind} *RESTRICT out, int n, {kind} a, {kind} b)\n{{\n{declared}"
-        f"  for (int k = 0; k < n; ++k) {{\n{steps}  }}\n"
-        f"  out[GLOBAL_ID] = {' + '.join(names)};\n}}\n"
-    )
-
-
-def _renamed(step: str, name: str, operands: str = "ab") -> str:
-    names = {"x": name, "a": operands[0], "b": operands[1]}
-    return re.sub(r"\b[xab]\b", lambda match: names[match[0]], step)
+    steps = [_renamed(test.step, names[number % chains]) for number in range(UNROLLED)]
+    return _looped(f"chain{chains}_{test.identifier}", [(test, names, "ab")], steps)
 
 
 def mix_source(fast: InstructionTest, slow: InstructionTest, ratio: int) -> str:
@@ -131,27 +109,39 @@ def mix_source(fast: InstructionTest, slow: InstructionTest, ratio: int) -> str:
     A turn has four times ``ratio`` instructions of the fast class and one of the slow one, in four
     chains each, as in the source's experiment.
     """
-    fast_names = [f"x{number}" for number in range(CHAINS)]
-    slow_names = [f"y{number}" for number in range(CHAINS)]
-    lines = [
-        f"  {fast.c_type} {name} = a + b * ({fast.c_type}) (LOCAL_ID + {number});\n"
-        for number, name in enumerate(fast_names)
-    ]
-    lines += [
-        f"  {slow.c_type} {name} = c + d * ({slow.c_type}) (LOCAL_ID + {number});\n"
-        for number, name in enumerate(slow_names)
-    ]
-    lines.append("  for (int k = 0; k < n; ++k) {\n")
+    fast_names, slow_names = ([f"{x}{number}" for number in range(CHAINS)] for x in "xy")
+    steps: list[str] = []
     for number in range(CHAINS):
-        for turn in range(ratio):
-            name = fast_names[(number * ratio + turn) % CHAINS]
-            lines.append(f"    {_renamed(fast.step, name)};\n")
-        lines.append(f"    {_renamed(slow.step, slow_names[number], 'cd')};\n")
-    total = " + ".join([*fast_names, *(f"({fast.c_type}) {name}" for name in slow_names)])
+        places = range(number * ratio, (number + 1) * ratio)
+        steps += [_renamed(fast.step, fast_names[place % CHAINS]) for place in places]
+        steps.append(_renamed(slow.step, slow_names[number], "cd"))
+    parts = [(fast, fast_names, "ab"), (slow, slow_names, "cd")]
+    return _looped(f"mix{ratio}_{slow.identifier}", parts, steps)
+
+
+def _renamed(step: str, name: str, operands: str = "ab") -> str:
+    names = {"x": name, "a": operands[0], "b": operands[1]}
+    return re.sub(r"\b[xab]\b", lambda match: names[match[0]], step)
+
+
+def _looped(
+    name: str, parts: Sequence[tuple[InstructionTest, list[str], str]], steps: Sequence[str]
+) -> str:
+    """Write a kernel that takes steps in n turns; its variables begin with their operands."""
+    kind = parts[0][0].c_type
+    operands = "".join(f", {test.c_type} {each}" for test, _, given in parts for each in given)
+    declared = "".join(
+        f"  {test.c_type} {variable} = {a} + {b} * ({test.c_type}) (LOCAL_ID + {number});\n"
+        for test, variables, (a, b) in parts
+        for number, variable in enumerate(variables)
+    )
+    total = " + ".join(
+        f"({kind}) {variable}" for _, variables, _ in parts for variable in variables
+    )
+    body = "".join(f"    {step};\n" for step in steps)
     return (
-        f"KERNEL mix{ratio}_{slow.identifier}(GLOBAL {fast.c_type} *RESTRICT out, int n,"
-        f" {fast.c_type} a, {fast.c_type} b, {slow.c_type} c, {slow.c_type} d)\n{{\n"
-        f"{''.join(lines)}  }}\n  out[GLOBAL_ID] = {total};\n}}\n"
+        f"KERNEL {name}(GLOBAL {kind} *RESTRICT out, int n{operands})\n{{\n{declared}"
+        f"  for (int k = 0; k < n; ++k) {{\n{body}  }}\n  out[GLOBAL_ID] = {total};\n}}\n"
     )
 
 
@@ -159,8 +149,6 @@ LOCAL_WORDS = 4096
 """Words of the local array."""
 
 COMMON_SOURCE = f"""
-KERNEL nothing(GLOBAL float *unused) {{ }}
-
 KERNEL cycles(GLOBAL I64 *RESTRICT out, int n, float a, float b)
 {{
   I64 begin = CYCLES;
@@ -222,19 +210,6 @@ KERNEL load(GLOBAL float *RESTRICT out, GLOBAL const float *RESTRICT in, int ite
   float s = 0;
   for (int k = 0; k < turns; ++k, i += step) s += in[i];
   if (s == never) out[GLOBAL_ID] = s;
-}}
-
-KERNEL store(GLOBAL float *RESTRICT out, int items, int turns, int stride, float value)
-{{
-  I64 i = (I64) GLOBAL_ID * stride, step = (I64) items * stride;
-  for (int k = 0; k < turns; ++k, i += step) out[i] = value + k;
-}}
-
-KERNEL copy(GLOBAL float *RESTRICT out, GLOBAL const float *RESTRICT in, int items, int turns,
-            int stride)
-{{
-  I64 i = (I64) GLOBAL_ID * stride, step = (I64) items * stride;
-  for (int k = 0; k < turns; ++k, i += step) out[i] = in[i];
 }}
 
 KERNEL copy4(GLOBAL F4 *RESTRICT out, GLOBAL const F4 *RESTRICT in)

@@ -19,6 +19,16 @@ from countperf.harness.characterization.kernels import INSTRUCTION_TESTS
 from countperf.harness.device import Device
 
 _DRIVER = "the device's driver"
+_FIELDS = {
+    "clock_hz": "clock",
+    "launch_overhead_s": "launch overhead",
+    "bandwidth_byte_per_s": "copy bandwidth",
+    "issue_limit": "issue limit",
+    "mem_ld_cycles": "memory latency",
+    "latency_steps": "memory latency",
+    "issue_cycles": "fma.f32 cpi",
+}
+"""Numbers that a finding gives as it is, by field."""
 
 
 def device_parameters(device: Device, findings: Iterable[Finding]) -> DeviceParameters:
@@ -34,17 +44,9 @@ def device_parameters(device: Device, findings: Iterable[Finding]) -> DevicePara
         values["sub_group_size"] = limits.sub_group_size
     sources = dict.fromkeys(values, _DRIVER)
 
-    def take(field: str, name: str) -> None:
+    for field, name in _FIELDS.items():
         if name in known:
             values[field], sources[field] = known[name].value, _source(known[name])
-
-    take("clock_hz", "clock")
-    take("launch_overhead_s", "launch overhead")
-    copies = [n for n in ("copy bandwidth", "copy bandwidth stride 1") if n in known]
-    if copies:
-        take("bandwidth_byte_per_s", max(copies, key=lambda name: known[name].value))
-    take("issue_limit", "issue limit")
-    take("mem_ld_cycles", "memory latency")
     rates = {
         stride: known[f"load bandwidth stride {stride}"].value
         for stride in STRIDES
@@ -82,12 +84,9 @@ def _older_constants(
     of a core, of which a compute unit has as many as results of the fastest class a cycle.
     """
     found: dict[str, tuple[float, Finding]] = {}
-    fastest, latency = known.get("fma.f32 cpi"), known.get("memory latency")
+    fastest = known.get("fma.f32 cpi")
     if fastest is not None:
-        found["issue_cycles"] = (fastest.value, fastest)
         found["cores_per_compute_unit"] = (max(1, round(lanes / fastest.value)), fastest)
-    if latency is not None:
-        found["latency_steps"] = (latency.value, latency)
     if "clock" not in known or 1 not in rates:
         return found
 

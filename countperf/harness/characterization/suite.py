@@ -13,6 +13,7 @@ from countperf.harness.backend import Session
 from countperf.harness.characterization.bench import FULL, Bench, Effort
 from countperf.harness.characterization.document import Characterization, Finding
 from countperf.harness.characterization.experiments import (
+    Found,
     measure_bandwidth,
     measure_barriers,
     measure_class,
@@ -22,7 +23,6 @@ from countperf.harness.characterization.experiments import (
     measure_local,
     measure_mixes,
     measure_transfers,
-    measure_working_sets,
     wanted_tests,
 )
 from countperf.harness.characterization.parameters import device_parameters
@@ -30,39 +30,25 @@ from countperf.harness.clock import Clock, EventClock
 from countperf.harness.environment import gather_environment
 from countperf.harness.progress import Progress, ProgressEvent, silent
 
-_Measure = Callable[[Bench, dict[str, Finding]], Iterator[Finding]]
-_Experiment = tuple[str, _Measure, str]
+_Experiment = tuple[str, Callable[[Bench, Found], Iterator[Finding]], str]
 """Name; from a bench, and what was found so far, to findings; why it makes no sense on a CPU."""
 
 
 def _experiments(bench: Bench) -> list[_Experiment]:
     """List the experiments on a device, most wanted first."""
-
-    def alone(measure: Callable[[Bench], Iterator[Finding]]) -> _Measure:
-        return lambda bench, _: measure(bench)
-
-    classes = [
-        (f"class {test.name}", partial(measure_class, test), "") for test in wanted_tests(bench)
-    ]
+    classes = [(f"class {t.name}", partial(measure_class, t), "") for t in wanted_tests(bench)]
+    in_turn = "a CPU executes the work items of a group in turn: nothing waits"
+    in_vectors = "sub-groups are the elements of a vector: they are not issued one by one"
     return [
-        ("launch overhead", alone(measure_launches), ""),
-        ("clock", alone(measure_clock), ""),
-        ("bandwidth", alone(measure_bandwidth), ""),
+        ("launch overhead", measure_launches, ""),
+        ("clock", measure_clock, ""),
+        ("bandwidth", measure_bandwidth, ""),
         *classes,
-        ("latency", alone(measure_latency), ""),
-        ("local memory", alone(measure_local), "local memory of a CPU is ordinary memory"),
-        (
-            "barriers",
-            alone(measure_barriers),
-            "a CPU executes the work items of a group in turn: nothing waits",
-        ),
-        (
-            "mixes",
-            measure_mixes,
-            "sub-groups are the elements of a vector: they are not issued one by one",
-        ),
-        ("transfers", alone(measure_transfers), "host and device share their memory"),
-        ("working sets", alone(measure_working_sets), ""),
+        ("latency", measure_latency, ""),
+        ("local memory", measure_local, "local memory of a CPU is ordinary memory"),
+        ("barriers", measure_barriers, in_turn),
+        ("mixes", measure_mixes, in_vectors),
+        ("transfers", measure_transfers, "host and device share their memory"),
     ]
 
 
@@ -77,8 +63,8 @@ def characterize(
     progress: Progress = silent,
 ) -> Characterization:
     """Run the microbenchmarks on a device."""
-    bench = Bench(session, clock or EventClock(), effort)
     with nullcontext() if store is None else locked(store):
+        bench = Bench(session, clock or EventClock(), effort)
         return _measured(bench, store, max_seconds, only, progress)
 
 

@@ -15,7 +15,7 @@ from countperf.harness.compile.data_loops import (
     data_loops_of,
 )
 from countperf.harness.compile.launches import HostCode
-from countperf.harness.compile.objects import INTEL, POCL, compile_many, programs_of
+from countperf.harness.compile.objects import INTEL, POCL, compile_many
 from countperf.harness.device import Device
 from countperf.machine_code.calling_conventions import (
     KernelLaunch,
@@ -163,7 +163,7 @@ def read_compiled(
     platform = device.identity.platform
     return tuple(
         found if isinstance(found, KernelBuildError) else kernel_of(unit, found, platform)
-        for (unit, _), found in zip(units, compile_many(units, device, programs_of), strict=True)
+        for (unit, _), found in zip(units, compile_many(units, device), strict=True)
     )
 
 

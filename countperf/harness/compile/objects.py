@@ -7,10 +7,10 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from countperf.counting.automatic import offset_parameters
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
@@ -26,7 +26,8 @@ from countperf.machine_code.object_file import program_of
 _ANY_SHAPE = "0-0-0"
 _MESSAGE_LIMIT = 800
 _LONGEST_S = 300.0  # for each kernel that is built and launched
-_Read = TypeVar("_Read")
+Programs = dict[str, Program]
+"""The code of kernels, by name."""
 
 
 @lru_cache(maxsize=16)
@@ -39,7 +40,7 @@ def find_library(name: str) -> Path | None:
     return None
 
 
-def programs_of(objects: Sequence[Path]) -> dict[str, Program]:
+def programs_of(objects: Sequence[Path]) -> Programs:
     """Return the code in objects by the names of kernels."""
     found: dict[str, Program] = {}
     for path in objects:
@@ -52,14 +53,17 @@ def programs_of(objects: Sequence[Path]) -> dict[str, Program]:
 def compile_many(
     units: Sequence[tuple[Any, Mapping[str, int]]],
     device: Device,
-    read: Callable[[Sequence[Path]], _Read],
-) -> tuple[_Read | KernelBuildError, ...]:
+) -> tuple[Programs | KernelBuildError, ...]:
     """Compile many kernels in one process, and read the objects of each.
 
     What was compiled before is taken from `countperf.harness.compile.object_cache`.
     """
     if device.identity.platform not in (POCL, INTEL):
-        raise keeps_no_code(device)
+        raise DeviceError(
+            f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
+            " device of PoCL's or of Intel's runtime",
+            device=device.label,
+        )
     if find_objdump() is None:
         raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
     for unit, parameters in units:
@@ -67,19 +71,10 @@ def compile_many(
     keys = [key_of(unit, parameters, device) for unit, parameters in units]
     old = [kept(key) for key in keys]
     new = [place for place, paths in enumerate(old) if paths is None]
-    made = _compiled([units[p] for p in new], [keys[p] for p in new], device, read)
+    made = _compiled([units[p] for p in new], [keys[p] for p in new], device)
     compiled = dict(zip(new, made, strict=True))
     return tuple(
-        compiled[place] if paths is None else read(paths) for place, paths in enumerate(old)
-    )
-
-
-def keeps_no_code(device: Device) -> DeviceError:
-    """Make the error of a device whose code cannot be read."""
-    return DeviceError(
-        f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
-        " device of PoCL's, or read PTX for NVIDIA's",
-        device=device.label,
+        compiled[place] if paths is None else programs_of(paths) for place, paths in enumerate(old)
     )
 
 
@@ -87,8 +82,7 @@ def _compiled(
     units: Sequence[tuple[Any, Mapping[str, int]]],
     keys: Sequence[str | None],
     device: Device,
-    read: Callable[[Sequence[Path]], _Read],
-) -> tuple[_Read | KernelBuildError, ...]:
+) -> tuple[Programs | KernelBuildError, ...]:
     """Compile kernels in a process, and keep what comes of it."""
     if not units:
         return ()
@@ -111,9 +105,7 @@ def _compiled(
             end = f"no result after {error.timeout:.0f} s"
         outcomes = folder / OUTCOMES
         lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
-        found = [
-            _outcome(json.loads(line), key, read) for line, key in zip(lines, keys, strict=False)
-        ]
+        found = [_outcome(json.loads(line), key) for line, key in zip(lines, keys, strict=False)]
     missing = KernelBuildError(f"the process that builds and launches kernels ended with {end}")
     return (*found, *[missing] * (len(units) - len(found)))
 
@@ -143,11 +135,7 @@ def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> b
         ) from error
 
 
-def _outcome(
-    line: Mapping[str, Any],
-    key: str | None,
-    read: Callable[[Sequence[Path]], _Read],
-) -> _Read | KernelBuildError:
+def _outcome(line: Mapping[str, Any], key: str | None) -> Programs | KernelBuildError:
     if line["problem"]:
         return KernelBuildError(line["problem"])
     # beside what was launched there may be code for groups of any shape
@@ -159,4 +147,4 @@ def _outcome(
             "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do"
         )
     keep(key, paths)
-    return read(paths)
+    return programs_of(paths)

@@ -1,55 +1,114 @@
-"""PTX that nvcc makes of a kernel, by loop and class; no GPU is needed."""
+"""Profiles of Loopy kernels with instructions from machine code (SASS), or from PTX."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
-from countperf.errors import ModelNotApplicableError
+from countperf.errors import (
+    CountingError,
+    DeviceError,
+    KernelBuildError,
+    ModelNotApplicableError,
+)
+from countperf.harness.compile.gpu_counts import CudaLaunches, GpuKernel, GpuLaunch
 from countperf.harness.cuda.target import generate_cuda
-from countperf.harness.nvcc import compile_for
-from countperf.harness.ptx import compile_ptx
-from countperf.machine_code.code import CompiledCode, code_of
-from countperf.machine_code.ptx_unit import PtxInstruction
-from countperf.mechanistic.ptx import parse_ptx
+from countperf.harness.ptx import compile_ptx, with_ptx
+from countperf.mechanistic.from_kernel import KernelProfiler
+from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
+from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of
 
-_FLOPS = frozenset({"add", "mul", "fma", "div", "minmax", "compare"})
-_SELECTED = {"convert": "convert", "select": "move", "bitwise": "iop.scalar"}
+Analysis = Literal["sass", "ptx"]
+"""Where a kernel's instructions come from."""
+
+OLDEST_CAPABILITY = "7.5"
+"""Compute capability whose PTX stands in where nvcc knows a device's no more."""
 
 
-def compile_with_nvcc(t_unit: Any, capability: str = "9.0") -> dict[str, CompiledCode]:
-    """Compile a kernel to PTX and read it."""
-    code = generate_cuda(t_unit)
-    programs = parse_ptx(compile_ptx(code.source, capability))
-    resources = compile_for(t_unit, capability)
-    return {
-        name: code_of(
-            [(_classes(each), each.target) for each in programs[name].instructions],
-            kernel=name,
-            source=f"PTX for compute capability {capability}",
-            group_shape=(1,),
-            registers=resources[name].registers,
-            spill_bytes=resources[name].spill_store_bytes + resources[name].spill_load_bytes,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineCodeProfiler(KernelProfiler):
+    """A Loopy kernel with instructions from machine code: gives its profile at any sizes.
+
+    With SASS, latency bound, core instructions and issue slots are those of the machine code, which
+    MERPSYS takes; with PTX, the graph of instructions, which all models take. The first sub-group
+    of the middle work group is followed. Launch and lines of accesses come from Loopy.
+    """
+
+    cuda: CudaLaunches  # arguments of each launch
+    gpu: GpuKernel | None = None  # machine code that is followed
+    # segments of the machine code of each device program
+    sass: Mapping[str, SassAnalysis] = field(default_factory=dict[str, SassAnalysis])
+    ptx: Mapping[str, PtxProgram] = field(default_factory=dict[str, PtxProgram])  # PTX of each
+    origin: str  # what was read
+
+    @property
+    def note(self) -> str:
+        """Where instructions come from."""
+        return self.origin
+
+    def launches_at(
+        self, parameters: Mapping[str, Any], /
+    ) -> tuple[tuple[ProfiledKernel, int], ...]:
+        """Return profile and launch of each device program, and how often it is launched."""
+        found = KernelProfiler.launches_at(self, parameters)
+        launches = {each.kernel: each for each in reversed(self.cuda.at(parameters))}
+        return tuple(
+            (self._with_code(each, launches[each.profile.name]), times) for each, times in found
         )
-        for name in code.kernels
-    }
+
+    def _with_code(self, profiled: ProfiledKernel, launch: GpuLaunch) -> ProfiledKernel:
+        if self.gpu is None:
+            start = PtxLaunch(
+                arguments=launch.arguments,
+                groups=launch.groups,
+                shape=launch.shape,
+                group=launch.middle,
+            )
+            return with_ptx(profiled, self.ptx[launch.kernel], start)
+        code = self.sass[launch.kernel]
+        executed = self.gpu.of_middle(launch)
+        return code.applied(profiled, *code.trips(executed.instructions))
 
 
-def _classes(instruction: PtxInstruction) -> tuple[str, ...]:
-    name = instruction.name
-    if not name:
-        return ()
-    head, _, rest = name.partition(".")
-    if head in ("load", "store", "barrier", "call"):
-        return (name,)
-    if head == "branch":
-        return ("branch",)
-    type_name, _, function = rest.partition(".")
-    if head == "special":
-        return (f"flop.{'sqrt' if function == 'sqrt' else 'special'}.{type_name}.1",)
-    if head in _SELECTED:
-        return (_SELECTED[head],)
-    if type_name.startswith("i"):
-        return ("idiv" if head in ("div", "mod") else "iop.scalar",)
-    if head in _FLOPS:
-        return (f"flop.{head}.{type_name}.1",)
-    raise ModelNotApplicableError(f"class {name!r} of PTX is not known here", parameter="idg")
+def with_machine_code(
+    profiler: KernelProfiler, kernel: Any, analysis: Analysis
+) -> MachineCodeProfiler:
+    """Return the profiler of a kernel with instructions from SASS or PTX, as nvcc generates it.
+
+    Loops are not unrolled. Where there is no SASS, for lack of ``nvdisasm`` or since nvcc does not
+    know the device's compute capability any more, PTX is read, and ``note`` says so.
+    """
+    device = profiler.device
+    capability = device.compute_capability
+    if capability is None:
+        message = (
+            f"device {device.slug!r} has no compute capability, and so no machine code that nvcc"
+            " makes; leave analysis= out, or take an NVIDIA device"
+        )
+        raise ModelNotApplicableError(message, parameter="device")
+    code = generate_cuda(kernel)
+    found: dict[str, Any] = {"cuda": CudaLaunches(kernel, code)}
+    reason = ""
+    if analysis == "sass":
+        try:
+            found["gpu"] = GpuKernel(kernel, capability, keeps_loops=True)
+        except (CountingError, DeviceError, KernelBuildError) as error:
+            reason = f" instead of machine code ({error})"
+        else:
+            found["sass"] = analyze_sass(found["gpu"].listing, latencies_of(device))
+            found["origin"] = f"instructions: machine code for compute capability {capability}"
+    if "sass" not in found:
+        try:
+            text = compile_ptx(code.source, capability)
+        except KernelBuildError as error:
+            if float(capability) >= float(OLDEST_CAPABILITY):
+                raise
+            reason = reason or f" ({error})"
+            capability = OLDEST_CAPABILITY
+            text = compile_ptx(code.source, capability)
+        found["ptx"] = parse_ptx(text)
+        found["origin"] = f"instructions: PTX for compute capability {capability}{reason}"
+    given = {each.name: getattr(profiler, each.name) for each in fields(profiler)}
+    return MachineCodeProfiler(**given, **found)

@@ -1,8 +1,4 @@
-"""A GPU in use: stream, modules, memory, events, and launches of Loopy's translation units.
-
-Indices are 32 bits wide, as on OpenCL, unless arrays or grid are too large for that: then a kernel
-is built once more with 64-bit indices.
-"""
+"""A GPU in use: stream, modules, memory, events, and launches of Loopy's translation units."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import weakref
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +14,7 @@ import numpy as np
 
 from countperf.errors import KernelBuildError, MeasurementError
 from countperf.harness.cuda.driver import CudaDriver, GpuState
-from countperf.harness.cuda.target import (
-    CudaCode,
-    generate_cuda,
-    needs_wide_indices,
-    retarget,
-    widened,
-)
+from countperf.harness.cuda.target import CudaCode, generate_cuda, retarget
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
 from countperf.harness.portable import CUDA_PRELUDE
 
@@ -278,7 +268,6 @@ def compilers_words(text: str) -> str:
     return message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 3] + "..."
 
 
-_Shape = Sequence[int]
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 
 
@@ -286,17 +275,11 @@ def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
     """Generate CUDA for a translation unit and build it."""
     check_offsets(t_unit)
     entry = t_unit.default_entrypoint
-    options = tuple(entry.options.build_options)
-
-    @cache
-    def build(wide: bool) -> tuple[CudaCode, CudaProgram]:
-        code = generate_cuda(t_unit, wide_indices=wide)
-        program = session.module(code.source, options)
-        for name in code.kernels:
-            check_resources(session, name, program.function(name))
-        return code, program
-
-    build(False)
+    index_limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
+    code = generate_cuda(t_unit)
+    program = session.module(code.source, tuple(entry.options.build_options))
+    for name in code.kernels:
+        session.device.check_local(int(program.function(name).shared_size_bytes))
     plans: dict[tuple[Any, ...], _Plan] = {}
     alive: list[Any] = []  # weak references: arguments that are gone take the plan with them
 
@@ -304,14 +287,12 @@ def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
         key = tuple((name, _key(value)) for name, value in sorted(arguments.items()))
         if key not in plans:
             plans.clear()
-            wide = _is_wide(kernel, build(False)[0], arguments)
-            plans[key] = _Plan(session, *build(wide), arguments)
+            plans[key] = _Plan(session, code, program, arguments, index_limit)
             memory = [value for value in arguments.values() if isinstance(value, DeviceMemory)]
             alive[:] = [weakref.ref(each, lambda _: plans.clear()) for each in memory]
         return plans[key].launch()
 
-    kernel = describe_kernel(widened(retarget(t_unit)), launch)
-    return kernel
+    return describe_kernel(retarget(t_unit), launch)
 
 
 def _key(value: Any) -> Any:
@@ -329,6 +310,7 @@ class _Plan:
         code: CudaCode,
         program: CudaProgram,
         arguments: Mapping[str, Any],
+        index_limit: int,
     ) -> None:
         self._session = session
         self._shared: list[DeviceMemory] = []
@@ -342,9 +324,9 @@ class _Plan:
             name: str, grid: Sequence[int], group: Sequence[int], given: Sequence[Any]
         ) -> None:
             groups, shape = tuple(map(int, grid)), tuple(map(int, group))
-            check_grid(session, name, groups)
+            check_grid(session, name, groups, shape, index_limit)
             function = program.function(name)
-            check_group(session, function, shape)
+            session.device.check_group(shape, int(function.max_threads_per_block))
             if prod(groups):  # CUDA has no empty grids
                 self._launches.append((function, groups, shape, tuple(given)))
 
@@ -360,52 +342,22 @@ class _Plan:
         return spans
 
 
-def _is_wide(kernel: Kernel, code: CudaCode, arguments: Mapping[str, Any]) -> bool:
-    values = {name: arguments[name] for name in kernel.scalars}
-    needed = kernel.needed_bytes(values)
-    counts = {
-        name: needed[name] // argument.dtype.itemsize for name, argument in kernel.arguments.items()
-    }
-    extents: list[int] = []
-
-    def note(_: str, grid: _Shape, group: _Shape, __: Any) -> None:
-        extents.extend(int(n) * int(size) for n, size in zip(grid, group, strict=False))
-
-    def allocate(size: int) -> Any:
-        extents.append(int(size))  # byte, which is more than elements
-        return np.uint64(0)
-
-    code.host(note, allocate, **{name: as_argument(value) for name, value in arguments.items()})
-    return needs_wide_indices(counts, extents)
-
-
-def check_resources(session: CudaSession, name: str, function: Any) -> None:
-    """Compare what a kernel declares with what the GPU has."""
-    local = int(function.shared_size_bytes)
-    if local > session.device.limits.local_memory_bytes:
-        limit = session.device.limits.local_memory_bytes
-        message = f"{name}: {local} byte of local memory: {session.device.label} has {limit}"
-        raise KernelBuildError(message)
-
-
-def check_group(session: CudaSession, function: Any, group: tuple[int, ...]) -> None:
-    """Compare a work group with what the GPU can run."""
-    limits = session.device.limits
-    most = min(limits.max_group_size, int(function.max_threads_per_block))
-    along = zip(group, limits.max_group_shape, strict=False)
-    if prod(group) > most or any(extent > largest for extent, largest in along):
-        shape = "x".join(map(str, group))
-        label = session.device.label
+def check_grid(
+    session: CudaSession,
+    name: str,
+    groups: tuple[int, ...],
+    shape: tuple[int, ...],
+    index_limit: int,
+) -> None:
+    """Compare the number of groups with what the GPU can launch, and the code can number."""
+    items = max(n * extent for n, extent in zip(groups, shape, strict=False))
+    if items > index_limit:
         raise KernelBuildError(
-            f"groups of {shape} work items: {label} runs this kernel with up to {most}"
+            f"{name}: {items} work items along an axis, and the kernel computes indices up to"
+            f" {index_limit}; make it with index_dtype=np.int64"
         )
-
-
-def check_grid(session: CudaSession, name: str, groups: tuple[int, ...]) -> None:
-    """Compare the number of groups with what the GPU can launch."""
     limits = session.handle.max_grid
     if len(groups) > len(limits) or any(n > most for n, most in zip(groups, limits, strict=False)):
-        shape = "x".join(map(str, groups))
-        most = "x".join(map(str, limits))
-        message = f"{name}: {shape} groups: {session.device.label} launches up to {most}"
+        wanted, most = ("x".join(map(str, each)) for each in (groups, limits))
+        message = f"{name}: {wanted} groups: {session.device.label} launches up to {most}"
         raise KernelBuildError(message)

@@ -16,7 +16,7 @@ whoever launches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,15 +34,11 @@ from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 from loopy.target.cuda import CUDACASTBuilder, CudaTarget
 from loopy.target.opencl import opencl_symbol_mangler
 from loopy.target.python import PythonASTBuilderBase
-from loopy.types import to_loopy_type
 from pymbolic.mapper.stringifier import PREC_NONE
 
 from countperf.counting.copies import generated
 from countperf.errors import KernelBuildError
 from countperf.harness.cuda.functions import HELPER_QUALIFIER, cuda_functions
-
-INDEX_LIMIT = 2**31
-"""Arrays of this many elements, and grids of this many work items, need 64-bit indices."""
 
 _LAUNCH, _ALLOCATE, _NUMPY = "_lpy_launch", "_lpy_allocate", "_lpy_np"
 _CONSTANTS = """\
@@ -193,11 +189,9 @@ class CudaCode:
     host: Any
 
 
-def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
+def generate_cuda(t_unit: Any) -> CudaCode:
     """Generate CUDA for a translation unit."""
     unit = retarget(t_unit)
-    if wide_indices:
-        unit = widened(unit)
     try:
         code = generated(unit)
     except (LoopyError, LookupError, NotImplementedError, TypeError, ValueError) as error:
@@ -236,21 +230,3 @@ def retarget(t_unit: Any) -> Any:
         else:  # resolved for another target, by type inference
             table[key] = functions.get(getattr(known, "name", ""), known)
     return replace(t_unit, callables_table=constantdict(table), target=target)
-
-
-def widened(t_unit: Any) -> Any:
-    """Return a translation unit with 64 bits for indices, and for the sizes they are made of."""
-    wide = to_loopy_type(np.int64)
-    kernel = t_unit.default_entrypoint
-    arguments = [
-        arg.copy(dtype=wide)
-        if isinstance(arg, ValueArg) and arg.dtype is not None and arg.dtype.is_integral()
-        else arg
-        for arg in kernel.args
-    ]
-    return t_unit.with_kernel(kernel.copy(args=arguments, index_dtype=wide))
-
-
-def needs_wide_indices(element_counts: Mapping[str, int], grid_items: Sequence[int] = ()) -> bool:
-    """Tell whether 32-bit indices would overflow."""
-    return max((*element_counts.values(), *grid_items), default=0) >= INDEX_LIMIT

@@ -205,11 +205,10 @@ def _cycles(
             return 8 * numbers[0] * _load_latency(truth, arguments[1].size)
         case "copy4":
             return 32 * groups * group / truth.bandwidth * truth.clock_hz
-        case "load" | "store" | "copy":
+        case "load":
             items, turns, stride = numbers[:3]
             waste = min(stride, truth.line_bytes // 4)
-            moved = (2 if name == "copy" else 1) * 4 * items * turns * waste
-            return moved / truth.bandwidth * truth.clock_hz
+            return 4 * items * turns * waste / truth.bandwidth * truth.clock_hz
         case "reread":
             return numbers[3] * 4 * numbers[2] * groups * group / truth.bandwidth * truth.clock_hz
         case _:

@@ -135,7 +135,7 @@ def test_differing_groups_beyond_a_limit_are_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_the_command_prints_instructions(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["compiled", "published-vector-add/64x1/f32", "n=128", "--executed", "--ptx", "8.0"]
+    arguments = ["compiled", "published-vector-add/64x1/f32", "n=128", "--ptx", "8.0"]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("4 sub-groups")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import loopy as lp
@@ -19,7 +20,7 @@ from countperf.harness.clock import Timing
 from countperf.harness.cuda import backend as cuda_backend
 from countperf.harness.cuda.backend import CudaBackend
 from countperf.harness.cuda.driver import load_driver
-from countperf.harness.cuda.session import CudaSession
+from countperf.harness.cuda.session import CudaSession, check_grid
 from countperf.harness.device import Device
 from countperf.harness.devices import Discovery, find_device
 from countperf.harness.icd import DriverSearch
@@ -35,7 +36,7 @@ from tests.harness.cuda.fake_cupy import (
     FakeCupy,
     FakeNvml,
 )
-from tests.harness.fakes import PROTOCOL
+from tests.harness.fakes import PROTOCOL, make_device
 from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++")
@@ -328,19 +329,18 @@ def test_what_a_gpu_does_not_run(runner: KernelRunner, build: Any, changes: Any,
         runner.check(make_loopy_case("strange", build, **changes))
 
 
-def test_too_large_arrays_get_wide_indices(
-    runner: KernelRunner, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from countperf.harness.cuda import target
-
-    runner.check(make_loopy_case())
-    assert not any("(long) blockIdx" in source for source in cupy.sources)
-    monkeypatch.setattr(target, "INDEX_LIMIT", 1024)
-
-    with runner.loaded(make_loopy_case()) as run:
-        run()
-
-    assert "(long) blockIdx" in cupy.sources[-1] or "(long) blockIdx" in cupy.sources[-2]
+@pytest.mark.parametrize("items", [2**31 - 64, 2**31])
+def test_a_grid_that_narrow_indices_cannot_number(items: int) -> None:
+    session = SimpleNamespace(
+        handle=SimpleNamespace(max_grid=(2**31 - 1, 65535, 65535)),
+        device=make_device("cuda:0", "g"),
+    )
+    given: Any = (session, "k", (items // 64,), (64,), 2**31 - 1)
+    if items < 2**31:
+        check_grid(*given)
+        return
+    with pytest.raises(KernelBuildError, match=r"2147483648 work items .* index_dtype=np\.int64"):
+        check_grid(*given)
 
 
 CASES = in_mixed_order(make_loopy_case(kernel) for kernel in ("one", "two", "three"))

@@ -1,4 +1,4 @@
-"""Loopy's CUDA code: several launches, wide indices, what is shared, what is constant, atomics."""
+"""Loopy's CUDA code: several launches, what is shared, what is constant, atomics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pymbolic import var
 
 from countperf.errors import KernelBuildError
-from countperf.harness.cuda.target import CudaCode, generate_cuda, needs_wide_indices, retarget
+from countperf.harness.cuda.target import CudaCode, generate_cuda, retarget
 from countperf.harness.nvcc import compile_sources, find_nvcc
 from tests.harness.cuda.emulator import COMPILER, EmulatedModule, Memory
 from tests.harness.loopy_cases import two_launches
@@ -67,30 +67,6 @@ def test_every_launch_is_generated_and_shares_the_temporary(tmp_path: Path) -> N
 
     assert code.kernels == ("two_launches", "two_launches_0")
     np.testing.assert_array_equal(found["out"], a[::-1] + 1)
-
-
-def test_wide_indices_reach_sizes_and_all_arithmetic(tmp_path: Path) -> None:
-    code = generate_cuda(two_launches(), wide_indices=True)
-    a = vector()
-
-    found = run(code, tmp_path, a=a, out=np.zeros_like(a), n=SIZE)
-
-    assert "long const n" in code.source
-    assert "(long) blockIdx" in code.source
-    assert " int " not in code.source
-    np.testing.assert_array_equal(found["out"], a[::-1] + 1)
-
-
-@pytest.mark.parametrize(
-    ("elements", "items", "wide"),
-    [
-        pytest.param(2**31 - 1, 2**31 - 1, False, id="the largest that fits"),
-        pytest.param(2**31, 1, True, id="an array"),
-        pytest.param(1, 2**31, True, id="a grid"),
-    ],
-)
-def test_when_indices_have_to_be_wide(elements: int, items: int, wide: bool) -> None:
-    assert needs_wide_indices({"a": 5, "b": elements}, (3, items)) is wide
 
 
 def test_types_inferred_for_opencl_are_inferred_anew() -> None:
