@@ -262,12 +262,9 @@ class TableError(CountperfError, ValueError):
 class OutputError(CountperfError):
     """A file cannot be written."""
 
-    def __init__(
-        self, message: str, *, path: str | None = None, rescued: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message)
         self.path = path
-        self.rescued = rescued
 
 
 class InternalError(CountperfError):

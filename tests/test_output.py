@@ -16,7 +16,6 @@ import pytest
 
 from countperf.cli import main
 from countperf.documents import (
-    LineFile,
     check_writable,
     write_atomically,
 )
@@ -154,19 +153,6 @@ def test_pipes_are_written_to_and_links_are_kept(tmp_path: Path) -> None:
     assert pipe.is_fifo()
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "text"
-
-
-def test_lines_before_one_that_cannot_be_written_are_whole(full_disk: Path) -> None:
-    with LineFile(full_disk / "points.jsonl") as file:
-        for number in range(3000):
-            file.write(f"{number:099}")
-
-    assert file.failure is not None
-    assert "No space left" in str(file.failure)
-    lines = (full_disk / "points.jsonl").read_text().split("\n")
-    assert [int(line) for line in lines[:-1]] == list(range(len(lines) - 1))
-    assert lines[-1] == ""
-    assert len(lines) > 500
 
 
 FIGURE = pytest.mark.extra("plot")

@@ -42,7 +42,6 @@ from countperf.documents.lines import (
     split_lines,
 )
 from countperf.documents.output import (
-    LineFile,
     append_synced,
     check_writable,
     output_error,
@@ -56,7 +55,6 @@ __all__ = [
     "FileLines",
     "Interval",
     "IntervalOfTimes",
-    "LineFile",
     "Part",
     "append_synced",
     "check_format",

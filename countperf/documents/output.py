@@ -12,7 +12,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 from uuid import uuid4
 
 from countperf.errors import OutputError
@@ -114,46 +114,6 @@ def append_synced(file: IO[bytes], path: Path | str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(file.fileno(), before)
         raise output_error(path, error) from error
-
-
-class LineFile:
-    """A file that lines are written to as they come; a context manager.
-
-    That a line cannot be written does not end the work that gives the lines: those before it are
-    kept, whole, and the attribute ``failure`` says what happened.
-    """
-
-    def __init__(self, path: Path | str | None) -> None:
-        self.failure: OutputError | None = None
-        self._path = path
-        self._written = 0
-        self._file: IO[bytes] | None = None
-        if path is not None:
-            try:
-                self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115 - until __exit__
-            except OSError as error:
-                raise output_error(path, error) from error
-
-    def write(self, line: str) -> None:
-        """Write a line, unless an earlier one could not be written."""
-        if self._file is None or self._path is None or self.failure is not None:
-            return
-        left = memoryview(f"{line}\n".encode())
-        try:
-            while left:
-                left = left[self._file.write(left) :]
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self._file.truncate(self._written)
-            self.failure = output_error(self._path, error)
-        self._written += len(line.encode()) + 1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
 
 
 def _flush(file: IO[bytes], data: bytes) -> None:
