@@ -35,9 +35,9 @@ def run(options: argparse.Namespace) -> None:
         if options.output is None
         else lambda point: lines.append(json.dumps(plain(point_row(point))) + "\n"),
     )
+    if options.output is not None:
+        write_atomically(options.output, "".join(lines))
     ranking.check_predicted()
     if ranking.model_choice:
         print(f"countperf: {ranking.model_choice}", file=sys.stderr)
     show(options, ranking_printed(ranking, written_to=options.output))
-    if options.output is not None:
-        write_atomically(options.output, "".join(lines))
