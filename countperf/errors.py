@@ -38,7 +38,7 @@ class CountingError(CountperfError):
 
 
 class UncountableSetError(CountingError):
-    """A set whose points cannot be counted exactly without barvinok."""
+    """A set whose points cannot be counted exactly."""
 
 
 class UnsupportedExpressionError(CountingError):

@@ -3,9 +3,8 @@
 Run it in an environment that has islpy-barvinok (scripts/cross_check_barvinok makes one). The sets:
 all that countperf counts in the library's kernels and in the applications of the tests (domains,
 footprints, widened footprints), typical domains, and hard ones drawn at random. Each line of the
-files holds a set, assumptions, its parameters, and rows of their values and the count there. The
-script then lets countperf's own use of barvinok count what the elimination refuses. Arguments, if
-any, name the files to write.
+files holds a set, assumptions, its parameters, and rows of their values and the count there.
+Arguments, if any, name the files to write.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from unittest import mock
 import islpy as isl
 
 from countperf.counting.kernel import count_loopy_kernel
-from countperf.errors import CountingError
-from countperf.symbolic import elimination, isl_sets, sets
+from countperf.symbolic import isl_sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from measurement_kernels.catalog import entries
@@ -167,27 +165,6 @@ def write(name: str, cases: Iterable[Case]) -> None:
     )
 
 
-def check_remainder() -> None:
-    """Let barvinok count through countperf what the elimination is made to refuse."""
-    compared = 0
-    with mock.patch.object(elimination, "_MAXIMUM_TERMS", -1):
-        for path in sorted(TARGET.glob("*.jsonl")):
-            for document in map(json.loads, path.read_text().splitlines()):
-                assumptions = document.get("assumptions")
-                counter = Counter(sets.parameter_set(assumptions) if assumptions else None)
-                try:
-                    count = counter.count(isl.Set(document["set"]))
-                except CountingError as error:
-                    sys.exit(f"refused with barvinok: {error}")
-                assert not count.approximations
-                for *values, expected in document["counts"]:
-                    found = count.evaluate(dict(zip(document["parameters"], values, strict=True)))
-                    if found != expected:
-                        sys.exit(f"{document['set']} at {values}: {found}, not {expected}")
-                    compared += 1
-    print(f"through countperf's use of barvinok: {compared} counts, all equal")
-
-
 def main() -> None:
     """Write all files."""
     if not hasattr(isl.Set, "card"):
@@ -196,7 +173,6 @@ def main() -> None:
     for name, cases in collections():
         if not wanted or name in wanted:
             write(name, cases)
-    check_remainder()
 
 
 if __name__ == "__main__":

@@ -270,7 +270,7 @@ class Footprints:
             except CountingError as error:
                 refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
                 is_refused = isinstance(error, refusals) and not isinstance(error, _NoStrideError)
-                if is_refused and not self.domains.counter.approximate:
+                if is_refused:
                     raise
                 reason = reason or str(error)
         return (class_without_neighbors(number, reason),)

@@ -10,8 +10,7 @@ from countperf.counting.instructions import Conditions, computing, reason_of, ta
 from countperf.counting.keys import NOWHERE, Granularity, Grid, MemoryAccess, Operation
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.preparation import Launch, PreparedKernel
-from countperf.counting.selection import compiled_counter, instruction_counter, matching_ids
-from countperf.errors import CountingError
+from countperf.counting.selection import compiled_counter, instruction_counter
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 
@@ -66,7 +65,6 @@ def count_loopy_kernel(
     *,
     powers: Literal["emitted", "written"] = "emitted",
     view: Literal["source", "compiled"] = "source",
-    within: str | None = None,
     **options: Any,
 ) -> Counts:
     """Count a translation unit, or a kernel that is prepared already, exactly.
@@ -76,25 +74,16 @@ def count_loopy_kernel(
     prepared = PreparedKernel.of(kernel, **options)
     rules = compiled_counter if view == "compiled" else instruction_counter
     tallies = rules(prepared.domains, powers=powers)
-    counted = matching_ids(prepared.kernel, within)
-    with prepared.counting(counted):
-        return _counted(prepared, tallies, counted, is_whole=within is None)
+    with prepared.counting():
+        return _counted(prepared, tallies)
 
 
-def _counted(
-    prepared: PreparedKernel,
-    tallies: InstructionCounter,
-    counted: frozenset[str],
-    *,
-    is_whole: bool,
-) -> Counts:
-    """Count all device programs; of a part of the kernel, operations and accesses alone."""
+def _counted(prepared: PreparedKernel, tallies: InstructionCounter) -> Counts:
     kernel, domains, given = prepared.kernel, prepared.domains, prepared.statistics
     totals = _Totals()
     for launch in prepared.launches():
-        _count_program(launch, prepared, tallies, counted, totals)
-        if is_whole:
-            _count_launches(launch, prepared, totals)
+        _count_program(launch, prepared, tallies, totals)
+        _count_launches(launch, prepared, totals)
     footprints = Footprints(kernel, domains, totals.cases, totals.opaque)
     accesses = access_counts(domains, given, totals.accesses, totals.reasons, footprints)
     return Counts(
@@ -138,7 +127,6 @@ def _count_program(
     launch: Launch,
     prepared: PreparedKernel,
     tallies: InstructionCounter,
-    counted: frozenset[str],
     totals: _Totals,
 ) -> None:
     domains, given, grid = prepared.domains, prepared.statistics, launch.grid
@@ -146,30 +134,19 @@ def _count_program(
     numbers: dict[tuple[frozenset[str], Conditions], dict[Any, Any]] = {}
     for instruction_id in computing(prepared.kernel, launch.program.instruction_ids):
         instruction = prepared.kernel.id_to_insn[instruction_id]
-        is_counted = instruction_id in counted
         given.used.clear()
         if instruction_id in prepared.supplied:
             totals.opaque.update(dict.fromkeys(touched_arrays(instruction), instruction_id))
-            if is_counted:
-                _count_supplied(instruction, grid, prepared, totals)
+            _count_supplied(instruction, grid, prepared, totals)
             continue
-        try:
-            tallied = tally(domains, tallies, instruction)
-        except CountingError:
-            if is_counted:
-                raise
-            totals.opaque.update(dict.fromkeys(touched_arrays(instruction), instruction_id))
-            continue
+        tallied = tally(domains, tallies, instruction)
         within = tallies.loops_around(instruction)
         reasons = given.reasons(within)
         for part in tallied.parts:
             key = part.key
-            if is_counted:
-                here = numbers.setdefault((within, part.conditions), {})
-                here[key] = here.get(key, 0) + part.times
-                totals.note(key if isinstance(key, Operation) else (key, within), reasons)
-            elif isinstance(key, MemoryAccess):
-                totals.cases.setdefault((key, within), set()).add(part.conditions)
+            here = numbers.setdefault((within, part.conditions), {})
+            here[key] = here.get(key, 0) + part.times
+            totals.note(key if isinstance(key, Operation) else (key, within), reasons)
     for (within, cases), occurring in numbers.items():
         executions = domains.executions(within, cases, grid)
         for key, number in occurring.items():

@@ -41,14 +41,12 @@ class _Needs:
 
 
 @contextmanager
-def stating_all_needs(
-    domains: Domains, *, counted: Collection[str] | None = None, supplied: Collection[str] = ()
-) -> Generator[None]:
+def stating_all_needs(domains: Domains, *, supplied: Collection[str] = ()) -> Generator[None]:
     """Have a refusal for what data decides name everything of the kernel that lacks a statistic."""
     try:
         yield
     except DataDependentControlFlowError as error:
-        ids = [i.id for i in domains.kernel.instructions if counted is None or i.id in counted]
+        ids = [i.id for i in domains.kernel.instructions]
         needs = _lacking(domains, ids, supplied)
         if not needs.loops and not needs.conditions:
             raise

@@ -256,8 +256,7 @@ def _idle_group_inames(
         return frozenset()
     everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
     working = domains.executions(used, (), NOWHERE)
-    is_known = working == everything and not working.approximations
-    return frozenset() if is_known else used
+    return frozenset() if working == everything else used
 
 
 def _group_inames_that_decide(domains: Domains, loops: frozenset[str]) -> frozenset[str]:

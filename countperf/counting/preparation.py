@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,11 +68,10 @@ class PreparedKernel:
         *,
         statistics: Mapping[str, Any] | None = None,
         instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
-        approximate: bool = False,
     ) -> None:
         self.kernel, self.callables = prepared(t_unit)
         self.statistics = Statistics(self.kernel, statistics or {})
-        counter = Counter(assumptions_of(self.kernel), approximate=approximate)
+        counter = Counter(assumptions_of(self.kernel))
         self.domains = Domains(self.kernel, self.callables, counter, self.statistics)
         self.supplied = SuppliedCounts(self.kernel, instruction_counts or {})
         self._launches: list[Launch] = []
@@ -106,9 +105,9 @@ class PreparedKernel:
             yield self._launches[program.number]
 
     @contextmanager
-    def counting(self, counted: Collection[str] | None = None) -> Generator[None]:
+    def counting(self) -> Generator[None]:
         """Have refusals name all statistics that lack, and refuse those that nothing uses."""
         supplied = self.supplied.ids
-        with stating_all_needs(self.domains, counted=counted, supplied=supplied):
+        with stating_all_needs(self.domains, supplied=supplied):
             yield
         check_statistics(self.domains, supplied=supplied)

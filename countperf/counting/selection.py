@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
-from loopy.diagnostic import LoopyError
-from loopy.match import parse_match
 
 from countperf.counting.access_counter import Powers
 from countperf.counting.compiled_view import CompiledCounter
@@ -25,32 +23,6 @@ from countperf.counting.vectors import (
     has_vectors,
     vector_axis,
 )
-from countperf.errors import CountingError
-
-
-def matching_ids(kernel: Any, within: str | None) -> frozenset[str]:
-    """Return the ids of the instructions that a match expression selects; of all without one."""
-    if within is None:
-        return frozenset(kernel.id_to_insn)
-    try:
-        match = parse_match(within)
-    except (LoopyError, ValueError, TypeError, AttributeError) as error:
-        raise CountingError(
-            f"kernel '{kernel.name}': within={within!r} is no match expression of Loopy ({error}); "
-            'write such as within="id:fetch* or writes:tile"',
-            kernel=kernel.name,
-            where=str(within),
-        ) from error
-    found = frozenset(i.id for i in kernel.instructions if match(kernel, i))
-    if not found:
-        raise CountingError(
-            f"kernel '{kernel.name}': within={within!r} matches no instruction (it has: "
-            f"{', '.join(sorted(kernel.id_to_insn))})",
-            kernel=kernel.name,
-            where=within,
-        )
-    return found
-
 
 # --- The compiler's view of complex numbers and of vectors
 # Rules, besides those of `compiled_view`:

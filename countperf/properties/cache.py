@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,7 +37,6 @@ from countperf.errors import DocumentError
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from countperf.properties.vector_document import VERSION
-from countperf.symbolic.isl_sets import isl_version
 from countperf.symbolic.memory import forget_counts
 from countperf.version import __version__
 
@@ -159,7 +159,7 @@ def _versions() -> tuple[Any, ...]:
         _sources(),
         loopy.version.VERSION_TEXT,
         pymbolic.version.VERSION_TEXT,
-        isl_version(),
+        metadata.version("islpy"),
     )
 
 

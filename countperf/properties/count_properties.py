@@ -11,7 +11,7 @@ from countperf.counting.keys import Granularity
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.producers import translation_unit
 from countperf.counting.sizes import require_sizes, size_ranges
-from countperf.errors import CountingError, GranularityError, ParameterError, PropertyNameError
+from countperf.errors import GranularityError, ParameterError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, count_execution
 from countperf.execution.keys import name_of
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
@@ -27,10 +27,8 @@ def count_kernel(
     *,
     statistics: Mapping[str, Any] | None = None,
     powers: Literal["emitted", "written"] = "emitted",
-    approximate: bool = False,
     view: View = "source",
     instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
-    within: str | None = None,
     caches: CountedCaches = DEFAULT_CACHES,
     cache: bool | str | os.PathLike[str] = True,
 ) -> PropertyVector:
@@ -50,10 +48,6 @@ def count_kernel(
         marked as not exact.
     powers : {"emitted", "written"}
         Whether ``x**2`` is the multiplication that is generated (default) or one ``pow``.
-    approximate : bool
-        Whether what cannot be counted exactly gets an upper bound instead of an error: a set its
-        bounding box's points, a footprint that cannot be found the utilization of each access
-        alone. Counts that rest on one are marked as not exact, with the reason.
     view : {"source", "compiled", "structure"}
         Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it
         (`countperf.counting.compiled_view` states the rules), or what is emitted and beside it what
@@ -63,11 +57,6 @@ def count_kernel(
         instruction id, such as ``{"raw": {"flop.add.f32": 3, "gmem.load.32.stride1": 1}}``: for C
         code, atomic updates and whatever else has no counting rule. It takes the place of a rule,
         is multiplied by the instruction's executions, and is marked as not exact.
-    within : str, optional
-        A match expression of Loopy, such as ``"id:fetch* or writes:tile"``: only the operations
-        and accesses of matching instructions of the preprocessed kernel count (a realized
-        reduction has several). Utilization classes are those in the whole kernel, so that parts
-        add up. Launches, work groups and barriers belong to the whole kernel and are not counted.
     caches : CountedCaches, optional
         Caches of the device by which the structure view sorts accesses that come back to a line:
         those of weights are in their ``counted_caches``, those of a processor in
@@ -81,13 +70,12 @@ def count_kernel(
     Returns
     -------
     PropertyVector
-        All counts exact, unless `statistics` or an upper bound entered.
+        All counts exact, unless `statistics` entered.
 
     Raises
     ------
     CountingError
-        Something cannot be counted exactly, or the structure view is asked for with an option that
-        it does not have: `UnsupportedExpressionError` for what has no counting
+        Something cannot be counted exactly: `UnsupportedExpressionError` for what has no counting
         rule, `DataDependentControlFlowError` for what depends on data.
     PropertyNameError
         `instruction_counts` has a name that is no property, or one that is derived.
@@ -102,23 +90,16 @@ def count_kernel(
         message = f"there is no view {view!r}; pass one of {', '.join(map(repr, VIEWS))}"
         raise ParameterError(message, parameter="view")
     t_unit = translation_unit(t_unit)
-    if view == "structure" and (approximate or within is not None):
-        raise CountingError(
-            "the structure view is of whole kernels, and has no upper bounds: count with"
-            ' view="source" where approximate or within are needed'
-        )
     for instruction_id, numbers in (instruction_counts or {}).items():
         for name in numbers:
             _check_supplied_name(instruction_id, name)
     preparing: dict[str, Any] = {
         "statistics": dict(statistics or {}),
-        "approximate": approximate,
         "instruction_counts": {k: dict(v) for k, v in (instruction_counts or {}).items()},
     }
     options = preparing | {
         "powers": powers,
         "view": view,
-        "within": within,
         "caches": caches.model_dump_json() if view == "structure" else None,
     }
 
@@ -126,7 +107,7 @@ def count_kernel(
         prepared = PreparedKernel(t_unit, **preparing)
         executed = count_execution(prepared, caches=caches) if view == "structure" else None
         tallied = "compiled" if view == "compiled" else "source"
-        emitted = count_loopy_kernel(prepared, powers=powers, view=tallied, within=within)
+        emitted = count_loopy_kernel(prepared, powers=powers, view=tallied)
         counts = sorted_by_taxonomy(emitted) | _executed_counts(executed)
         return _vector(prepared, counts, view, caches)
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic import isl_sets, remainder, sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.context import context_of
 from countperf.symbolic.elimination import is_limited, sum_weight
 from countperf.symbolic.factors import canonical_form
 from countperf.symbolic.isl_counts import (
-    from_isl_count,
-    from_pieces,
     guards_of,
     guards_of_congruences,
 )
@@ -52,22 +49,19 @@ _MANY_TERMS = 14
 """Of two counts together, from which their minimum is found term by term, if they allow it."""
 
 
-_INSTALLED = remainder.installed_barvinok()
+def _refused(integer_set: isl_sets.IntegerSet, error: UncountableSetError) -> UncountableSetError:
+    return UncountableSetError(
+        f"the set {integer_set} cannot be counted: {error}; fix sizes in the kernel by"
+        " loopy.fix_parameters(kernel, n=1024), and count it at these",
+        where=str(integer_set),
+    )
 
 
 class Counter:
     """Counts points of sets under fixed assumptions, and proves signs under them."""
 
-    def __init__(
-        self,
-        assumptions: isl_sets.IntegerSet | None = None,
-        *,
-        approximate: bool = False,
-        summation: remainder.Summation | None = _INSTALLED,
-    ) -> None:
+    def __init__(self, assumptions: isl_sets.IntegerSet | None = None) -> None:
         self.context = context_of(assumptions)
-        self.approximate = approximate
-        self._summation = summation
         self._memo: dict[Any, tuple[Term, ...] | UncountableSetError] = {}
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
         self._factors_by_id: dict[int, tuple[Polyhedron, PiecewiseQuasiPolynomial]] = {}
@@ -82,21 +76,12 @@ class Counter:
         renamed = weight if weight.is_constant else weight.substitute(renaming)
         renamed = renamed.substitute(self.context.quotients)
         terms: list[Term] = []
-        refused = PiecewiseQuasiPolynomial()
         try:
-            pieces = isl_sets.lifted_pieces(integer_set)
-        except UncountableSetError as error:
-            return self._count_refused(integer_set, weight, error)
-        for piece in pieces:
-            try:
+            for piece in isl_sets.lifted_pieces(integer_set):
                 terms += self._sum(self.context.rescale(piece), renamed)
-            except UncountableSetError as error:
-                lifted = piece.dimensions[len(dimensions) :]
-                named = isl_sets.to_isl(replace(piece, dimensions=dimensions + lifted))
-                rest = self._count_refused(named, weight, error, len(lifted))
-                refused = refused + rest
-        counted = PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters)
-        return counted + refused if refused else counted
+        except UncountableSetError as error:
+            raise _refused(integer_set, error) from error
+        return PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters)
 
     def _sum(self, polyhedron: Polyhedron, weight: QuasiPolynomial) -> tuple[Term, ...]:
         key = (polyhedron, weight)
@@ -113,37 +98,6 @@ class Counter:
             raise found
         return found
 
-    def _count_refused(
-        self,
-        integer_set: isl_sets.IntegerSet,
-        weight: QuasiPolynomial,
-        error: UncountableSetError,
-        lifted: int = 0,
-    ) -> PiecewiseQuasiPolynomial:
-        """Count by barvinok or, if asked for, bound what the elimination refused.
-
-        The last dimensions, `lifted` many, are existentials that the others determine.
-        """
-        if self._summation is not None:
-            try:
-                return from_isl_count(self._summation(integer_set, weight))
-            except isl.Error as failure:
-                error.add_note(f"barvinok refuses it too: {failure}")
-        if self.approximate and weight.is_constant and weight.constant_term >= 0:
-            box = remainder.box_of(integer_set, lifted, self.context.assumptions)
-            if box is not None:
-                bound = PiecewiseQuasiPolynomial(
-                    Term(*guards, weight) for guards in guards_of(box[0])
-                )
-                for extent in box[1]:
-                    bound = bound * from_pieces(extent)
-                reason = f"the bounding box of {integer_set}, since {error}"
-                return PiecewiseQuasiPolynomial(bound.terms, frozenset([reason]))
-        raise UncountableSetError(
-            f"the set {integer_set} cannot be counted: {error}; {remainder.MEND}",
-            where=str(integer_set),
-        ) from error
-
     def count_product(self, factors: Sequence[Polyhedron]) -> PiecewiseQuasiPolynomial:
         """Count the points of a product of polyhedra."""
         return PiecewiseQuasiPolynomial.product([self._factor(factor) for factor in factors])
@@ -158,7 +112,7 @@ class Counter:
             try:
                 found = self._count_factor(self.context.rescale(factor))
             except UncountableSetError as error:
-                found = self._count_refused(isl_sets.to_isl(factor), ONE, error)
+                raise _refused(isl_sets.to_isl(factor), error) from error
             self._factors[key] = found
         self._factors_by_id[id(factor)] = factor, found
         return found
@@ -196,8 +150,7 @@ class Counter:
 
     def assuming(self, nonnegative: Sequence[QuasiPolynomial]) -> Counter:
         """Return a counter that also assumes that affine expressions are at least zero."""
-        region = self._region(frozenset(), frozenset(nonnegative), frozenset())
-        return Counter(region, approximate=self.approximate, summation=self._summation)
+        return Counter(self._region(frozenset(), frozenset(nonnegative), frozenset()))
 
     # --- proofs
 

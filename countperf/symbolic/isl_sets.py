@@ -9,7 +9,6 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import islpy as isl
-from islpy.version import VERSION_TEXT
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic.elimination import limited_terms
@@ -26,11 +25,6 @@ Bounds: TypeAlias = Mapping[str, tuple[int | None, int | None]]
 
 _SPLITTING_OPERATIONS = 10_000_000
 _COLUMNS = (_DT.cst, _DT.param, _DT.set, _DT.div)
-
-
-def isl_version() -> str:
-    """Return the version of islpy, which contains isl, and whether barvinok is in it."""
-    return VERSION_TEXT + (" with barvinok" if hasattr(isl.Set, "card") else "")
 
 
 def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:

@@ -1,0 +1,78 @@
+"""What the elimination refuses, and what helps."""
+
+from __future__ import annotations
+
+import islpy as isl
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf.errors import CountingError, UncountableSetError
+from countperf.properties.count_properties import count_kernel
+from countperf.symbolic import isl_sets
+from countperf.symbolic.cardinality import Counter
+from tests.oracles import enumeration
+
+EASY = "[n] -> { [i, j, k] : 0 <= i, j, k < n and j <= i }"
+HARD = "[n] -> { [i, j, k] : i >= 0 and j >= 0 and k >= 0 and 31i + 52j + 73k <= n }"
+MIXED = HARD.replace("i >= 0", "i >= 1").replace(
+    " }", "; [i, j, k] : i = -1 and 0 <= j < n and k = 2 }"
+)
+
+
+def test_the_error_names_the_set_and_the_mend() -> None:
+    with pytest.raises(UncountableSetError, match=r"loopy\.fix_parameters") as caught:
+        Counter().count(isl.Set(HARD))
+    assert caught.value.where is not None
+    assert isl.Set(caught.value.where).is_equal(isl.Set(HARD))
+    assert isinstance(caught.value, CountingError)
+
+
+def test_a_sum_that_gets_too_large_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("countperf.symbolic.elimination._MAXIMUM_TERMS", 3)
+    with pytest.raises(UncountableSetError, match="more than 3 terms"):
+        Counter().count(isl.Set(EASY))
+
+
+def test_splitting_into_parts_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("countperf.symbolic.isl_sets._SPLITTING_OPERATIONS", 3)
+    text = "[n] -> { [i] : 0 <= i < n and i mod 3 <= 1; [i] : 2 <= i < 2n and i mod 5 <= 2 }"
+    with pytest.raises(UncountableSetError, match="splitting"):
+        Counter().count(isl.Set(text))
+
+
+def test_an_outer_limit_of_operations_holds_inside() -> None:
+    with (
+        pytest.raises(UncountableSetError, match="outer"),
+        isl_sets.limited_operations(1, "outer"),
+        isl_sets.limited_operations(10**9, "inner"),
+    ):
+        isl.Set(EASY).intersect(isl.Set(HARD)).is_empty()
+
+
+def test_a_limit_that_is_reached_while_reading_a_number_is_told_as_such() -> None:
+    for number in range(1, 30):
+        with pytest.raises(UncountableSetError), isl_sets.limited_operations(number, "reading"):
+            _ = [isl.Val("3/2") for _ in range(30)]
+    with pytest.raises(isl.Error), isl_sets.limited_operations(10**6, "reading"):
+        isl.Val("no number")
+
+
+def test_what_a_limit_refuses_is_counted_at_fixed_sizes() -> None:
+    kernel = lp.make_kernel(
+        HARD[7:],
+        "y[i, j, k] = 2.5*x[i]",
+        [
+            lp.GlobalArg("x", np.float32, shape="n + 1"),
+            lp.GlobalArg("y", np.float32, shape=("n + 1",) * 3),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        silenced_warnings=["write_race*"],
+    )
+    with pytest.raises(CountingError, match=r"loopy\.fix_parameters"):
+        count_kernel(kernel)
+    for n in (140, 1024):
+        counted = count_kernel(lp.fix_parameters(kernel, n=n)).evaluate()
+        assert counted["flop.mul.f32"] == enumeration.weighted_sum(HARD, {"n": n})
