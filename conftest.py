@@ -19,7 +19,6 @@ import hypothesis
 import pytest
 from packaging.requirements import Requirement
 
-os.environ["COUNTPERF_CACHE_DIR"] = ""
 hypothesis.settings.register_profile("patient", deadline=None)  # machines may be busy
 hypothesis.settings.load_profile("patient")
 _NEEDED = {"countperf/integrations/optuna.py": "optuna", "countperf/cli/completion.py": "shtab"}
@@ -45,6 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if missing := [name for name in names if not _is_installed(name)]:
             item.add_marker(pytest.mark.skip(reason=f"needs the extra '{missing[0]}'"))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(autouse=True)
+def _counted_anew() -> None:  # pyright: ignore[reportUnusedFunction]
+    """Let no test find what another one counted."""
+    if (module := sys.modules.get("countperf.properties.cache")) is not None:
+        module.forget()
 
 
 @cache

@@ -21,11 +21,10 @@ from platformdirs import user_cache_path
 from countperf.errors import CacheWarning
 
 CACHE_HOME = "XDG_CACHE_HOME"
-COUNTS, OBJECTS, POCL = "COUNTPERF_CACHE_DIR", "COUNTPERF_OBJECT_CACHE", "POCL_CACHE_DIR"
+OBJECTS, POCL = "COUNTPERF_OBJECT_CACHE", "POCL_CACHE_DIR"
 """Environment variables: the folder of all caches, and those of single ones."""
 
 _CACHES = {
-    "counts of kernels": ("countperf", COUNTS),
     "object files of kernels": ("countperf/objects", OBJECTS),
     "code that Loopy generated": ("pytools", CACHE_HOME),
     "kernels that PoCL compiled": ("pocl", POCL),

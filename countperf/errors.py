@@ -276,4 +276,4 @@ class CountperfWarning(UserWarning):
 
 
 class CacheWarning(CountperfWarning):
-    """The cache of counts cannot be used: kernels are counted again."""
+    """A cache cannot be used: what it would keep is made again."""

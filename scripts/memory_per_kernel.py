@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +48,12 @@ def main() -> int:
     parser.add_argument("kernels", type=int, nargs="?", default=2000)
     number = parser.parse_args().kernels
     weights = countperf.load_weights("pocl-epyc-zen5")
-    with tempfile.TemporaryDirectory() as folder:
-        before = 0
-        for k in range(_WARM + number):
-            if k == _WARM:
-                before = resident_kilobytes()
-            vector = countperf.count_kernel(kernel(k), view="structure", cache=folder)
-            weights.predict(vector, n=1000)
+    before = 0
+    for k in range(_WARM + number):
+        if k == _WARM:
+            before = resident_kilobytes()
+        vector = countperf.count_kernel(kernel(k), view="structure")
+        weights.predict(vector, n=1000)
     kept = resident_kilobytes() - before
     print(f"{kept / 1000:.1f} MB of {number} kernels, {kept / number:.1f} kB each")
     return int(kept > _MOST_KILOBYTES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.caches import CACHE_HOME, COUNTS, OBJECTS, POCL, unwritable_caches
+from countperf.caches import CACHE_HOME, OBJECTS, POCL, unwritable_caches
 
 _COUNTS_AND_GENERATES = """
 import countperf, warnings
@@ -33,7 +33,7 @@ def _a_file(home: Path) -> None:
 def _damaged(home: Path) -> None:
     _run(home)
     files = [path for path in home.rglob("*.sqlite*") if path.is_file()]
-    assert {path.parent.name for path in files} == {"countperf", "pytools"}
+    assert {path.parent.name for path in files} == {"pytools"}
     for path in files:
         path.write_bytes(b"nonsense" * 4096)
 
@@ -41,7 +41,7 @@ def _damaged(home: Path) -> None:
 def _run(home: Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", _COUNTS_AND_GENERATES],
-        env={k: v for k, v in os.environ.items() if k != COUNTS} | {CACHE_HOME: str(home)},
+        env=os.environ | {CACHE_HOME: str(home)},
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
@@ -55,7 +55,7 @@ def _run(home: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (_a_file, ["counts of kernels", "code that Loopy generated", f"set {CACHE_HOME} to"]),
+        (_a_file, ["code that Loopy generated", f"set {CACHE_HOME} to"]),
         (_damaged, ["cannot be used", "delete what is damaged there"]),
     ],
 )
@@ -76,15 +76,14 @@ def test_each_cache_is_told_with_the_variable_that_names_its_folder(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(CACHE_HOME, str(tmp_path))
-    for variable in (COUNTS, OBJECTS, POCL):
+    for variable in (OBJECTS, POCL):
         monkeypatch.delenv(variable, raising=False)
     assert unwritable_caches() == ()
 
-    monkeypatch.setenv(COUNTS, str(tmp_path / "file"))
-    monkeypatch.setenv(OBJECTS, "off")
+    monkeypatch.setenv(OBJECTS, str(tmp_path / "file"))
     (said,) = unwritable_caches()
-    assert said.startswith(f"counts of kernels: not kept in {tmp_path / 'file'} (")
-    assert f"set {COUNTS} to" in said
+    assert said.startswith(f"object files of kernels: not kept in {tmp_path / 'file'} (")
+    assert f"set {OBJECTS} to" in said
 
     monkeypatch.setenv(CACHE_HOME, str(tmp_path / "file"))
     _, rest = unwritable_caches()

@@ -81,7 +81,6 @@ def _environment(folder: Path) -> dict[str, str]:
         "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
         "PYTHONPATH": str(ROOT),
         "XDG_DATA_HOME": str(folder / "data"),
-        "COUNTPERF_CACHE_DIR": str(folder / "cache"),
         "COUNTPERF_PROFILE": "trial",
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from countperf.errors import GranularityError, ParameterError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, count_execution
 from countperf.execution.keys import name_of
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.properties.cache import remembered
+from countperf.properties.cache import counted_anew, remembered
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.taxonomy import VIEWS, View, validate_name
 from countperf.properties.vector import PropertyVector
@@ -30,7 +29,7 @@ def count_kernel(
     view: View = "source",
     instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     caches: CountedCaches = DEFAULT_CACHES,
-    cache: bool | str | os.PathLike[str] = True,
+    cache: bool = True,
 ) -> PropertyVector:
     """Count the properties of a Loopy kernel, symbolic in its size parameters.
 
@@ -62,10 +61,9 @@ def count_kernel(
         those of weights are in their ``counted_caches``, those of a processor in
         ``countperf.execution.memory_hierarchy.load_hierarchy("amd-zen4").counted``; by default
         those of AMD Zen 5. The vector says which these were.
-    cache : bool or path
-        Where counts are remembered from one process to the next: True for the folder named by the
-        environment variable ``COUNTPERF_CACHE_DIR`` (none if it is empty), else the user's cache
-        folder; a path for another one; False to count anew and to remember nothing.
+    cache : bool
+        Whether counts are remembered in the process, by the content of the kernel and the options;
+        False to count anew and to remember nothing.
 
     Returns
     -------
@@ -111,7 +109,7 @@ def count_kernel(
         counts = sorted_by_taxonomy(emitted) | _executed_counts(executed)
         return _vector(prepared, counts, view, caches)
 
-    vector = remembered(t_unit, options, count, cache)
+    vector = remembered(t_unit, options, count) if cache else counted_anew(count)
     ranges: dict[str, range] = {}
     for name in getattr(t_unit, "entrypoints", ()):
         ranges |= size_ranges(t_unit[name])

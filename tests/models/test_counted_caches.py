@@ -133,9 +133,9 @@ def test_a_vector_says_what_it_was_counted_for(columns: Any) -> None:
     assert "caches" not in count_kernel(columns).to_document()
 
 
-def test_counts_for_other_caches_are_not_taken_from_the_cache(columns: Any, tmp_path: Path) -> None:
+def test_counts_for_other_caches_are_not_taken_from_the_cache(columns: Any) -> None:
     found = [
-        count_kernel(columns, view="structure", caches=caches, cache=tmp_path)
+        count_kernel(columns, view="structure", caches=caches)
         for caches in (ZEN3, ZEN4, DEFAULT_CACHES, ZEN3)
     ]
     fresh = [
