@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _counted_anew() -> None:  # pyright: ignore[reportUnusedFunction]
+def _counted_anew() -> None:
     """Let no test find what another one counted."""
     if (module := sys.modules.get("countperf.properties.cache")) is not None:
         module.forget()
