@@ -25,7 +25,7 @@ Path_ = tuple[str | int, ...]
 _FREE_SIGN = re.compile(
     r"covariance|relations|value|constant|intercept|residual|relative|bias|factor|offset"
     r"|coefficient|lower|upper|start|center|weights|inputs|targets|logs|remainder|errors|change"
-    r"|at_most|low|high|anchor|shift|solution|alpha|device_state|best\.\d+\.5|smallest|largest|predicted_s|interval_s|mean_share|largest_share|profiles|host_overhead",
+    r"|at_most|low|high|anchor|shift|solution|alpha|best\.\d+\.5|smallest|largest|predicted_s|interval_s|mean_share|largest_share|profiles|host_overhead",
     re.IGNORECASE,
 )
 """Fields whose numbers may be negative; of all others a negative number is nonsense."""

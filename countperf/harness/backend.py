@@ -70,13 +70,6 @@ class Session(Protocol):
         """Wait for all that was enqueued."""
         ...
 
-    def state(self) -> dict[str, float]:
-        """Return what the driver says of the device now, each name with its unit; may be empty.
-
-        Such as ``sm_clock_mhz``, ``power_w``, ``temperature_c``, ``memory_used_bytes``.
-        """
-        ...
-
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, besides the Python packages."""
         ...

@@ -18,7 +18,7 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.clock import check_clocks
-from countperf.harness.environment import gather_environment, load_average, timestamp
+from countperf.harness.environment import gather_environment, timestamp
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.repeats import BROAD, Repeats, Schedule, in_mixed_order
 from countperf.harness.runner import CaseRunner
@@ -77,7 +77,6 @@ def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Stor
     environment = gather_environment(
         runner.limits.sizes(),
         runner.limits.max_clock_mhz,
-        device_state=runner.device_state(),
         versions=runner.versions(),
     )
     header = Header(
@@ -204,7 +203,6 @@ class _Campaign:
         busy = ""
         if number := sum(turn.disturbed for turn in state.rounds):
             busy = f"{BUSY} in {number} of {len(state.rounds)} rounds"
-        load = load_average()
         measurement = Measurement.from_samples(
             state.case,
             state.samples_s(),
@@ -215,9 +213,7 @@ class _Campaign:
             clocks_agree=not doubt,
             remarks=tuple(remark for remark in (doubt, levels, cut, busy, trouble) if remark),
             host_overhead_s=overhead_s,
-            load_average=load[0] if load else None,
             properties=properties,
-            device_state=self._runner.device_state(),
         )
         self._store.append(measurement)
         self._done += 1

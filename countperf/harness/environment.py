@@ -26,7 +26,6 @@ def gather_environment(
     device_limits: Mapping[str, int],
     device_clock_mhz: float = 0.0,
     *,
-    device_state: Mapping[str, float] | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> Environment:
     """Describe the machine as it is now."""
@@ -38,11 +37,9 @@ def gather_environment(
         operating_system=platform.platform(),
         processor=read_processor(),
         cores=available_cores(),
-        load_average=load_average(),
         clocks_mhz=clocks,
         versions={**_versions(), **(versions or {})},
         device_limits=dict(device_limits),
-        device_state=dict(device_state or {}),
     )
 
 
@@ -56,14 +53,6 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def load_average() -> tuple[float, ...]:
-    """Return the load averages over 1, 5 and 15 minutes; empty where there are none."""
-    try:
-        return os.getloadavg()
-    except OSError:
-        return ()
 
 
 def available_memory(path: Path = Path("/proc/meminfo")) -> int | None:

@@ -44,10 +44,6 @@ class CaseRunner(ABC):
     limits: DeviceLimits
     clock: Clock
 
-    def device_state(self) -> dict[str, float]:
-        """Return what the driver says of the device now, as `Session.state`."""
-        return {}
-
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, as `Session.versions`."""
         return {}
@@ -103,10 +99,6 @@ class KernelRunner(CaseRunner):
     def open(cls, device: Device, clock: Clock | None = None) -> KernelRunner:
         """Open a device and return what runs cases on it."""
         return cls(open_session(device), clock)
-
-    def device_state(self) -> dict[str, float]:
-        """Return what the driver says of the device now."""
-        return self.session.state()
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""

@@ -97,10 +97,6 @@ class Session:
         """Wait for all that was enqueued."""
         self.queue.finish()
 
-    def state(self) -> dict[str, float]:
-        """Return nothing: OpenCL tells no clock and no temperature."""
-        return {}
-
     def versions(self) -> dict[str, str]:
         """Return nothing besides what the Python packages tell."""
         return {}

@@ -19,15 +19,13 @@ class Environment(Part):
     operating_system: str  # the machine
     processor: str
     cores: int = Field(ge=0)  # processor cores that the process may use
-    load_average: tuple[NonNegativeFloat, ...] = ()  # over 1, 5 and 15 minutes, where known
+    load_average: tuple[NonNegativeFloat, ...] = ()  # of files of version 0.2.0
     # clock frequencies that were readable, MHz, by where they were read
     clocks_mhz: dict[str, NonNegativeFloat] = Field(default_factory=dict)
     # of Python and of the packages that make and run kernels
     versions: dict[str, str] = Field(default_factory=dict)
     # the device's memory sizes (byte) and largest work group
     device_limits: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    # clocks, power, temperature and memory in use as the driver gave them, each name with its unit
-    device_state: dict[str, float] = Field(default_factory=dict)
 
 
 class Protocol(Part):

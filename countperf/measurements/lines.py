@@ -78,12 +78,8 @@ class Measurement(_Line):
         Caveats, in words.
     host_overhead_s : float or None
         Median of host clock minus event time, s.
-    load_average : float or None
-        Of the last minute, when it was finished.
     properties : dict or None
         The property vector's document; None if the kernel could not be counted.
-    device_state : dict from str to float
-        As in `Environment`, right after the last run.
     code : dict from str to int, or None
         Instructions that all groups execute, by property (``code.load_vector``), where the compiled
         code was read (`countperf.workflow.compiled_code.read_code`) and could be followed.
@@ -105,9 +101,8 @@ class Measurement(_Line):
     clocks_agree: bool = True
     remarks: tuple[str, ...] = ()
     host_overhead_s: float | None = None
-    load_average: NonNegativeFloat | None = None
+    load_average: NonNegativeFloat | None = None  # of files of version 0.2.0
     properties: dict[str, Any] | None = None
-    device_state: dict[str, float] = Field(default_factory=dict)
     code: dict[str, NonNegativeInt] | None = None
     transactions: dict[str, NonNegativeInt] | None = None
 
@@ -265,9 +260,6 @@ def case_fields(case: KernelCase) -> dict[str, Any]:
 def format_line(entry: Header | Line) -> str:
     """Write an entry as one line of ASCII, line feed included."""
     content = entry.model_dump(mode="json")
-    for part in (content, content.get("environment", {})):
-        if not part.get("device_state", True):
-            del part["device_state"]  # most drivers give none
     if not content.get("transactions", True):
         del content["transactions"]
     return json.dumps(content, allow_nan=False) + "\n"

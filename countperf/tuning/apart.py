@@ -74,10 +74,6 @@ class ApartRunner(CaseRunner):
         self._remote.open()
         return self
 
-    def device_state(self) -> dict[str, float]:
-        """Return what the driver says of the device now."""
-        return self._call("device_state", "its state", None)
-
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""
         return self._call("versions", "its versions", None)

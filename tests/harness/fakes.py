@@ -118,16 +118,11 @@ class FakeRunner(CaseRunner):
         self.checked: list[str] = []
         self.prepared: list[str] = []
         self.setup_s = 0.0
-        self.state: dict[str, float] = {}
         self.others_s: Callable[[], float | None] = lambda: None
         self.overhead_s = 1e-5  # by how much the host's clock exceeds the event timer
         self._duration = duration
         self._broken = dict(broken or {})
         self._log = log
-
-    def device_state(self) -> dict[str, float]:
-        """Return what the test wants."""
-        return dict(self.state)
 
     def time_of_others_s(self) -> float | None:
         """Return what the test wants."""

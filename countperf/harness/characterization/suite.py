@@ -131,7 +131,6 @@ def _resumed(session: Session, store: Path | str | None) -> Characterization:
     environment = gather_environment(
         device.limits.sizes(),
         device.limits.max_clock_mhz,
-        device_state=session.state(),
         versions=session.versions(),
     )
     return Characterization(

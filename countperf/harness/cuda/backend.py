@@ -11,7 +11,7 @@ from countperf.harness.backend import Findings
 from countperf.harness.cuda.driver import (
     INSTALL_ADVICE,
     CudaDriver,
-    GpuState,
+    ask_nvml,
     cuda_version,
     has_nvidia_gpu,
     is_installed,
@@ -100,14 +100,14 @@ def describe(driver: CudaDriver, index: int) -> Device:
     runtime = driver.runtime
     properties: dict[str, Any] = runtime.getDeviceProperties(index)
     name = _text(properties["name"])
-    state = GpuState(driver.nvml, _text(runtime.deviceGetPCIBusId(index)))
     free, total = _memory(driver, index, int(properties["totalGlobalMem"]))
     identity = DeviceIdentity(
         slug=make_slug("NVIDIA", name),
         platform=_PLATFORM,
         vendor="NVIDIA Corporation",
         name=name,
-        driver_version=state.driver_version() or cuda_version(runtime.driverGetVersion()),
+        driver_version=_text(ask_nvml(driver.nvml, "nvmlSystemGetDriverVersion") or "")
+        or cuda_version(runtime.driverGetVersion()),
         device_type="gpu",
         compute_units=int(properties["multiProcessorCount"]),
     )
@@ -118,7 +118,7 @@ def describe(driver: CudaDriver, index: int) -> Device:
         global_memory_bytes=total,
         max_allocation_bytes=min(free, total),
         timer_resolution_s=_EVENT_RESOLUTION_S,
-        max_clock_mhz=_clock_mhz(driver, index, properties, state),
+        max_clock_mhz=_clock_mhz(driver, index, properties),
         sub_group_size=int(properties["warpSize"]),
         compute_capability=f"{properties['major']}.{properties['minor']}",
     )
@@ -126,7 +126,6 @@ def describe(driver: CudaDriver, index: int) -> Device:
         driver=driver,
         index=index,
         max_grid=tuple(int(extent) for extent in properties["maxGridSize"]),
-        state=state,
     )
     return Device(
         label=f"cuda:{index}", identity=identity, limits=limits, handle=handle, backend="cuda"
@@ -142,14 +141,18 @@ def _memory(driver: CudaDriver, index: int, total: int) -> tuple[int, int]:
     return max(4, int(free)), total
 
 
-def _clock_mhz(driver: CudaDriver, index: int, properties: dict[str, Any], state: GpuState) -> int:
+def _clock_mhz(driver: CudaDriver, index: int, properties: dict[str, Any]) -> int:
     kilohertz = properties.get("clockRate", 0)  # CUDA 13 left it out of the properties
     if not kilohertz:
         try:
             kilohertz = driver.runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, index)
         except driver.failures():
             kilohertz = 0
-    return int(kilohertz) // 1000 or int(state.values().get("max_sm_clock_mhz", 0))
+    if kilohertz:
+        return int(kilohertz) // 1000
+    bus_id = _text(driver.runtime.deviceGetPCIBusId(index))
+    gpu = ask_nvml(driver.nvml, "nvmlDeviceGetHandleByPciBusId", bus_id)
+    return int(ask_nvml(driver.nvml, "nvmlDeviceGetMaxClockInfo", gpu, 1) or 0)
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The modules through which CUDA is reached, CuPy and NVML: their errors, a GPU's state."""
+"""The modules through which CUDA is reached, CuPy and NVML: their errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,19 +29,6 @@ _INSUFFICIENT_DRIVER = 35
 _STICKY = frozenset(
     (46, 100, 101, 214, 220, 226, 300, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999)
 )
-
-_READINGS: Mapping[str, tuple[str, tuple[int, ...], float]] = {
-    "sm_clock_mhz": ("nvmlDeviceGetClockInfo", (1,), 1.0),
-    "memory_clock_mhz": ("nvmlDeviceGetClockInfo", (2,), 1.0),
-    "max_sm_clock_mhz": ("nvmlDeviceGetMaxClockInfo", (1,), 1.0),
-    "power_w": ("nvmlDeviceGetPowerUsage", (), 1e-3),
-    "power_limit_w": ("nvmlDeviceGetEnforcedPowerLimit", (), 1e-3),
-    "temperature_c": ("nvmlDeviceGetTemperature", (0,), 1.0),
-    "performance_state": ("nvmlDeviceGetPerformanceState", (), 1.0),
-    "throttle_reasons": ("nvmlDeviceGetCurrentClocksThrottleReasons", (), 1.0),
-    "memory_used_bytes": ("nvmlDeviceGetMemoryInfo", (), 1.0),
-}
-"""By name: function of NVML, the number of a clock or sensor, the unit of what it returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,33 +125,11 @@ def has_nvidia_gpu() -> bool:
     return Path("/proc/driver/nvidia").exists() or os.path.exists("/dev/nvidiactl")  # noqa: PTH110
 
 
-class GpuState:
-    """Reads clocks, power, temperature and memory of one GPU; leaves out what cannot be read."""
-
-    def __init__(self, nvml: Any, bus_id: str) -> None:
-        self._nvml = nvml
-        self._gpu = None if nvml is None else self._read("nvmlDeviceGetHandleByPciBusId", bus_id)
-
-    def _read(self, function: str, *arguments: Any) -> Any:
-        try:
-            return getattr(self._nvml, function)(*arguments)
-        except (self._nvml.NVMLError, AttributeError):  # not on this GPU, or not in this NVML
-            return None
-
-    def values(self) -> dict[str, float]:
-        """Return the state now."""
-        found: dict[str, float] = {}
-        if self._gpu is None:
-            return found
-        for name, (function, arguments, factor) in _READINGS.items():
-            value = self._read(function, self._gpu, *arguments)
-            if value is not None:
-                found[name] = float(getattr(value, "used", value)) * factor
-        return found
-
-    def driver_version(self) -> str:
-        """Return the version of NVIDIA's driver; empty where NVML is not there."""
-        if self._nvml is None:
-            return ""
-        version = self._read("nvmlSystemGetDriverVersion")
-        return version.decode() if isinstance(version, bytes) else str(version or "")
+def ask_nvml(nvml: Any, function: str, *arguments: Any) -> Any:
+    """Return what NVML answers; None where it is not there, or does not know."""
+    if nvml is None:
+        return None
+    try:
+        return getattr(nvml, function)(*arguments)
+    except (nvml.NVMLError, AttributeError):  # not on this GPU, or not in this NVML
+        return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.errors import KernelBuildError, MeasurementError
-from countperf.harness.cuda.driver import CudaDriver, GpuState
+from countperf.harness.cuda.driver import CudaDriver
 from countperf.harness.cuda.target import CudaCode, generate_cuda, retarget
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
 from countperf.harness.portable import CUDA_PRELUDE
@@ -53,7 +53,6 @@ class CudaHandle:
     driver: CudaDriver  # cuPy and NVML
     index: int  # CUDA's number of the GPU
     max_grid: tuple[int, ...]  # groups along each axis
-    state: GpuState  # its clocks and power
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +245,6 @@ class CudaSession:
         with self.driver.guarded("the copy fails"):
             self.driver.runtime.memcpyAsync(target, source, size, kind, self._stream.ptr)
             self._stream.synchronize()
-
-    def state(self) -> dict[str, float]:
-        """Return clocks, power, temperature and memory in use, where NVML is there."""
-        return self.handle.state.values()
 
     def versions(self) -> dict[str, str]:
         """Return versions of driver and runtime."""

@@ -254,7 +254,7 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """Stands for the module ``pynvml``; the power cannot be read."""
+    """Stands for the module ``pynvml``."""
 
     NVMLError = NVMLError
 
@@ -264,27 +264,8 @@ class FakeNvml:
     def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:
         return bus_id
 
-    def nvmlDeviceGetClockInfo(self, gpu: str, clock: int) -> int:
-        assert gpu.startswith("0000:")
-        return {1: 1755, 2: 3201}[clock]
-
     def nvmlDeviceGetMaxClockInfo(self, gpu: str, clock: int) -> int:
         return {1: 1980, 2: 3201}[clock]
-
-    def nvmlDeviceGetPowerUsage(self, gpu: str) -> int:
-        raise NVMLError("not supported")
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, gpu: str) -> int:
-        return 700_000
-
-    def nvmlDeviceGetTemperature(self, gpu: str, sensor: int) -> int:
-        return 41
-
-    def nvmlDeviceGetPerformanceState(self, gpu: str) -> int:
-        return 0
-
-    def nvmlDeviceGetMemoryInfo(self, gpu: str) -> Any:
-        return SimpleNamespace(used=123 * 2**20)
 
     def nvmlSystemGetDriverVersion(self) -> bytes:
         return b"580.65.06"
