@@ -25,15 +25,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
-from countperf.documents import check_format, parse_toml, read_file_text, validate
+from countperf.documents import (
+    Part,
+    check_format,
+    field_path,
+    parse_toml,
+    read_file_text,
+    validate,
+)
 from countperf.errors import DeviceError, DocumentError
 from countperf.hardware.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
 from countperf.hardware.parameters import UNITS, DeviceParameters
 
 _CATALOG = Path(__file__).parent / "catalog"
-_CYCLE = "cycle"
 
 
 def available_devices() -> tuple[str, ...]:
@@ -61,85 +67,69 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
     """Parse and validate the TOML description of a device."""
     content = parse_toml(text, path=path)
     fields = check_format(content, str(DeviceParameters.model_fields["format"].default), path=path)
-    named = fields.pop("sources", {})
-    if not isinstance(named, dict):
-        _fail("a table of sources is wanted", "$.sources", path)
-    for name, text in named.items():
-        if not isinstance(text, str) or not text:
-            step = f".{name}" if name.isidentifier() else f'["{name}"]'
-            _fail("a text is wanted", f"$.sources{step}", path)
-    reader = _Reader(named, path)
+    named = validate(_Sources, {"sources": fields.pop("sources", {})}, path=path).sources
+
+    def read(row: type[_Row], entry: object, where: str) -> tuple[dict[str, Any], str]:
+        found = validate(row, entry, path=path, root=where).model_dump(exclude_unset=True)
+        source = found.pop("source")
+        if not named.get(source):
+            known = ", ".join(named) or "none"
+            _fail(f"{source!r} is not in [sources] ({known})", f"{where}.source", path)
+        return found, named[source]
+
     plain: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for name, entry in fields.items():
         if name in UNITS:
-            plain[name], sources[name] = reader.number(name, entry)
-        elif name in ("classes", "links"):
-            plain[name] = reader.entries(name, entry)
+            number, sources[name] = read(_Number, entry, f"$.{name}")
+            if number["unit"] != UNITS[name]:
+                _fail(f"the unit must be {UNITS[name]!r}", f"$.{name}.unit", path)
+            plain[name] = number["value"]
+        elif name in _TABLES and isinstance(entry, dict):
+            plain[name] = {}
+            for key, part in entry.items():
+                found, source = read(_TABLES[name], part, field_path((key,), root=f"$.{name}"))
+                extra = {"name": key} if name == "classes" else {}
+                found.pop("unit", None)
+                plain[name][key] = {**found, **extra, "source": source}
         else:
             plain[name] = entry
     device = validate(DeviceParameters, {**plain, "sources": sources}, path=path)
-    if device.compute_capability is None:
-        return device
-    return with_capability_limits(device)
+    return device if device.compute_capability is None else with_capability_limits(device)
 
 
-class _Reader:
-    """Flattens tables with unit and source into plain numbers, checking both."""
-
-    def __init__(self, named: Mapping[str, Any], path: Path | str | None) -> None:
-        self.named = named
-        self.path = path
-
-    def number(self, name: str, entry: object) -> tuple[object, str]:
-        where = f"$.{name}"
-        table = self._table(entry, where, ("value", "unit", "source"))
-        if table["unit"] != UNITS[name]:
-            _fail(f"the unit must be {UNITS[name]!r}", f"{where}.unit", self.path)
-        return table["value"], self._source(table, where)
-
-    def entries(self, kind: str, entry: object) -> dict[str, Any]:
-        if not isinstance(entry, dict):
-            _fail("a table is wanted", f"$.{kind}", self.path)
-        found: dict[str, Any] = {}
-        for name, part in entry.items():
-            where = f'$.{kind}["{name}"]' if "." in name else f"$.{kind}.{name}"
-            wanted = ("cpi", "latency", "unit", "source") if kind == "classes" else ("source",)
-            table = self._table(part, where, wanted, exact=False)
-            found[name] = {**table, "source": self._source(table, where)}
-            if kind == "classes":
-                if found[name].pop("unit") != _CYCLE:
-                    _fail(f"the unit must be {_CYCLE!r}", f"{where}.unit", self.path)
-                found[name]["name"] = name
-        return found
-
-    def _table(
-        self, entry: object, where: str, wanted: tuple[str, ...], *, exact: bool = True
-    ) -> dict[str, Any]:
-        if not isinstance(entry, dict):
-            _fail(f"a table with {', '.join(wanted)} is wanted", where, self.path)
-        for name in wanted:
-            if name not in entry:
-                _fail("missing", f"{where}.{name}", self.path)
-        for name in entry:
-            if exact and name not in wanted:
-                _fail("unknown field", f"{where}.{name}", self.path)
-        return dict(entry)
-
-    def _source(self, table: Mapping[str, Any], where: str) -> str:
-        name = table["source"]
-        text = self.named.get(name) if isinstance(name, str) else None
-        if not isinstance(text, str) or not text:
-            known = ", ".join(map(str, self.named)) or "none"
-            _fail(f"{name!r} is not in [sources] ({known})", f"{where}.source", self.path)
-        return text
+class _Sources(Part):
+    sources: dict[str, str]
 
 
-def _prefix(path: Path | str | None) -> str:
-    return "" if path is None else f"{path}: "
+class _Row(Part):
+    source: str  # name of a text in ``[sources]``
+
+
+class _Number(_Row):
+    value: Any
+    unit: str
+
+
+class _Class(_Row):
+    kind: str
+    subsystem: str
+    cpi: float
+    latency: float
+    unit: Literal["cycle"]
+
+
+class _Link(_Row):
+    startup_s: float
+    bandwidth_byte_per_s: float
+    lambda_c: float = 1.0
+
+
+_TABLES: Mapping[str, type[_Row]] = {"classes": _Class, "links": _Link}
 
 
 def _fail(message: str, field: str, path: Path | str | None) -> NoReturn:
+    prefix = "" if path is None else f"{path}: "
     raise DocumentError(
-        f"{_prefix(path)}{field}: {message}", path=None if path is None else str(path), field=field
+        f"{prefix}{field}: {message}", path=None if path is None else str(path), field=field
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -176,8 +176,6 @@ class DeviceParameters(Document):
     links: dict[TransferDirection, LinkParameters] = Field(default_factory=dict)
     sources: dict[str, str] = Field(default_factory=dict)  # source of each number, by field
 
-    units: ClassVar[Mapping[str, str]] = UNITS
-
     def require(self, field: str, *, model: str = "the model") -> float:
         """Return a number that a model cannot do without."""
         value = getattr(self, field)
@@ -204,21 +202,9 @@ class DeviceParameters(Document):
             raise DeviceParameterError(message, field=f"classes.{name}")
         return self.classes[name]
 
-    def require_link(self, direction: TransferDirection) -> LinkParameters:
-        """Return one direction of the link to the host."""
-        if direction not in self.links:
-            message = f"device {self.slug!r}: no link parameters for direction {direction!r}"
-            raise DeviceParameterError(message, field=f"links.{direction}")
-        return self.links[direction]
-
     def source_of(self, field: str) -> str:
         """Return where a number comes from."""
         return self.sources.get(field, DECLARED)
-
-    @staticmethod
-    def unit_of(field: str) -> str:
-        """Return the unit of a number."""
-        return UNITS[field]
 
     def replaced(self, **changes: Any) -> Self:
         """Return the device with other values, checked like `declare_device`."""

@@ -35,7 +35,6 @@ def test_numbers_are_required_by_name() -> None:
     assert FULL.require("clock_hz") == 1e9
     assert FULL.require_int("num_compute_units") == 2
     assert FULL.require_class("fma") is FMA or FULL.require_class("fma") == FMA
-    assert FULL.require_link("h2d") == LINK
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,6 @@ def test_numbers_are_required_by_name() -> None:
     [
         pytest.param(lambda: FULL.require("peak_flops"), "peak_flops", id="number"),
         pytest.param(lambda: FULL.require_class("div"), "classes.div", id="class"),
-        pytest.param(lambda: FULL.require_link("d2h"), "links.d2h", id="link"),
     ],
 )
 def test_absent_numbers_are_named(ask: Any, field: str) -> None:
