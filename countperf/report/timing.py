@@ -98,8 +98,8 @@ def _sentence(of: TimingDocument) -> str:
 def _made_up(of: TimingDocument) -> str:
     at = f" at {point_text(of.sizes[0].measurement.parameters)}" if of.sizes[1:] else ""
     return (
-        f"index arrays are made up{at}, real ones take other times: {of.made_up} (yours:"
-        " --arguments FILE.py:FUNCTION, make_arguments=)"
+        f"index arrays are made up{at}, real ones take other times: {of.made_up} (pass yours by a"
+        " function, make_arguments=)"
     )
 
 
