@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -116,25 +117,43 @@ _FOREIGN = re.compile(
     r"countperf [a-z]+|docker|nvcc|ncu|nvprof|pip|--family|--element-type"
     r"|--(disassemble|gpu-architecture|no-show|std|version)"
 )
+_NO_COMMAND = {"document", "finds", "reads", "does", "needs"}
+"""Words of sentences after the package's name."""
 
 
-def test_messages_outside_the_command_line_name_options_of_whole_commands_only() -> None:
+def _texts() -> Iterator[tuple[Path, str]]:
+    """Give all texts of the package that are no docstrings, with X for what is put in."""
     root = Path(countperf.__file__).parent
     for path in root.rglob("*.py"):
-        if path.relative_to(root).parts[0] in ("cli", "report"):
-            continue
         tree = ast.parse(path.read_text())
-        texts = [
-            node.value if isinstance(node, ast.Expr) else node
+        outer = [
+            node
             for node in ast.walk(tree)
             if isinstance(node, ast.JoinedStr)
             or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        ]  # docstrings, and texts of which constants are parts
-        inner = {id(part) for text in texts for part in ast.walk(text)}
-        inner -= {id(text) for text in texts if isinstance(text, ast.JoinedStr)}
+        ]
+        inner = {id(part) for node in outer for part in ast.walk(node)}
+        inner -= {id(node) for node in outer}
         for node in ast.walk(tree):
-            if not isinstance(node, ast.JoinedStr | ast.Constant) or id(node) in inner:
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            if id(node) in inner or isinstance(node, ast.Expr):
                 continue
-            text = ast.unparse(node)
-            if re.search(r"(?<![\w-])--[a-z]{3,}", text) and " " in text:
-                assert _FOREIGN.search(text), f"{path}:{node.lineno}: {text}"
+            values = [part.value if isinstance(part, ast.Constant) else "X" for part in parts]
+            if isinstance(node, ast.JoinedStr | ast.Constant) and isinstance(values[0], str):
+                yield path.relative_to(root), "".join(map(str, values))
+
+
+def test_commands_that_messages_name_exist_and_take_their_options() -> None:
+    seen = 0
+    for path, text in _texts():
+        for name, rest in re.findall(r"countperf ([a-z]+)\b((?: (?!countperf)[^\s;:,']+)*)", text):
+            if name not in _NO_COMMAND:
+                seen += 1
+                assert name in COMMANDS, (path, text)
+                assert {*re.findall(r"--[a-z-]+", rest)} <= {*COMMANDS[name].arguments}, (
+                    path,
+                    text,
+                )
+        if path.parts[0] not in ("cli", "report") and re.search(r"(?<![\w-])--[a-z]{3,}", text):
+            assert " " not in text or _FOREIGN.search(text), (path, text)
+    assert seen > 20
