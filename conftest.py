@@ -77,7 +77,7 @@ def _interrupts_are_handled() -> Generator[None]:
 def _catalogue_counted_once() -> Generator[None]:
     """Count the kernels of the catalogue, which fits list, in one process of a run of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("exercising", "analyzing"):
+        for name in ("fitting", "analyzing"):
             module = sys.modules.get(f"countperf.workflow.{name}")
             if module is not None:
                 patch.setattr(module, "catalogue_vectors", _shared(module.catalogue_vectors))

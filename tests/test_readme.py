@@ -25,8 +25,8 @@ NOT_RUN: Mapping[str, str] = {
 """Beginnings of commands that are not run here, and why."""
 
 SHORTER: Mapping[str, str] = {
-    "--points 200": "--points 50",
-    "--budget 30": "--budget 12",
+    "--points 200": "--points 10",
+    "--budget 30": "--budget 6",
     "--profile broad": "--profile trial",
 }
 """Options of the README that take less here."""

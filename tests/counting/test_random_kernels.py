@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.counting.random_kernels import Campaign
 from tests.strategies import KernelCase, kernels
 
-DISTINCT = int(os.environ.get("COUNTPERF_GENERATED_KERNELS", "100"))
+DISTINCT = int(os.environ.get("COUNTPERF_GENERATED_KERNELS", "60"))
 """How many are compared; fewer where the same ones are counted again, on other dependencies."""
 
 _UNEVEN = "refused by countperf: UnsupportedExpressionError: kernel 'loopy_kernel': the address of "

@@ -218,14 +218,14 @@ def test_standard_errors_equal_the_scatter_of_repeated_fits() -> None:
 
     fits = [
         least_squares(matrix, matrix @ truth + generator.normal(0, deviation, 30))
-        for _ in range(2000)
+        for _ in range(500)
     ]
 
     scatter = np.std([fit.coefficients for fit in fits], axis=0, ddof=1)
     variances = [np.diag(fit.covariance) for fit in fits if fit.covariance is not None]
     claimed = np.sqrt(np.mean(variances, axis=0))
-    # a deviation from 2000 samples has a relative error of 1 / sqrt(4000) = 1.6 %: three of those
-    assert claimed == pytest.approx(scatter, rel=0.05)
+    # a deviation from 500 samples has a relative error of 1 / sqrt(1000) = 3.2 %: three of those
+    assert claimed == pytest.approx(scatter, rel=0.1)
 
 
 def test_norms_of_huge_columns_do_not_overflow() -> None:

@@ -108,7 +108,7 @@ def _read_on_zen3() -> tuple[tuple[Observation, ...], tuple[Observation, ...]]:
     )
 
 
-@pytest.mark.parametrize("with_impossible", [False, True])
+@pytest.mark.parametrize("with_impossible", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_shipped_store_is_fitted_alike_from_any_start(with_impossible: bool) -> None:
     cases, impossible = _read_on_zen3()
     assert len(impossible) == 15

@@ -16,7 +16,6 @@ from countperf.harness.nvcc import (
     parse_resources,
 )
 from measurement_kernels.catalog import entries
-from tests.harness.cuda.sources import all_code
 from tests.harness.loopy_cases import two_launches
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
@@ -62,9 +61,13 @@ def test_a_refusal_names_the_source() -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0"])
+@pytest.mark.parametrize(
+    "capability",
+    ["9.0", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("7.5", "8.0"))],
+)
 def test_every_kernel_compiles_without_spills(capability: str) -> None:
-    code = all_code()
+    everything = entries(element_type=None, purpose=None)
+    code = {each.name: generate_cuda(each.build()) for each in everything}
 
     found = compile_sources({name: each.source for name, each in code.items()}, capability)
 
@@ -80,18 +83,19 @@ def test_every_kernel_compiles_without_spills(capability: str) -> None:
 
 @needs_nvcc
 @pytest.mark.filterwarnings("ignore:.*:loopy.diagnostic.LoopyWarning")
-def test_kernels_beyond_the_paper_compile() -> None:
+@pytest.mark.parametrize("share", [6, pytest.param(1, marks=pytest.mark.nightly)])
+def test_kernels_beyond_the_paper_compile(share: int) -> None:
     """Some of the extended classes, the random shapes and the variants (all 2145 take minutes)."""
     some = [
         *entries(element_type=None, collection="extended")[::3],
         *entries(element_type=None, collection="random")[::24],
         *entries(element_type=None, collection=None, purpose="variant")[::12],
-    ]
+    ][::share]
     code = {each.name: generate_cuda(each.build()) for each in some}
 
     found = compile_sources({name: each.source for name, each in code.items()}, "9.0")
 
-    assert len(found) == len(some) > 150
+    assert len(found) == len(some) > 150 // share
     for name, each in code.items():
         assert set(found[name]) == set(each.kernels), name
         for resources in found[name].values():

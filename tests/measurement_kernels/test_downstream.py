@@ -63,6 +63,7 @@ def test_one_group_computes_everything(each: CatalogEntry) -> None:
     assert counts.evaluate(sizes)["groups"] == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("runtime", ["pocl", "intel"])
 def test_what_judges_was_measured_apart_from_what_is_fitted(runtime: str) -> None:
     folder = FITS / f"{runtime}-xeon-model167"

@@ -96,7 +96,7 @@ def test_variants_that_differ_in_sizes_only_share_a_kernel() -> None:
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("each", one_of(3, _runs_on_device()))
+@pytest.mark.parametrize("each", one_of(9, _runs_on_device()))
 def test_numbers_are_right(each: CatalogEntry, queue: cl.CommandQueue) -> None:
     _run(each, queue, dict(each.check_parameters))
 

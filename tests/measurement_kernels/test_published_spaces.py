@@ -15,7 +15,7 @@ def test_the_space_is_the_published_one() -> None:
 
 @pytest.mark.parametrize(
     ("block", "tile", "padded"),
-    [((16, 2), (2, 3), 1), ((48, 1), (1, 2), 0), ((32, 4), (3, 1), 0), ((16, 16), (1, 1), 1)],
+    [((16, 2), (2, 3), 1), ((48, 1), (1, 2), 0)],
 )
 def test_variants_convolve(block: tuple[int, int], tile: tuple[int, int], padded: int) -> None:
     pocl = [each for each in discover().devices if each.label.startswith("pocl")]

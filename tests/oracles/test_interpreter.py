@@ -50,7 +50,7 @@ def test_generated_kernels_tally_executed_instructions() -> None:
     compared: set[KernelCase] = set()
 
     @settings(
-        max_examples=40,
+        max_examples=20,
         derandomize=True,
         deadline=None,
         database=None,

@@ -33,7 +33,9 @@ from tests.models.builders import make_weights
 FAMILIES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", ["matmul", *(pytest.param(each, marks=pytest.mark.nightly) for each in FAMILIES[1:])]
+)
 def test_shared_counts_predict_what_direct_ones_do(family: str) -> None:
     space = load_space(family)
     weights = load_weights("pocl-epyc-zen5", model="linear")
@@ -273,6 +275,7 @@ print([point.time_s for point in found.best] == sorted(
 """
 
 
+@pytest.mark.nightly
 def test_a_million_points_are_ranked_in_bounded_memory() -> None:
     """The peak after a million points exceeds that after 20000 by less than 8 MiB."""
     done = subprocess.run(

@@ -301,7 +301,10 @@ def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> No
     assert len(ranked.variants) == 2
 
 
-@pytest.mark.parametrize(("slug", "first"), [("pocl-epyc-zen5", 3), ("intel-epyc-zen5", 11)])
+@pytest.mark.parametrize(
+    ("slug", "first"),
+    [("pocl-epyc-zen5", 3), pytest.param("intel-epyc-zen5", 11, marks=pytest.mark.nightly)],
+)
 def test_shipped_counts_are_those_of_the_present_rules(slug: str, first: int) -> None:
     from countperf.properties.count_properties import count_kernel
 
