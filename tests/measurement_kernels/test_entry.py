@@ -36,27 +36,6 @@ def test_sizes_are_rounded_up_to_the_group(name: str, exponent: int, sizes: dict
     assert entry(name).parameters(exponent) == sizes
 
 
-@pytest.mark.parametrize(
-    ("name", "paper"),
-    [
-        ("matmul-tiled/square/16x16", range(7, 10)),
-        ("matmul-naive/16x16", range(6, 10)),
-        ("vector-scale-add/stride1/256x1", range(18, 22)),
-        ("transpose/tiled/16x16", range(10, 12)),
-        ("stride1/copy/256x1", range(17, 21)),
-        ("stride2-filled/direct/256x1", range(15, 18)),
-        ("arithmetic/add-k256/16x16", range(7, 9)),
-        ("empty/16x16", range(8, 11)),
-        ("finite-differences", range(10, 12)),
-        ("matmul-skinny", range(9, 11)),
-        ("convolution", range(6, 9)),
-        ("n-body", range(10, 12)),
-    ],
-)
-def test_exponents_of_the_paper_are_offered(name: str, paper: range) -> None:
-    assert set(paper) <= set(entry(name).exponents)
-
-
 def test_every_offered_size_is_one_that_the_kernel_takes() -> None:
     for each in EVERYTHING:
         _takes_the_sizes_that_it_offers(each)
@@ -112,13 +91,6 @@ def test_case_describes_the_kernel() -> None:
     assert case.build() is case.build()
 
 
-def test_all_cases_of_an_entry_share_one_translation_unit() -> None:
-    each = entry("vector-scale-add/stride2/256x1")
-    cases = each.cases(12)
-    assert [case.parameters["n"] for case in cases] == [2**12, 2**14, 2**16, 2**18]
-    assert len({id(case.build()) for case in cases}) == 1
-
-
 def test_memory_counts_gaps_and_halos_and_doubles() -> None:
     assert entry("vector-scale-add/stride3/256x1").memory_bytes({"n": 256}) == 3 * 3 * 256 * 4
     assert entry("stride3-filled/direct/256x1").memory_bytes({"n": 256}) == (3 * 511 + 256) * 4
@@ -135,13 +107,6 @@ def test_inputs_have_the_kernels_type_and_order() -> None:
         "a": ((16, 3), "float64"),
         "b": ((3, 32), "float64"),
     }
-
-
-def test_scalars_have_the_element_type() -> None:
-    each = entry("vector-scale-add/stride1/256x1")
-    made = each.make_arguments(np.random.default_rng(0), {"n": 256})
-    assert set(made) == {"x", "y", "a", "b"}
-    assert made["a"].dtype == np.dtype("f4")
 
 
 def test_partly_written_output_comes_in_and_keeps_its_gaps() -> None:

@@ -4,10 +4,7 @@ import pytest
 
 from countperf.errors import ParameterError
 from measurement_kernels.groups import (
-    LINEAR_GROUPS,
-    PLANAR_GROUPS,
     group_shapes,
-    label,
     round_up,
 )
 
@@ -24,11 +21,6 @@ def test_sets_of_the_paper(size_class: str, shapes: set[tuple[int, int]]) -> Non
     assert set(group_shapes(size_class)) == shapes
 
 
-def test_unions_have_every_shape_once() -> None:
-    assert tuple((x, 1) for x in (128, 192, 224, 256, 384, 512)) == LINEAR_GROUPS
-    assert PLANAR_GROUPS == ((16, 12), (16, 14), (16, 16), (24, 16), (32, 16))
-
-
 def test_unknown_set_is_an_error() -> None:
     with pytest.raises(ParameterError, match="'tiny'; there are small, medium, large") as error:
         group_shapes("tiny")
@@ -41,7 +33,3 @@ def test_unknown_set_is_an_error() -> None:
 )
 def test_rounding_up(size: int, multiple: int, rounded: int) -> None:
     assert round_up(size, multiple) == rounded
-
-
-def test_label() -> None:
-    assert label((16, 12)) == "16x12"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import zlib
 from collections import defaultdict
@@ -20,7 +19,7 @@ from countperf.errors import DeviceError
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
-from measurement_kernels.catalog import entries, entry
+from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry, Collection
 from measurement_kernels.extended import through_data
 from measurement_kernels.programs import Formula, Program, Recurrence
@@ -118,39 +117,6 @@ def test_draws_never_change() -> None:
     }
 
 
-def test_items_of_blocked_kernels_have_several_results() -> None:
-    found = entries(collection="random", element_type=None)
-    blocked = [each for each in found if each.family.startswith("blocked-")]
-    assert len({each.family for each in blocked}) == 6
-    for each in blocked:
-        assert isinstance(each.builder, partial)
-        shape = each.builder.args[1]
-        assert 4 <= math.prod(d.each for d in shape.divided) <= 32
-    blocks = {each.builder.args[1].block for each in blocked if isinstance(each.builder, partial)}
-    assert blocks == {"for", "unr", "ilp", "ilp.seq"}
-
-
-def test_own_loops_have_an_order_that_does_not_depend_on_the_process() -> None:
-    several = [
-        each.build().default_entrypoint
-        for each in entries(collection="random", family="random-matmul")
-        if isinstance(each.builder, partial)
-        and min(d.each for d in each.builder.args[1].divided) > 1
-    ]
-    assert len(several) > 20
-    assert all(("i_each", "j_each") in kernel.loop_priority for kernel in several)
-
-
-def test_the_last_draws_have_lengths_that_are_powers_of_two() -> None:
-    for family, irregular in (("random-matmul", 90), ("random-small-operator", 40)):
-        for each in entries(collection="random", family=family):
-            assert isinstance(each.builder, partial)
-            lengths = [n for d in each.builder.args[1].divided for n in (d.items, d.each)]
-            lengths += [s.length for s in each.builder.args[1].steps]
-            if int(each.variant) >= irregular and each.element_type == "f32":
-                assert all(n & (n - 1) == 0 for n in lengths)
-
-
 def test_draws_follow_from_the_name_alone() -> None:
     first, again, other = (Draw(name) for name in ("a/1", "a/1", "a/2"))
     numbers = [[each.integer(0, 9) for _ in range(8)] for each in (first, again, other)]
@@ -207,7 +173,3 @@ def test_a_recurrence_stores_its_parts_first_and_chooses_for_each_element() -> N
     np.testing.assert_array_equal(got["r"], [4.0 + 64, 16.0 + 4])
     reads = count_kernel(program.unit())["gmem.load.32.uniform"].quantity.evaluate({"n": 8})
     assert reads == 8 * 3  # stored, hence not read again where it is squared
-
-
-def test_names_of_random_kernels_are_found_by_number() -> None:
-    assert entry("random-stencil/017").family == "random-stencil"

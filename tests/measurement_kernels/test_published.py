@@ -93,11 +93,6 @@ def test_memory_instructions_are_those_that_hong_and_kim_print(
     assert _per_item(name, _ACCESS, items, **sizes) == printed  # Table 5
 
 
-def test_options_take_three_loads_and_two_stores() -> None:
-    """Hong & Kim print seven memory instructions of a code that is not printed."""
-    assert _per_item("published-merge/black-scholes/64x1/f32", _ACCESS, 1000, n=1000) == 5
-
-
 @pytest.mark.parametrize(
     ("variant", "items", "barriers"),
     [
@@ -136,39 +131,6 @@ def test_rodinia_kernels_compute_as_much(
 ) -> None:
     counts = _counts(entry(f"published-rodinia/{variant}/f32").case_at(**sizes))
     assert {kind: counts.get(f"flop.{kind}.f32") for kind in counted} == counted
-
-
-@pytest.mark.parametrize(
-    ("variant", "sub_groups"),
-    [
-        (name, sub_groups)
-        for sub_groups, names in {
-            1: "nw-kernel1 lud-perimeter",
-            2: "fan2 kmeans-swap",
-            6: "compute-step-factor time-step compute-flux",
-            8: "kmeans-kernel-c lud-internal hotspot opt-srad1 opt-srad2 bpnn-layerforward"
-            " bpnn-adjust-weights",
-        }.items()
-        for name in names.split()
-    ],
-)
-def test_groups_have_the_least_occupancies_that_lemeire_prints(
-    variant: str, sub_groups: int
-) -> None:
-    (found,) = entries(collection="published", family="published-rodinia", variant=variant)
-    along, across = found.group_shape
-    assert max(along * across // 32, 1) == sub_groups  # Table 9
-
-
-def test_shortest_paths_compare_once_for_each_addition() -> None:
-    counts = _counts(entry("published-apsp/16x16/f32").case_at(n=48))
-    assert counts["flop.add.f32"] == 48**3
-    assert counts["lmem.store.32"] == 2 * 48**3 // 16
-
-
-def test_saxpy2_adds_a_times() -> None:
-    counts = _counts(entry("published-saxpy2/128x1/f32").case_at(n=100, a=7))
-    assert counts["flop.add.f32"] == 100 * 8
 
 
 def test_sixteen_diagonals_of_an_alignment_have_these_bank_conflicts() -> None:
