@@ -365,7 +365,7 @@ def common_view(measurements: Iterable[Measurement]) -> View:
         raise FitError(
             f"the measured kernels were not all counted alike ({cases}): count them again in one"
         )
-    view = next(iter(found), "structure")  # of none, what is missing is said later
+    view = next(iter(found), "source")
     if view not in VIEWS:
         raise FitError(
             f"kernels were counted in the {view!r} view; there are {' and '.join(VIEWS)}"

@@ -168,8 +168,6 @@ def estimate_design(
 ) -> Estimate:
     """Fit the model of a design to its cases; arguments and errors as for `estimate`."""
     function = design.function
-    if not design.times_s.size:
-        raise FitError("there is no measurement to fit; measure the measurement kernels first")
     if not function.columns:
         raise FitError("no measured kernel has a property that the model charges")
     problem = problem_of(design, recipe, prior)

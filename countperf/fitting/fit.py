@@ -155,6 +155,8 @@ def _chosen(
     executor: Executor | None,
 ) -> tuple[ModelDefinition, tuple[Candidate, ...]]:
     """Return the model to fit, and those among which left-out families chose it."""
+    if not observations:
+        raise FitError("there is no measurement to fit; measure the measurement kernels first")
     candidates: tuple[Candidate, ...] = ()
     if model in (AUTO, STRUCTURAL, COMPILED):
         available = {LINEAR.name: LINEAR} if model == AUTO else {}
