@@ -52,6 +52,16 @@ def each_once(
     return np.lexsort((random.random(number), blocks)).astype("int32").reshape(shape)
 
 
+def near(
+    layout: Layout, reach: int, random: np.random.Generator, sizes: Sizes
+) -> NDArray[np.int32]:
+    """Return places that differ by at most `reach` from their item's own."""
+    shape = shape_at(layout, sizes)
+    item = np.arange(sizes["n"]).reshape((-1, 1) if layout == "rows" else (-1,))
+    away = random.integers(-reach, reach + 1, size=shape)
+    return np.clip(item + away, 0, sizes["n"] - 1).astype("int32")
+
+
 ROW_LOOPS = ("{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }")
 """Loops over rows, and over the elements of one; ``length`` is computed by `row_sums`."""
 

@@ -37,9 +37,6 @@ from measurement_kernels.published.rodinia import RODINIA
 from measurement_kernels.published.rodinia_flow import RODINIA_FLOW
 from measurement_kernels.published.rodinia_grids import RODINIA_GRIDS
 
-PUBLISHED_PREFIX = "published-"
-"""Prefix of the families of published kernels."""
-
 
 def entries() -> Iterator[CatalogEntry]:
     """List the kernels."""
