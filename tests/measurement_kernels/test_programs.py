@@ -117,47 +117,6 @@ def test_draws_never_change() -> None:
     }
 
 
-<<<<<<< HEAD
-def test_draws_follow_from_the_name_alone() -> None:
-    first, again, other = (Draw(name) for name in ("a/1", "a/1", "a/2"))
-    numbers = [[each.integer(0, 9) for _ in range(8)] for each in (first, again, other)]
-    assert numbers[0] == numbers[1] != numbers[2]
-    assert sorted(Draw("b").some("abc", 3)) == ["a", "b", "c"]
-=======
-def test_items_of_blocked_kernels_have_several_results() -> None:
-    found = entries(collection="random", element_type=None)
-    blocked = [each for each in found if each.family.startswith("blocked-")]
-    assert len({each.family for each in blocked}) == 6
-    for each in blocked:
-        assert isinstance(each.builder, partial)
-        shape = each.builder.args[1]
-        assert 4 <= math.prod(d.each for d in shape.divided) <= 32
-    blocks = {each.builder.args[1].block for each in blocked if isinstance(each.builder, partial)}
-    assert blocks == {"for", "unr", "ilp", "ilp.seq"}
-
-
-def test_own_loops_have_an_order_that_does_not_depend_on_the_process() -> None:
-    several = [
-        each.build().default_entrypoint
-        for each in entries(collection="random", family="random-matmul")
-        if isinstance(each.builder, partial)
-        and min(d.each for d in each.builder.args[1].divided) > 1
-    ]
-    assert len(several) > 20
-    assert all(("i_each", "j_each") in kernel.loop_priority for kernel in several)
-
-
-def test_the_last_draws_have_lengths_that_are_powers_of_two() -> None:
-    for family, irregular in (("random-matmul", 90), ("random-small-operator", 40)):
-        for each in entries(collection="random", family=family):
-            assert isinstance(each.builder, partial)
-            lengths = [n for d in each.builder.args[1].divided for n in (d.items, d.each)]
-            lengths += [s.length for s in each.builder.args[1].steps]
-            if int(each.variant) >= irregular and each.element_type == "f32":
-                assert all(n & (n - 1) == 0 for n in lengths)
->>>>>>> 26ce309 (Store the kernels of random shapes, instead of drawing them again)
-
-
 def _program(*formulas: Formula | Recurrence, target: tuple[Extent | int, ...]) -> Program:
     return Program(
         name="program",
