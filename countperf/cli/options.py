@@ -9,6 +9,7 @@ from typing import Any
 from countperf.cli.parsing import (
     anchor_run,
     instruction_counts,
+    named,
     natural,
     positive,
     size,
@@ -18,8 +19,8 @@ from countperf.cli.parsing import (
 
 
 def value(metavar: str, text: str, **more: Any) -> dict[str, Any]:
-    """Describe an option that takes a value."""
-    return {"metavar": metavar, "help": text, **more}
+    """Describe an option that takes a value, which is not empty."""
+    return {"metavar": metavar, "type": named, "help": text, **more}
 
 
 def flag(text: str) -> dict[str, Any]:

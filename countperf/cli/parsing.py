@@ -21,6 +21,13 @@ def assignment(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def named(text: str) -> str:
+    """Refuse an empty text, for argparse."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} names nothing; leave the option out")
+    return text
+
+
 def size(text: str) -> tuple[str, int]:
     """Parse ``n=1024``, for argparse."""
     name, value = assignment(text)

@@ -60,6 +60,12 @@ def compare(
         raise ParameterError(f"every = {every}: pass 1 or more", parameter="every")
     known = measured_devices()
     place = known.get(measurements, measurements) if isinstance(measurements, str) else measurements
+    if isinstance(place, str) and not Path(place).exists():
+        raise ParameterError(
+            f"there is no file {place}, and no measurements of a device of this name ship; they do"
+            f" of {', '.join(known)}",
+            parameter="measurements",
+        )
     found = read_measurements(place)
     if device is None:
         device = _described(found.device.slug, place)

@@ -316,6 +316,13 @@ def _task(
     if not isinstance(weights, MechanisticCost):
         identity = None if device is None else device.identity
         weights = Target(weights=weights, device=identity, force=force).checked()
+        if weights.definition.reads_code:
+            raise ParameterError(
+                "variants are ranked by a model that reads no compiled code, and the first of them"
+                " then by their code where it can be read: take weights of such a model,"
+                " model='structural'",
+                parameter="model",
+            )
     limits = None
     if device is not None:
         limits = Limits(

@@ -31,6 +31,7 @@ ignored = ["flop.*", "iop.*", "gmem.*"]
 launch = ["launches", "groups"]
 """
 _FIT = "fit {file} --kernels my.py --output out.json --model mine.toml"
+_RANK = "rank transpose n=64 m=64 --weights pocl-epyc-zen5 "
 _VOLKOV = "predict matmul-tiled/square/16x16 n=64 m=64 l=64 --model volkov --on nvidia-k620"
 
 
@@ -63,6 +64,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             _VOLKOV,
             "the nvcc of CUDA 12 finds them, where it is installed; state them (--registers N)",
             _VOLKOV + " --registers 16",
+        ),
+        (
+            _RANK + "--model compiled",
+            "take weights of such a model, --model structural",
+            _RANK + "--model structural --points 2 --workers 1 --incomplete",
         ),
         pytest.param(
             "report timing.json --output page.html",

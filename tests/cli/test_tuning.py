@@ -87,11 +87,12 @@ def test_rank_as_json_and_every_point_as_a_line(
     ("arguments", "said"),
     [
         (["rank", "matmull"], "no search space is called 'matmull'"),
-        (["rank", SPACE, "--output", "/no/such/folder/file"], "cannot write"),
+        (["rank", SPACE, "--output", "."], "cannot write .: Is a directory"),
         (["rank", SPACE, "--points", "0"], "points"),
         (["rank", SPACE, "--top", "0"], "top"),
         (["rank", SPACE, "--workers", "0"], "workers"),
         (["rank", SPACE, "q=4"], "space 'double' has no size q; there are n"),
+        (["tune", SPACE, "--model", ""], "--model: '' names nothing; leave the option out"),
         (["tune", SPACE, "n=-4", "--device", "nowhere:7"], "n = -4; sizes are positive"),
         (["tune", SPACE, "--budget", "-1"], "--budget: -1 is no number above 0"),
     ],

@@ -197,7 +197,9 @@ def test_profiles_of_measured_kernels_are_made_from_the_catalogue(file: Path) ->
     assert result(found, "linear", "fitted").cases
 
 
-def test_an_unknown_model_is_refused_by_name(file: Path) -> None:
+def test_an_unknown_model_or_device_is_refused_by_name(file: Path) -> None:
+    with pytest.raises(ParameterError, match=r"no file pocl-epyc-zen33, .* of .*pocl-epyc-zen3,"):
+        compare("pocl-epyc-zen33")
     with pytest.raises(ParameterError, match="no model is called 'rooflin'; there are roofline"):
         compare(file, models=["rooflin"])
 
