@@ -6,12 +6,19 @@ message says what happened, where, and how to mend it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 
 class CountperfError(Exception):
-    """Root of every error that countperf raises on purpose."""
+    """Root of every error that countperf raises on purpose; what is known besides is attributes."""
+
+    def __init__(self, message: str = "", **known: Any) -> None:
+        super().__init__(message)
+        for name, value in known.items():
+            if not hasattr(type(self), name):
+                raise TypeError(f"{type(self).__name__} has no attribute {name}")
+            setattr(self, name, tuple(value) if isinstance(value, list) else value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be made again in another process as it is, whatever its class is made of."""
@@ -29,12 +36,8 @@ def _restored(
 class CountingError(CountperfError):
     """A kernel, or a part of it, cannot be counted exactly."""
 
-    def __init__(
-        self, message: str, *, kernel: str | None = None, where: str | None = None
-    ) -> None:
-        super().__init__(message)
-        self.kernel = kernel
-        self.where = where
+    kernel: str | None = None
+    where: str | None = None
 
 
 class UncountableSetError(CountingError):
@@ -48,16 +51,7 @@ class UnsupportedExpressionError(CountingError):
 class DataDependentControlFlowError(CountingError):
     """A condition, trip count or index depends on data, and no statistics were passed."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        kernel: str | None = None,
-        where: str | None = None,
-        statistics: Mapping[str, float | str] | None = None,
-    ) -> None:
-        super().__init__(message, kernel=kernel, where=where)
-        self.statistics = dict(statistics or {})
+    statistics: Mapping[str, float | str] | None = None
 
 
 class GranularityError(CountingError):
@@ -67,9 +61,7 @@ class GranularityError(CountingError):
 class ParameterError(CountperfError, ValueError):
     """A parameter is missing, unknown, or outside the assumptions of the kernel."""
 
-    def __init__(self, message: str, *, parameter: str | None = None) -> None:
-        super().__init__(message)
-        self.parameter = parameter
+    parameter: str | None = None
 
 
 class ModelNotApplicableError(ParameterError):
@@ -79,29 +71,21 @@ class ModelNotApplicableError(ParameterError):
 class ExpressionError(CountperfError, ValueError):
     """A formula of a model cannot be read, or names something that is not there."""
 
-    def __init__(
-        self, message: str, *, text: str, position: int | None = None, names: Sequence[str] = ()
-    ) -> None:
-        super().__init__(message)
-        self.text = text
-        self.position = position
-        self.names = tuple(names)
+    text: str = ""
+    position: int | None = None
+    names: tuple[str, ...] = ()
 
 
 class PropertyNameError(CountperfError, ValueError):
     """A name is not a property name of the taxonomy."""
 
-    def __init__(self, message: str, *, name: str) -> None:
-        super().__init__(message)
-        self.name = name
+    name: str = ""
 
 
 class DeviceParameterError(CountperfError, ValueError):
     """A device parameter is missing or has an impossible value."""
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
+    field: str | None = None
 
 
 class PredictionError(CountperfError):
@@ -111,23 +95,13 @@ class PredictionError(CountperfError):
 class UnmeasuredPropertyError(PredictionError):
     """A kernel needs properties for which the fit has no weight."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        properties: Sequence[str],
-        exercising_kernels: dict[str, tuple[str, ...]],
-    ) -> None:
-        super().__init__(message)
-        self.properties = tuple(properties)
-        self.exercising_kernels = exercising_kernels
+    properties: tuple[str, ...] = ()
+    exercising_kernels: Mapping[str, tuple[str, ...]] | None = None
 
 
 class _MismatchError(PredictionError):
-    def __init__(self, message: str, *, expected: str, found: str) -> None:
-        super().__init__(message)
-        self.expected = expected
-        self.found = found
+    expected: str = ""
+    found: str = ""
 
 
 class DeviceMismatchError(_MismatchError):
@@ -145,9 +119,7 @@ class CacheMismatchError(_MismatchError):
 class DeviceError(CountperfError):
     """No such device, or none that works."""
 
-    def __init__(self, message: str, *, device: str | None = None) -> None:
-        super().__init__(message)
-        self.device = device
+    device: str | None = None
 
 
 class DeviceLostError(DeviceError):
@@ -157,17 +129,13 @@ class DeviceLostError(DeviceError):
 class KernelSpecificationError(CountperfError, ValueError):
     """Kernel specification that names no kernel."""
 
-    def __init__(self, message: str, *, specification: str) -> None:
-        super().__init__(message)
-        self.specification = specification
+    specification: str = ""
 
 
 class MeasurementError(CountperfError):
     """A measurement failed."""
 
-    def __init__(self, message: str, *, case: str | None = None) -> None:
-        super().__init__(message)
-        self.case = case
+    case: str | None = None
 
 
 class KernelBuildError(MeasurementError):
@@ -193,17 +161,13 @@ class SearchSpaceError(CountperfError, ValueError):
 class TuningError(CountperfError):
     """A search cannot be made, or has nothing to answer."""
 
-    def __init__(self, message: str, *, refusals: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.refusals = tuple(refusals)
+    refusals: tuple[str, ...] = ()
 
 
 class FitError(CountperfError):
     """A fit cannot be made from these measurements."""
 
-    def __init__(self, message: str, *, result: object | None = None) -> None:
-        super().__init__(message)
-        self.result = result
+    result: object | None = None
 
 
 class RankDeficientFitError(FitError):
@@ -217,54 +181,36 @@ class FitNotConvergedError(FitError):
 class MissingExtraError(CountperfError):
     """Something needs a package that only an extra of countperf installs."""
 
-    def __init__(self, message: str, *, extra: str) -> None:
-        super().__init__(message)
-        self.extra = extra
+    extra: str = ""
 
 
 class IncompatibleVersionError(CountperfError, ImportError):
     """A package that countperf needs is missing, or of a version that it does not work with."""
 
-    def __init__(self, message: str, *, package: str, found: str = "") -> None:
-        super().__init__(message)
-        self.package = package
-        self.found = found
+    package: str = ""
+    found: str = ""
 
 
 class DocumentError(CountperfError):
     """A document is damaged, foreign, or of a version that cannot be read."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        path: str | None = None,
-        field: str | None = None,
-        line: int | None = None,
-        offset: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.path = path
-        self.field = field
-        self.line = line
-        self.offset = offset
+    path: str | None = None
+    field: str | None = None
+    line: int | None = None
+    offset: int | None = None
 
 
 class TableError(CountperfError, ValueError):
     """A table of times that were measured elsewhere cannot be read."""
 
-    def __init__(self, message: str, *, row: int | None = None, column: str = "") -> None:
-        super().__init__(message)
-        self.row = row
-        self.column = column
+    row: int | None = None
+    column: str = ""
 
 
 class OutputError(CountperfError):
     """A file cannot be written."""
 
-    def __init__(self, message: str, *, path: str | None = None) -> None:
-        super().__init__(message)
-        self.path = path
+    path: str | None = None
 
 
 class InternalError(CountperfError):
