@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, one_point, points, print_json
 from countperf.cli.mechanistic import mechanistic_models, predict_by_models
-from countperf.errors import CountperfError, ParameterError
+from countperf.errors import ParameterError
 from countperf.models.explanation import explain
-from countperf.report.breakdown import goes_from_line_to_line
 from countperf.report.predictions import compared, differences, explanation, prediction
 from countperf.sizes import combine_sizes, size_arrays
-from countperf.workflow.analyzing import analyzed
 from countperf.workflow.devices import known_device
 from countperf.workflow.prediction import Target, predict_in_detail
 
 if TYPE_CHECKING:
-    from countperf.counting.access_analysis import AccessAnalysis
     from countperf.predictions import Prediction
     from countperf.report.predictions import Explained
     from countperf.workflow.prediction import DetailedPrediction
@@ -59,18 +56,15 @@ def run(options: argparse.Namespace) -> None:
         for each in asked
     ]
     predictions = [each.prediction for each in made]
-    kernel, at, _ = asked[0]
     _say_models(*predictions)
     explained: list[Explained] = []
     if not options.explain and (options.json or len(made) == 1):
-        accesses = () if several else accesses_of(kernel, at, statistics, predictions[0])
-        shown = [prediction(each, accesses) for each in predictions]
+        shown = [prediction(each) for each in predictions]
     else:
-        accesses = accesses_of(kernel, at, statistics, predictions[0]) if len(made) == 1 else ()
         explained = [
             _explained(each, target) for each, (*_, target) in zip(made, asked, strict=True)
         ]
-        shown = [explanation(*each, accesses) for each in explained]
+        shown = [explanation(*each) for each in explained]
     if several and options.explain:
         if options.json:
             print_json({"sizes": [each.object() for each in shown]})
@@ -98,21 +92,6 @@ def _compare(explained: Sequence[Explained], *, with_all: bool) -> None:
     if with_all:
         lines += differences(explained[0], explained[1]).lines()
     print("\n".join([*lines, cause]))
-
-
-def accesses_of(
-    kernel: str,
-    sizes: Mapping[str, int],
-    statistics: Mapping[str, Any] | None,
-    prediction: Prediction,
-) -> tuple[AccessAnalysis, ...]:
-    """Return the accesses of a kernel, if how far apart they are bounds its time."""
-    if not goes_from_line_to_line(prediction):
-        return ()
-    try:
-        return analyzed(kernel, statistics=statistics, sizes=sizes).accesses
-    except CountperfError:  # a vector has no accesses, and some kernels no analysis
-        return ()
 
 
 def _say_models(*predictions: Prediction) -> None:

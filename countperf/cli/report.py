@@ -1,26 +1,30 @@
-"""``countperf report``."""
+"""``countperf report``: pages of fits, kernels and searches."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json
-from countperf.cli.predict import accesses_of
 from countperf.documents import check_writable, read_file_text, write_atomically
 from countperf.errors import CountperfError, ParameterError
 from countperf.fitting.ranking import RankingEvaluation
+from countperf.hardware.parameters import UNITS
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.metrics import Evaluation
 from countperf.models.explanation import explain
 from countperf.models.library import find_fit, load_weights, short_name
-from countperf.report.pages import (
-    ExplainedKernel,
-    fit_page,
-    kernel_page,
-    search_page,
-)
+from countperf.report.accuracy import means_table, ranking_evaluation
+from countperf.report.breakdown import breakdown_rows
+from countperf.report.curves import roofline_figure
+from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
+from countperf.report.names import GROUPS
+from countperf.report.numbers import PURPOSES, format_percent, format_quantity, point_text
+from countperf.report.page import Page, Part
+from countperf.report.predictions import explanation, prediction, prediction_head
+from countperf.report.rows import Printed
+from countperf.report.weights import NO_RATES, weight_rows
 from countperf.tuning.journal import read_journal
 from countperf.tuning.lines import RankingLine, TriedLine
 from countperf.tuning.result import as_key
@@ -29,15 +33,14 @@ from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.prediction import Target, predict_in_detail
 
 if TYPE_CHECKING:
-    from countperf.measurements import MeasurementSet
-    from countperf.metrics import Evaluation
+    from countperf.hardware.identity import DeviceIdentity
+    from countperf.hardware.parameters import DeviceParameters
+    from countperf.models.explanation import Explanation
     from countperf.models.library import NamedFit
     from countperf.models.weights import WeightSet
-    from countperf.report.page import Page
-    from countperf.report.pages import ExplainedKernel
-
 
 _SHOWN_KERNELS = 4
+_MOST_VARIANTS = 30
 
 
 def run(options: argparse.Namespace) -> None:
@@ -79,65 +82,180 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
         ranking = evaluate_ranking(measured, weights=weights)
     elif fit is not None:
         kind = "" if options.model is None else f"{short_name(weights.model)}-"
-        stored = fit.folder / f"{kind}ranking.json"
-        evaluation = _stored_evaluation(fit.folder / f"{kind}evaluation.json")
-        ranking = RankingEvaluation.read_file(stored) if stored.is_file() else None
+        evaluated, ranked = (
+            fit.folder / f"{kind}{name}.json" for name in ("evaluation", "ranking")
+        )
+        evaluation = Evaluation.read_file(evaluated) if evaluated.is_file() else None
+        ranking = RankingEvaluation.read_file(ranked) if ranked.is_file() else None
         campaign = measurements_in(fit.folder)
         measured = MeasurementSet.read_file(campaign) if campaign.is_file() else None
-    return fit_page(
-        weights,
-        device=known_device(weights.device.slug, options.what),
-        evaluation=evaluation,
-        ranking=ranking,
-        kernels=() if measured is None else _test_kernels(weights, measured),
+    device = known_device(weights.device.slug, options.what)
+    return Page(
+        title=f"Fit of {weights.device.slug}",
+        lead=(f"{short_name(weights.model)} model, fitted for {weights.device.name}",),
+        sections={
+            "Device": [_device(weights.device, device)],
+            "Accuracy": _accuracy(weights, evaluation),
+            "Weights as rates": [_weights(weights, device)],
+            "Kernels": [] if measured is None else _test_kernels(weights, measured, device),
+            "Variants": [ranking_evaluation(ranking)] if ranking and ranking.sets else [],
+        },
     )
 
 
-def _stored_evaluation(path: Path) -> Evaluation | None:
-    return Evaluation.read_file(path) if path.is_file() else None
-
-
-def _test_kernels(weights: WeightSet, measured: MeasurementSet) -> tuple[ExplainedKernel, ...]:
+def _test_kernels(
+    weights: WeightSet, measured: MeasurementSet, device: DeviceParameters | None
+) -> list[Part]:
     """Explain the test kernels of a campaign, each at the size that took longest."""
-    longest = {
-        each.kernel: each
-        for each in sorted(measured, key=lambda m: m.time_s)
-        if each.purpose == "test"
-    }
-    found: list[ExplainedKernel] = []
-    for each in longest.values():
+    tests = sorted((m for m in measured if m.purpose == "test"), key=lambda m: m.time_s)
+    parts: list[Part] = []
+    shown = 0
+    for each in {each.kernel: each for each in tests}.values():
         vector = each.property_vector()
-        if vector is None or len(found) == _SHOWN_KERNELS:
+        if vector is None or shown == _SHOWN_KERNELS:
             continue
         try:
-            prediction = weights.predict_counts(vector, each.parameters)
-            explanation = explain(weights, vector, prediction)
+            made = weights.predict_counts(vector, each.parameters)
+            explained = explain(weights, vector, made)
         except CountperfError:  # no weight for what it does: the page shows others
             continue
-        found.append(ExplainedKernel(explanation=explanation, measured_s=each.time_s))
-    return tuple(found)
+        shown += 1
+        parts.append(prediction(made))
+        parts.append(Printed(head=[f"measured: {format_quantity(each.time_s, 's')}"]))
+        parts += _figures(explained, device)
+    return parts
 
 
 def _kernel_page(options: argparse.Namespace) -> Page:
-    sizes = as_dict(options.parameters)
-    statistics = as_dict(options.statistics) or None
     made = predict_in_detail(
         options.what,
-        sizes,
+        as_dict(options.parameters),
         Target(weights=options.weights, model=options.model, device=options.device),
-        statistics=statistics,
+        statistics=as_dict(options.statistics) or None,
     )
-    explanation = explain(made.weights, made.vector, made.prediction)
+    explained = explain(made.weights, made.vector, made.prediction)
     device = known_device(made.weights.device.slug, options.weights)
-    accesses = accesses_of(options.what, sizes, statistics, made.prediction)
-    return kernel_page(ExplainedKernel(explanation=explanation), made.weights, device, accesses)
+    sizes = point_text(made.prediction.parameters)
+    return Page(
+        title=f"{made.prediction.kernel}{', ' if sizes else ''}{sizes}",
+        lead=prediction_head(made.prediction),
+        sections={
+            "Where the time goes": _figures(explained, device),
+            "All parts": [explanation(explained, made.weights, device)],
+            "Device": [_device(made.weights.device, device)],
+            "Accuracy": _accuracy(made.weights, None),
+        },
+    )
+
+
+def _figures(explained: Explanation, device: DeviceParameters | None) -> list[Part]:
+    parts: list[Part] = []
+    if breakdown_rows(explained.prediction):
+        parts.append(("where the time goes", prediction_figure(explained.prediction)))
+    if explained.flops > 0 and explained.global_bytes > 0:
+        parts.append(("roofline", roofline_figure(explained, device)))
+    return parts
 
 
 def _search_page(path: Path) -> Page:
     header, entries = read_journal(path)
-    tried = {as_key(e.choice): e.trial() for e in entries if isinstance(e, TriedLine)}
-    rankings = [entry for entry in entries if isinstance(entry, RankingLine)]
-    ranking = None
-    if rankings:
-        ranking = rankings[-1].ranking(header.space, header.sizes, header.device.slug)
-    return search_page(header.space, header.device, header.sizes, tuple(tried.values()), ranking)
+    of_choice = {as_key(e.choice): e.trial() for e in entries if isinstance(e, TriedLine)}
+    if not of_choice:
+        message = f"no variant of {header.space} has run: there is nothing to report yet"
+        raise ParameterError(message, parameter="search")
+    tried = [*of_choice.values()]
+    rankings = [each for each in entries if isinstance(each, RankingLine)][-1:]
+    by_time = sorted(tried, key=lambda each: each.time_s)
+    slug = header.device.slug
+    figure = variants_figure(
+        tried, f"{header.space} on {slug}", rankings[0].seconds if rankings else None
+    )
+    columns = {"time_s": "measured", "predicted_s": "predicted"}
+    columns |= {f"choice {name}": name for name in tried[0].choice} | {"": ""}
+    rows: list[dict[str, Any]] = [
+        {
+            "time_s": each.time_s,
+            "predicted_s": each.predicted_s,
+            **{f"choice {name}": value for name, value in each.choice.items()},
+            "": "stopped early" if each.cut_short else None,
+        }
+        for each in by_time[:_MOST_VARIANTS]
+    ]
+    predicted = [f"{each.predicted} variants were predicted" for each in rankings]
+    return Page(
+        title=f"Search for the fastest {header.space}, {point_text(header.sizes)}",
+        lead=(
+            f"{format_quantity(by_time[0].time_s, 's')}: {point_text(by_time[0].choice)}",
+            "; ".join([f"{len(tried)} variants ran on {slug}", *predicted]),
+        ),
+        sections={
+            "Progress": [("measured over predicted", figure)],
+            "Variants that ran": [Printed(rows=rows, columns=columns)],
+            "Device": [_device(header.device, None)],
+        },
+    )
+
+
+def _device(identity: DeviceIdentity, device: DeviceParameters | None) -> Printed:
+    facts: dict[str, Any] = {
+        "device": identity.name,
+        "processor": identity.processor,
+        "platform": f"{identity.platform}, driver {identity.driver_version}",
+        "kind": identity.device_type,
+        "compute units": identity.compute_units,
+    }
+    for field, unit in UNITS.items() if device is not None else ():
+        value = getattr(device, field, None)
+        if value is not None and field != "num_compute_units":
+            name = field.removesuffix("_byte_per_s").removesuffix("_hz").removesuffix("_s")
+            shown = f"{value} {unit}" if isinstance(value, int) else format_quantity(value, unit)
+            facts[name.replace("_", " ")] = shown
+    return _facts(facts, [] if device is not None else [NO_RATES])
+
+
+def _facts(facts: dict[str, Any], notes: list[str]) -> Printed:
+    rows = [{"": name, " ": str(value)} for name, value in facts.items() if value]
+    return Printed(rows=rows, notes=notes)
+
+
+def _accuracy(weights: WeightSet, evaluation: Evaluation | None) -> list[Part]:
+    facts: dict[str, Any] = {}
+    if (quality := weights.quality) is not None:
+        facts["error on the fit's own cases"] = format_percent(quality.in_sample_error)
+        if quality.held_out_error is not None:
+            facts["error on left-out families"] = format_percent(quality.held_out_error)
+    if weights.source is not None:
+        facts["measured cases"] = weights.source.cases
+        facts["measured"] = weights.source.recorded_at[:10]
+    parts: list[Part] = [_facts(facts, [])] if facts else []
+    if evaluation is not None:
+        covered, intervals = evaluation.coverage()
+        lines = [
+            f"{PURPOSES.get(title, title)}: error {format_percent(part.overall().value)} over"
+            f" {len(part.cases)} cases"
+            for title, part in evaluation.by_purpose().items()
+        ]
+        if intervals:
+            lines.append(f"90 % intervals hold {covered} of {intervals} measured times")
+        judges = tuple(case for case in evaluation.cases if case.purpose != "variant")
+        table = means_table(evaluation.model_copy(update={"cases": judges}))
+        parts.append(("predicted over measured times", evaluations_figure([evaluation])))
+        parts.append(Printed(head=lines, shown=table))
+    return parts
+
+
+def _weights(weights: WeightSet, device: DeviceParameters | None) -> Printed:
+    rows = [row for row in weight_rows(weights, device) if row["weight_s"] != 0]
+    rows.sort(key=lambda row: GROUPS.index(row["group"]))
+    shown = [
+        {
+            **{name: row[name] for name in ("group", "name", "remark")},
+            "weight": f"{row['shown']['weight']} {row['shown']['per']}",
+            "rate": row["shown"]["rate"],
+        }
+        for row in rows
+    ]
+    columns = {"group": "group", "name": "what", "weight": "weight", "rate": "implied rate"}
+    zero = len(weights.by_feature) - len(rows)
+    notes = [f"weights that are zero, their cost in others: {zero}"] if zero else []
+    return Printed(rows=shown, columns=columns | {"remark": "against its limits"}, notes=notes)

@@ -8,8 +8,7 @@ weights take off is a row of its own, without a share.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from countperf.models.correction import CORRECTION
 from countperf.report.names import GROUPS, OTHER, PlainName, plain_name
 
 if TYPE_CHECKING:
-    from countperf.counting.access_analysis import AccessAnalysis
     from countperf.predictions import Prediction
 
 MOST_ROWS = 8
@@ -33,13 +31,6 @@ _BOUND_SHARE = 0.5
 """Of a time: what takes so much bounds it by itself."""
 _SAID_SHARE = 0.15
 """Of a time: parts that take less are not named as reasons."""
-_APART = "l1_reuse|l2_reuse|beyond_l2|set_conflict|strided"
-_APART_STEPS = re.compile(
-    rf"issue\.\w+\.gmem\.(load|store)\.(?:{_APART})"
-    r"|miss\.conflict\.(load|store)"
-    rf"|(?:vector|scalar)_(load|store)_(?:{_APART})_out_of_reach"
-)
-_LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +144,7 @@ def whole_percents(shares: Sequence[float]) -> list[int]:
     return floors
 
 
-def bound_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> str:
+def bound_text(prediction: Prediction) -> str:
     """Say what bounds a time, and which parts take the most of it."""
     rows = breakdown_rows(prediction)
     percents = {row: row.percent for row in rows if row.percent is not None}
@@ -170,67 +161,11 @@ def bound_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) 
     reasons = [row for row in order if _kind(row) in bounding]
     named = [row for row in reasons if percents[row] >= 100 * _SAID_SHARE][:3] or reasons[:1]
     shares = [f"{row.text} ({row.share})" for row in named]
-    parts = corrected_parts(prediction)
-    notable = [part for part in _largest(parts) if parts[part] >= _SAID_SHARE * sum(parts.values())]
-    apart = _apart_text(notable[:3], accesses, prediction)
-    return f"bound by {' and '.join(bounding)}: {', '.join(shares)}{apart and f'; {apart}'}"
+    return f"bound by {' and '.join(bounding)}: {', '.join(shares)}"
 
 
 def _kind(row: BreakdownRow) -> str:
     return row.group.partition(":")[0]
-
-
-def goes_from_line_to_line(prediction: Prediction) -> bool:
-    """Return whether the largest part of a time is of accesses that go from line to line."""
-    parts = corrected_parts(prediction)
-    return any(_step_of(part) for part in _largest(parts)[:1])
-
-
-def _largest(parts: Mapping[str, float]) -> list[str]:
-    return sorted(parts, key=lambda part: (-parts[part], part))
-
-
-def _step_of(part: str) -> str:
-    """Return the direction of a part of accesses that go from line to line; empty for others."""
-    found = _APART_STEPS.fullmatch(part)
-    return "" if found is None else next(filter(None, found.groups()))
-
-
-def _apart_text(
-    parts: Sequence[str], accesses: Iterable[AccessAnalysis], prediction: Prediction
-) -> str:
-    """Say how far apart the addresses are of the access that is executed most, if it matters."""
-    directions = {direction for part in parts if (direction := _step_of(part))}
-    sizes = {name: int(_number(value)) for name, value in prediction.parameters.items()}
-    found: list[tuple[float, int, str]] = []
-    for each in accesses:
-        if each.access.address_space != "global" or each.access.direction not in directions:
-            continue
-        apart = _innermost_stride(each, sizes)
-        if apart is None or apart[0] < _LINE_BYTES:
-            continue
-        executions = float(each.executions.evaluate(sizes))
-        where = f"addresses of {each.access.array} are {apart[0]} bytes apart {apart[1]}"
-        found.append((executions, apart[0], where))
-    return max(found)[2] if found else ""
-
-
-def _innermost_stride(access: AccessAnalysis, sizes: Mapping[str, int]) -> tuple[int, str] | None:
-    """Return by how many bytes the address moves where it moves first, and what moves it."""
-    loops = [each for each in access.strides if each.kind in ("loop", "barrier loop")]
-    items = [each for each in access.strides if each.kind == "local" and each.axis == 0]
-    for each in (*reversed(loops), *items):
-        if each.stride is None or not each.stride.names() <= set(sizes):
-            continue
-        step = abs(int(each.stride.evaluate(sizes))) * access.access.bits // 8
-        if step:
-            by = (
-                "from item to item"
-                if each.kind == "local"
-                else f"from iteration to iteration of {each.iname}"
-            )
-            return step, by
-    return None
 
 
 def _number(value: object) -> float:

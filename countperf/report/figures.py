@@ -147,12 +147,10 @@ def tuning_figure(result: TuningResult) -> Figure:
     return variants_figure(result.tried, f"{result.space} on {result.device}", result.ranking_s)
 
 
-def variants_figure(
-    tried: Sequence[Trial], title: str, ranking_s: float | None = None, *, is_stacked: bool = False
-) -> Figure:
+def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None = None) -> Figure:
     """Draw measured against predicted times of variants, and the best time over the search."""
-    figure = new_figure((5.2, 7.5) if is_stacked else (9, 4.2))
-    compared, progress = figure.subplots(2, 1) if is_stacked else figure.subplots(1, 2)
+    figure = new_figure((5.2, 7.5))
+    compared, progress = figure.subplots(2, 1)
     times = [each.time_s for each in tried]
     scale, unit = scale_of(times)
     ends = [min(*times, *(each.predicted_s for each in tried)) / scale, max(times) / scale]
@@ -178,8 +176,7 @@ def variants_figure(
         drawn.append(progress.axvspan(0, ranking_s, color=SKY, alpha=0.3, label="predicting"))
     progress.set(yscale="log", xlabel="time spent, s", ylabel=f"best time so far, {unit}s")
     plain_ticks(progress.yaxis)
-    across = 3 if is_stacked else 6
-    figure.legend(handles=drawn, loc="outside lower center", ncols=across, fontsize=9)
+    figure.legend(handles=drawn, loc="outside lower center", ncols=3, fontsize=9)
     figure.suptitle(title, fontsize=10)
     return figure
 

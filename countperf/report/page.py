@@ -3,50 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from html import escape
 from typing import TYPE_CHECKING
 
 from countperf.errors import MissingExtraError
 from countperf.report.drawing import svg_text
-from countperf.report.rows import Table
+from countperf.report.rows import Printed
 from countperf.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Part = Printed | tuple[str, "Figure"]
+"""A result, or a picture with its description."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A part of a section."""
-
-    title: str = ""  # a heading
-    lines: tuple[str, ...] = ()  # paragraphs
-    facts: tuple[tuple[str, str], ...] = ()  # names and values
-    figures: tuple[tuple[str, Figure], ...] = ()  # descriptions and pictures
-    table: Table | None = None  # a table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A section of a page."""
-
-    title: str  # its heading
-    blocks: tuple[Block, ...]  # what is in it
-
-    @property
-    def anchor(self) -> str:
-        """Name by which links find the section."""
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+_MOST_ROWS = 10_000
+_INCHES = 5.2  # so narrow that words of figures can be read on a phone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """A page."""
 
-    title: str  # its title
-    lead: tuple[str, ...] = ()  # the most important lines
-    sections: tuple[Section, ...] = ()  # the rest
+    title: str
+    lead: Sequence[str]  # the most important lines
+    sections: Mapping[str, Sequence[Part]]  # by heading; empty ones are left out
 
     def to_html(self) -> str:
         """Return the page as an HTML document that needs no other file."""
@@ -57,27 +40,14 @@ class Page:
                 "pages need Jinja2; install it with: pip install 'countperf[report]'",
                 extra="report",
             ) from error
-        numbers = count(1)
         sections = [
-            {
-                "title": section.title,
-                "anchor": section.anchor,
-                "blocks": [
-                    {
-                        "title": block.title,
-                        "lines": block.lines,
-                        "facts": block.facts,
-                        "table": block.table,
-                        "figures": [
-                            (text, _with_own_names(svg_text(figure), f"f{next(numbers)}-"))
-                            for text, figure in block.figures
-                        ],
-                    }
-                    for block in section.blocks
-                ],
-            }
-            for section in self.sections
-            if section.blocks
+            (
+                title,
+                re.sub(r"[^a-z0-9]+", "-", title.lower()),
+                [_html(part, f"s{section}p{place}-") for place, part in enumerate(parts)],
+            )
+            for section, (title, parts) in enumerate(self.sections.items())
+            if parts
         ]
         environment = Environment(
             loader=PackageLoader("countperf.report"),
@@ -89,8 +59,13 @@ class Page:
         return environment.get_template("page.html").render(page=page, version=__version__)
 
 
-def _with_own_names(svg: str, prefix: str) -> str:
-    """Return a drawing whose names differ from those of all other drawings of a page."""
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
+def _html(part: Part, prefix: str) -> str:
+    """Return a part; the names in a drawing differ from those of all others of the page."""
+    if isinstance(part, Printed):
+        return f'<div class="wide">{part.html(_MOST_ROWS)}</div>'
+    text, figure = part
+    figure.set_size_inches(_INCHES, figure.get_size_inches()[1])
+    svg = re.sub(r'\bid="', f'id="{prefix}', svg_text(figure))
     svg = re.sub(r'(xlink:href|href)="#', rf'\1="#{prefix}', svg)
-    return svg.replace("url(#", f"url(#{prefix}")
+    svg = svg.replace("url(#", f"url(#{prefix}")
+    return f'<figure role="img" aria-label="{escape(text)}">{svg}</figure>'

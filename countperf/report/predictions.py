@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,6 @@ from countperf.report.rows import Printed, Row, Table, picked, plain, table_of
 from countperf.report.weights import NAMED_OTHERS, NO_RATES, verdict_lines, weight_rows
 
 if TYPE_CHECKING:
-    from countperf.counting.access_analysis import AccessAnalysis
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.explanation import ExplainedPart, Explanation
     from countperf.models.weights import WeightSet
@@ -111,7 +110,7 @@ def _count_values(value: Any, columns: int) -> list[str]:
     return [", ".join(entries) + (", ..." if array.size > len(entries) else "")]
 
 
-def prediction(of: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> Printed:
+def prediction(of: Prediction) -> Printed:
     """Give the time, what bounds it, at most eight rows of where it goes, and caveats.
 
     Weights are fitted to runs whose data the run before left in the caches.
@@ -126,7 +125,7 @@ def prediction(of: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> Print
     notes = [uncharged_text(of.ignored)] if of.ignored else []
     notes += [*correction_lines(of), *verdict_lines(of.caveats)]
     if not isinstance(of.time_s, np.ndarray):
-        head = prediction_head(of, accesses)
+        head = prediction_head(of)
         rows = [
             {"part": part, **_named(part), "time_s": time_s}
             for part, time_s in plain(of.breakdown).items()
@@ -179,7 +178,7 @@ def correction_lines(of: Prediction) -> list[str]:
     return [f"{each.name}: {each.message}" for each in of.verdicts if each.name == CORRECTION]
 
 
-def prediction_head(of: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> list[str]:
+def prediction_head(of: Prediction) -> list[str]:
     """Write the time of a prediction at one size, what bounds it, and what it is of."""
     interval = (
         ""
@@ -191,7 +190,7 @@ def prediction_head(of: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> 
     model, comma, more = of.model.partition(", ")
     return [
         f"{'at least ' if mark else ''}{format_quantity(float(of.time_s), 's')}{interval}{mark}",
-        *filter(None, [bound_text(of, accesses)]),
+        *filter(None, [bound_text(of)]),
         f"{of.kernel} on {of.device}{', ' if given else ''}{given};"
         f" {short_name(model)}{comma}{more} model, warm caches",
     ]
@@ -238,7 +237,6 @@ def explanation(
     of: Explanation,
     weights: WeightSet | None = None,
     device: DeviceParameters | None = None,
-    accesses: Iterable[AccessAnalysis] = (),
 ) -> Printed:
     """Give a time, its terms and its parts, with the rates that weights imply."""
     made = of.prediction
@@ -269,7 +267,7 @@ def explanation(
         for row in rows
     ]
     return Printed(
-        head=[*prediction_head(made, accesses), *terms],
+        head=[*prediction_head(made), *terms],
         rows=[{n: v for n, v in row.items() if n != "shown"} for row in rows],
         shown=None
         if weights is None

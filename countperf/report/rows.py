@@ -80,12 +80,19 @@ class Table:
         if len(rows) > most:
             rows[(most + 1) // 2 : len(rows) - most // 2] = [["..."] * len(self.rows[0])]
 
-        def row(cells: Sequence[str], tag: str) -> str:
-            return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in cells)}</tr>"
+        titles = self.header or self.titles or ("",) * len(rows[0])
 
-        body = "".join(row(cells, "td") for cells in rows)
-        head = row(self.header or self.titles, "th")
-        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        def row(cells: Sequence[str], tag: str) -> str:
+            number = ' class="number"'
+            return "".join(
+                f'<{tag} data-head="{escape(titles[place])}"'
+                f"{number if place in self.right else ''}>{escape(text)}</{tag}>"
+                for place, text in enumerate(cells)
+            )
+
+        body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
+        head = f"<thead><tr>{row(titles, 'th')}</tr></thead>"
+        return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
 def table_of(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> Table:

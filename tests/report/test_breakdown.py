@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import loopy as lp
 import pytest
 
-from countperf.counting.analysis import analyze_kernel
 from countperf.models.explanation import explain
 from countperf.predictions import Prediction
 from countperf.properties.vector import PropertyVector
@@ -15,7 +13,6 @@ from countperf.report.breakdown import (
     bound_text,
     breakdown_rows,
     correction_factor,
-    goes_from_line_to_line,
 )
 from countperf.report.predictions import cause_text, compared
 from tests.models.builders import make_weights
@@ -130,32 +127,6 @@ def test_what_bounds_a_time_is_told_from_its_largest_parts(
     breakdown: dict[str, float], said: str
 ) -> None:
     assert bound_text(made(breakdown)) == said
-
-
-def test_far_apart_rows_are_named_with_their_distance() -> None:
-    # rows of 512 floats are 2048 bytes apart
-    knl = lp.make_kernel(
-        "{[i, k]: 0 <= i < n and 0 <= k < n}",
-        "out[i] = sum(k, a[k, i])",
-        [
-            lp.GlobalArg("a", "float32", shape="n, n"),
-            lp.GlobalArg("out", "float32", shape="n"),
-            lp.ValueArg("n", "int32"),
-        ],
-        name="columns",
-        lang_version=(2018, 2),
-    )
-    knl = lp.split_iname(knl, "i", 16, outer_tag="g.0", inner_tag="l.0")
-    accesses = analyze_kernel(knl).accesses
-    loads = made({"issue.scalar.gmem.load.set_conflict": 1.0})
-    stores = made({"issue.scalar.gmem.store.l2_reuse": 1.0})
-
-    assert goes_from_line_to_line(loads)
-    assert bound_text(loads, accesses).endswith(
-        "addresses of a are 2048 bytes apart from iteration to iteration of k"
-    )
-    assert "apart" not in bound_text(stores, accesses)
-    assert not goes_from_line_to_line(made({"issue.scalar.gmem.load.walk": 1.0}))
 
 
 def test_a_corrected_prediction_is_read_in_this_order() -> None:
