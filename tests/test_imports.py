@@ -34,7 +34,6 @@ LIGHT = {
     "countperf.harness.cuda.backend": "devices are listed without Loopy",
     "countperf.harness.nvcc": "devices are listed without Loopy",
     "countperf.harness.registry": "measurements are read without pyopencl and CuPy",
-    "countperf.launch_recorder": "recorders are described without Loopy",
     "countperf.measurements.cases": "measurements are read without Loopy",
     "countperf.measurements.lines": "measurements are read without isl",
     "countperf.measurements.sets": "weights are loaded without readers of tables",

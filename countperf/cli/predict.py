@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from countperf.cli.common import as_dict, one_point, points, print_json
 from countperf.cli.mechanistic import mechanistic_models, predict_by_models
 from countperf.errors import ParameterError
 from countperf.models.explanation import explain
-from countperf.report.predictions import compared, differences, explanation, prediction
+from countperf.report.predictions import compared, explanation, prediction
 from countperf.sizes import combine_sizes, size_arrays
 from countperf.workflow.devices import known_device
 from countperf.workflow.prediction import Target, predict_in_detail
@@ -73,7 +72,9 @@ def run(options: argparse.Namespace) -> None:
     elif options.json:
         print_json(shown[0].object() | ({"against": shown[1].object()} if shown[1:] else {}))
     elif len(shown) > 1:
-        _compare(explained, with_all=options.explain)
+        (first, *_), (second, *_) = explained
+        most = {"most": 1000} if options.explain else {}
+        print(compared(first.prediction, second.prediction, (first, second), **most).text())
     else:
         print(shown[0].text())
 
@@ -82,16 +83,6 @@ def _explained(made: DetailedPrediction, target: Target) -> Explained:
     named = target.weights if isinstance(target.weights, str) else None
     device = known_device(made.weights.device.slug, named)
     return explain(made.weights, made.vector, made.prediction), made.weights, device
-
-
-def _compare(explained: Sequence[Explained], *, with_all: bool) -> None:
-    """Print two predictions side by side, all parts if asked for, and the cause last."""
-    (first, *_), (second, *_) = explained
-    shown = compared(first.prediction, second.prediction, (first, second))
-    *lines, cause = shown.text().splitlines()
-    if with_all:
-        lines += differences(explained[0], explained[1]).lines()
-    print("\n".join([*lines, cause]))
 
 
 def _say_models(*predictions: Prediction) -> None:

@@ -51,7 +51,7 @@ def evaluation(of: Evaluation) -> Printed:
             picked(case, *what, "noise", "within_noise", "interval_s", "complete")
             for case in of.cases
         ],
-        body=[line for purpose, part in parts.items() for line in _purpose_lines(purpose, part)],
+        parts=[shown for purpose, part in parts.items() for shown in _of_purpose(purpose, part)],
         facts={
             "device": of.device,
             "geometric_mean": _means(of),
@@ -81,26 +81,31 @@ def _means(of: Evaluation) -> dict[str, Any]:
     }
 
 
-def _purpose_lines(purpose: str, of: Evaluation) -> list[str]:
+def _of_purpose(purpose: str, of: Evaluation) -> list[Printed]:
     overall = of.overall()
     zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
     what = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error")
-    rows = [
-        {**picked(case, *what), "noise": case.noise or None, "": ", ".join(_remarks(case))}
-        for case in of.cases
-    ]
     covered, intervals = of.coverage()
     factor = of.interval_factor()
     width = "" if factor is None else f", median half-width {width_text(factor)}"
     held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
-    return [
+    error = (
         f"{_PURPOSES.get(purpose, purpose)}: error {format_percent(overall.value)}"
-        f" (geometric mean over {len(of.by_kernel())} kernels, {overall.count} cases{zeros})",
-        *held,
-        *table_of(rows, _CASE_COLUMNS).lines(),
-        "  per kernel: geometric mean of relative errors, and the worst factor between predicted"
-        " and measured times",
-        *means_table(of).lines(),
+        f" (geometric mean over {len(of.by_kernel())} kernels, {overall.count} cases{zeros})"
+    )
+    return [
+        Printed(
+            head=[error, *held],
+            rows=[
+                {**picked(case, *what), "noise": case.noise or None, "": _remarks(case)}
+                for case in of.cases
+            ],
+            columns=_CASE_COLUMNS,
+        ),
+        Printed(
+            head=["  per kernel: geometric mean of relative errors, and the worst factor"],
+            shown=means_table(of),
+        ),
     ]
 
 
@@ -115,11 +120,13 @@ def means_table(of: Evaluation) -> Table:
     )
 
 
-def _remarks(case: EvaluatedCase) -> list[str]:
-    said = [] if case.complete else ["incomplete"]
-    if case.within_noise:
-        said.append("within noise")
-    return said if case.is_covered is not False else [*said, "outside its interval"]
+def _remarks(case: EvaluatedCase) -> str:
+    said = {
+        "incomplete": not case.complete,
+        "within noise": case.within_noise,
+        "outside its interval": case.is_covered is False,
+    }
+    return ", ".join(text for text, applies in said.items() if applies)
 
 
 _MEASURED = (
@@ -207,22 +214,16 @@ def comparison(of: Comparison) -> Printed:
 
 def _gaps(of: Comparison) -> list[str]:
     """Say once for each reason which models and kernels have no prediction."""
-    lacking: dict[str, dict[str, None]] = {}
-    refused: dict[str, dict[str, None]] = {}
-    unprofiled: dict[str, dict[str, None]] = {}
+    gaps: dict[str, dict[str, None]] = {}
     for each in of.models:
         who = f"{each.model} ({each.level})"
         if each.lacking:
-            lacking.setdefault(each.lacking, {})[who] = None
+            gaps.setdefault(f"no prediction: {each.lacking}", {})[who] = None
         for kernel, reason in each.refusals.items():
-            refused.setdefault(f"of {_short(kernel)}: {reason}", {})[who] = None
+            gaps.setdefault(f"no prediction of {_short(kernel)}: {reason}", {})[who] = None
     for kernel, reason in of.unprofiled.items():
-        unprofiled.setdefault(reason, {})[kernel] = None
-    return [
-        *(f"no predictions of {', '.join(who)}: {reason}" for reason, who in lacking.items()),
-        *(f"{', '.join(who)}: no prediction {what}" for what, who in refused.items()),
-        *(f"no profile of {', '.join(which)}: {reason}" for reason, which in unprofiled.items()),
-    ]
+        gaps.setdefault(f"no profile: {reason}", {})[kernel] = None
+    return [f"{', '.join(who)}: {what}" for what, who in gaps.items()]
 
 
 def _short(kernel: str) -> str:
@@ -291,6 +292,7 @@ def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
 _FEW = 2
 _COVERAGE_COLUMNS = {
     **{"feature": "feature", "share": "of time", "value": "in all", "measured": "measured"},
+    "": "",
 }
 
 
@@ -298,7 +300,7 @@ def coverage(of: Coverage) -> Printed:
     """Give the verdict, then each feature, that of the largest share of the time first.
 
     Columns: share of the predicted time; the kernel's value for the launch, and the range of the
-    measurements. Remarks are below it. What sizes would tell is null without them.
+    measurements, and remarks. What sizes would tell is null without them.
     """
     given = point_text(of.parameters)
     time = "" if of.time_s is None else f", {format_quantity(of.time_s, 's')}"
@@ -310,10 +312,6 @@ def coverage(of: Coverage) -> Printed:
     ]
     if of.needs_sizes:
         lines.append("without sizes, shares and ranges of this kernel are not known")
-    header, *cells = table_of([_shown_feature(e) for e in of.features], _COVERAGE_COLUMNS).lines()
-    body = [header]
-    for line, feature in zip(cells, of.features, strict=True):
-        body += [line, *(f"    - {remark}" for remark in _feature_remarks(feature))]
     notes = [] if of.correction is None else [f"{of.correction.name}: {of.correction.message}"]
     content = plain(of)
     del content["needs_sizes"]
@@ -329,7 +327,7 @@ def coverage(of: Coverage) -> Printed:
             }
             for each in of.features
         ],
-        body=body,
+        shown=table_of([_shown_feature(each) for each in of.features], _COVERAGE_COLUMNS),
         notes=[*notes, *(uncharged_lines(of.ignored) if of.ignored else [])],
         facts=content,
     )
@@ -341,6 +339,7 @@ def _shown_feature(of: FeatureCoverage) -> dict[str, Any]:
         "share": of.share,
         "value": _number(of.value),
         "measured": _range(of.measured),
+        "": "; ".join(_feature_remarks(of)),
     }
 
 

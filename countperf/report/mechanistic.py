@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from countperf.mechanistic.sweep import Sweep
 
 _WIDTH = 118
-_RESOURCES = {
-    "work_items_per_group": "work items per group",
-    "registers_per_work_item": "registers per work item",
-    "local_bytes_per_group": "bytes of local memory per group",
-}
-_LIMITS = {
-    "groups": "most groups of a compute unit",
-    "work_items": "most work items of a compute unit",
-    "sub_groups": "most sub-groups of a compute unit",
-    "registers": "registers",
-    "local": "local memory",
-}
 _ANSWER_COLUMNS = ("model", "time_s", "bound", "ignores", "lacks")
 
 
@@ -120,7 +108,11 @@ def occupancy(of: KernelOccupancy) -> Printed:
     return Printed(
         head=[_head(of)],
         rows=[row for rows in states for row in rows],
-        body=[line for program in of.programs for line in _program_lines(program)],
+        shown=table_of(
+            [{**row, "occupancy": _percent(row["occupancy"])} for rows in states for row in rows],
+            {name: name.replace("_", " ") for name in _STATE_COLUMNS},
+        ),
+        notes=[line for program in of.programs for line in _program_lines(program)],
         facts={
             **picked(of, "kernel", "device", "parameters"),
             "programs": [
@@ -135,39 +127,25 @@ def occupancy(of: KernelOccupancy) -> Printed:
     )
 
 
+_STATE_COLUMNS = (
+    *("program", "changed", "work_items_per_group", "registers_per_work_item"),
+    *("local_bytes_per_group", "groups", "sub_groups", "occupancy", "limited_by"),
+)
+
+
+def _percent(ratio: float | None) -> str | None:
+    return None if ratio is None else format_percent(ratio)
+
+
 def _program_lines(of: ProgramOccupancy) -> list[str]:
-    residency = of.residency
-    bound = "" if of.registers_are_known else "at most "
-    ratio = "" if residency.ratio is None else f" ({format_percent(residency.ratio)} of the most)"
-    lines = [
-        f"{of.program}: {bound}{residency.active_groups} groups per compute unit,"
-        f" {bound}{residency.occupancy_max} sub-groups{ratio};"
-        f" limited by: {_LIMITS[residency.limiter]}",
-    ]
-    rows = [
-        {
-            "resource": _LIMITS[name],
-            "groups that it allows": groups,
-            "": "limits" if groups == residency.active_groups else None,
-        }
-        for name, groups in residency.limits.items()
-    ]
-    lines += table_of(rows).lines()
+    lines: list[str] = []
     if not of.registers_are_known:
         lines.append(
-            f"  the registers of a work item are not known: up to {of.most_registers} keep"
-            " this; state them (registers_per_work_item=N)"
-        )
-    for change in of.changes:
-        then = change.residency
-        percent = "" if then.ratio is None else f", {format_percent(then.ratio)} of the most"
-        lines.append(
-            f"  {change.value} {_RESOURCES[change.resource]} instead of"
-            f" {of.uses[change.resource]}: {then.active_groups} groups,"
-            f" {then.occupancy_max} sub-groups{percent}"
+            f"{of.program}: at most so many; the registers of a work item are not known: up to"
+            f" {of.most_registers} keep this; state them (registers_per_work_item=N)"
         )
     if not of.changes:
-        lines.append("  no change of a single resource makes more sub-groups resident")
+        lines.append(f"{of.program}: no change of a single resource makes more sub-groups resident")
     return lines
 
 

@@ -28,7 +28,6 @@ from countperf.report.names import OTHER, plain_name, uncharged_lines, uncharged
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
-    format_share,
     interval_text,
     point_text,
 )
@@ -104,10 +103,8 @@ def _count_values(value: Any, columns: int) -> list[str]:
     array = np.asarray(value, object)
     if columns > 1:
         return [str(entry) for entry in np.broadcast_to(array, (columns,))]
-    if array.ndim == 0:
-        return [str(value)]
-    entries = [str(entry) for entry in array.ravel()[:4]]
-    return [", ".join(entries) + (", ..." if array.size > len(entries) else "")]
+    entries = [str(entry) for entry in array.ravel()]
+    return [", ".join([*entries[:4], *(["..."] if len(entries) > 4 else [])])]
 
 
 def prediction(of: Prediction) -> Printed:
@@ -233,6 +230,14 @@ def part_rows(
     ]
 
 
+_PART = {
+    **{name: name for name in ("unit", "weight_s", "standard_error_s", "remark", "count")},
+    **{"part": "name", "time_s": "part_s"},
+    **{"rate": "implied_rate", "rate_unit": "implied_rate_unit"},
+}
+"""Names of the values of a row in JSON."""
+
+
 def explanation(
     of: Explanation,
     weights: WeightSet | None = None,
@@ -241,31 +246,10 @@ def explanation(
     """Give a time, its terms and its parts, with the rates that weights imply."""
     made = of.prediction
     rows = part_rows(of, weights, device)
-    terms: list[str] = [f"time_s = {of.expression}"] if weights is None else []
-    if len(of.terms) > 1 and weights is not None:
-        table = table_of(
-            [
-                {"term": each.name, "time_s": each.part_s, "share": _share(each.part_s, made)}
-                for each in of.terms
-            ],
-            {"term": "term", "time_s": "time", "share": ""},
-        )
-        terms = [f"time_s = {of.expression}", *table.lines()]
+    terms = [f"time_s = {of.expression}"] if weights is None or len(of.terms) > 1 else []
     columns = {"part": "part", "time_s": "time", "share": "", "count": "count", "at": "at"}
     notes = [*_demand(of, device), *([] if device is not None else [NO_RATES])]
     notes += uncharged_lines(made.ignored) if made.ignored else []
-    parts = [
-        {
-            **{name: row.get(name) for name in ("unit", "weight_s", "standard_error_s")},
-            "remark": row.get("remark", ""),
-            "name": row["part"],
-            "part_s": row["time_s"],
-            "count": row["count"],
-            "implied_rate": row.get("rate"),
-            "implied_rate_unit": row.get("rate_unit"),
-        }
-        for row in rows
-    ]
     return Printed(
         head=[*prediction_head(made), *terms],
         rows=[{n: v for n, v in row.items() if n != "shown"} for row in rows],
@@ -281,7 +265,7 @@ def explanation(
             "explanation": {
                 "expression": of.expression,
                 "terms": [{"term": each.name, "part_s": each.part_s} for each in of.terms],
-                "parts": parts,
+                "parts": [{new: row.get(old) for old, new in _PART.items()} for row in rows],
                 **picked(of, "global_bytes", "flops"),
             },
         },
@@ -308,11 +292,6 @@ def _shown_part(row: Row, weights: WeightSet) -> dict[str, Any]:
 def _title(part: str, weights: WeightSet) -> str:
     made = part.startswith("code.") or part in weights.definition.derived
     return plain_name(part).text if made else part
-
-
-def _share(seconds: float, made: Prediction) -> str:
-    whole = float(made.time_s)
-    return format_share(seconds / whole) if whole > 0 else ""
 
 
 def _demand(of: Explanation, device: DeviceParameters | None) -> list[str]:
@@ -377,10 +356,7 @@ class PredictionPair(display.Table):
         """A sentence on what makes the difference."""
         return cause_text(self.first, self.second, self.explained)
 
-    def __repr__(self) -> str:
-        body, _, cause = pair(self).text().rpartition("\n")
-        last = display.shortened(cause, 4)
-        return f"{display.shortened(body, display.MOST_LINES - len(last.splitlines()))}\n{last}"
+    __repr__ = display.printed
 
 
 def pair(of: PredictionPair) -> Printed:
@@ -388,168 +364,105 @@ def pair(of: PredictionPair) -> Printed:
     return compared(of.first, of.second, of.explained)
 
 
+_Both = tuple["Explanation", "Explanation"] | None
+
+
 def compared(
-    first: Prediction,
-    second: Prediction,
-    explained: tuple[Explanation, Explanation] | None = None,
+    first: Prediction, second: Prediction, explained: _Both = None, *, most: int = MOST_ROWS
 ) -> Printed:
-    """Give two predictions side by side, the cause of their difference last."""
+    """Give two predictions side by side, the cause of their difference last.
+
+    Factors of a part, from the first to the second, are of its counts and of the cost of each.
+    """
+    both = (first, second)
     names = names_apart(first, second)
-    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
+    whole = [float(np.asarray(each.time_s).item()) for each in both]
     ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
-    factors = [correction_factor(each) for each in (first, second)]
-    lacking = [n for n, each in zip(names, (first, second), strict=True) if not each.complete]
+    factors = [correction_factor(each) for each in both]
+    lacking = [name for name, each in zip(names, both, strict=True) if not each.complete]
     mark = f" (incomplete, a lower bound: {' and '.join(lacking)})" if lacking else ""
-    notes = [verdict for each in (first, second) for verdict in verdict_lines(each.caveats)]
+    notes = [verdict for each in both for verdict in verdict_lines(each.caveats)]
     if factors != [1.0, 1.0]:
         said = f"the parts include corrections of × {factors[0]:.3g} and × {factors[1]:.3g}"
         notes = [said, *notes]
+    rows = _pair_rows(first, second, explained)
+    shown = [_pair_row("time", whole[0], whole[1]), *rows]
+    if len(rows) > most:
+        rest = rows[most - 1 :]
+        first_s, second_s = (sum(row[name] for row in rest) for name in ("first_s", "second_s"))
+        shown[most:] = [_pair_row(f"{len(rest)} more", first_s, second_s)]
+    columns = {"part": "", "first_s": names[0], "second_s": names[1], "difference_s": "difference"}
+    bounds = [f"  {n}: {bound_text(each)}" for n, each in zip(names, both, strict=True)]
     return Printed(
-        head=[
-            f"{names[1]}: {ratio} the time of {names[0]}{mark}",
-            *(
-                f"  {name}: {bound}"
-                for name, each in zip(names, (first, second), strict=True)
-                if (bound := bound_text(each))
-            ),
-        ],
+        head=[f"{names[1]}: {ratio} the time of {names[0]}{mark}", *bounds],
         rows=[
-            {"part": text, names[0]: one, names[1]: other, "difference_s": other - one}
-            for text, one, other in compared_parts(first, second)
+            {
+                **{"part": row["part"], names[0]: row["first_s"], names[1]: row["second_s"]},
+                **{name: row[name] for name in ("difference_s", "counts", "cost")},
+            }
+            for row in rows
         ],
-        shown=side_by_side(first, second),
+        shown=table_of(shown, columns | {"counts": "counts ×", "cost": "cost of each ×"}),
         notes=[*notes, cause_text(first, second, explained)],
     )
 
 
-def differences(first: Explained, second: Explained) -> Table:
-    """Write what two explained predictions differ in: by counts, and by the cost of each unit.
-
-    The factors are those from the first to the second. Those of a part multiply to the factor of
-    its time. Then the rates that the weights of each imply.
-    """
-    rows = [{row["part"]: row for row in part_rows(*each)} for each in (first, second)]
-    parts = {part: [each.get(part, {}) for each in rows] for part in {**rows[0], **rows[1]}}
-    order = sorted(
-        parts,
-        key=lambda n: (-abs(_of(parts[n][1], "time_s") - _of(parts[n][0], "time_s")), n),
-    )
-    header = ("second / first", "counts", "cost of each", "time", "first implies", "second implies")
-    return Table(
-        header=header,
-        rows=tuple(
-            (
-                _title(part, first[1]),
-                *(_factor(parts[part], name) for name in ("count", "weight_s", "time_s")),
-                *map(_rate, parts[part]),
-            )
-            for part in order
-        ),
-        right=(1, 2, 3),
-    )
+def _pair_rows(first: Prediction, second: Prediction, explained: _Both) -> list[dict[str, Any]]:
+    """Return a row for each part, that which differs most first."""
+    parts = [corrected_parts(each) for each in (first, second)]
+    known = [{part.name: part for part in each.parts} for each in explained or ()] or [{}, {}]
+    rows = [
+        _pair_row(
+            plain_name(name).text,
+            parts[0].get(name, 0.0),
+            parts[1].get(name, 0.0),
+            known[0].get(name),
+            known[1].get(name),
+        )
+        for name in sorted({*parts[0], *parts[1]})
+    ]
+    return sorted(rows, key=lambda row: -abs(row["difference_s"]))
 
 
-def _of(row: Row, name: str) -> float:
-    return float(row.get(name) or 0.0)
+def _pair_row(
+    part: str,
+    first_s: float,
+    second_s: float,
+    first: ExplainedPart | None = None,
+    second: ExplainedPart | None = None,
+) -> dict[str, Any]:
+    row = {"part": part, "first_s": first_s, "second_s": second_s}
+    row |= {"difference_s": second_s - first_s, "counts": None, "cost": None}
+    if first is not None and second is not None and first.count and second.count:
+        row["counts"] = second.count / first.count
+        if first.weight is not None and second.weight is not None and first.weight.value_s > 0:
+            row["cost"] = second.weight.value_s / first.weight.value_s
+    return row
 
 
-def _factor(both: Sequence[Row], name: str) -> str:
-    first, second = (each.get(name, 0.0 if name == "time_s" else None) for each in both)
-    return "" if not first or second is None else f"{second / first:.3g}"
-
-
-def _rate(row: Row) -> str:
-    rate, remark = (row.get("shown") or {}).get("rate", ""), row.get("remark", "")
-    return f"{rate} ({remark})" if rate and remark else rate or remark
-
-
-def cause_text(
-    first: Prediction,
-    second: Prediction,
-    explained: tuple[Explanation, Explanation] | None = None,
-) -> str:
+def cause_text(first: Prediction, second: Prediction, explained: _Both = None) -> str:
     """Say in one sentence what makes the difference of two predictions."""
-    names = names_apart(first, second)
     whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
     difference = whole[1] - whole[0]
     if abs(difference) < _ALIKE * max(whole):
         return f"cause: none to name; the times differ by less than {100 * _ALIKE:.0f} %"
-    slower, faster = (names[1], names[0]) if difference > 0 else (names[0], names[1])
-    parts = [corrected_parts(each) for each in (first, second)]
-    changes = {
-        part: abs(difference) / difference * (parts[1].get(part, 0.0) - parts[0].get(part, 0.0))
-        for part in {*parts[0], *parts[1]}
-    }
-    order = sorted(changes, key=lambda part: (-changes[part], part))
-    causes = [part for part in order if changes[part] >= 0.2 * abs(difference)][:_CAUSES]
-    said = [
-        f"{plain_name(part).text} ({format_quantity(changes[part], 's')}"
-        f"{_why(part, slower, difference, explained)})"
-        for part in causes or order[:1]
-    ]
-    return (
-        f"cause: {slower} takes {format_quantity(abs(difference), 's')} longer than {faster}, "
-        f"mostly for {' and '.join(said)}"
-    )
-
-
-def _why(
-    part: str,
-    slower: str,
-    difference: float,
-    explained: tuple[Explanation, Explanation] | None,
-) -> str:
-    """Say by what a part grew: how often it occurs, or what each costs."""
-    if explained is None:
-        return ""
-    order = explained if difference > 0 else explained[::-1]
-    less, more = ({part.name: part for part in each.parts}.get(part) for each in order)
-    if more is None or not more.count:
-        return ""
-    if less is None or not less.count:
-        return f", which only {slower} has"
+    if difference < 0:
+        return cause_text(second, first, explained and (explained[1], explained[0]))
+    faster, slower = names_apart(first, second)
+    rows = sorted(_pair_rows(first, second, explained), key=lambda row: -row["difference_s"])
+    causes = [row for row in rows if row["difference_s"] >= 0.2 * difference][:_CAUSES]
     said: list[str] = []
-    times = more.count / less.count
-    if abs(times - 1) > _SAME:
-        said.append(f"{times:.3g} times as many")
-    costs = _cost_ratio(less, more)
-    if costs is not None and abs(costs - 1) > _SAME:
-        said.append(f"each at {costs:.3g} times the cost")
-    return f", {' and '.join(said)}" if said else ""
-
-
-def _cost_ratio(less: ExplainedPart, more: ExplainedPart) -> float | None:
-    if less.weight is None or more.weight is None or less.weight.value_s <= 0:
-        return None
-    return more.weight.value_s / less.weight.value_s
-
-
-def side_by_side(first: Prediction, second: Prediction) -> Table:
-    """Return a table of two predictions; of many parts, the last are summed."""
-    parts = compared_parts(first, second)
-    shown = parts if len(parts) <= MOST_ROWS else parts[: MOST_ROWS - 1]
-    rest = parts[len(shown) :]
-    rows = [("time", *(float(np.asarray(each.time_s).item()) for each in (first, second))), *shown]
-    if rest:
-        rows.append((f"{len(rest)} more", sum(r[1] for r in rest), sum(r[2] for r in rest)))
-    return Table(
-        header=("", *names_apart(first, second), "difference"),
-        rows=tuple(
-            (title, *(format_quantity(time_s, "s") for time_s in (one, other, other - one)))
-            for title, one, other in rows
-        ),
-        right=(1, 2, 3),
+    for row in causes or rows[:1]:
+        why = [format_quantity(row["difference_s"], "s")]
+        if row["counts"] and abs(row["counts"] - 1) > _SAME:
+            why.append(f"{row['counts']:.3g} times as many")
+        if row["cost"] and abs(row["cost"] - 1) > _SAME:
+            why.append(f"each at {row['cost']:.3g} times the cost")
+        said.append(f"{row['part']} ({', '.join(why)})")
+    return (
+        f"cause: {slower} takes {format_quantity(difference, 's')} longer than {faster}, mostly"
+        f" for {' and '.join(said)}"
     )
-
-
-def compared_parts(first: Prediction, second: Prediction) -> list[tuple[str, float, float]]:
-    """Return name and time, s, of each part in two predictions, that which differs most first."""
-    parts = [corrected_parts(each) for each in (first, second)]
-    both = [
-        (plain_name(part).text, parts[0].get(part, 0.0), parts[1].get(part, 0.0))
-        for part in sorted({*parts[0], *parts[1]})
-    ]
-    return sorted(both, key=lambda row: -abs(row[2] - row[1]))
 
 
 def names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:

@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 _PERCENTS = frozenset(
     {"relative_error", "error", "noise", "spread", "in_sample", "held_out_error", "ties"}
-    | {"in_sample_error"}
+    | {"in_sample_error", "expected_error", "after_five_minutes"}
     | {"pairwise_accuracy", "mape", "shape_error"}
 )
 
@@ -143,7 +143,7 @@ class Printed:
     rows: Sequence[Row] = ()
     columns: Mapping[str, str] | None = None  # titles of what people see of the rows
     shown: Table | None = None  # what people see in the place of the rows
-    body: Sequence[str] | None = None  # what text has in the place of a table
+    parts: Sequence[Printed] = ()  # what text has in the place of a table
     notes: Sequence[str] = ()
     facts: Row = field(default_factory=dict[str, Any])  # what JSON has beside the rows
     name: str = ""  # of the rows in JSON; without one it has the facts alone
@@ -157,12 +157,10 @@ class Printed:
     def text(self, most_rows: int | None = None, *, widest: int | None = None) -> str:
         """Return it as text; long tables and lines are cut where it is asked for."""
         more, indent = ": .to_frame() has all", "  " if self.head else ""
-        lines = self.body
-        if lines is None:
-            table = self.table
-            lines = [] if table is None else table.lines(most_rows, more=more, indent=indent)
-        said = [[_cut(line, widest) for line in part] for part in (self.head, self.notes)]
-        return "\n".join([*said[0], *lines, *said[1]])
+        table = None if self.parts else self.table
+        lines = [] if table is None else table.lines(most_rows, more=more, indent=indent)
+        lines += [line for part in self.parts for line in part.text(most_rows).splitlines()]
+        return "\n".join(_cut(line, widest) for line in [*self.head, *lines, *self.notes])
 
     def html(self, most_rows: int = 25) -> str:
         """Return it as HTML, for notebooks; of a longer table the first and the last rows."""

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
 from countperf.report.numbers import format_quantity, point_text
-from countperf.report.rows import Printed, picked, table_of
+from countperf.report.rows import Printed, picked
 
 if TYPE_CHECKING:
     from countperf.measurements import TimingDocument
 
 _MOST_NOTES = 5
+_VERDICTS = {
+    "inside": "inside the predicted interval",
+    "outside": "outside of it",
+    "noise": "too noisy to tell",
+    "no interval": "without an interval",
+    "no prediction": "without a prediction",
+}
 _TIMES = ("measured_s", "spread", "noise", "predicted_s", "interval_s")
 
 
@@ -70,29 +78,13 @@ def _or_nan(value: Any, name: str) -> Any:
 def _sentence(of: TimingDocument) -> str:
     """Say what the measured times say of the predicted ones."""
     where = f"{of.kernel} on {of.device.slug}"
-    verdicts = [each.verdict for each in of.sizes]
-    total = len(verdicts)
     known = [each for each in of.sizes if each.predicted_s is not None]
     if not known:
-        reasons = list(dict.fromkeys(each.reason for each in of.sizes))
-        return f"{where}: no prediction: {reasons[0]}"
-    parts = [
-        f"{verdicts.count(word)} {said}"
-        for word, said in (
-            ("inside", "inside the predicted interval"),
-            ("outside", "outside"),
-            ("noise", "too noisy to tell"),
-            ("no interval", "without an interval"),
-            ("no prediction", "without a prediction"),
-        )
-        if word in verdicts
-    ]
+        return f"{where}: no prediction: {of.sizes[0].reason}"
+    verdicts = Counter(each.verdict for each in of.sizes)
     logs = [abs(math.log(e.measurement.time_s / e.predicted_s)) for e in known if e.predicted_s]
-    factor = math.exp(sum(logs) / len(logs))
-    times = "time" if total == 1 else "times"
-    return f"{where}: of {total} {times}, {', '.join(parts)}; off by a factor of {factor:.2f}" + (
-        " on average" if len(known) > 1 else ""
-    )
+    said = ", ".join(f"{number} {_VERDICTS[word]}" for word, number in verdicts.items())
+    return f"{where}: {said}; off by a factor of {math.exp(sum(logs) / len(logs)):.2f} on average"
 
 
 def _made_up(of: TimingDocument) -> str:
@@ -121,91 +113,54 @@ def _notes(of: TimingDocument) -> list[str]:
     notes: dict[str, list[str]] = {}
     some = any(each.predicted_s is not None for each in of.sizes)
     for each in of.sizes:
-        at = point_text(each.measurement.parameters)
         said = [*each.measurement.remarks]
         if each.measurement.settling == "unsettled":
             said.append("the rounds disagree; time again when the machine is quiet")
         if each.reason and some:  # if there are none, the first line says why
-            said.append(each.reason if each.predicted_s else f"no prediction: {each.reason}")
+            said.append(each.reason)
         for text in said:
-            notes.setdefault(text, []).append(at)
+            notes.setdefault(text, []).append(point_text(each.measurement.parameters))
     for failed in of.failures:
         notes.setdefault(f"failed: {failed.reason}", []).append(point_text(failed.parameters))
-    lines = [
-        f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {text}" for text, at in notes.items()
-    ]
-    if len(lines) > _MOST_NOTES:
-        more = len(lines) - _MOST_NOTES
-        lines = [*lines[:_MOST_NOTES], f"... {more} more remarks: .to_frame() has all"]
-    return lines
+    lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
+    more = len(lines) - _MOST_NOTES
+    return [*lines[:_MOST_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
 
 
 # --- launches of a program
 
 _LAUNCH_COLUMNS = {
-    "kernel": "kernel",
-    "parameters": "sizes",
-    "launches": "launches",
-    "predicted_s": "one launch",
-    "low_s": "from",
-    "high_s": "to",
-    "all": "all",
-    "share": "share",
-    "flop": "flop",
-    "bytes": "bytes",
+    **{"kernel": "kernel", "parameters": "sizes", "launches": "launches"},
+    **{"predicted_s": "one launch", "low_s": "from", "high_s": "to", "total_s": "all"},
+    **{"flops": "flop", "global_bytes": "bytes", "reason": ""},
 }
 
 
-def launches(kernels: Sequence[Any], left_out: int = 0, problems: Sequence[str] = ()) -> Printed:
+def launches(kernels: Sequence[Any], problems: Sequence[str] = ()) -> Printed:
     """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""
     if not kernels:
         return Printed(head=["no kernel was launched"], notes=problems)
     known = [each for each in kernels if each.predicted_s is not None]
-    covered = sum(each.launches for each in known)
-    number = left_out + sum(each.launches for each in kernels)
-    total_s = sum(each.total_s or 0.0 for each in known)
+    number = sum(each.launches for each in kernels)
+    total = format_quantity(sum(each.total_s for each in known), "s")
     names = len({each.kernel for each in kernels})
-    rows: list[dict[str, Any]] = [
-        {
-            **picked(each, "kernel", "launches", "device", "exact", "model", "reason"),
-            "parameters": point_text(each.parameters),
-            **{
-                name: _or_nan(getattr(each, name), name)
-                for name in ("flops", "global_bytes", "predicted_s", "interval_s", "total_s")
-            },
-        }
-        for each in kernels
-    ]
-    shown = [
-        {
-            **row,
-            "all": _quantity(row["total_s"], "s", "prediction"),
-            "share": row["total_s"] / total_s if row["total_s"] > 0 else None,
-            "flop": _quantity(row["flops"], "flop", "count"),
-            "bytes": _quantity(row["global_bytes"], "byte", "count"),
-        }
-        for row in rows
-    ]
-    reasons: dict[str, list[str]] = {}
-    for each in kernels:
-        if each.reason:
-            reasons.setdefault(each.reason, []).append(each.kernel)
-    notes = [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
-    if len(notes) > _MOST_NOTES:
-        notes = [*notes[:_MOST_NOTES], f"... {len(notes) - _MOST_NOTES} more reasons"]
-    if left_out:
-        notes.append(f"{left_out} launches were too many different ones to be kept apart")
     return Printed(
         head=[
             f"{number} launch{'' if number == 1 else 'es'} of {names}"
             f" kernel{'' if names == 1 else 's'};"
-            f" {format_quantity(total_s, 's')} predicted for {covered} of them"
+            f" {total} predicted for {sum(each.launches for each in known)} of them"
         ],
-        rows=rows,
-        shown=table_of(shown, _LAUNCH_COLUMNS),
-        notes=[*notes, *problems],
+        rows=[
+            {
+                **picked(each, "kernel", "launches", "device", "exact", "model", "reason"),
+                "parameters": point_text(each.parameters),
+                **{
+                    name: _or_nan(getattr(each, name), name)
+                    for name in ("flops", "global_bytes", "predicted_s", "interval_s", "total_s")
+                },
+            }
+            for each in kernels
+        ],
+        columns=_LAUNCH_COLUMNS,
+        notes=problems,
     )
-
-
-def _quantity(value: float, unit: str, what: str) -> str:
-    return f"no {what}" if math.isnan(value) else format_quantity(value, unit)

@@ -124,10 +124,6 @@ def search(of: TuningResult) -> Printed:
             f" {choice_text(each.choice)}"
             for each in of.within_noise[:_MOST_TIES]
         ),
-    ]
-    if len(of.within_noise) > _MOST_TIES:
-        lines.append(f"  and {len(of.within_noise) - _MOST_TIES} more")
-    lines += [
         *_bound(of),
         f"{len(of.tried)} of {of.predicted} predicted variants ran{failed};"
         f" {format_quantity(of.spent_s, 's')} spent, "
@@ -148,7 +144,7 @@ def search(of: TuningResult) -> Printed:
                 of.tried, accumulate((each.time_s for each in of.tried), min), strict=True
             )
         ],
-        body=_refusal_lines(of.refusals),
+        parts=[Printed(notes=_refusal_lines(of.refusals))],
         facts={
             **picked(of, *what, "spent_s", "ranking_s", "numbers_checked", "predicted"),
             "parameters": dict(of.sizes),
@@ -163,23 +159,15 @@ def search(of: TuningResult) -> Printed:
 
 def _bound(of: TuningResult) -> list[str]:
     """Say how much faster others may be, and of how many nothing is known."""
-    others = f"the {of.unbounded} others that the space may have"
-    mend = "a larger budget looks at more"
-    if of.ranking_complete:
-        mend = "they have no prediction, for the reasons below"
-    if of.regret_bound is None:
-        return [f"nothing bounds how much faster {others} are, none was looked at: {mend}"]
-    whole = "the space"
-    if of.unbounded:
-        whole = f"the {of.bounded} variants that have a prediction"
-    confidence = f"at {format_percent(of.confidence)} confidence"
-    text = (
-        f"the fastest of {whole} takes at most {format_percent(of.regret_bound)} less than a "
-        f"median run of this one, {confidence}"
-    )
-    if of.regret_bound > _LARGEST_CLAIM:
-        text = f"too little was measured to bound, {confidence}, the fastest of {whole}"
-    return [text, f"nothing bounds {others}: {mend}"] if of.unbounded else [text]
+    said = f"too little was measured to bound the fastest of {of.space}"
+    if of.regret_bound is not None and of.regret_bound <= _LARGEST_CLAIM:
+        whole = f"the {of.bounded} variants that have a prediction" if of.unbounded else "the space"
+        said = (
+            f"the fastest of {whole} takes at most {format_percent(of.regret_bound)} less than a"
+            f" median run of this one, at {format_percent(of.confidence)} confidence"
+        )
+    others = f"nothing is known of the {of.unbounded} others that the space may have"
+    return [said, others] if of.unbounded else [said]
 
 
 def _tried(of: Trial) -> dict[str, Any]:
@@ -201,18 +189,11 @@ def _refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
 
 
 def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
-    lines: list[str] = []
-    for stage, each in refusals.items():
-        head = f"refused ({stage}): {each.count}"
-        if len(each.reasons) == 1 and each.reasons[0].count == each.count:
-            lines.append(f"{head}, such as {_example(each.reasons[0])}")
-            continue
-        named = each.reasons[:_EXAMPLES]
-        lines += [head, *(f"  {reason.count}, such as {_example(reason)}" for reason in named)]
-        others = each.count - sum(reason.count for reason in named)
-        if others and named:
-            lines.append(f"  {others} for other reasons")
-    return lines
+    return [
+        f"refused ({stage}): {reason.count} of {each.count}, such as {_example(reason)}"
+        for stage, each in refusals.items()
+        for reason in each.reasons[:_EXAMPLES]
+    ]
 
 
 def _example(reason: Reason) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from countperf.report.rows import Printed, Table, picked, plain, table_of
 
 if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
-    from countperf.fitting.transfer.prior import ExpectedErrors
     from countperf.fitting.transfer.result import CalibratedModel, CalibrationResult
     from countperf.hardware.parameters import DeviceParameters
     from countperf.harness.characterization.document import Characterization
@@ -203,7 +201,6 @@ def _error(value: float | None) -> str:
 
 # --- calibrations
 
-_NAMES = {"compiled": "reading compiled code", "structural": "without compiled code"}
 _UNLIKE = 1.25
 
 
@@ -220,18 +217,21 @@ def calibration(of: CalibrationResult) -> Printed:
     ]
     notes = [line for each in of.models for line in _model_lines(each)]
     if of.without_code:
-        notes.append(f"  no weights that read compiled code: {of.without_code}")
+        notes.append(f"no weights that read compiled code: {of.without_code}")
     if of.is_complete:
         notes.append(
-            "  all kernels of the choice are measured; for more: countperf measure --profile broad"
+            "all kernels of the choice are measured; for more: countperf measure --profile broad"
             " and countperf fit --model structural"
         )
     notes.append(f"to use it: countperf predict KERNEL SIZES --weights {of.name}")
+    columns = {"model": "model", "held_out_error": "families left out", "kept": "kept weights of"}
+    columns |= {"expected_error": "expected", "after_five_minutes": "after five more minutes"}
     what = ("name", "known", "store", "kernels", "cases", "unsettled", "spent_s", "without_code")
     return Printed(
         head=head,
         rows=[_model_row(each) for each in of.models],
-        body=notes,
+        columns=columns,
+        notes=notes,
         facts={
             **picked(of, *what),
             "device": of.device.slug,
@@ -239,7 +239,7 @@ def calibration(of: CalibrationResult) -> Printed:
             "complete": of.is_complete,
             "models": [
                 {
-                    **{n: v for n, v in _model_row(each).items() if n != "weights"},
+                    **{n: v for n, v in _model_row(each).items() if n not in ("weights", "factor")},
                     "written": each.path,
                     "candidates": [
                         picked(tried, "model", "description", "held_out_error", "chosen")
@@ -255,14 +255,16 @@ def calibration(of: CalibrationResult) -> Printed:
 
 def _model_row(each: CalibratedModel) -> dict[str, Any]:
     """Return a row of a model that was calibrated: its errors, as shares, and its file."""
-    chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
+    held_out = next(tried for tried in each.fit.candidates if tried.chosen).held_out_error
+    factor = 1.0 if each.expected is None else widening(held_out or 0.0, each.expected)
     return {
         "model": each.model,
         "kept": each.old if each.is_kept else None,
-        "held_out_error": chosen.held_out_error,
-        "expected_error": None if each.expected is None else each.expected.typical_error,
-        "after_five_minutes": None if each.later is None else each.later.typical_error,
+        "held_out_error": held_out,
+        "expected_error": each.expected and factor * each.expected.typical_error,
+        "after_five_minutes": each.later and factor * each.later.typical_error,
         "weights": str(each.path),
+        "factor": factor,
     }
 
 
@@ -274,43 +276,21 @@ def _unsettled(of: CalibrationResult) -> str:
 
 
 def _model_lines(each: CalibratedModel) -> list[str]:
-    chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
-    if each.is_kept:
-        return [
-            f"  {_NAMES[each.kind]} ({each.model}): weights of {each.old} are kept: measured"
-            f" kernels are off by a factor of {each.old_factor:.2f}, with new weights by"
-            f" {each.new_factor:.2f} (families left out)"
-        ]
-    lines = [
-        f"  {_NAMES[each.kind]} ({chosen.model}): families left out are off by"
-        f" {chosen.held_out_error or 0.0:.0%}",
-        *([f"    {chosen.model}: {chosen.description}"] if chosen.description else []),
-    ]
+    lines: list[str] = []
     if each.old:
         lines.append(
-            f"    by a factor of {each.new_factor:.2f}, with the weights of {each.old} by"
-            f" {each.old_factor:.2f}"
+            f"{each.model}: measured kernels are off by a factor of {each.old_factor:.2f} with"
+            f" weights of {each.old}, by {each.new_factor:.2f} with new ones"
         )
-    if each.expected is not None and each.later is not None:
-        factor = widening(chosen.held_out_error or 0.0, each.expected)
-        now, later = (_reach(errors, factor) for errors in (each.expected, each.later))
-        lines.append(f"    usual kernels are expected to be off by {now}")
-        lines.append(f"    after five more minutes: {later}")
-        if factor > _UNLIKE:
-            lines.append(
-                f"    that is {factor:.1f} times what other devices had: this one is unlike them,"
-                " or other programs disturbed it"
-            )
+    if (factor := _model_row(each)["factor"]) > _UNLIKE:
+        lines.append(
+            f"{each.model}: errors are {factor:.1f} times those of other devices: this one is"
+            " unlike them, or other programs disturbed it"
+        )
     if each.unlearnt:
         names = ", ".join(f"{name} (×{factor:.1f})" for name, factor in each.unlearnt)
-        lines.append(f"    as on other devices, not measured here: {names}")
+        lines.append(f"{each.model}: as on other devices, not measured here: {names}")
     return lines
-
-
-def _reach(errors: ExpectedErrors, factor: float) -> str:
-    """Say how far predictions are off."""
-    width = math.exp(factor * errors.log_error_90)
-    return f"{factor * errors.typical_error:.0%}, 90 of 100 by less than a factor of {width:.2f}"
 
 
 # --- devices, and the fits there are

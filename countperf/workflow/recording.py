@@ -1,17 +1,25 @@
-"""Counting and predicting every kernel that Loopy launches in a program."""
+"""Counting and predicting every kernel that Loopy launches in a program.
+
+Loopy's executors are wrapped. A launch runs first and as ever; what is noted of it afterwards are a
+reference to its kernel, its scalars, and the shapes and types of its arrays, not the arrays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from loopy.target.c.c_execution import CExecutor
+from loopy.target.pyopencl_execution import PyOpenCLExecutor
+
 from countperf.counting.producers import launched_sizes, launched_unit
-from countperf.display import ShortRepr
+from countperf.display import MOST_LINES, ShortRepr
 from countperf.errors import CountperfError, ParameterError
 from countperf.harness.opencl import describe
-from countperf.launch_recorder import KernelLaunches, Recorder
 from countperf.models.library import short_name
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_kernel
@@ -88,7 +96,20 @@ def recording(
     no kernel was launched
     """
     target = Target(weights=weights, model=model, incomplete_ok=incomplete_ok)
-    return LaunchLog(Recorder(), target, statistics or {})
+    return LaunchLog(target, statistics or {})
+
+
+@dataclass(slots=True, kw_only=True)
+class _Launches:
+    """Launches of one kernel with the same scalars, shapes and types, on one device."""
+
+    unit: Any  # the kernel, as the program made it; kept, so that its id stays its own
+    entrypoint: str  # its entry point
+    integers: dict[str, int]  # integer arguments that were passed
+    shapes: dict[str, tuple[int, ...]]  # shapes of array arguments that were passed
+    types: dict[str, str]  # types of the arguments that were passed and have one
+    device: Any = None  # pyopencl's device
+    number: int = 0
 
 
 class LaunchLog:
@@ -98,46 +119,82 @@ class LaunchLog:
     reason.
     """
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        target: Target,
-        statistics: Mapping[str, Mapping[str, Statistic]],
-    ) -> None:
-        self._recorder = recorder
+    def __init__(self, target: Target, statistics: Mapping[str, Mapping[str, Statistic]]) -> None:
         self._target = target
         self._statistics = statistics
+        self._kinds: dict[Any, _Launches] = {}  # by what tells launches apart
+        self._problems: dict[str, None] = {}  # of noting launches
         self._known: dict[Any, RecordedKernel] = {}
         self._loaded: dict[str | None, WeightSet] = {}
 
     def __enter__(self) -> Self:
-        self._recorder.start()
+        with _lock:
+            _active.append(self)
+            for executor in (CExecutor, PyOpenCLExecutor):
+                if not hasattr(executor.__call__, _MARK):
+                    executor.__call__ = _recorded(executor.__call__)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._recorder.stop()
+        with _lock:
+            _active.remove(self)
+
+    def note(self, executor: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Note a launch; whatever goes wrong is noted too, and not raised."""
+        try:
+            self._note(executor, args, kwargs)
+        except Exception as error:  # noqa: BLE001  the program is not to be disturbed
+            self._problems[f"a launch was not noted: {type(error).__name__}: {error}"] = None
+
+    def _note(self, executor: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        queue = kwargs.get("queue", args[0] if args else None)
+        device = getattr(queue, "device", None)
+        integers: dict[str, int] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
+        types: dict[str, str] = {}
+        for name, value in kwargs.items():
+            shape = getattr(value, "shape", None)
+            dtype = getattr(value, "dtype", None)
+            if dtype is not None:
+                types[name] = str(dtype)
+            if isinstance(shape, tuple) and shape:
+                shapes[name] = tuple(map(int, shape))
+            elif hasattr(value, "__index__") and not isinstance(value, bool):
+                integers[name] = int(value)
+        unit, entrypoint = executor.t_unit, executor.entrypoint
+        given = [tuple(sorted(found.items())) for found in (integers, shapes, types)]
+        kind = (id(unit), entrypoint, *given, getattr(device, "int_ptr", None))
+        with _lock:
+            if kind not in self._kinds:
+                self._kinds[kind] = _Launches(
+                    unit=unit,
+                    entrypoint=entrypoint,
+                    integers=integers,
+                    shapes=shapes,
+                    types=types,
+                    device=device,
+                )
+            self._kinds[kind].number += 1
 
     @property
     def kernels(self) -> tuple[RecordedKernel, ...]:
         """Launches so far: one entry for each kernel, sizes and device, the longest first."""
         merged: dict[Any, RecordedKernel] = {}
-        for each in tuple(self._recorder.kinds.values()):
-            given = [tuple(sorted(m.items())) for m in (each.integers, each.shapes, each.types)]
-            device = getattr(each.device, "int_ptr", None)
-            quick = (id(each.unit), each.entrypoint, *given, device)
-            if quick not in self._known:
-                self._known[quick] = self._made(each)
-            row = self._known[quick]
-            key = (content_key(each.unit, {}) or id(each.unit), each.entrypoint, given[2], device)
+        for kind, each in tuple(self._kinds.items()):
+            if kind not in self._known:
+                self._known[kind] = self._made(each)
+            row = self._known[kind]
+            _, entrypoint, _, _, types, device = kind
+            key = (content_key(each.unit, {}) or id(each.unit), entrypoint, types, device)
             key = (*key, tuple(sorted(row.parameters.items())))
             before = merged[key].launches if key in merged else 0
-            merged[key] = replace(row, launches=each.launches + before)
+            merged[key] = replace(row, launches=each.number + before)
         return tuple(sorted(merged.values(), key=lambda row: (-(row.total_s or 0.0), row.kernel)))
 
     @property
     def launches(self) -> int:
         """Number of all launches."""
-        return self._recorder.left_out + sum(each.launches for each in self.kernels)
+        return sum(each.number for each in self._kinds.values())
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each kernel, sizes and device, those that take longest first.
@@ -152,7 +209,7 @@ class LaunchLog:
         return self._printed().frame()
 
     def __repr__(self) -> str:
-        return self._printed().text(18, widest=160)
+        return self._printed().text(MOST_LINES - 7, widest=160)
 
     __str__ = __repr__
 
@@ -160,9 +217,9 @@ class LaunchLog:
         return self._printed().html()
 
     def _printed(self) -> Printed:
-        return launches(self.kernels, self._recorder.left_out, self._recorder.problems)
+        return launches(self.kernels, [*self._problems])
 
-    def _made(self, launched: KernelLaunches) -> RecordedKernel:
+    def _made(self, launched: _Launches) -> RecordedKernel:
         """Count and predict launches; the row says what failed."""
         row = RecordedKernel(kernel=launched.entrypoint, parameters={}, launches=1, device="")
         try:
@@ -223,3 +280,20 @@ class LaunchLog:
         if key not in self._loaded:
             self._loaded[key] = replace(self._target, device=identity).loaded()
         return self._loaded[key]
+
+
+_MARK = "is_recorded_by_countperf"
+_active: list[LaunchLog] = []
+_lock = threading.Lock()
+
+
+def _recorded(launch: Any) -> Any:
+    @functools.wraps(launch)
+    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = launch(self, *args, **kwargs)
+        for log in tuple(_active):
+            log.note(self, args, kwargs)
+        return result
+
+    setattr(recorded, _MARK, True)
+    return recorded

@@ -92,8 +92,8 @@ def test_a_prediction_is_explained_and_compared(
 
     linear = str(folder / "w.json")
     assert main([*command, "--against", linear, "--against-size", "n=131072"]) == 0
-    factors = capsys.readouterr().out.partition("second / first")[2].splitlines()
-    (line,) = [line for line in factors if line.startswith("  gmem.load.32.stride1")]
-    assert line.split()[1] == "2"  # twice the accesses
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("  unit-stride 32-bit loads")]
+    assert line.split()[-2] == "2"  # twice the accesses
     assert main([*command, "--against-size", "n=131072", "--json"]) == 0
     assert _json(capsys)["against"]["parameters"] == {"n": 131072}

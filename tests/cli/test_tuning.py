@@ -40,7 +40,7 @@ def test_rank_prints_the_best_and_why_others_are_none(
     assert out[0].split() == titles
     assert out[1].split()[6:] == ["64", "8", "no"]
     assert out[3].startswith("double on pocl-testchip, n = 1024: 15 variants predicted in")
-    assert out[4].startswith("refused (build): 3, such as")
+    assert out[4].startswith("refused (build): 3 of 3, such as")
     assert out[4].endswith("ValueError: no fetch of eight")
     assert out[5] == "--output FILE writes down every refused one with its reason"
 

@@ -348,7 +348,8 @@ def test_an_analysis_is_json_and_text(matmul: KernelAnalysis) -> None:
     assert local["bank_conflicts"] == {"instructions": 64**3 // 16 // 32, "maximum": 1, "mean": 1}
     assert "value" not in printed(matmul).object()["accesses"][0]["executions"]
     text = printed(matmul, {"n": 64}, memory=MemoryGeometry()).text()
-    assert "chain through acc_k_outer_k_inner along k_outer, k_inner: 1 fma.f32" in text
+    chain = "variables acc_k_outer_k_inner; loops k_outer, k_inner; operations 1 fma.f32"
+    assert chain in text
     assert "local 0: 1; local 1: n" in printed(matmul).text()
     assert str(matmul) == (
         "structure of loopy_kernel: 1 device programs, 7 accesses, 3 private and local arrays"

@@ -18,7 +18,7 @@ from countperf.models.units import unit_of
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.report.plausibility import UNKNOWN, implied_rate, plausibility
-from countperf.report.predictions import differences
+from countperf.report.predictions import compared
 from countperf.report.weights import weights_table
 from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import object_of, text_of
@@ -166,14 +166,13 @@ def test_two_predictions_differ_by_counts_and_by_costs() -> None:
             "weights": (*weights.weights[:3], make_weight("flop.add.f32", 9e-10, term="on_chip"))
         }
     )
-    first = (weights.explain(VECTOR, n=1000), weights, DEVICE)
-    second = (dearer.explain(VECTOR, n=2000), dearer, None)
+    first, second = weights.explain(VECTOR, n=1000), dearer.explain(VECTOR, n=2000)
 
-    (line,) = [x for x in differences(first, second).lines() if "flop.add.f32" in x]
+    text = compared(first.prediction, second.prediction, (first, second)).text()
+    (line,) = [each for each in text.splitlines() if each.startswith("  f32 additions")]
 
-    assert line.split()[1:4] == ["2", "1.5", "3"]
-    assert "1.67 Gflop/s (83 % of what was measured)" in line
-    assert line.endswith("1.11 Gflop/s")
+    # 600 ns and 1.8 µs: twice the additions, each at 1.5 times the cost
+    assert line.split()[2:] == ["600", "ns", "1.80", "µs", "1.20", "µs", "2", "1.5"]
 
 
 def test_arrays_of_sizes_are_refused() -> None:

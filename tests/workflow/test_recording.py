@@ -14,7 +14,6 @@ import countperf
 from countperf.counting.producers import launched_sizes
 from countperf.errors import CountingError
 from countperf.harness.devices import discover
-from countperf.launch_recorder import Recorder
 from tests.models.builders import make_weights
 
 pytestmark = [
@@ -119,7 +118,7 @@ def test_the_program_is_not_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise ValueError("broken")
 
-    monkeypatch.setattr(Recorder, "_note", fails)
+    monkeypatch.setattr(countperf.LaunchLog, "_note", fails)
     with countperf.recording() as log:
         _, (sums,) = rows(x=np.ones((2, 3)))
     assert list(sums) == [3.0, 3.0]
