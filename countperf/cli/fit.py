@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +15,15 @@ from countperf.harness.environment import available_cores
 from countperf.measurements import MeasurementSet
 from countperf.models.library import (
     checked_own_name,
+    find_fit,
     short_name,
     store_own_fit,
     user_fits_folder,
 )
 from countperf.report.numbers import format_percent
-from countperf.report.weights import compared_fits_text
 from countperf.report.weights import fit as fit_printed
 from countperf.workflow.devices import known_device
-from countperf.workflow.fits import compared_with_shipped
-from countperf.workflow.fitting import fit
+from countperf.workflow.fitting import fit as fit_measurements
 from countperf.workflow.measured import measurements_of_table
 
 if TYPE_CHECKING:
@@ -64,14 +62,11 @@ def run(options: argparse.Namespace) -> None:
     except OutputError as error:  # the fit is printed all the same
         name = output = None
         failed = error
-    compared = compared_with_shipped(result.weights, measurements)
     if options.json:
-        shipped = None if compared is None else asdict(compared)
         written = {
             "written": None if output is None else str(output),
             "name": name,
             "models": [short_name(each.weights.model) for each in results],
-            "compared": shipped,
         }
         print_json({**fit_printed(result).object(), **written})
     else:
@@ -84,7 +79,14 @@ def run(options: argparse.Namespace) -> None:
             print(f"also fitted: {model}{said}; to use it: --model {model}")
         if output is not None:
             print(f"written to {output}; to use it: --weights {name}")
-        print(compared_fits_text(result.weights, compared))
+        slug = result.weights.device.slug
+        fit = find_fit(slug)
+        print(
+            f"nothing ships for {slug}: the newest of your own fits for it is the default"
+            if fit is None or fit.is_own
+            else f"to compare: countperf evaluate {options.measurements} --weights {slug}; {slug},"
+            " which ships, stays the default"
+        )
     if failed is not None:
         raise failed
 
@@ -105,7 +107,7 @@ def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[F
                 file=sys.stderr,
             )
         try:
-            result = fit(
+            result = fit_measurements(
                 measurements,
                 model=model,
                 nonnegative=options.nonnegative,

@@ -65,6 +65,14 @@ class Progress:
         left = f"about {format_duration(event.remaining_s)} left" if event.remaining_s else ""
         self._show(event.done, event.total, ", ".join(filter(None, (event.case, left))), now)
 
+    def state(self, work: str, text: str) -> None:
+        """Show the state of some work, if it takes more than two seconds."""
+        now = self._now()
+        if self._work != work:
+            self._begin(work, now)
+        if now - self._began_s >= _SHORT_S:
+            self._say(text, now)
+
     def wait(self) -> None:
         """Name the work under way, if nothing was shown for long."""
         now = self._now()
@@ -84,16 +92,28 @@ class Progress:
 
     def _show(self, done: int, total: int | None, more: str, now: float) -> None:
         of = f"{done} of {total}" if total is not None else f"{done}"
+        bar = ": "
+        if total and sys.stderr.isatty():
+            full = min(_BAR, _BAR * done // total)
+            bar = f" |{'#' * full}{' ' * (_BAR - full)}| "
+        self._say(f"{self._work}{bar}{of}{more and f', {more}'}", now)
+
+    def _say(self, text: str, now: float) -> None:
+        """Show a text as the status of a terminal, elsewhere as a line now and then."""
         if sys.stderr.isatty():
-            full = min(_BAR, _BAR * done // total) if total else 0
-            bar = f"|{'#' * full}{' ' * (_BAR - full)}| " if total else ""
-            show_status(f"{self._work} {bar}{of}{more and f', {more}'}")
+            show_status(text)
         elif self._last_line_s is None or now - self._last_line_s >= _LINE_INTERVAL_S:
             self._last_line_s = now
-            say(f"{self._work}: {of}{more and f', {more}'}")
+            say(text)
 
 
 _shown: list[Progress] = []
+
+
+def show_state(work: str, text: str) -> None:
+    """Show the state of some work where the steps of the command's work are shown."""
+    if _shown:
+        _shown[-1].state(work, text)
 
 
 def show_event(event: ProgressEvent) -> None:

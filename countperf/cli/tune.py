@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json, show
 from countperf.cli.mechanistic import asked_cost
+from countperf.cli.progress import show_state
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
-from countperf.report.live import LiveSearch
 from countperf.report.numbers import format_quantity, point_text
-from countperf.report.tuning import search
+from countperf.report.tuning import search, state_text
+from countperf.terminal import say
 from countperf.tuning.export import builder_script, kernel_tuner_cache
 from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
@@ -51,10 +52,14 @@ def run(options: argparse.Namespace) -> None:
     }
     sizes = as_dict(options.parameters)
     try:
-        with LiveSearch() as live:
-            result = tune(
-                options.space, sizes, device=options.device, progress=live.say, watch=live, **given
-            )
+        result = tune(
+            options.space,
+            sizes,
+            device=options.device,
+            progress=say,
+            watch=lambda state: show_state("searching", state_text(state)),
+            **given,
+        )
     except SearchInterrupt as error:
         if error.result is not None:
             _show(options, error.result)

@@ -1,4 +1,4 @@
-"""Short descriptions of fits: what there is, how one compares, whether it suits the machine."""
+"""Short descriptions of fits: what there is, and whether one suits the machine."""
 
 from __future__ import annotations
 
@@ -23,18 +23,6 @@ class AvailableFit:
     held_out_error: float | None
     is_here: bool  # whether a device of this machine matches that of the weights
     problem: str = ""  # why the default document cannot be read
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShippedComparison:
-    """Errors of a fit beside those of the shipped weights of the device."""
-
-    name: str  # of the shipped weights
-    held_out_error: float | None
-    shipped_held_out_error: float | None
-    judged_cases: int  # cases of the measurements that judge fits, such as those of test kernels
-    judged_error: float | None  # the same of both on these cases, which neither was fitted to here
-    shipped_judged_error: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

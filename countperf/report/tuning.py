@@ -14,11 +14,13 @@ from countperf.report.numbers import (
     point_text,
 )
 from countperf.report.rows import Printed, picked, table_of
+from countperf.steps import format_duration
 
 if TYPE_CHECKING:
     from countperf.tuning.points import Point
     from countperf.tuning.ranking import Ranking, Reason, RefusalCount
     from countperf.tuning.result import Trial, TuningResult
+    from countperf.tuning.state import SearchState
 
 _EXAMPLES = 3
 _LARGEST_CLAIM = 0.995
@@ -155,6 +157,26 @@ def search(of: TuningResult) -> Printed:
             "refused": _refusals(of.refusals),
         },
     )
+
+
+def state_text(state: SearchState) -> str:
+    """Write the state of a search on a line: the best, what may be gained, the time left."""
+    if state.best_s is None:
+        noun = "variant" if state.predicted == 1 else "variants"
+        said = [f"{state.space}: {state.predicted} {noun} predicted, none ran yet"]
+    else:
+        said = [
+            f"{state.space}: best {format_quantity(state.best_s, 's')} ({choice_text(state.best)})",
+            f"{state.tried} of {state.predicted} ran",
+        ]
+    if state.expected_gain is not None and state.chance is not None:
+        said.append(
+            f"next: {format_percent(state.expected_gain)} faster on average,"
+            f" {format_percent(state.chance)} chance that one left is faster"
+        )
+    if state.left_s is not None:
+        said.append(f"{format_duration(state.left_s)} left")
+    return "; ".join(said)
 
 
 def _bound(of: TuningResult) -> list[str]:

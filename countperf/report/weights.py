@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.doctor import DeviceReport
-    from countperf.models.fit_summaries import AvailableFit, ShippedComparison, WeightsCheck
+    from countperf.models.fit_summaries import AvailableFit, WeightsCheck
     from countperf.models.records import Candidate
     from countperf.models.weights import WeightSet
     from countperf.predictions import Verdict
@@ -172,31 +172,6 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
         if verdict.remedy:
             lines.append(f"      mend: {verdict.remedy}")
     return lines
-
-
-def compared_fits_text(of: WeightSet, compared: ShippedComparison | None) -> str:
-    """Say how a fit compares with the one that ships, and which of them is used by default."""
-    if compared is None:
-        return (
-            f"nothing ships for {of.device.slug}: the newest of your own fits for it is the default"
-        )
-    parts = [
-        "held-out error, families of kernels left out of each fit's own measurements:"
-        f" {_error(compared.held_out_error)} (this fit), {_error(compared.shipped_held_out_error)}"
-        f" ({compared.name}, which ships)"
-    ]
-    if compared.judged_cases:
-        parts.append(
-            f"error on the {compared.judged_cases} cases here that judge fits:"
-            f" {_error(compared.judged_error)} (this fit), {_error(compared.shipped_judged_error)}"
-            f" ({compared.name})"
-        )
-    parts.append(f"{compared.name} stays the default")
-    return "\n".join(parts)
-
-
-def _error(value: float | None) -> str:
-    return "not known" if value is None else format_percent(value)
 
 
 # --- calibrations

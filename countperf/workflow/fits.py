@@ -2,60 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from countperf.display import shortened
+from countperf.display import Table, printed
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
-from countperf.errors import CountperfError, DocumentError, FitError
+from countperf.errors import CountperfError, DocumentError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import discover
 from countperf.harness.runner import KernelRunner
 from countperf.harness.trial import try_device
-from countperf.models.fit_summaries import AvailableFit, Probe, ShippedComparison, WeightsCheck
-from countperf.models.library import NamedFit, find_fit, fits_for, load_weights, named_fits
-from countperf.report.weights import available
-from countperf.workflow.evaluating import evaluate
+from countperf.models.fit_summaries import AvailableFit, Probe, WeightsCheck
+from countperf.models.library import NamedFit, fits_for, load_weights, named_fits
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.harness.device import Device
-    from countperf.measurements import KernelCase, MeasurementSet
+    from countperf.measurements import KernelCase
     from countperf.models.weights import WeightSet
 
 
-class AvailableWeights(Sequence[AvailableFit]):
+class AvailableWeights(tuple[AvailableFit, ...], Table):
     """A table of the fits there are: those that ship first, then the user's own."""
 
-    def __init__(self, fits: Sequence[AvailableFit]) -> None:
-        self._fits = tuple(fits)
-
-    @overload
-    def __getitem__(self, place: int) -> AvailableFit: ...
-    @overload
-    def __getitem__(self, place: slice) -> AvailableWeights: ...
-    def __getitem__(self, place: int | slice) -> AvailableFit | AvailableWeights:
-        found = self._fits[place]
-        return AvailableWeights(found) if isinstance(found, tuple) else found
-
-    def __len__(self) -> int:
-        return len(self._fits)
-
-    def __iter__(self) -> Iterator[AvailableFit]:
-        return iter(self._fits)
-
-    def __repr__(self) -> str:
-        return shortened(available(self).text())
-
-    def _repr_html_(self) -> str:
-        return available(self).html()
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the table as a pandas data frame, a row for each fit, a column per attribute."""
-        return available(self).frame()
+    __slots__ = ()
+    __repr__ = printed
 
 
 def available_weights() -> AvailableWeights:
@@ -170,32 +142,3 @@ def _fastest_run(device: Device, case: KernelCase) -> float:
         while len(times) < _RUNS or sum(times) < _SPENT_S:
             times.append(run().time_s)
     return min(times)
-
-
-def compared_with_shipped(
-    weights: WeightSet, measurements: MeasurementSet
-) -> ShippedComparison | None:
-    """Compare weights with those that ship for their device."""
-    fit = find_fit(weights.device.slug)
-    if fit is None or fit.is_own:
-        return None
-    shipped = load_weights(fit.name)
-    cases, error = _judged(weights, measurements)
-    _, shipped_error = _judged(shipped, measurements)
-    return ShippedComparison(
-        name=fit.name,
-        held_out_error=None if weights.quality is None else weights.quality.held_out_error,
-        shipped_held_out_error=None if shipped.quality is None else shipped.quality.held_out_error,
-        judged_cases=cases,
-        judged_error=error,
-        shipped_judged_error=shipped_error,
-    )
-
-
-def _judged(weights: WeightSet, measurements: MeasurementSet) -> tuple[int, float | None]:
-    """Return how many cases judge fits, and the geometric mean of the relative errors on them."""
-    try:
-        found = evaluate(measurements, weights=weights, force=True)
-    except FitError:  # there are none
-        return 0, None
-    return len(found.cases), found.overall().value

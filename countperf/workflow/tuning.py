@@ -16,7 +16,6 @@ from countperf.harness.runner import KernelRunner
 from countperf.models.compiled import COMPILED
 from countperf.models.library import load_weights, short_name
 from countperf.models.weights import WeightSet
-from countperf.report.live import LiveSearch, in_notebook
 from countperf.sizes import given_sizes
 from countperf.steps import report
 from countperf.tuning.apart import ApartRunner
@@ -249,8 +248,7 @@ def tune(
         seconds, but 3 s at least and a minute at most. A process of our own pool that takes longer,
         or ends, is replaced, and its variant alone is refused.
     watch : callable, optional
-        Is told the state of the search (`SearchState`) when it changes, and about once a second. In
-        a notebook, a line below the cell shows it by default.
+        Is told the state of the search (`SearchState`) when it changes, and about once a second.
 
     Returns
     -------
@@ -287,7 +285,7 @@ def tune(
             progress=progress,
             began_s=began_s,
             longest_s=longest_s,
-            watch=LiveSearch() if watch is None and in_notebook() else watch,
+            watch=watch,
             reader=CodeReader(weights=reading, label=found.label)
             if isinstance(reading, WeightSet)
             else None,

@@ -57,10 +57,7 @@ def test_a_fit_has_a_name_of_its_own_and_says_how_it_compares(
     assert main(["fit", store, "--name", "first"]) == 0
     printed = capsys.readouterr().out
     assert f"written to {own / 'first' / 'linear.json'}; to use it: --weights mine/first" in printed
-    assert "(this fit), " in printed
-    assert f"({DEVICE.slug}, which ships)" in printed
-    assert "cases here that judge fits" in printed
-    assert printed.splitlines()[-1] == f"{DEVICE.slug} stays the default"
+    assert printed.splitlines()[-1].endswith(f"{DEVICE.slug}, which ships, stays the default")
 
     assert (shipped / DEVICE.slug / "linear.json").read_bytes() == before
     found = find_fit(DEVICE.slug)

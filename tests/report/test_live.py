@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
-from countperf.report.live import LiveSearch, state_text
+from countperf.cli.progress import Progress
+from countperf.report.tuning import state_text
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.points import Predicted
 from countperf.tuning.ranking import Ranking
@@ -47,11 +44,6 @@ TEXT = (
 )
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_a_state_is_one_line() -> None:
     assert state_text(STATE) == TEXT
     begun = replace(STATE, best_s=None, tried=0, failed=0, expected_gain=None, chance=None)
@@ -70,46 +62,12 @@ def test_time_that_is_left(
     assert state.left_s == left_s
 
 
-def test_a_terminal_has_one_line_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("COLUMNS", "60")
-    with LiveSearch() as live:
-        live(STATE)
-        live.say("1.40 ms: tile=16")
-    erase = "\r\x1b[2K"
-    cut = TEXT[:56] + "..."
-    assert terminal.getvalue() == f"{erase}{cut}{erase}1.40 ms: tile=16\n{erase}{cut}{erase}"
-
-
-def test_elsewhere_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    times = iter([0.0, 1.0, 2.5, 10.0, 23.0])
-    with LiveSearch(now=lambda: next(times)) as live:
-        for _ in range(4):
-            live(STATE)
+def test_long_searches_have_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 0.0, 1.0, 2.5, 10.0, 23.0])
+    progress = Progress(now=lambda: next(times))
+    for _ in range(5):
+        progress.state("searching", state_text(STATE))
     assert capsys.readouterr().err.splitlines() == [TEXT, TEXT]  # at 2.5 and 23 s
-
-
-def test_a_notebook_has_one_output_that_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-
-    class Handle:
-        def update(self, line: Any) -> None:
-            shown.append(f"updated: {line!r}")
-
-    def display(line: Any, *, display_id: bool) -> Handle:
-        assert display_id
-        shown.append(repr(line))
-        return Handle()
-
-    python = ModuleType("IPython")
-    vars(python)["get_ipython"] = lambda: SimpleNamespace(kernel=object())
-    vars(python)["display"] = SimpleNamespace(display=display)
-    monkeypatch.setitem(sys.modules, "IPython", python)
-    live = LiveSearch()
-    live(STATE)
-    live(STATE)
-    assert shown == [TEXT, f"updated: {TEXT}"]
 
 
 def test_a_search_tells_its_state() -> None:
