@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from countperf.harness.doctor import examine as doctor
     from countperf.harness.profiles import profile_kernel
     from countperf.measurements import KernelCase, Measurement, MeasurementSet
+    from countperf.measurements import TimingDocument as Timing
     from countperf.models.library import load_weights
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from countperf.workflow.mechanistic import mechanistic_cost, occupancy, predict_all, sweep
     from countperf.workflow.prediction import explain, predict, with_compiled_code
     from countperf.workflow.recording import LaunchLog, recording
-    from countperf.workflow.timing import Timing, time_kernel
+    from countperf.workflow.timing import time_kernel
     from countperf.workflow.tuning import rank, tune
 
 
@@ -54,7 +55,7 @@ _HOMES = {
     "Prediction": "countperf.predictions",
     "PropertyVector": "countperf.properties.vector",
     "SearchSpace": "countperf.tuning.space",
-    "Timing": "countperf.workflow.timing",
+    "Timing": "countperf.measurements:TimingDocument",
     "WeightSet": "countperf.models.weights",
     "analyze_kernel": "countperf.counting.analysis",
     "available_weights": "countperf.workflow.fits",

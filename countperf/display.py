@@ -38,7 +38,7 @@ def shortened(text: str, most: int = MOST_LINES) -> str:
 
 def printed(self: Any) -> str:
     """Return the text of a result in 25 lines at most: the `repr` of results with a report."""
-    return shortened(above.printed(self).text())
+    return shortened(above.printed(self).text(12, widest=2 * _WIDTH))
 
 
 def _broken(line: str) -> list[str]:

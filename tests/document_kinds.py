@@ -22,6 +22,7 @@ from countperf.measurements import (
     Resumption,
     TimedSize,
 )
+from countperf.measurements import TimingDocument as KernelTiming
 from countperf.measurements.lines import case_fields
 from countperf.metrics import Evaluation
 from countperf.models.library import fits_folders, load_weights
@@ -29,7 +30,6 @@ from countperf.models.shipped import fitted_model
 from countperf.properties.vector import PropertyVector
 from countperf.report.printing import printed
 from countperf.workflow import kernels
-from countperf.workflow.timing import Timing as KernelTiming
 from rental.summary import Progress
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights

@@ -29,6 +29,7 @@ SLOW = {"pandas": 0.18, "scipy": 0.15}
 LIGHT = {
     "countperf": "importing the package is cheap",
     "countperf.caches": "importing the package is cheap",
+    "countperf.cli.predict": "plain predictions import no mechanistic model",
     "countperf.cli.parsing": "the help is made without Loopy and NumPy",
     "countperf.features": "weights are loaded without Loopy and isl",
     "countperf.harness.cuda.backend": "devices are listed without Loopy",
@@ -40,6 +41,7 @@ LIGHT = {
     "countperf.measurements.tables": "measurements are read without Loopy and isl",
     "countperf.properties.transactions": "weights are loaded without Loopy and isl",
     "countperf.sizes": "the help is made without NumPy",
+    "countperf.workflow.kernels": "users' kernels need no catalogue",
 }
 """Modules that many need for little, so that they import the rest when it is asked for."""
 

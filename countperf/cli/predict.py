@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, one_point, points, print_json
-from countperf.cli.mechanistic import mechanistic_models, predict_by_models
 from countperf.errors import ParameterError
 from countperf.models.explanation import explain
 from countperf.report.predictions import compared, explanation, prediction
@@ -24,13 +23,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> None:
     """Predict and print the time first, then what bounds it, then where it goes."""
-    if (models := mechanistic_models(options)) is not None:
-        if options.instruction_counts:
-            raise ParameterError(
-                "--instruction-counts is for fitted models; mechanistic ones read each instruction",
-                parameter="instruction_counts",
-            )
-        predict_by_models(options, models)
+    if (options.model or options.device_document) and _predicts_by_models(options):
         return
     for name in ("figure", "metrics", "analysis"):
         if getattr(options, name):
@@ -77,6 +70,22 @@ def run(options: argparse.Namespace) -> None:
         print(compared(first.prediction, second.prediction, (first, second), **most).text())
     else:
         print(shown[0].text())
+
+
+def _predicts_by_models(options: argparse.Namespace) -> bool:
+    """Predict by the mechanistic models that are asked for, if any are."""
+    from countperf.cli.mechanistic import mechanistic_models, predict_by_models
+
+    models = mechanistic_models(options)
+    if models is None:
+        return False
+    if options.instruction_counts:
+        raise ParameterError(
+            "--instruction-counts is for fitted models; mechanistic ones read each instruction",
+            parameter="instruction_counts",
+        )
+    predict_by_models(options, models)
+    return True
 
 
 def _explained(made: DetailedPrediction, target: Target) -> Explained:

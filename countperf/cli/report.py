@@ -22,9 +22,9 @@ from countperf.report.figures import evaluations_figure, prediction_figure, vari
 from countperf.report.names import GROUPS
 from countperf.report.numbers import PURPOSES, format_percent, format_quantity, point_text
 from countperf.report.page import Page, Part
+from countperf.report.plausibility import NO_RATES, weight_rows
 from countperf.report.predictions import explanation, prediction, prediction_head
 from countperf.report.rows import Printed
-from countperf.report.weights import NO_RATES, weight_rows
 from countperf.tuning.journal import read_journal
 from countperf.tuning.lines import RankingLine, TriedLine
 from countperf.tuning.result import as_key

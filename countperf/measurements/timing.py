@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
+from countperf.display import Drawable, Table, printed
 from countperf.documents import Document, IntervalOfTimes, Part
 from countperf.errors import DocumentError, PredictionError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
@@ -68,7 +69,7 @@ class TimedSize(Part):
         return "no interval" if self.interval_s is None else "outside"
 
 
-class TimingDocument(Document):
+class TimingDocument(Table, Drawable, Document):
     """Measured times of a kernel at several points, beside what was predicted."""
 
     format: Literal["countperf-timing"] = "countperf-timing"
@@ -107,6 +108,9 @@ class TimingDocument(Document):
             except DocumentError as error:
                 raise ValueError(f"case {size.measurement.case!r}: {error}") from error
         return self
+
+    __repr__ = printed
+    __str__ = printed
 
     @property
     def runs(self) -> tuple[tuple[dict[str, int], float], ...]:

@@ -16,8 +16,8 @@ from countperf.report.numbers import (
     point_text,
     width_text,
 )
+from countperf.report.plausibility import NAMED_OTHERS
 from countperf.report.rows import Printed, Row, Table, picked, plain, table_of
-from countperf.report.weights import NAMED_OTHERS
 
 if TYPE_CHECKING:
     from countperf.fitting.comparison import Comparison

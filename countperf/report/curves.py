@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +15,8 @@ from countperf.report.drawing import (
     GRAY,
     ORANGE,
     RED,
-    check_figure_path,
     new_figure,
     plain_both,
-    save_figure,
     scale_of,
 )
 from countperf.report.numbers import format_quantity, interval_text, point_text
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
 _LOGARITHMIC_FROM = 8
 """Sizes are on a logarithmic axis where the largest is more than so many times the smallest."""
 _FEW_SIZES = 9
-_STYLES = ("-", "--", ":")
 _LABELS = {
     "occupancy": "sub-groups resident on a compute unit",
     "group_size": "work items per group",
@@ -68,14 +63,8 @@ def prediction_title(prediction: Prediction) -> str:
     return f"{title}\n{time}, {level} interval {interval_text(prediction.interval_s)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Times:
-    """Times over a size, s."""
-
-    sizes: Any  # in ascending order
-    times_s: Any
-    ends_s: Any = None  # low and high ends of intervals; or noise, relative
-    label: str
+_Time = tuple[float, float, float, float]
+"""Place on the axis of sizes; time, and both ends of its bar, s."""
 
 
 def times_figure(
@@ -90,82 +79,74 @@ def times_figure(
             parameter="prediction",
         )
     name = names[0]
-    sizes = np.broadcast_to(np.asarray(prediction.parameters[name], np.float64), times.shape)
-    order = np.argsort(sizes)
-    ends = prediction.interval_s and [
-        np.broadcast_to(np.asarray(end), times.shape)[order] for end in prediction.interval_s
-    ]
-    points = sorted((float(at[name]), seconds) for at, seconds in measured)
+    columns = np.broadcast_arrays(
+        np.asarray(prediction.parameters[name]), times, *(prediction.interval_s or (times, times))
+    )
     return _over_size(
         f"size {name}",
         prediction_title(prediction),
-        _Times(sizes=sizes[order], times_s=times[order], ends_s=ends, label="predicted"),
-        _Times(sizes=[n for n, _ in points], times_s=[s for _, s in points], label="measured"),
-        prediction.interval_level,
+        {
+            f"predicted (bar: {_level(prediction.interval_level)})": [
+                (float(n), float(t), float(low), float(high))
+                for n, t, low, high in zip(*columns, strict=True)
+            ],
+            "measured": [(float(at[name]), t, t, t) for at, t in measured],
+        },
     )
 
 
-def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Figure:
+def _level(level: float) -> str:
+    return f"{100 * level:.0f} % interval"
+
+
+def timing_figure(timing: TimingDocument) -> Figure:
     """Draw measured times with their noise over the size, and predicted ones with intervals."""
-    if path is not None:
-        check_figure_path(path)
-    name, unsorted = _places(timing.sizes)
-    pairs = sorted(zip(unsorted, timing.sizes, strict=True), key=lambda entry: entry[0])
-    known = [(place, each) for place, each in pairs if each.predicted_s is not None]
-    nan = (math.nan, math.nan)
-    ends = np.array([each.interval_s or nan for _, each in known]).T
+    name, places = _places(timing.sizes)
+    sizes = list(zip(places, timing.sizes, strict=True))
     is_foreign = timing.weights not in ("", timing.device.slug)
-    figure = _over_size(
+    label = f"predicted for {timing.weights}" if is_foreign else "predicted"
+    return _over_size(
         name,
         f"{timing.kernel} on {timing.device.slug}\n{timing.device.name}",
-        _Times(
-            sizes=[place for place, _ in known],
-            times_s=[each.predicted_s or math.nan for _, each in known],
-            ends_s=list(ends) if np.isfinite(ends).any() else None,
-            label=f"predicted for {timing.weights}" if is_foreign else "predicted",
-        ),
-        _Times(
-            sizes=[place for place, _ in pairs],
-            times_s=[each.measurement.time_s for _, each in pairs],
-            ends_s=[each.measurement.noise for _, each in pairs],
-            label="measured, warm caches (bar: noise)",
-        ),
-        timing.interval_level,
+        {
+            f"{label} (bar: {_level(timing.interval_level)})": [
+                (place, time_s, low_s, high_s)
+                for place, each in sizes
+                if (time_s := each.predicted_s) is not None
+                for low_s, high_s in [each.interval_s or (time_s, time_s)]
+            ],
+            "measured, warm caches (bar: noise)": [
+                (place, time_s, time_s * (1 - noise), time_s * (1 + noise))
+                for place, each in sizes
+                for time_s, noise in [(each.measurement.time_s, each.measurement.noise)]
+            ],
+        },
     )
-    if path is not None:
-        save_figure(figure, path)
-    return figure
 
 
-def _over_size(axis: str, title: str, predicted: _Times, measured: _Times, level: float) -> Figure:
-    """Draw predicted times, a line and a band of intervals or a bar at one size, and measured."""
+def _over_size(axis: str, title: str, series: Mapping[str, Sequence[_Time]]) -> Figure:
+    """Draw times by their labels, those predicted as a line, with bars."""
     figure = new_figure((7, 4.5))
     panel = figure.subplots()
-    sizes = sorted({*map(float, predicted.sizes), *map(float, measured.sizes)})
-    scale, unit = scale_of([float(np.median([*predicted.times_s, *measured.times_s]))])
-    several = len(predicted.sizes) > 1
-    if predicted.ends_s is not None:
-        low, high = (np.asarray(each) / scale for each in predicted.ends_s)
-        label = f"{100 * level:.0f} % interval"
-        if several:
-            panel.fill_between(predicted.sizes, low, high, color=BLUE, alpha=0.2, lw=0, label=label)
-        else:
-            panel.vlines(
-                predicted.sizes, low, high, color=BLUE, alpha=0.3, linewidth=8, label=label
-            )
-    if len(predicted.sizes):
-        style: dict[str, Any] = {"marker": "o" if several else "_"}
-        style["markersize"] = 3 if several else 30
-        times = np.asarray(predicted.times_s) / scale
-        panel.plot(
-            predicted.sizes, times, color=BLUE, label=predicted.label, gid="predicted", **style
+    every = [time for times in series.values() for time in times]
+    scale, unit = scale_of([float(np.median([time_s for _, time_s, _, _ in every]))])
+    for label, unsorted in series.items():
+        if not unsorted:
+            continue
+        places, times, low, high = np.array(sorted(unsorted)).T
+        is_predicted = label.startswith("predicted")
+        bars: Any = panel.errorbar(
+            places,
+            times / scale,
+            yerr=np.array([times - low, high - times]) / scale,
+            fmt="o-" if is_predicted else "o",
+            color=BLUE if is_predicted else RED,
+            markersize=3 if is_predicted else 6,
+            capsize=3,
+            label=label,
         )
-    if len(measured.sizes):
-        times = np.asarray(measured.times_s) / scale
-        noise = None if measured.ends_s is None else np.asarray(measured.ends_s) * times
-        look: dict[str, Any] = {"fmt": "o", "color": RED, "capsize": 3, "label": measured.label}
-        bars: Any = panel.errorbar(measured.sizes, times, yerr=noise, **look)
-        bars.lines[0].set_gid("measured")
+        bars.lines[0].set_gid("predicted" if is_predicted else "measured")
+    sizes = sorted({place for place, *_ in every})
     if sizes[0] > 0 and sizes[-1] > _LOGARITHMIC_FROM * sizes[0]:
         panel.set(xscale="log")
     if len(sizes) > 1:
@@ -181,26 +162,19 @@ def _over_size(axis: str, title: str, predicted: _Times, measured: _Times, level
     panel.set(xlabel=axis, ylabel=f"time of one launch, {unit}s")
     panel.grid(visible=True, which="major", alpha=0.3)
     panel.set_title(title, fontsize=10)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=9)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 
 def _places(sizes: Sequence[TimedSize]) -> tuple[str, list[float]]:
     """Return the name of the axis of sizes, and where each one lies on it.
 
-    The axis is the first parameter that differs; the others are named beside it. Where none does,
-    or several sizes would lie at one place, the sizes are numbered.
+    The axis is the first parameter that tells all sizes apart; without one they are numbered.
     """
     points = [each.measurement.parameters for each in sizes]
-    names = list(points[0])
-    differing = [name for name in names if len({point[name] for point in points}) > 1]
-    fixed = [f"{name} = {points[0][name]}" for name in names if name not in differing]
-    for name in differing or names[:1]:
-        places = [float(point[name]) for point in points]
-        if len(set(places)) == len(points):
-            others = ", ".join(other for other in differing if other != name)
-            remarks = [*(fixed if differing else []), *([f"{others} differs too"] * bool(others))]
-            return f"size {name}" + (f" ({', '.join(remarks)})" if remarks else ""), places
+    for name in points[0]:
+        if len({point[name] for point in points}) == len(points):
+            return f"size {name}", [float(point[name]) for point in points]
     return "number of the size in the table, from 1", [float(n + 1) for n in range(len(points))]
 
 
@@ -225,27 +199,24 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
 def model_roofline_figure(answers: ModelAnswers) -> Figure:
     """Draw the roofline of a device, and a kernel on it as each model predicts it."""
     device = answers.described
-    if device.peak_flops is None or device.bandwidth_byte_per_s is None:
-        message = f"device {device.slug!r} states no peak_flops or no bandwidth_byte_per_s"
-        raise ParameterError(message, parameter="device")
-    if not answers.total_flops or not answers.total_bytes:
-        message = (
-            f"kernel {answers.kernel!r} has no floating-point operations or moves no data, so that"
-            " it has no place on a roofline"
-        )
-        raise ParameterError(message, parameter="kernel")
-    if not answers.predictions:
-        message = f"no model predicts {answers.kernel} on {answers.device}; to_frame() says why"
-        raise ParameterError(message, parameter="models")
+    lacking = {
+        "the device states no peak_flops or no bandwidth_byte_per_s": device.peak_flops is None
+        or device.bandwidth_byte_per_s is None,
+        "the kernel has no floating-point operations or moves no data": not answers.total_flops
+        or not answers.total_bytes,
+        "no model predicts it; to_frame() says why": not answers.predictions,
+    }
+    for reason, applies in lacking.items():
+        if applies:
+            message = f"no roofline of {answers.kernel} on {answers.device}: {reason}"
+            raise ParameterError(message, parameter="figure")
+    flops, moved = answers.total_flops or 0.0, answers.total_bytes or 1.0
     points = {
-        f"{name}: {format_quantity(float(each.time_s), 's')}": (
-            name,
-            answers.total_flops / float(each.time_s),
-        )
+        f"{name}: {format_quantity(float(each.time_s), 's')}": (name, flops / float(each.time_s))
         for name, each in answers.predictions.items()
     }
     title = f"{answers.kernel} on {answers.device}, {point_text(answers.parameters)}"
-    return _roofline(points, answers.total_flops / answers.total_bytes, device, title)
+    return _roofline(points, flops / moved, device, title)
 
 
 def _roofline(
@@ -255,7 +226,7 @@ def _roofline(
     title: str,
 ) -> Figure:
     """Draw rates, flop/s, by labels, at an intensity, below what is known of a device."""
-    figure = new_figure((8, 5) if len(points) > 1 else (6.5, 4.5))
+    figure = new_figure((8, 5))
     panel = figure.subplots()
     bandwidth = None if device is None else device.bandwidth_byte_per_s
     peak = None if device is None else device.peak_flops
@@ -265,29 +236,17 @@ def _roofline(
         roof = np.minimum(bandwidth * around, math.inf if peak is None else peak) / 1e9
         label = f"memory: {format_quantity(bandwidth, 'byte/s')}"
         panel.plot(around, roof, color=ORANGE, label=label, gid="memory-ceiling")
-    elif device is not None:
-        label = "memory: peak not known (countperf characterize measures it)"
-        panel.plot([], [], " ", label=label)
     if peak is not None:
         label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
         panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")
     for place, (label, (gid, rate)) in enumerate(points.items()):
-        panel.plot(
-            [intensity],
-            [rate / 1e9],
-            "*" if len(points) == 1 else "osD^v"[place // len(CYCLE) % 5],
-            color=RED if len(points) == 1 else CYCLE[place % len(CYCLE)],
-            markersize=13 if len(points) == 1 else 6,
-            label=label,
-            gid=gid,
-        )
+        mark, color = "*osD^v"[place % 6], RED if place == 0 else CYCLE[place % len(CYCLE)]
+        look: dict[str, Any] = {"color": color, "markersize": 9, "label": label, "gid": gid}
+        panel.plot([intensity], [rate / 1e9], mark, **look)
     panel.set(xscale="log", yscale="log", ylabel="arithmetic rate, Gflop/s")
     panel.set_xlabel("operational intensity of what the kernel asks for, flop/byte")
     plain_both(panel)
-    if len(points) > 1:
-        figure.legend(loc="outside right upper", fontsize=9)
-    else:
-        panel.legend(fontsize=9)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -306,7 +265,7 @@ def sweep_figure(found: Sweep) -> Figure:
     for place, name in enumerate(found.models):
         across, up = _curve(found, [(p, found.throughput(p, name)) for p in found.points])
         if across:
-            color, style = CYCLE[place % len(CYCLE)], _STYLES[place // len(CYCLE) % len(_STYLES)]
+            color, style = CYCLE[place % len(CYCLE)], ("-", "--", ":")[place // len(CYCLE) % 3]
             panel.plot(across, up, marker=".", color=color, linestyle=style, label=name)
     if not panel.lines:
         message = f"no model predicts {found.kernel} on {found.device}; to_frame() says why"

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from countperf.errors import ParameterError
-from countperf.fitting.comparison import Comparison, ModelResult
+from countperf.fitting.comparison import Comparison
 from countperf.fitting.result import FitResult
 from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
+from countperf.measurements import TimingDocument
 from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.sweep import Sweep
 from countperf.metrics import Evaluation
@@ -34,6 +34,7 @@ from countperf.report.curves import (
     roofline_figure,
     sweep_figure,
     times_figure,
+    timing_figure,
 )
 from countperf.report.drawing import (
     BLUE,
@@ -186,8 +187,6 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
 
 _ACROSS = 4  # panels
 _PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
-_REASON = 70  # letters of a reason in a figure
-_REASON_LINE = 40
 _COMPARISON_COLUMNS = 4
 _LEVEL_MARKS = {"published": ("o", BLUE), "scaled": ("^", ORANGE), "fitted": ("s", GREEN)}
 _NEAR = 1.6  # a factor between predicted and measured times
@@ -271,7 +270,7 @@ def _ratios_figure(panels_shown: Sequence[tuple[str, Mapping[str, Points]]]) -> 
 def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     """Draw the overall errors: a panel for each device, a row for each model, a mark per level.
 
-    All panels have the same axis. Where a model predicts nothing, its row says why.
+    All panels have the same axis.
     """
     shown = [c for c in comparisons if any(m.cases for m in c.models)]
     if not shown:
@@ -298,11 +297,6 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
                 )
                 drawn.setdefault(level, line)
         panel.set_xscale("log")
-        for row, name in enumerate(models):
-            reason = _missing_reason([m for m in comparison.models if m.model == name])
-            if reason:
-                said = panel.text(0.02, row, fill(reason, _REASON_LINE), fontsize=9, color=GRAY)
-                said.set(transform=panel.get_yaxis_transform(), va="center", in_layout=False)
         panel.set_title(comparison.device, fontsize=10)
         panel.grid(visible=True, axis="x", alpha=0.3)
     plain_ticks(panels[0].xaxis)
@@ -315,16 +309,6 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     return figure
 
 
-def _missing_reason(results: Sequence[ModelResult]) -> str:
-    """Say why a model has no mark on a device; empty if it has one."""
-    if any(result.overall() is not None for result in results):
-        return ""
-    reasons = [each.lacking for each in results if each.lacking]
-    reasons += [reason for each in results for reason in each.refusals.values()]
-    text = " ".join((reasons or ["not asked"])[0].split())
-    return text if len(text) <= _REASON else f"{text[: _REASON - 3]}..."
-
-
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,
     Explanation: _explanation_figure,
@@ -334,4 +318,5 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     TuningResult: tuning_figure,
     ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,
+    TimingDocument: timing_figure,
 }

@@ -1,18 +1,27 @@
-"""The rate that a weight implies, and whether the device can reach it."""
+"""Weights as rows: the rate that each implies, and whether the device can reach it; verdicts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from countperf.hardware.parameters import DeviceParameters
-from countperf.models.units import Charged, charged
-from countperf.report.numbers import format_percent, format_quantity
+from countperf.hardware.parameters import DeviceParameters, some_of
+from countperf.models.units import Charged, charged, unit_of
+from countperf.report.names import plain_name
+from countperf.report.numbers import format_percent, format_quantity, format_with_uncertainty
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.definition import ModelDefinition
     from countperf.models.records import Weight
+    from countperf.models.weights import WeightSet
+    from countperf.predictions import Verdict
 
+NO_RATES = (
+    "no rates of this device are known to hold these against: countperf characterize finds them"
+)
+NAMED_OTHERS = 4
+"""Number of indistinguishable features that a remark names."""
 UNKNOWN = "no such rate of the device is known"
 
 SLOW_SHARE = 0.01
@@ -132,3 +141,60 @@ def _class_rate(device: DeviceParameters, name: str) -> float | None:
         return None
     lanes = device.sub_group_size or 1
     return lanes * device.num_compute_units * device.clock_hz / known.cpi
+
+
+# --- rows
+
+
+def weight_rows(weights: WeightSet, device: DeviceParameters | None = None) -> list[dict[str, Any]]:
+    """Return a row for each weight: its cost, s, the rate that it implies, and what that means.
+
+    The entry ``shown`` has its cost, its unit and its rate as people read them.
+    """
+    model = weights.definition
+    shared = {
+        name: some_of([other for other in group.features if other != name], most=NAMED_OTHERS)
+        for group in weights.indistinguishable
+        for name in group.features
+    }
+    rows: list[dict[str, Any]] = []
+    for name, weight in weights.by_feature.items():
+        unit = unit_of(weight, model)
+        rate, rate_unit = rate_of(weight, model) or (None, None)
+        error_s = weight.standard_error_s
+        value = (
+            format_quantity(weight.value_s, "s")
+            if error_s is None
+            else format_with_uncertainty(weight.value_s, error_s, "s")
+        )
+        rows.append(
+            {
+                "feature": name,
+                "group": plain_name(name).group,
+                "name": plain_name(name).text,
+                "weight_s": weight.value_s,
+                "standard_error_s": error_s,
+                "unit": unit,
+                "rate": rate,
+                "rate_unit": rate_unit,
+                "remark": f"not told apart from {shared[name]}"
+                if name in shared
+                else doubt(weight) or plausibility(weight, device, model),
+                "shown": {
+                    "weight": value,
+                    "per": f"per {unit}",
+                    "rate": implied_rate(weight, model),
+                },
+            }
+        )
+    return rows
+
+
+def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Write what was checked: one line for each, and a remedy below those that failed."""
+    lines: list[str] = []
+    for verdict in verdicts:
+        lines.append(f"{'ok' if verdict.passed else '!!'}  {verdict.name}: {verdict.message}")
+        if verdict.remedy:
+            lines.append(f"      mend: {verdict.remedy}")
+    return lines

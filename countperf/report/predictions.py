@@ -31,8 +31,8 @@ from countperf.report.numbers import (
     interval_text,
     point_text,
 )
+from countperf.report.plausibility import NAMED_OTHERS, NO_RATES, verdict_lines, weight_rows
 from countperf.report.rows import Printed, Row, Table, picked, plain, table_of
-from countperf.report.weights import NAMED_OTHERS, NO_RATES, verdict_lines, weight_rows
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters

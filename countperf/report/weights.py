@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.fitting.transfer.document import widening
-from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
-from countperf.models.units import unit_of
-from countperf.report.names import plain_name
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
-    format_with_uncertainty,
 )
-from countperf.report.plausibility import doubt, implied_rate, plausibility, rate_of
+from countperf.report.plausibility import NO_RATES, verdict_lines, weight_rows
 from countperf.report.rows import Printed, Table, picked, plain, table_of
 
 if TYPE_CHECKING:
@@ -27,57 +23,6 @@ if TYPE_CHECKING:
     from countperf.models.fit_summaries import AvailableFit, WeightsCheck
     from countperf.models.records import Candidate
     from countperf.models.weights import WeightSet
-    from countperf.predictions import Verdict
-
-NO_RATES = (
-    "no rates of this device are known to hold these against: countperf characterize finds them"
-)
-NAMED_OTHERS = 4
-"""Number of indistinguishable features that a remark names."""
-
-
-def weight_rows(weights: WeightSet, device: DeviceParameters | None = None) -> list[dict[str, Any]]:
-    """Return a row for each weight: its cost, s, the rate that it implies, and what that means.
-
-    The entry ``shown`` has its cost, its unit and its rate as people read them.
-    """
-    model = weights.definition
-    shared = {
-        name: some_of([other for other in group.features if other != name], most=NAMED_OTHERS)
-        for group in weights.indistinguishable
-        for name in group.features
-    }
-    rows: list[dict[str, Any]] = []
-    for name, weight in weights.by_feature.items():
-        unit = unit_of(weight, model)
-        rate, rate_unit = rate_of(weight, model) or (None, None)
-        error_s = weight.standard_error_s
-        value = (
-            format_quantity(weight.value_s, "s")
-            if error_s is None
-            else format_with_uncertainty(weight.value_s, error_s, "s")
-        )
-        rows.append(
-            {
-                "feature": name,
-                "group": plain_name(name).group,
-                "name": plain_name(name).text,
-                "weight_s": weight.value_s,
-                "standard_error_s": error_s,
-                "unit": unit,
-                "rate": rate,
-                "rate_unit": rate_unit,
-                "remark": f"not told apart from {shared[name]}"
-                if name in shared
-                else doubt(weight) or plausibility(weight, device, model),
-                "shown": {
-                    "weight": value,
-                    "per": f"per {unit}",
-                    "rate": implied_rate(weight, model),
-                },
-            }
-        )
-    return rows
 
 
 def weights_table(weights: WeightSet, device: DeviceParameters | None = None) -> Table:
@@ -162,16 +107,6 @@ def fit(of: FitResult, device: DeviceParameters | None = None) -> Printed:
             "weights": of.weights.to_object(),
         },
     )
-
-
-def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Write what was checked: one line for each, and a remedy below those that failed."""
-    lines: list[str] = []
-    for verdict in verdicts:
-        lines.append(f"{'ok' if verdict.passed else '!!'}  {verdict.name}: {verdict.message}")
-        if verdict.remedy:
-            lines.append(f"      mend: {verdict.remedy}")
-    return lines
 
 
 # --- calibrations

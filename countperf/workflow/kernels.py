@@ -16,11 +16,11 @@ from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from countperf.user_code import find_in_user_code
-from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.measurements import InstructionCounts, Statistic
     from countperf.properties.taxonomy import View
+    from measurement_kernels.entry import CatalogEntry
 
 
 _UNNAMED = "loopy_kernel"
@@ -122,6 +122,13 @@ def table_kernels(names: Iterable[str], place: str | None) -> dict[str, Any]:
 def is_in_catalogue(specification: str) -> bool:
     """Return whether a text can only be the name of a kernel of the catalogue."""
     return ":" not in specification and not specification.endswith((".json", ".py"))
+
+
+def entry(name: str) -> CatalogEntry:
+    """Return a kernel of the catalogue."""
+    from measurement_kernels import catalog
+
+    return catalog.entry(name)
 
 
 def _vector_document(path: Path) -> PropertyVector:

@@ -32,8 +32,6 @@ from countperf.measurements import (
     TimedSize,
     TimingDocument,
 )
-from countperf.report.curves import timing_figure
-from countperf.report.timing import timing as timing_printed
 from countperf.sizes import Sizes, combine_sizes, given_sizes
 from countperf.tuning.apart import LONGEST_S, running
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
@@ -42,8 +40,6 @@ from countperf.workflow.timing_predictions import KernelAtPoints, count_digests,
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from countperf.harness.clock import Clock
     from countperf.harness.device import Device
     from countperf.harness.runner import CaseRunner
@@ -56,57 +52,6 @@ _FAILURES: Mapping[str, type[MeasurementError]] = {
     "check": WrongResultError,
     "run": MeasurementError,
 }
-
-
-class Timing(TimingDocument):
-    """Measured times of a kernel at several sizes, beside what was predicted.
-
-    What `time_kernel` returns. ``write_file`` keeps it as a document, and ``Timing.read_file``
-    reads that; `Prediction.anchored` and `WeightSet.anchored` take it.
-    """
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each size, in the order in which they were given.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns: the parameters; ``measured_s``, ``spread``, ``noise`` (relative; see
-            `countperf.measurements.Summary`); ``predicted_s``, ``low_s``, ``high_s`` (NaN where
-            there is none); ``verdict``; ``remark``. Sizes that failed have the verdict ``failed``.
-        """
-        return timing_printed(self).frame()
-
-    def __repr__(self) -> str:
-        return timing_printed(self).text(12, widest=200)
-
-    __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        return timing_printed(self).html(most_rows=1000)
-
-    def plot(self, path: Path | str | None = None) -> Any:
-        """Draw time over size: measured points, the predicted line, and its interval as a band.
-
-        Parameters
-        ----------
-        path : Path or str, optional
-            Where to write the figure too; the ending chooses the format (.svg, .png, .pdf).
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        MissingExtraError
-            Matplotlib is not installed.
-        ParameterError
-            The ending is of no format that matplotlib writes.
-        OutputError
-            The file cannot be written.
-        """
-        return timing_figure(self, path)
 
 
 def time_kernel(
@@ -132,7 +77,7 @@ def time_kernel(
     runner: CaseRunner | None = None,
     longest_s: float = LONGEST_S,
     **more: Any,
-) -> Timing:
+) -> TimingDocument:
     """Time a kernel at some sizes, and compare the times with predicted ones.
 
     Each size runs in several rounds, some time apart, as in a campaign (`countperf.measure`): after
@@ -192,7 +137,9 @@ def time_kernel(
     Returns
     -------
     Timing
-        A row for each size: measured time, noise, predicted time, and what that says.
+        A row for each size: measured time, noise, predicted time, and what that says. It prints;
+        ``to_frame()`` has all rows, ``plot()`` draws time over size, ``write_file`` keeps it as a
+        document, which ``Timing.read_file`` reads, and predictions take as an anchor.
 
     Raises
     ------
@@ -235,7 +182,7 @@ def _timed(
     runner: CaseRunner,
     used: Protocol,
     progress: Progress,
-) -> Timing:
+) -> TimingDocument:
     """Predict the times of a kernel, measure them, and put them side by side."""
     found, choice, predicted = predict_by_choice(work, target, progress)
     counts = count_digests(work)
@@ -261,7 +208,7 @@ def _timed(
         for point, each, digests in zip(work.points, predicted, counts, strict=True)
         if (name := work.case_name(point)) in of_case
     ]
-    return Timing(
+    return TimingDocument(
         kernel=work.name,
         device=measured.header.device,
         protocol=used,

@@ -132,8 +132,8 @@ def test_what_cannot_be_predicted_is_said(comparison: Comparison) -> None:
         m.kernel for m in some_measurements() if m.family == "transpose"
     }
     text = text_of(comparison)
-    assert "no predictions of roofline (published)" in text
-    assert "no profile of transpose" in text
+    assert "roofline (published): no prediction: " in text
+    assert ": no profile: no profile of transpose" in text
 
 
 def test_documents_come_back_equal(comparison: Comparison, tmp_path: Path) -> None:
