@@ -147,21 +147,6 @@ class Prediction(Table, Drawable):
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
 
-class TimeModel(Protocol):
-    """Anything that predicts the time of a kernel on a device: fitted or mechanistic."""
-
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        ...
-
-    def predict(
-        self, kernel: object, parameters: Mapping[str, ParameterValue] | None = None, /
-    ) -> Prediction:
-        """Predict the time of one launch of a kernel at parameter values."""
-        ...
-
-
 def largest_first(parts: Mapping[str, Quantity]) -> dict[str, Quantity]:
     """Sort the parts of a time by size, negative ones last; arrays by their sum."""
     return dict(sorted(parts.items(), key=lambda item: (-float(np.sum(item[1])), item[0])))

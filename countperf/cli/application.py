@@ -9,11 +9,10 @@ from countperf.cli.common import print_json
 from countperf.errors import ParameterError
 from countperf.report.mechanistic import schedule
 from countperf.workflow.applications import measure_application, predict_application
-from countperf.workflow.running_applications import run_application
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the predicted schedule, the one by measured steps, and the measured one."""
+    """Print the predicted schedule, and the one by measured steps."""
     if not options.device_document and options.device is None:
         message = (
             "name a described device (--on nvidia-gtx-970), a device at hand (--device), or both"
@@ -30,7 +29,6 @@ def run(options: argparse.Namespace) -> None:
         )
     if options.device is not None:
         found.append(measure_application(path, options.device, longest_s=options.longest))
-        found.append(run_application(path, options.device, longest_s=options.longest))
     shown = [schedule(each) for each in found]
     if options.json:
         print_json({"schedules": [each.object() for each in shown]})

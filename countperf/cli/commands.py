@@ -193,11 +193,9 @@ COMMANDS: Mapping[str, Command] = {
                 _help("described device, such as nvidia-gtx-970; several for devices 0, 1, ...")
             ),
             "--model": _help("model of kernels (default: merpsys)", default="merpsys"),
-            "--device": _help(
-                f"also measure the steps on this device, one by one and together: {ONE_DEVICE}"
-            ),
+            "--device": _help(f"also measure the steps on this device, one by one: {ONE_DEVICE}"),
             "--longest": _help(
-                "end what is measured together after so long (default: 300)", default=300.0
+                "end a kernel that takes longer than so long (default: 300)", default=300.0
             ),
         },
     ),

@@ -49,7 +49,7 @@ _LEAST_SCATTER = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AnchoredWeights(ShortRepr):
-    """Weights for one kernel, corrected by runs of it; a `TimeModel`."""
+    """Weights for one kernel, corrected by runs of it."""
 
     weights: FittedWeights  # the weights as fitted
     vector: PropertyVector  # the kernel

@@ -45,11 +45,6 @@ def plain_name(part: str) -> PlainName:
     return PlainName(part, OTHER)
 
 
-def has_plain_name(part: str) -> bool:
-    """Return whether a rule of the table covers a part."""
-    return any(rule.pattern.fullmatch(part) for rule in _RULES)
-
-
 _FEW = 3
 
 

@@ -60,7 +60,7 @@ def predict_application(
     ParameterError, DeviceParameterError, CountingError
         A text or a step is wrong, a device is missing, or what a model lacks.
     """
-    steps = steps_of(application)
+    steps = _steps_of(application)
     given = [devices] if isinstance(devices, DeviceParameters | str | Path) else list(devices)
     described = [d if isinstance(d, DeviceParameters) else load_device(d) for d in given]
     durations: list[float] = []
@@ -98,8 +98,7 @@ def measure_application(
     """Measure the steps of an application on a device, and schedule them by what they took.
 
     Each transfer and each kernel is measured by itself (the shortest of several runs); how they
-    overlap follows from the rules of `countperf.mechanistic.applications`. `run_application` (of
-    `countperf.workflow.running_applications`) runs them together.
+    overlap follows from the rules of `countperf.mechanistic.applications`.
 
     Parameters
     ----------
@@ -117,7 +116,10 @@ def measure_application(
     DeviceError, MeasurementError, CountingError
         The device does not work, or a kernel does not run.
     """
-    steps = steps_on_one_device(application)
+    steps = _steps_of(application)
+    if any(step.device for step in steps):
+        message = "steps are measured on one device: all steps must be on device 0"
+        raise ParameterError(message, parameter="device")
     found = find_device(device)
     known: dict[tuple[Any, ...], float] = {}
     durations: list[float] = []
@@ -132,24 +134,13 @@ def measure_application(
     return schedule(steps, durations, source=f"measured steps on {found.identity.slug}")
 
 
-def steps_of(application: Application) -> tuple[Step, ...]:
+def _steps_of(application: Application) -> tuple[Step, ...]:
     """Return the steps of an application; errors as of `parse_application`."""
-    if isinstance(application, Path):
-        return parse_application(read_file_text(application))
-    if isinstance(application, str):
-        is_path = "\n" not in application and Path(application).is_file()
-        text = read_file_text(Path(application)) if is_path else application
-        return parse_application(text)
-    return tuple(application)
-
-
-def steps_on_one_device(application: Application) -> tuple[Step, ...]:
-    """Return the steps of an application that is measured, all of them on device 0."""
-    steps = steps_of(application)
-    if any(step.device for step in steps):
-        message = "steps are measured on one device: all steps must be on device 0"
-        raise ParameterError(message, parameter="device")
-    return steps
+    if not isinstance(application, Path | str):
+        return tuple(application)
+    is_path = "\n" not in str(application) and Path(application).is_file()
+    text = read_file_text(Path(application)) if is_path else str(application)
+    return parse_application(text)
 
 
 def _measured_kernel(step: Step, label: str, longest_s: float) -> float:
@@ -161,15 +152,10 @@ def _measured_kernel(step: Step, label: str, longest_s: float) -> float:
     return times[0]
 
 
-def check_transfer(step: Step) -> None:
-    """Refuse transfers of nothing and of more than 1 GiB."""
+def _measured_transfer(step: Step, device: Any) -> float:
     if not 0 < step.n_bytes <= _MOST_BYTES:
         message = f"transfers of 1 to {_MOST_BYTES} byte are measured, not of {step.n_bytes:g}"
         raise ParameterError(message, parameter="n_bytes")
-
-
-def _measured_transfer(step: Step, device: Any) -> float:
-    check_transfer(step)
     session = open_session(device)
     clock = EventClock()
     host = np.zeros(int(step.n_bytes), np.uint8)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from countperf.errors import (
     ParameterError,
 )
@@ -52,12 +50,9 @@ def compare(
     kernel: Any = None,
     timing: TimingDocument | Path | str | None = None,
     profile_options: Mapping[str, Any] | None = None,
-    every: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, scaled by a factor, and fitted."""
-    if every < 1:
-        raise ParameterError(f"every = {every}: pass 1 or more", parameter="every")
     known = measured_devices()
     place = known.get(measurements, measurements) if isinstance(measurements, str) else measurements
     if isinstance(place, str) and not Path(place).exists():
@@ -75,7 +70,7 @@ def compare(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
         )
     profiles: Profiler = _CatalogueProfiles(device)
-    cases = _thinned(tuple(found), every)
+    cases = tuple(found)
     if kernel is not None or timing is not None:
         own = _own_cases(kernel, timing, found.device.slug)
         cases = (*(each for each in cases if each.purpose == "measurement"), *own)
@@ -95,21 +90,6 @@ def compare(
     if kernel is not None or (models and "linear" not in models) or "fitted" not in levels:
         return comparison
     return comparison.with_models(linear_results(found, purposes))
-
-
-def _thinned(measurements: Sequence[Measurement], every: int) -> tuple[Measurement, ...]:
-    """Return one of `every` measurements of measurement kernels, and all others.
-
-    They are drawn, since each Nth one would always have the same step of the sizes.
-    """
-    places = [p for p, each in enumerate(measurements) if each.purpose == "measurement"]
-    drawn = np.random.default_rng(0).permutation(places)[: -(-len(places) // every)]
-    kept = set(drawn.tolist())
-    return tuple(
-        each
-        for place, each in enumerate(measurements)
-        if place in kept or each.purpose != "measurement"
-    )
 
 
 def _described(slug: str, place: object) -> DeviceParameters:

@@ -30,7 +30,7 @@ from measurement_kernels.entry import CatalogEntry
 if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
     from countperf.measurements import MeasurementSet
-    from countperf.models.definition import Loss, ModelDefinition, Residual
+    from countperf.models.definition import ModelDefinition
 
 
 @cache
@@ -76,9 +76,6 @@ def fit(
     *,
     model: str | ModelDefinition = "linear",
     nonnegative: bool = False,
-    residual: Residual | None = None,
-    loss: Loss | None = None,
-    loss_scale: float | None = None,
     weigh_noise: bool = True,
     output: Path | str | None = None,
     executor: Executor | None = None,
@@ -96,12 +93,6 @@ def fit(
         among execution policies.
     nonnegative : bool
         Keep weights at least zero.
-    residual : {"relative", "log"}, optional
-        What is made small; by default what the model asks for, as for the next two.
-    loss : {"linear", "soft_l1", "huber"}, optional
-        How residuals are summed.
-    loss_scale : float, optional
-        Size of the residuals from which on a robust loss counts them for less.
     weigh_noise : bool, optional
         Count cases for less whose times do not repeat; the paper's fit counts all the same.
     output : Path or str, optional
@@ -123,7 +114,7 @@ def fit(
     FitError, DocumentError
         The measurements cannot be fitted, or their file is bad.
     ParameterError
-        There is no such model, residual or loss, or the loss scale is not positive.
+        There is no such model.
     """
     found = read_measurements(measurements)
     is_here = bool(found.device.processor) and found.device.processor == read_processor()
@@ -140,9 +131,6 @@ def fit(
             found,
             model=model,
             nonnegative=nonnegative,
-            residual=residual,
-            loss=loss,
-            loss_scale=loss_scale,
             weigh_noise=weigh_noise,
             exercising_kernels=catalogue_exercising_kernels,
             memory=memory,

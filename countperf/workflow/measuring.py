@@ -186,14 +186,9 @@ def measure_catalogue(
         copy bandwidth.
     profile : {"broad", "quick", "trial"} or Profile
         How much is measured, and by which protocol.
-    families : sequence of str, optional
-        Only these families of kernels.
-    element_types : sequence of str, optional
-        The paper's kernels of these types only, by default f32; all others have their own.
-    purposes : sequence of {"measurement", "test", "application", "variant"}, optional
-        As for `profile_entries`: by default the named families, or measurement and test kernels.
-    collections : sequence of {"paper", "extended", "random", "published", "downstream"}, optional
-        Only these; as in `profile_entries`.
+    families, element_types, purposes, collections : sequence of str, optional
+        Only these families of kernels; the paper's kernels of these types, by default f32; kernels
+        for these purposes, and of these collections, as for `profile_entries`.
     shapes_per_kernel : int, optional
         Group shapes that are measured; by default as many as the profile says.
     progress : callable, optional
@@ -206,10 +201,8 @@ def measure_catalogue(
 
     Raises
     ------
-    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
-        As for `measure`.
-    KernelSpecificationError
-        No such family.
+    DeviceError, IncompatibleMeasurementsError, MeasurementError, KernelSpecificationError
+        As for `measure`; or no such family.
     """
     chosen = _profile(profile)
     if shapes_per_kernel is not None:

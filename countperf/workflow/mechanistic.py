@@ -49,11 +49,9 @@ def predict_all(
         Values of all size parameters.
     models : str, sequence of str or callable, optional
         Names of models, such as ``["volkov", "roofline"]``; default: all.
-    statistics : mapping from str to float or str, optional
-        What data decides, as for `countperf.predict`: trip counts, probabilities, and access
-        classes, such as ``{"x": "indirect"}`` where each work item touches a line of its own.
-    lines : mapping from str to float, optional
-        Lines that a sub-group touches in such an access, by array; it comes before the class.
+    statistics, lines : mapping, optional
+        What data decides, as for `countperf.predict`; by array the lines that a sub-group touches,
+        which come before a class of accesses such as ``{"x": "indirect"}``.
     profile_options : mapping, optional
         Options of `countperf.profile_kernel`, such as ``registers_per_work_item`` or
         ``active_groups``; and ``analysis``: ``"sass"`` or ``"ptx"`` takes instructions from machine

@@ -224,11 +224,9 @@ def predict(
 
     Raises
     ------
-    ParameterError
-        A size is missing, or none of the kernel's; the message lists these.
-    CountperfError
-        The kernel cannot be counted, a property has no weight, the device does not match; a timing
-        is of another kernel or device.
+    ParameterError, CountperfError
+        A size is missing, or none of the kernel's; the kernel cannot be counted, a property has no
+        weight, the device does not match; a timing is of another kernel or device.
     """
     target = Target(
         weights=weights,

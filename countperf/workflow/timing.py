@@ -40,7 +40,6 @@ from countperf.workflow.timing_predictions import KernelAtPoints, count_digests,
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
-    from countperf.harness.clock import Clock
     from countperf.harness.device import Device
     from countperf.harness.runner import CaseRunner
     from countperf.measurements.cases import MakeArguments, Reference
@@ -73,7 +72,6 @@ def time_kernel(
     level: Level = 0.95,
     protocol: Protocol | None = None,
     progress: Progress = silent,
-    clock: Clock | None = None,
     runner: CaseRunner | None = None,
     longest_s: float = LONGEST_S,
     **more: Any,
@@ -96,40 +94,17 @@ def time_kernel(
     device : str or Device, optional
         As for `measure`; by default the working device with the highest copy bandwidth.
     rounds : int, optional
-        Rounds of each size, at least; by default those of the protocol, 3. Up to 2 more follow
-        where they disagree.
+        Rounds of each size, at least; by default 3. Up to 2 more follow where they disagree.
     make_arguments : callable, optional
-        From a random generator and the parameters to the kernel's inputs by name: arrays of the
-        exact type and the declared shape, and scalars. By default inputs are made from the types
-        and shapes of the kernel's arguments (`countperf.harness.inputs.default_inputs`).
-    reference : callable, optional
-        From inputs and parameters to the expected outputs by name.
-    tolerance : float, optional
-        Largest ``|got - want|`` that is right, as in `KernelCase`.
-    statistics : mapping from str to float or str, optional
-        What data decides, as for `count_kernel`; predictions need them.
-    instruction_counts : mapping from str to mapping from str to number, optional
-        What instructions without a counting rule do, likewise.
-    weights : WeightSet, Path or str, optional
-        What predicts; by default the weights fitted on the device, if there are any.
-    model : str, optional
-        Which model's weights, where they are looked up; by default the best one that can be had, as
-        for `predict`. The attribute ``model_choice`` of the timing says which it is and why.
-    force : bool, optional
-        Whether to compare with weights of another device.
-    incomplete_ok : bool, optional
-        Whether to leave out of predictions what has no weight; such a size is remarked.
-    level : {0.95, 0.9}, optional
-        In which share of cases the interval is to hold the time.
-    protocol : Protocol, optional
-        How often each size runs; by default `countperf.harness.repeats.TIMING`.
-    progress : callable, optional
-        Is told of everything that happens.
-    clock : Clock, optional
-        What times the runs; by default the device's event timer.
-    runner : CaseRunner, optional
-        What runs the kernel; by default one on `device` with `clock`, in a process of its own: a
-        kernel that crashes is a failure of its size.
+        From a random generator and the parameters to the kernel's inputs by name. By default they
+        are made from the types and shapes of its arguments (`countperf.harness.inputs`).
+    reference, tolerance : optional
+        From inputs and parameters to the expected outputs by name; largest ``|got - want|``.
+    statistics, instruction_counts, weights, model, force, incomplete_ok, level
+        As for `predict`; weights are by default those fitted on the device, if there are any.
+    protocol, progress, runner : optional
+        How often each size runs; who is told of everything that happens; what runs the kernel, by
+        default on `device` in a process of its own: a kernel that crashes is a failure of its size.
     longest_s : float, optional
         What building and checking the kernel may take in that process, or a round of its runs, s;
         by default 300. The kernel is ended then, and by Ctrl-C.
@@ -143,28 +118,17 @@ def time_kernel(
 
     Raises
     ------
-    DeviceError
-        No such device, or it does not work.
-    DeviceMismatchError
-        The named weights are of another device.
-    ParameterError
-        A size is unknown, or lists do not go together.
-    CountingError
-        A property vector was given, which has no code to run.
+    DeviceError, DeviceMismatchError
+        The device does not work, or the named weights are of another one.
+    ParameterError, CountingError
+        A size is unknown, lists do not go together, or a property vector was given.
     KernelBuildError, WrongResultError, MeasurementError
-        No size could be measured: the kernel does not build or gets no inputs, its numbers differ
-        from the reference, or it does not run. A size that fails alone is among the failures of
-        what is returned.
-
-    Examples
-    --------
-    >>> timing = time_kernel("n-body", n=[256, 512])  # doctest: +SKIP
-    >>> timing.to_frame()  # doctest: +SKIP
+        No size could be measured. One that fails alone is among the failures of the result.
     """
     at = given_sizes(sizes, more)
     work = _work(kernel, at, statistics, instruction_counts, make_arguments, reference, tolerance)
     used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
-    with running(runner, device, clock, longest_s=longest_s) as found:
+    with running(runner, device, None, longest_s=longest_s) as found:
         target = Target(
             weights=weights,
             model=model,

@@ -103,18 +103,16 @@ def rank(
     points : int, optional
         Predict only so many, scattered over the space.
     by_code : int, optional
-        Compile so many of the best on `device`, and put them in order by what their code executes
-        (`countperf.tuning.code_order`), with the weights of the model ``compiled``. None is timed.
-        By default 16 if no model is named, the weights' device is here and it has such weights;
-        else none. The attribute ``model_choice`` of the ranking says which and why.
+        Compile so many of the best on `device`, and put them in order by what their code executes,
+        with weights of the model ``compiled``. By default 16 if no model is named, the weights'
+        device is here and it has such weights. ``model_choice`` of the ranking says which and why.
     executor : concurrent.futures.Executor, optional
         What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
         other; by default a pool of `workers` processes, one for each processor.
     on_point : callable, optional
         Is told of every point as it comes.
     longest_s : float
-        What building, counting and predicting a variant may take, s. A process of our own pool that
-        takes longer, or ends, is replaced, and its variant alone is refused.
+        What a variant may take, s; one that takes longer, or crashes, is refused.
 
     Returns
     -------
@@ -235,20 +233,12 @@ def tune(
         leave out is learnt from measurements.
     store : Path or str, optional
         A file; the same call goes on where it stopped, and a larger budget goes on from there.
-    confidence : float
-        At which to stop, and at which the regret is bounded.
-    tolerance : float
-        Gains below this fraction are not looked for.
-    executor, workers
-        As for `rank`.
-    progress : callable, optional
-        Is told what happens, a line at a time.
-    longest_s : float, optional
-        What predicting, building or timing a variant may take, s; by default a quarter of the
-        seconds, but 3 s at least and a minute at most. A process of our own pool that takes longer,
-        or ends, is replaced, and its variant alone is refused.
-    watch : callable, optional
-        Is told the state of the search (`SearchState`) when it changes, and about once a second.
+    confidence, tolerance : float
+        At which to stop, and at which the regret is bounded; gains below are not looked for.
+    executor, workers, longest_s
+        As for `rank`; by default a quarter of the seconds, but 3 s at least and a minute at most.
+    progress, watch : callable, optional
+        Are told what happens, a line at a time, and the `SearchState`, about once a second.
 
     Returns
     -------

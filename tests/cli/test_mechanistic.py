@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from countperf.cli import main
-from countperf.errors import ParameterError
 from countperf.harness.nvcc import find_nvcc
 from countperf.mechanistic.predict_all import model_names
-from countperf.workflow.comparing import compare
 
 MATMUL = ["matmul-tiled/square/16x16", "n=64", "m=64", "l=64"]
 ON = ["--on", "nvidia-k620", "--registers", "32"]
@@ -134,17 +132,3 @@ def test_predict_takes_instructions_from_ptx(capsys: pytest.CaptureFixture[str])
     assert main(["predict", *command, "--analysis", "ptx", "--json"]) == 0
 
     assert _json(capsys)["note"] == "instructions: PTX for compute capability 7.5"
-
-
-def test_calibrating_on_no_measurement_is_refused() -> None:
-    with pytest.raises(ParameterError, match="every = 0: pass 1 or more"):
-        compare("pocl-epyc-zen5", every=0)
-
-
-def test_few_measurements_calibrate_and_all_test_kernels_judge() -> None:
-    found = compare("intel-epyc-zen3", models=["roofline"], levels=["published"], every=10**4)
-
-    assert found.measurement_cases == 1
-    assert found.test_cases == 15
-    (result,) = found.models
-    assert result.cases or result.lacking

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from countperf.mechanistic.applications import Step, parse_application, schedule
 from countperf.mechanistic.merpsys import transfer_time
 from countperf.workflow.applications import measure_application, predict_application
 from countperf.workflow.mechanistic import predict_all
-from countperf.workflow.running_applications import run_application
 
 KERNEL = "vector-scale-add/stride1/256x1"
 PIPELINE = """
@@ -110,32 +108,8 @@ def test_steps_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert "merpsys on nvidia-gtx-970" in out
     assert "measured steps on pocl-" in out
-    assert "measured together on pocl-" in out
     found = measure_application([Step(kind="h2d", n_bytes=1e6)], "pocl:0")
     assert 0 < found.time_s < 1
-
-
-@pytest.mark.device
-def test_streams_run_together_and_steps_in_their_order() -> None:
-    text = f"""
-        h2d 400000 stream=a
-        h2d 400000 stream=b
-        kernel {KERNEL} n=131072 stream=a name=first
-        kernel {KERNEL} n=65536 stream=b
-        d2h 400000 stream=a
-        d2h 400000 stream=b after=first name=last
-    """
-    found = run_application(text, "pocl:0")
-
-    steps = {each.name: each for each in found.steps}
-    assert list(steps) == ["h2d 1", "h2d 2", "first", "kernel 4", "d2h 5", "last"]
-    for stream in "ab":
-        own = [each for each in found.steps if each.step.stream == stream]
-        for before, after in pairwise(own):
-            assert before.start_s < before.end_s <= after.start_s
-    assert steps["last"].start_s >= steps["first"].end_s
-    assert min(each.start_s for each in found.steps) == 0
-    assert found.source.startswith("measured together on pocl-")
 
 
 @pytest.mark.device
@@ -150,4 +124,4 @@ def test_streams_run_together_and_steps_in_their_order() -> None:
 )
 def test_what_does_not_run_is_refused(text: str, error: type[CountperfError], said: str) -> None:
     with pytest.raises(error, match=said):
-        run_application(text, "pocl:0")
+        measure_application(text, "pocl:0")

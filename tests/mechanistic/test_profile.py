@@ -18,7 +18,7 @@ from countperf.mechanistic.profile import (
 )
 from countperf.mechanistic.roofline import RooflineModel
 from countperf.mechanistic.volkov import VolkovModel
-from countperf.predictions import ParameterValue, TimeModel
+from countperf.predictions import ParameterValue
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
     EXAMPLE_GRAPH,
@@ -132,7 +132,7 @@ class Doubling:
 
 
 def test_a_parametric_profile_is_predicted_at_its_parameters() -> None:
-    model: TimeModel = VolkovModel(device=example_device())
+    model = VolkovModel(device=example_device())
 
     small, large = (model.predict(Doubling(), {"n": n}) for n in (130, 260))
 

@@ -11,7 +11,6 @@ import pytest
 from countperf.errors import ParameterError, PredictionError
 from countperf.models.records import Calibration, FitQuality
 from countperf.models.weights import WeightSet
-from countperf.predictions import TimeModel
 from countperf.properties.vector import PropertyVector
 from tests.models.builders import make_weights
 
@@ -113,7 +112,7 @@ def test_a_kernel_with_its_own_factor_is_found_within_the_stated_scatter() -> No
 
 
 def test_anchored_weights_are_a_time_model_of_their_kernel_alone() -> None:
-    model: TimeModel = _weights().anchored(KERNEL, ({"n": 10}, 1e-5))
+    model = _weights().anchored(KERNEL, ({"n": 10}, 1e-5))
 
     with pytest.raises(PredictionError, match="anchored on runs of 'axpy'"):
         model.predict(OTHER, {"n": 10})

@@ -20,7 +20,6 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.library import load_weights
 from countperf.models.terms import Term
 from countperf.models.weights import WeightSet
-from countperf.predictions import TimeModel
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from tests.models.builders import TWO_TO_ONE, make_device, make_weight, make_weights
@@ -295,6 +294,6 @@ def test_weights_are_looked_up_by_feature() -> None:
 
 
 def test_a_weight_set_is_a_time_model() -> None:
-    model: TimeModel = WEIGHTS
+    model = WEIGHTS
 
     assert (model.model, model.predict({"launches": 1}).model) == ("linear", "linear")

@@ -7,7 +7,8 @@ import pytest
 from countperf.models.library import load_weights, named_fits
 from countperf.report.names import (
     GROUPS,
-    has_plain_name,
+    OTHER,
+    PlainName,
     plain_name,
     uncharged_lines,
     uncharged_text,
@@ -26,7 +27,7 @@ def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> No
     features = _features()
 
     assert len(features) > 200
-    assert sorted(name for name in features if not has_plain_name(name)) == []
+    assert sorted(name for name in features if plain_name(name) == PlainName(name, OTHER)) == []
     said = {name: plain_name(name) for name in features}
     assert {name for name, found in said.items() if found.group not in GROUPS} == set()
     twice = [n for n in said if list(said.values()).count(said[n]) > 1]
