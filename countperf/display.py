@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from fractions import Fraction
-from html import escape
 from pathlib import Path, PurePath
 from textwrap import wrap
 from types import MappingProxyType
@@ -58,15 +57,6 @@ def short_repr(value: object) -> str:
     return "\n".join([f"{type(value).__name__}(", *lines, ")"])
 
 
-def short_html(value: object) -> str:
-    """Return the fields of a dataclass or a pydantic model as a table for notebooks, values cut."""
-    rows = [
-        f"<tr><th>{name}</th><td>{escape(_one_line(part))}</td></tr>"
-        for name, part in _fields(value)
-    ]
-    return f"<p>{type(value).__name__}</p><table>{''.join(rows)}</table>"
-
-
 def _short_repr_of(self: object) -> str:
     return short_repr(self)
 
@@ -83,9 +73,6 @@ class ShortRepr:
         super().__init_subclass__(**options)
         if "__repr__" not in cls.__dict__:
             cls.__repr__ = _short_repr_of
-
-    def _repr_html_(self) -> str:
-        return short_html(self)
 
 
 class Formula:

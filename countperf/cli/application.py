@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from countperf.cli.common import print_json
+from countperf.cli.common import show_all
 from countperf.errors import ParameterError
 from countperf.report.mechanistic import schedule
 from countperf.workflow.applications import measure_application, predict_application
@@ -29,8 +29,4 @@ def run(options: argparse.Namespace) -> None:
         )
     if options.device is not None:
         found.append(measure_application(path, options.device, longest_s=options.longest))
-    shown = [schedule(each) for each in found]
-    if options.json:
-        print_json({"schedules": [each.object() for each in shown]})
-    else:
-        print("\n\n".join(each.text() for each in shown))
+    show_all(options, [schedule(each) for each in found], "schedules")

@@ -50,32 +50,14 @@ def only_documents() -> Generator[None]:
 
 
 _OPTIONS = {
-    "analysis": "--analysis",
-    "busy": "--busy",
-    "by_code": "--by-code",
-    "device": "--device",
     "document": "--on",
-    "every_group": "--every-group",
-    "force": "--force",
-    "ignore": "--ignore",
     "incomplete_ok": "--incomplete",
-    "kernel": "--kernel",
-    "kernels": "--kernels",
     "longest_s": "--longest",
     "make_arguments": "--arguments",
-    "measurements": "--measurements",
-    "minutes": "--minutes",
-    "model": "--model",
-    "nonnegative": "--nonnegative",
     "registers_per_work_item": "--registers",
-    "store": "--store",
-    "timing": "--timing",
-    "weights": "--weights",
 }
-"""Where the command line has them: parameters that messages name."""
-_ADVICE = re.compile(
-    rf"\b({'|'.join(_OPTIONS)})=(True|\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|[\w./-]*\w)?"
-)
+"""Parameters that messages name whose options are called otherwise."""
+_ADVICE = re.compile(r"\b([a-z]\w*)=(True|\{[^{}]*\}|'[^']*'|\"[^\"]*\"|[\w./-]*\w)?")
 _PAIR = re.compile(r"""['"]([^'"]*)['"]\s*:\s*['"]?([^'",}]+)""")
 
 
@@ -87,7 +69,7 @@ def in_options(text: str, options: argparse.Namespace) -> str:
 
     def option(match: re.Match[str]) -> str:
         name, value = match[1], match[2] or ""
-        flag = _OPTIONS[name]
+        flag = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
         if flag not in COMMANDS[options.command].arguments:
             return match[0]
         if value.startswith("{"):
@@ -104,6 +86,14 @@ def show(options: argparse.Namespace, shown: Printed) -> None:
         print_json(shown.object())
     else:
         print(in_options(shown.text(), options))
+
+
+def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = "sizes") -> None:
+    """Print several results as `show` does; in JSON under a name."""
+    if options.json:
+        print_json({name: [each.object() for each in shown]})
+    else:
+        print(in_options("\n\n".join(each.text() for each in shown), options))
 
 
 def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:

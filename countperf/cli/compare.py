@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import print_json
+from countperf.cli.common import show_all
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.measurements import TimingDocument
@@ -51,10 +51,7 @@ def run(options: argparse.Namespace) -> None:
         )
         for place in places
     ]
-    if options.json:
-        print_json({"comparisons": [comparison(each).object() for each in found]})
-    else:
-        print("\n\n".join(comparison(each).text() for each in found))
+    show_all(options, [comparison(each) for each in found], "comparisons")
     if options.output:
         found[0].write_file(options.output)
     if options.figure:

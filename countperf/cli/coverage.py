@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import as_dict, in_options, points, print_json, show
+from countperf.cli.common import as_dict, points, show, show_all
 from countperf.report.accuracy import coverage as coverage_printed
-from countperf.report.numbers import point_text
 from countperf.workflow.analyzing import coverage
 from countperf.workflow.prediction import Target
 
@@ -31,8 +30,5 @@ def run(options: argparse.Namespace) -> None:
     ]
     if len(found) == 1:
         show(options, found[0])
-    elif options.json:
-        print_json({"sizes": [each.object() for each in found]})
     else:
-        texts = [f"{point_text(p)}\n{each.text()}" for p, each in zip(at, found, strict=True)]
-        print(in_options("\n\n".join(texts), options))
+        show_all(options, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, in_options, points, print_json, show
+from countperf.cli.common import as_dict, points, show, show_all
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
@@ -99,10 +99,8 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
     found = [predict_all(profiler, device, values, models=models) for values in sizes]
     if len(found) == 1:
         show(options, answers(found[0]))
-    elif options.json:
-        print_json({"sizes": [answers(each).object() for each in found]})
     else:
-        print(in_options("\n\n".join(answers(each).text() for each in found), options))
+        show_all(options, [answers(each) for each in found])
     if options.figure:
         found[0].plot(options.figure)
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, one_point, points, print_json
+from countperf.cli.common import as_dict, one_point, points, print_json, show_all
 from countperf.errors import ParameterError
 from countperf.models.explanation import explain
 from countperf.report.predictions import compared, explanation, prediction
@@ -58,10 +58,7 @@ def run(options: argparse.Namespace) -> None:
         ]
         shown = [explanation(*each) for each in explained]
     if several and options.explain:
-        if options.json:
-            print_json({"sizes": [each.object() for each in shown]})
-        else:
-            print("\n\n".join(each.text() for each in shown))
+        show_all(options, shown)
     elif options.json:
         print_json(shown[0].object() | ({"against": shown[1].object()} if shown[1:] else {}))
     elif len(shown) > 1:

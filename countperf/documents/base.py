@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from countperf.display import short_html, short_repr
+from countperf.display import short_repr
 from countperf.documents.files import (
     format_json,
     located,
@@ -65,9 +65,6 @@ class Part(BaseModel):
         return short_repr(self)
 
     __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        return short_html(self)
 
 
 class Document(Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.hardware.parameters import DeviceParameters, some_of
@@ -192,9 +192,13 @@ def weight_rows(weights: WeightSet, device: DeviceParameters | None = None) -> l
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Write what was checked: one line for each, and a remedy below those that failed."""
+    return check_lines((v.passed, f"{v.name}: {v.message}", v.remedy) for v in verdicts)
+
+
+def check_lines(checks: Iterable[tuple[bool, str, str]]) -> list[str]:
+    """Write checks: whether each passed, what was found, and how to mend it."""
     lines: list[str] = []
-    for verdict in verdicts:
-        lines.append(f"{'ok' if verdict.passed else '!!'}  {verdict.name}: {verdict.message}")
-        if verdict.remedy:
-            lines.append(f"      mend: {verdict.remedy}")
+    for passed, text, mend in checks:
+        lines.append(f"{'ok' if passed else '!!'}  {text}")
+        lines += [f"      mend: {mend}"] if mend else []
     return lines

@@ -11,7 +11,7 @@ from countperf.report.numbers import (
     format_percent,
     format_quantity,
 )
-from countperf.report.plausibility import NO_RATES, verdict_lines, weight_rows
+from countperf.report.plausibility import NO_RATES, check_lines, verdict_lines, weight_rows
 from countperf.report.rows import Printed, Table, picked, plain, table_of
 
 if TYPE_CHECKING:
@@ -208,15 +208,15 @@ def _model_lines(each: CalibratedModel) -> list[str]:
 
 def doctor_text(findings: Sequence[DeviceReport], *, default: str = "", advice: str = "") -> str:
     """Write which devices work, and for those that do not, why and what to do."""
-    lines: list[str] = []
+    checks: list[tuple[bool, str, str]] = []
     for finding in findings:
         bandwidth = finding.copy_bandwidth_byte_per_s
         copies = "" if bandwidth is None else f", copies {format_quantity(bandwidth, 'byte/s')}"
         chosen = " (default)" if finding.label == default else ""
         state = f"works{copies}{chosen}" if finding.works else f"does not work: {finding.reason}"
-        lines.append(f"{'ok' if finding.works else '!!'}  {finding.label}  {finding.name}: {state}")
-        if not finding.works and finding.advice:
-            lines.append(f"      mend: {finding.advice}")
+        mend = "" if finding.works else finding.advice
+        checks.append((finding.works, f"{finding.label}  {finding.name}: {state}", mend))
+    lines = check_lines(checks)
     if not any(finding.works for finding in findings):
         lines.append("no OpenCL device works" if findings else "no OpenCL device was found")
         if advice:
@@ -279,10 +279,13 @@ def checks_text(checks: Sequence[WeightsCheck]) -> str:
     """Say of each check whether the weights fit the machine at hand, and what to do if not."""
     if not checks:
         return "no weights to check: none are of a device that works on this machine"
-    lines: list[str] = []
-    for check in checks:
-        said = check.problem or ", ".join(probe.text for probe in check.probes)
-        mark = "ok" if check.fits else "!!"
-        lines.append(f"{mark}  weights {check.weights} on {check.device}: {said}")
-        lines += [f"      mend: {check.mend}"] if check.mend else []
+    lines = check_lines(
+        (
+            check.fits,
+            f"weights {check.weights} on {check.device}: "
+            + (check.problem or ", ".join(probe.text for probe in check.probes)),
+            check.mend,
+        )
+        for check in checks
+    )
     return "\n".join(lines)
