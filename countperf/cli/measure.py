@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from countperf.cli.common import print_json
+from countperf.cli.common import show
 from countperf.cli.progress import show_event
+from countperf.report.rows import Printed
 from countperf.workflow.measuring import measure_catalogue
 
 _COSTS = {
@@ -37,20 +38,16 @@ def run(options: argparse.Namespace) -> None:
     )
     unstable = [m.case for m in found if not m.stable]
     failed = {f.case: f.reason for f in found.failures}
-    if options.json:
-        print_json(
-            {
-                "device": found.device.slug,
-                "store": options.store,
-                "measured": len(found),
-                "unstable": unstable,
-                "failed": failed,
-            }
-        )
-        return
-    print(f"{len(found)} cases measured on {found.device.slug} ({found.device.name})")
-    print(f"  {options.store}")
-    if unstable:
-        print(f"  {len(unstable)} did not settle and are marked: {', '.join(unstable[:4])} ...")
-    for case, reason in failed.items():
-        print(f"  failed: {case}: {reason}")
+    where = f"on {found.device.slug} ({found.device.name}), {len(unstable)} of which did not settle"
+    shown = Printed(
+        head=[f"{len(found)} cases measured {where}: {options.store}"],
+        notes=[f"failed: {case}: {reason}" for case, reason in failed.items()],
+        facts={
+            "device": found.device.slug,
+            "store": options.store,
+            "measured": len(found),
+            "unstable": unstable,
+            "failed": failed,
+        },
+    )
+    show(options, shown)

@@ -19,12 +19,12 @@ from countperf.report.accuracy import means_table, ranking_evaluation
 from countperf.report.breakdown import breakdown_rows
 from countperf.report.curves import roofline_figure
 from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
-from countperf.report.names import GROUPS
 from countperf.report.numbers import PURPOSES, format_percent, format_quantity, point_text
 from countperf.report.page import Page, Part
-from countperf.report.plausibility import NO_RATES, weight_rows
+from countperf.report.plausibility import NO_RATES
 from countperf.report.predictions import explanation, prediction, prediction_head
 from countperf.report.rows import Printed
+from countperf.report.weights import weights_table
 from countperf.tuning.journal import read_journal
 from countperf.tuning.lines import RankingLine, TriedLine
 from countperf.tuning.result import as_key
@@ -96,7 +96,7 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
         sections={
             "Device": [_device(weights.device, device)],
             "Accuracy": _accuracy(weights, evaluation),
-            "Weights as rates": [_weights(weights, device)],
+            "Weights as rates": [Printed(shown=weights_table(weights, device))],
             "Kernels": [] if measured is None else _test_kernels(weights, measured, device),
             "Variants": [ranking_evaluation(ranking)] if ranking and ranking.sets else [],
         },
@@ -242,20 +242,3 @@ def _accuracy(weights: WeightSet, evaluation: Evaluation | None) -> list[Part]:
         parts.append(("predicted over measured times", evaluations_figure([evaluation])))
         parts.append(Printed(head=lines, shown=table))
     return parts
-
-
-def _weights(weights: WeightSet, device: DeviceParameters | None) -> Printed:
-    rows = [row for row in weight_rows(weights, device) if row["weight_s"] != 0]
-    rows.sort(key=lambda row: GROUPS.index(row["group"]))
-    shown = [
-        {
-            **{name: row[name] for name in ("group", "name", "remark")},
-            "weight": f"{row['shown']['weight']} {row['shown']['per']}",
-            "rate": row["shown"]["rate"],
-        }
-        for row in rows
-    ]
-    columns = {"group": "group", "name": "what", "weight": "weight", "rate": "implied rate"}
-    zero = len(weights.by_feature) - len(rows)
-    notes = [f"weights that are zero, their cost in others: {zero}"] if zero else []
-    return Printed(rows=shown, columns=columns | {"remark": "against its limits"}, notes=notes)

@@ -22,7 +22,6 @@ class Charged:
     kind: str
     unit: str  # what amounts are counted in, such as ``byte`` or ``flop``
     size: float = 1.0  # how many of these one unit of the feature is
-    is_share: bool = False
 
 
 def charged(feature: str, unit: str, model: ModelDefinition | None = None) -> Charged | None:
@@ -53,8 +52,7 @@ def _of_derived(feature: str, model: ModelDefinition) -> Charged:
         ones = {n: 1.0 / each.size for n, each in amounts.items() if each is not None}
         if formula(dict.fromkeys(formula.names, 1.0) | ones) != len(bases):
             return Charged(kind="derived", unit=DERIVED)
-    is_share = any(name in model.derived for name in formula.names)
-    return Charged(kind=known[0].kind, unit=known[0].unit, is_share=is_share)
+    return Charged(kind=known[0].kind, unit=known[0].unit)
 
 
 def _plain(feature: str, unit: str) -> str:

@@ -24,10 +24,6 @@ NAMED_OTHERS = 4
 """Number of indistinguishable features that a remark names."""
 UNKNOWN = "no such rate of the device is known"
 
-SLOW_SHARE = 0.01
-"""Below this share of what a device reaches a rate is called slow: single items in the place of
-vectors, or a line for each element, are 16 times slower, and hardly both."""
-
 
 def rate_of(weight: Weight, model: ModelDefinition | None = None) -> tuple[float, str] | None:
     """Return how much of a feature per second a weight amounts to, with its unit, or None.
@@ -56,49 +52,21 @@ def plausibility(
     """Write what the implied rate is of the device's, and whether that can be."""
     if device is None:
         return ""
-    if weight.feature == "launches":
-        return _of_launches(weight, device.launch_overhead_s)
     found = rate_of(weight, model)
     amount = charged(weight.feature, weight.unit, model)
     if found is None or amount is None:
         return ""
-    reference, what = measured_rate(weight.feature, amount, device), "what was measured"
+    reference, what = measured_rate(weight.feature, amount, device), "measured rate"
     if amount.kind == "gmem" or (reference is None and amount.kind == "flop"):
         reference = device.bandwidth_byte_per_s if amount.kind == "gmem" else device.peak_flops
         what = "peak"
     if reference is None:
-        return _of_cycles(weight, device) if amount.kind == "issue" else UNKNOWN
-    share = found[0] / reference
-    limit = format_quantity(reference, found[1])
-    if share <= 1:
-        slow = "slow: " if share < SLOW_SHARE else ""
-        return f"{slow}{format_percent(share)} of {what}"
-    if amount.kind == "gmem" and amount.is_share:
-        return (
-            f"beyond memory's {limit}: a farther cache serves part of it, or the weight is too"
-            " small"
-        )
-    if amount.kind == "gmem":
-        return f"beyond memory's {limit}: caches serve it"
-    beyond = f"beyond the peak of {limit}" if what == "peak" else f"beyond the {limit} measured"
-    return f"{beyond}: its cost is in other weights"
-
-
-def _of_cycles(weight: Weight, device: DeviceParameters) -> str:
-    """Write how long a compute unit takes for what is issued, where all of them issue."""
-    if device.clock_hz is None or device.num_compute_units is None:
         return UNKNOWN
-    cycles = weight.value_s * device.clock_hz * device.num_compute_units
-    slow = "slow: " if cycles * SLOW_SHARE > 1 else ""
-    number = f"{cycles:.3g}" if cycles < 1000 else f"{cycles:.0f}"
-    return f"{slow}{number} cycles of a compute unit each"
-
-
-def _of_launches(weight: Weight, overhead_s: float | None) -> str:
-    error_s = weight.standard_error_s
-    if not overhead_s or error_s is None or weight.value_s < 2 * error_s:
-        return ""
-    return f"{weight.value_s / overhead_s:.2g} times an empty launch's"
+    share = found[0] / reference
+    if share <= 1:
+        return f"{format_percent(share)} of {what}"
+    cause = "caches serve it" if amount.kind == "gmem" else "its cost is in other weights"
+    return f"beyond the {what} of {format_quantity(reference, found[1])}: {cause}"
 
 
 def doubt(weight: Weight) -> str:

@@ -89,7 +89,7 @@ def test_the_page_of_a_fit_has_device_accuracy_weights_kernels_and_variants(
     for title in ("Device", "Accuracy", "Weights as rates", "Kernels"):
         assert f" {title} " in text
     assert "error on left-out families" in text
-    assert "launch launching" in text
+    assert "per launch" in text
     assert pages["fit"].read_text().count("<svg") >= 5  # accuracy, and two for some kernels
 
 

@@ -93,7 +93,7 @@ def test_the_text_holds_rates_against_the_device() -> None:
     assert lines[3] == "time_s = launch + memory + on_chip"
     # 0.1 ns a byte; 0.6 ns an addition where 2 Gflop/s were measured; 10 ns a group
     assert cells["traffic"].endswith("10.0 Gbyte/s  50 % of peak")
-    assert cells["flop.add.f32"].endswith("1.67 Gflop/s  83 % of what was measured")
+    assert cells["flop.add.f32"].endswith("1.67 Gflop/s  83 % of measured rate")
     assert "(10.00 ± 0.10) ns per work group" in cells["groups"]
     assert cells["groups"].endswith("100 Mwork group/s  no such rate of the device is known")
     assert cells["the"] == (
@@ -185,14 +185,8 @@ def test_arrays_of_sizes_are_refused() -> None:
     [
         pytest.param(
             *("bytes.group.load.dense", 1e-11, "100 Gbyte/s", "byte"),
-            "beyond memory's 20.0 Gbyte/s: caches serve it",
+            "beyond the peak of 20.0 Gbyte/s: caches serve it",
             id="whatever groups touch",
-        ),
-        pytest.param(
-            *("load_beyond_llc", 1e-11, "100 Gbyte/s", "byte"),
-            "beyond memory's 20.0 Gbyte/s: a farther cache serves part of it, or the weight is too"
-            " small",
-            id="what no cache below should serve",
         ),
         pytest.param(
             *("load_beyond_llc", 1e-10, "10.0 Gbyte/s", "byte"), "50 % of peak", id="memory"
@@ -207,13 +201,8 @@ def test_arrays_of_sizes_are_refused() -> None:
         ),
         pytest.param(
             *("scalar_load_l1_reuse_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
-            "90 cycles of a compute unit each",
+            UNKNOWN,
             id="share of instructions",
-        ),
-        pytest.param(
-            *("issue.vector.pow.f32", 112e-9, "8.93 Minstruction/s", "instruction"),
-            "slow: 112 cycles of a compute unit each",
-            id="a slow instruction",
         ),
     ],
 )
