@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from countperf.cli.options import DRAWN, ONE_DEVICE, OPTIONS, choice, several
+from countperf.cli.options import OPTIONS, choice, several
 from countperf.cli.parsing import natural, size
 
 
@@ -138,7 +138,7 @@ COMMANDS: Mapping[str, Command] = {
             *("--incomplete", "--level", "--arguments", "--longest", "--save"),
             "--figure",
         ),
-        {"--longest": {"default": 300.0}, "--figure": _help(f"also draw time over size {DRAWN}")},
+        {"--longest": {"default": 300.0}},
     ),
     "predict": Command(
         "predict the run time of a kernel, and where it goes",
@@ -153,18 +153,11 @@ COMMANDS: Mapping[str, Command] = {
                 " volkov,roofline,mwp-cwp; all: all mechanistic models",
                 metavar="NAME[,NAME...]",
             ),
-            "--device": _help(
-                f"{ONE_DEVICE}; without it, the prediction is for the device of the weights"
-            ),
             "--analysis": choice(
                 "mechanistic models: take instructions from the machine code (sass) or the PTX"
                 " that nvcc makes of the kernel, without a GPU; PTX where there is no machine code",
                 *("sass", "ptx"),
                 action="store",
-            ),
-            "--figure": _help(
-                "mechanistic models: draw the roofline with the kernel as each model predicts it"
-                f" {DRAWN}"
             ),
         },
         _READS,
@@ -181,7 +174,6 @@ COMMANDS: Mapping[str, Command] = {
             "--model": _help(
                 "mechanistic models (default: all)", metavar="NAME[,NAME...]", default="all"
             ),
-            "--figure": _help(f"draw the curves with the roofs {DRAWN}"),
         },
         _READS,
     ),
@@ -193,7 +185,7 @@ COMMANDS: Mapping[str, Command] = {
                 _help("described device, such as nvidia-gtx-970; several for devices 0, 1, ...")
             ),
             "--model": _help("model of kernels (default: merpsys)", default="merpsys"),
-            "--device": _help(f"also measure the steps on this device, one by one: {ONE_DEVICE}"),
+            "--device": _help("also measure the steps on this device (such as pocl:0), one by one"),
             "--longest": _help(
                 "end a kernel that takes longer than so long (default: 300)", default=300.0
             ),
@@ -208,16 +200,12 @@ COMMANDS: Mapping[str, Command] = {
                 "only kernels for this purpose (repeatable; default: all that fits have not seen)",
                 *("test", "application", "variant"),
             ),
-            "--figure": _help(f"also draw predicted against measured times {DRAWN}"),
         },
     ),
     "coverage": Command(
         "say which features of a kernel the fit has measured",
         (*_KERNEL, "--weights", "--force", "--model", "--device"),
-        {
-            "--device": _help(f"{ONE_DEVICE}; without it, the weights' device is meant"),
-        },
-        _READS,
+        keeps=_READS,
     ),
     "compare": Command(
         "compare all models on measured kernels: as published, scaled and fitted",
@@ -245,7 +233,6 @@ COMMANDS: Mapping[str, Command] = {
                 "errors on kernels for this purpose (repeatable; default: test)",
                 *("test", "application", "variant"),
             ),
-            "--figure": _help(f"also draw the errors {DRAWN}"),
         },
     ),
     "rank": Command(
@@ -256,10 +243,6 @@ COMMANDS: Mapping[str, Command] = {
         ),
         {
             "parameters": _ONE_SIZE,
-            "--device": _help(
-                f"{ONE_DEVICE}; its limits exclude variants; by default the device of the weights"
-                " is assumed"
-            ),
             "--longest": _help("end work on a variant after so long (default: 60)", default=60.0),
             "--output": _help("write each point to this file at once, as a line of JSON"),
         },
@@ -278,8 +261,6 @@ COMMANDS: Mapping[str, Command] = {
                 "of a fit: evaluate it on the kernels of this campaign that it has not seen; by"
                 " default what was stored beside the fit is shown"
             ),
-            "--weights": _help("of a kernel: fitted weights, as for predict"),
-            "--device": _help("of a kernel: without it, that of the weights"),
         },
     ),
     "tune": Command(
@@ -296,9 +277,6 @@ COMMANDS: Mapping[str, Command] = {
                 " at most)"
             ),
             "--measurements": _help("variants to build and run at most", metavar="N", type=natural),
-            "--figure": _help(
-                f"draw measured against predicted times, and the best so far {DRAWN}"
-            ),
         },
     ),
 }

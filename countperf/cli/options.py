@@ -41,9 +41,6 @@ def several(described: Mapping[str, Any]) -> dict[str, Any]:
 
 PROFILES = ("quick", "broad", "trial")
 _PROFILE = environ.get("COUNTPERF_PROFILE", "")
-HERE = "by default the working device with the highest copy bandwidth"
-DRAWN = "(.svg, .png, .pdf; needs matplotlib)"
-ONE_DEVICE = "pocl:0, intel:0, cuda:0, or a part of a name"
 
 OPTIONS: Mapping[str, dict[str, Any]] = {
     # what is asked about
@@ -97,7 +94,11 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "model whose weights predict, such as linear (the paper's); by default the one that reads"
         " compiled code wherever device and compiler are here, else the structural one",
     ),
-    "--device": value("NAME", f"{ONE_DEVICE}; {HERE}"),
+    "--device": value(
+        "NAME",
+        "pocl:0, intel:0, cuda:0, or a part of a name; by default the working device with the"
+        " highest copy bandwidth or, where weights predict, theirs",
+    ),
     "--force": flag("use weights that do not match the device"),
     "--incomplete": flag(
         "leave out properties without a weight, and mark the prediction incomplete; guess how a"
@@ -161,7 +162,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " strides, footprints; at given sizes also transactions and bank conflicts of sub-groups"
         " of 32 work items"
     ),
-    "--figure": value("FILE", f"also draw it {DRAWN}"),
+    "--figure": value("FILE", "also draw it (.svg, .png, .pdf; needs matplotlib)"),
     "--output": value("FILE", "also write the result as a document"),
     # how much work is done
     "--points": value(

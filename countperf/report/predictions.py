@@ -53,35 +53,37 @@ def counts(
     points: Sequence[Mapping[str, int]] = (),
 ) -> Printed:
     """Give a kernel's counts: values where parameters were given, and symbolic ones."""
-    several = points if len(points) > 1 else ()
-    width = 0 if values is None else max(1, len(several))
-    cells = tuple(
-        (
-            name,
-            *([] if values is None else _count_values(values[name], width)),
-            str(count),
-            f"not exact: {caveat}" if (caveat := vector.caveat(name)) else "",
-        )
-        for name, count in vector.items()
-    )
+    titles = [point_text(each) for each in points] if len(points) > 1 else ["value"]
     view = {} if vector.view == "source" else {"view": vector.view}
+    rows = [
+        {
+            "property": name,
+            "unit": describe(name).unit,
+            "count": str(count),
+            "exact": count.exact,
+            "meaning": describe(name).description,
+        }
+        for name, count in vector.items()
+    ]
+    shown = [
+        {
+            "property": name,
+            **({} if values is None else _count_values(values[name], titles)),
+            "formula": str(count),
+            "": f"not exact: {caveat}" if (caveat := vector.caveat(name)) else "",
+        }
+        for name, count in vector.items()
+    ]
     return Printed(
         head=[f"kernel {vector.kernel}, per launch{f', {vector.view} view' if view else ''}"],
-        rows=[
+        rows=rows,
+        shown=table_of(
+            shown,
             {
-                "property": name,
-                "unit": describe(name).unit,
-                "count": str(count),
-                "exact": count.exact,
-                "meaning": describe(name).description,
-            }
-            for name, count in vector.items()
-        ],
-        shown=Table(
-            header=("", *map(point_text, several), "", "") if several else (),
-            rows=cells,
-            right=tuple(range(1, width + 1)),
-            titles=("property", *(["value"] * width), "count", ""),
+                "property": "property",
+                **({} if values is None else dict(zip(titles, titles, strict=True))),
+                **{"formula": "count", "": ""},
+            },
         ),
         facts={
             "kernel": vector.kernel,
@@ -98,13 +100,14 @@ def counts(
     )
 
 
-def _count_values(value: Any, columns: int) -> list[str]:
-    """Write a value for each column; a count that is the same at all points, in each."""
+def _count_values(value: Any, titles: Sequence[str]) -> dict[str, Any]:
+    """Give a value for each column; a count that is the same at all points, in each."""
     array = np.asarray(value, object)
-    if columns > 1:
-        return [str(entry) for entry in np.broadcast_to(array, (columns,))]
-    entries = [str(entry) for entry in array.ravel()]
-    return [", ".join([*entries[:4], *(["..."] if len(entries) > 4 else [])])]
+    if len(titles) > 1:
+        return dict(zip(titles, np.broadcast_to(array, (len(titles),)), strict=True))
+    entries = [*array.ravel()]
+    several = [*map(str, entries[:4]), *(["..."] if len(entries) > 4 else [])]
+    return {titles[0]: entries[0] if len(entries) == 1 else ", ".join(several)}
 
 
 def prediction(of: Prediction) -> Printed:

@@ -89,7 +89,7 @@ def test_counts_with_and_without_values() -> None:
     assert text_of(VECTOR).splitlines()[0] == "kernel axpy, per launch"
     symbolic = str(VECTOR["flop.add.f32"])
     assert f"flop.add.f32          {symbolic}" in text_of(VECTOR)
-    assert f"flop.add.f32           7  {symbolic}" in text_of(VECTOR, VECTOR.evaluate(n=7))
+    assert f"flop.add.f32              7  {symbolic}" in text_of(VECTOR, VECTOR.evaluate(n=7))
     several = VECTOR.evaluate(n=np.arange(1, 7))
     assert "1, 2, 3, 4, ..." in text_of(VECTOR, several)
 
