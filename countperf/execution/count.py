@@ -114,28 +114,22 @@ class ExecutionCounts:
 def count_execution(
     kernel: Any,
     *,
-    footprints: dict[Any, Any] | None = None,
     caches: CountedCaches = DEFAULT_CACHES,
     **options: Any,
 ) -> ExecutionCounts:
     """Count operations and accesses of a unit, or a prepared kernel, by how they are executed.
 
-    With `options` a unit is prepared, as by `countperf.count_kernel`. `footprints` is what is known
-    of what groups access; what is found here is added, for kernels that differ only in how loops
-    are written (`countperf.counting.equivalence`).
+    With `options` a unit is prepared, as by `countperf.count_kernel`.
     """
     prepared = PreparedKernel.of(kernel, **options)
-    known = {} if footprints is None else footprints
     with prepared.counting():
-        return _Executions(prepared, known, caches).counted()
+        return _Executions(prepared, caches).counted()
 
 
 class _Executions:
     """Goes through a kernel, region by region."""
 
-    def __init__(
-        self, prepared: PreparedKernel, footprints: dict[Any, Any], caches: CountedCaches
-    ) -> None:
+    def __init__(self, prepared: PreparedKernel, caches: CountedCaches) -> None:
         self.prepared = prepared
         self.domains = domains = prepared.domains
         self.kernel = prepared.kernel
@@ -149,7 +143,7 @@ class _Executions:
             if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
         )
         self.loops = LoopCounter(domains, self.placements, self.looped_copies)
-        self.footprints = Footprints(domains, self.analyzer, self.steps, footprints)
+        self.footprints = Footprints(domains, self.analyzer, self.steps)
         self.private_arrays = frozenset(
             name
             for name, variable in self.kernel.temporary_variables.items()

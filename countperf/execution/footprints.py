@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
@@ -53,13 +53,10 @@ class _GlobalAccess:
 class Footprints:
     """Collects a kernel's accesses to global memory, and counts what they touch."""
 
-    def __init__(
-        self, domains: Domains, analyzer: AccessAnalyzer, steps: StepSorter, known: dict[Any, Any]
-    ) -> None:
+    def __init__(self, domains: Domains, analyzer: AccessAnalyzer, steps: StepSorter) -> None:
         self._domains = domains
         self._analyzer = analyzer
         self._steps = steps
-        self._known = known
         self._accesses: list[_GlobalAccess] = []
 
     def add(self, access: MemoryAccess, found: Instruction, cases: Conditions, grid: Grid) -> None:
@@ -104,13 +101,9 @@ class Footprints:
             access = found.access
             by_array[access.array, access.direction, access.component_of].append(found)
         parts: defaultdict[FootprintKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
-        for (array, direction, component_of), members in by_array.items():
-            reached = tuple((m.index, m.place.within, m.cases) for m in members)
-            key = (array, direction, component_of, reached)
-            if key not in self._known:
-                self._known[key] = self._touched(array, members)
-            of_array = self._of_array(cast("Direction", direction), members, self._known[key])
-            for kind, part in of_array:
+        for (array, direction, _), members in by_array.items():
+            touched = self._touched(array, members)
+            for kind, part in self._of_array(cast("Direction", direction), members, touched):
                 parts[kind].append(part)
         return {kind: PiecewiseQuasiPolynomial.sum(some) for kind, some in parts.items()}
 

@@ -18,7 +18,7 @@ from countperf.properties.cache import counted_anew, remembered
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.taxonomy import VIEWS, View, validate_name
 from countperf.properties.vector import PropertyVector
-from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 
 def count_kernel(
@@ -234,25 +234,3 @@ def _inexact_if(reason: str, name: str, quantity: PiecewiseQuasiPolynomial) -> C
     return Count(
         quantity=quantity, granularity=granularity_of(name), exact=not reason, reason=reason
     )
-
-
-def count_executed(
-    t_unit: Any,
-    *,
-    footprints: dict[Any, Any] | None = None,
-    caches: CountedCaches = DEFAULT_CACHES,
-) -> PropertyVector:
-    """Count what an execution policy needs: the structure view without what Loopy emits."""
-    prepared = PreparedKernel(t_unit)
-    executed = count_execution(prepared, footprints=footprints, caches=caches)
-    launches = list(prepared.launches())
-    once = {
-        "barrier.local": sum((each.barriers for each in launches), ZERO_COUNT),
-        "groups": sum((each.groups for each in launches), ZERO_COUNT),
-        "launches": sum((each.number for each in launches), ZERO_COUNT),
-    }
-    reason = "; ".join(sorted(executed.reasons))
-    counts = {name: _inexact_if(reason, name, quantity) for name, quantity in once.items()}
-    vector = _vector(prepared, counts | _executed_counts(executed), "structure", caches)
-    vector.hold_sizes_to(size_ranges(prepared.kernel))
-    return vector

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from countperf.counting.producers import translation_unit
-from countperf.counting.resources import written_instructions
+from countperf.counting.resources import scheduled, written_instructions
 from countperf.counting.unattended import without_disk_caches
 from countperf.display import ShortRepr
 from countperf.errors import (
@@ -22,9 +22,9 @@ from countperf.errors import (
     SearchSpaceError,
 )
 from countperf.models.correction import CORRECTION
+from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import with_transactions
 from countperf.tuning.mechanistic_cost import MechanisticCost, is_beyond_limits
-from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 from countperf.tuning.space import Choice, SearchSpace, Value
 from countperf.user_code import find_in_user_code
 
@@ -112,12 +112,11 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
     view = question.weights.view
     try:
         unit = built(space, choice)
-        variant = scheduled_variant(unit, view)
+        ready, resources = scheduled(unit)
     except SearchSpaceError as error:
         return refused("build", error)
     except CountingError as error:
         return refused("schedule", error)
-    resources = variant.resources
     if question.limits is not None and (too_much := exceeded(question.limits, resources)):
         return refused("limits", too_much)
     weights = question.weights
@@ -127,14 +126,9 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
             prediction: Prediction = weights.predict_unit(unit, sizes)
         else:
             try:
-                model = weights.definition
-                vector = counted_variant(
-                    variant,
-                    view,
-                    policy=model.policy is not None,
-                    caches=weights.counted_caches,
-                )
-                vector = with_transactions(vector, unit, model.named_transactions)
+                vector = count_kernel(ready, view=view, caches=weights.counted_caches, cache=False)
+                named = weights.definition.named_transactions
+                vector = with_transactions(vector, unit, named)
             except CountperfError as error:
                 return refused("count", error)
             prediction = weights.predict_counts(vector, sizes, incomplete_ok=question.incomplete_ok)

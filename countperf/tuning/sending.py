@@ -18,9 +18,9 @@ from itertools import islice
 import cloudpickle
 
 from countperf.errors import CountperfError, ParameterError
+from countperf.properties.count_properties import count_kernel
 from countperf.tuning.points import Point, PredictionTask, built, predict_points, user_space
 from countperf.tuning.pools import WorkerLostError, process_pool
-from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.steps import Latest
 
@@ -108,6 +108,5 @@ def _known_sizes(space: SearchSpace) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def _parameters_of(space: SearchSpace, choice: Choice) -> tuple[tuple[str, ...], frozenset[str]]:
-    variant = scheduled_variant(built(space, choice), "source")
-    vector = counted_variant(variant, "source", policy=False)
+    vector = count_kernel(built(space, choice), cache=False)
     return tuple(vector.parameters), frozenset(vector.defaults)

@@ -27,7 +27,7 @@ from countperf.harness.device import DeviceLimits
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
-from countperf.tuning import ranker, shared_counts, steps
+from countperf.tuning import ranker, steps
 from countperf.tuning.build_workers import MOST, BuildWorkers, Task
 from countperf.tuning.exclusive_timing import Standstill
 from countperf.tuning.measuring import Bench
@@ -109,7 +109,6 @@ def predicted_record(record: Record, question: PredictionTask, *, workers: int =
 def _answered(question: PredictionTask, choices: Sequence[Choice]) -> dict[Key, Answer]:
     """Predict variants one after the other, by a process that knows of none."""
     steps.forget()
-    shared_counts.forget()
     forget_counts()
     answers: dict[Key, Answer] = {}
     for choice in choices:

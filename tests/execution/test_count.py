@@ -12,7 +12,6 @@ import pytest
 
 import countperf
 from countperf.counting.copies import generated
-from countperf.errors import CountingError
 from countperf.execution.count import count_execution
 from countperf.execution.issue import apply_policy
 from countperf.execution.keys import FootprintKey
@@ -171,12 +170,6 @@ def test_idle_slots_of_a_guarded_fetch() -> None:
     groups = (1024 // 16) ** 2
     # 18 x 18 points by 16 x 16 items, two rounds along each axis
     assert found["site.sync.short.16x16.idle"] == groups * (4 * 256 - 18 * 18)
-
-
-def test_options_that_the_view_lacks_are_refused() -> None:
-    t_unit = catalog.entry("n-body").build()
-    with pytest.raises(CountingError, match="whole kernels"):
-        count_kernel(t_unit, view="structure", within="id:*")
 
 
 def _blocked_product(block: str) -> Any:

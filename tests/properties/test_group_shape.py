@@ -8,7 +8,7 @@ import pytest
 
 from countperf.counting.keys import Granularity
 from countperf.errors import CountingError, GranularityError
-from countperf.properties.count_properties import count_executed, count_kernel
+from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import (
     GROUP_SHAPE,
     granularity_of,
@@ -37,12 +37,8 @@ def _scale(tag: str = "l.0") -> lp.TranslationUnit:
     return lp.split_iname(kernel, "j", 4, outer_tag="g.1", inner_tag="l.1")
 
 
-@pytest.mark.parametrize("executed_alone", [False, True])
-def test_items_and_rows_are_symbolic_counts(executed_alone: bool) -> None:
-    unit = _scale()
-    vector = count_executed(unit) if executed_alone else count_kernel(unit, view="structure")
-
-    found = _with_shape(vector)
+def test_items_and_rows_are_symbolic_counts() -> None:
+    found = _with_shape(count_kernel(_scale(), view="structure"))
 
     for n, m in ((16, 4), (17, 9), (1000, 3)):
         values = found.evaluate(n=n, m=m)
