@@ -75,9 +75,11 @@ class AccessAnalysis(ShortRepr):
 
     def stride(self, kind: str, which: int | str) -> AxisStride:
         """Return the stride along ``("local", 0)``, ``("group", 1)`` or ``("loop", "k")``."""
-        for found in self.strides:
-            if found.kind == kind and which == (found.iname if found.axis is None else found.axis):
-                return found
+        for stride in self.strides:
+            if stride.kind == kind and which == (
+                stride.iname if stride.axis is None else stride.axis
+            ):
+                return stride
         raise KeyError(f"{self.label}: no {kind} {which}")
 
 
@@ -108,9 +110,9 @@ class AccessAnalyzer:
         can_supply: bool = True,
     ) -> Instruction:
         """Return an instruction in its place, tallied when it is asked for first."""
-        found = self._read.get(instruction_id)
-        if found is not None:
-            return found
+        read = self._read.get(instruction_id)
+        if read is not None:
+            return read
         instruction = self.kernel.id_to_insn[instruction_id]
         supplied: Mapping[str, Fraction] = {}
         if instruction_id in self.supplied:
@@ -131,20 +133,20 @@ class AccessAnalyzer:
             own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
             memo=self.memo,
         )
-        self._read[instruction_id] = found = Instruction(
+        self._read[instruction_id] = read = Instruction(
             loopy=instruction, tallied=tallied, kinds=kinds, place=place, supplied=supplied
         )
-        return found
+        return read
 
     def accesses(
         self, program: DeviceProgram, outline: RegionOutline, grid: Grid
     ) -> Iterator[AccessAnalysis]:
         """Analyze the accesses of one region."""
         for instruction_id in computing(self.kernel, outline.instruction_ids):
-            found = self.read(program, outline, instruction_id, grid, can_supply=False)
-            for part in found.tallied.parts:
+            instruction = self.read(program, outline, instruction_id, grid, can_supply=False)
+            for part in instruction.tallied.parts:
                 if isinstance(part.key, MemoryAccess):
-                    access = self.access(outline, found, part.key, part)
+                    access = self.access(outline, instruction, part.key, part)
                     if access.executions:
                         yield access
 
@@ -162,13 +164,13 @@ class AccessAnalyzer:
         return kinds
 
     def access(
-        self, outline: RegionOutline, found: Instruction, access: MemoryAccess, part: Part
+        self, outline: RegionOutline, read: Instruction, access: MemoryAccess, part: Part
     ) -> AccessAnalysis:
         """Analyze one access."""
         domains = self.domains
         # the source's view has no first iterations
         cases = tuple(case for case in part.conditions if isinstance(case, Case))
-        place = replace(found.place, cases=cases)
+        place = replace(read.place, cases=cases)
         address = domains.address(access)
         counted, _ = domains.trip_statistics(place.within)
         estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
@@ -179,13 +181,13 @@ class AccessAnalyzer:
         return AccessAnalysis(
             program=outline.program,
             region=outline.index,
-            instruction=found.loopy.id,
+            instruction=read.loopy.id,
             access=access,
             repeats=int(part.number) or 1,
             executions=domains.executions(place.within, place.cases, place.grid).scale(part.times),
             address=None if address is None or offset is None else address.flat + offset,
             index=address,
-            strides=strides_of(place, opaque, found.kinds, self.changing),
+            strides=strides_of(place, opaque, read.kinds, self.changing),
             is_estimate=" and ".join(estimates),
             place=place,
             sizes=self.sizes,

@@ -126,7 +126,7 @@ def access_counts(
             if address is None:
                 raise footprints.refusal(access, "is no quasi-polynomial of loops and sizes")
             strides = footprints.strides(access, within, address)
-            classes = [footprints.classes(access, layout, each) for each in strides]
+            classes = [footprints.classes(access, layout, along) for along in strides]
         except (UnsupportedExpressionError, DataDependentControlFlowError) as error:
             if statistics.pattern_of(access.array, access.text) is not None:
                 result.append(_through_data(access, statistics, executions, why))
@@ -136,16 +136,16 @@ def access_counts(
             else:
                 raise
             continue
-        if layout.assumed and any(each.flat for each in strides):
+        if layout.assumed and any(along.flat for along in strides):
             why |= {layout.assumed}
-        for stride, found in zip(strides, classes, strict=True):
+        for stride, utilizations in zip(strides, classes, strict=True):
             number = (
                 executions
                 if stride.where == ALWAYS
                 else _executions_where(domains, within, parts, stride.where)
             )
             if number:
-                result.append(AccessCount(access, stride.flat, found, number, why))
+                result.append(AccessCount(access, stride.flat, utilizations, number, why))
     return result
 
 
@@ -226,9 +226,9 @@ class Footprints:
         counted, _ = domains.trip_statistics(within)
         if any(lane in part.names() for part in address.index if not part.is_linear):
             bounds = {**bounds, **sets.constant_bounds(domains.domain(counted))}
-        found = [step_along(part, lane, bounds) for part in address.index]
-        digits = tuple(step for step in found if step is not None)
-        if len(digits) == len(found):
+        steps_of_axes = [step_along(part, lane, bounds) for part in address.index]
+        digits = tuple(step for step in steps_of_axes if step is not None)
+        if len(digits) == len(steps_of_axes):
             return [_Stride(address.flattened(digits), digits, ALWAYS)]
         flat = domains.with_known_quotients(counted, address.flat)
         steps = steps_along(flat, lane, bounds, domains.domain(counted))
@@ -251,11 +251,11 @@ class Footprints:
         if number == 1:
             return (UtilizationClass(name="stride1"),)
         key = (access.array, access.direction, flat, stride.digits)
-        found = self._classes.get(key)
-        if found is None:
-            found = self._found_classes(access, layout, stride, number)
-            self._classes[key] = found
-        return found
+        utilizations = self._classes.get(key)
+        if utilizations is None:
+            utilizations = self._found_classes(access, layout, stride, number)
+            self._classes[key] = utilizations
+        return utilizations
 
     def _found_classes(
         self, access: MemoryAccess, layout: Layout, stride: _Stride, number: int | None
@@ -282,7 +282,7 @@ class Footprints:
         digits = stride.digits
         if layout is not self.domains.layout_of(access):
             digits = digits_of(stride.flat, layout)
-        found = footprint_and_widened(
+        counts = footprint_and_widened(
             cells,
             layout,
             stride.flat,
@@ -291,7 +291,7 @@ class Footprints:
             is_flattened=is_flattened,
             in_blocks=in_blocks,
         )
-        if found is None:
+        if counts is None:
             raise UncountableSetError(
                 f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
                 f"for stride {stride.flat} in a layout with strides "
@@ -300,23 +300,23 @@ class Footprints:
             )
         flat = stride.flat
         return utilization_classes(
-            abs(int(flat.constant_term)) if flat.is_constant else None, *found
+            abs(int(flat.constant_term)) if flat.is_constant else None, *counts
         )
 
     def _accessed_cells(self, access: MemoryAccess) -> tuple[Any, Layout, bool]:
         """Return the cells accessed in a direction, in which layout, and whether by offset."""
         key = (access.array, access.direction)
-        found = self._cells.get(key)
-        if found is None:
+        accessed = self._cells.get(key)
+        if accessed is None:
             places = self._places(access, key)
             if any(address.has_products for address, _, _ in places):
-                found = self._cells_by_strides(access, places)
+                accessed = self._cells_by_strides(access, places)
             else:
                 cells = accessed_cells(places, self.domains, lambda address: address.index)
                 is_flattened = any(address.is_flattened for address, _, _ in places)
-                found = cells, self.domains.layout_of(access), is_flattened
-            self._cells[key] = found
-        return found
+                accessed = cells, self.domains.layout_of(access), is_flattened
+            self._cells[key] = accessed
+        return accessed
 
     def _cells_by_strides(
         self, access: MemoryAccess, places: Sequence[Place]
@@ -450,14 +450,14 @@ def _without_quotients(
         yield executed, functions
         return
     assumptions = domains.counter.context.assumptions
-    found = quotients(executed, quotient.numerator, quotient.divisor, assumptions)
-    if found is None:
+    pieces = quotients(executed, quotient.numerator, quotient.divisor, assumptions)
+    if pieces is None:
         raise UncountableSetError(
             f"kernel '{domains.kernel.name}': no exact footprint, since {quotient} has more than a "
             "few values",
             where=domains.kernel.name,
         )
-    for value, part in found:
+    for value, part in pieces:
         known: dict[Atom, QuasiPolynomial] = {quotient: QuasiPolynomial.constant(value)}
         replaced = tuple(f.map_atoms(lambda atom, k=known: k.get(atom)) for f in functions)
         yield from _without_quotients(part, replaced, domains)

@@ -108,8 +108,8 @@ class AccessCounter(RefusingMapper):
         if self._type_reader is None:
             self._type_reader = TypeReader(self.kernel, self.callables)
         try:
-            found = self._type_reader(expr)
-            return getattr(found, "numpy_dtype", found)  # of pow, Loopy keeps NumPy's
+            inferred = self._type_reader(expr)
+            return getattr(inferred, "numpy_dtype", inferred)  # of pow, Loopy keeps NumPy's
         except Exception as error:  # type inference fails in many ways
             raise self._refusal(
                 f"{text_of(expr)}, whose type Loopy does not infer ({type(error).__name__})",
@@ -121,8 +121,8 @@ class AccessCounter(RefusingMapper):
             return
         if isinstance(key, Operation) and self._in_index:
             return
-        place = (key, self._cases)
-        self._tally[place] = self._tally.get(place, 0) + number * self._factor
+        entry = (key, self._cases)
+        self._tally[entry] = self._tally.get(entry, 0) + number * self._factor
 
     def _operation(self, kind: str, dtype: DType | None, number: int = 1, name: str = "") -> None:
         if dtype is None or dtype.kind == "b" or not number:
@@ -201,12 +201,12 @@ class AccessCounter(RefusingMapper):
     map_tagged_variable = map_variable
 
     def _variable(self, name: str) -> Any:
-        found = self.kernel.arg_dict.get(name)
-        if found is None:
-            found = self.kernel.temporary_variables.get(name)
-        if found is None:
+        variable = self.kernel.arg_dict.get(name)
+        if variable is None:
+            variable = self.kernel.temporary_variables.get(name)
+        if variable is None:
             raise self._refusal(f"the name '{name}'", "declare it as an argument or temporary")
-        return found
+        return variable
 
     def _element_type(self, variable: Any) -> DType:
         return variable.dtype.numpy_dtype

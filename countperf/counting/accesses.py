@@ -80,7 +80,7 @@ class Layout(ShortRepr):
         if order is not None:
             return order, tuple(self.shape[axis] for axis in order)
         remaining = [k for k in range(len(self.strides)) if k not in self.separate]
-        found: list[int] = []
+        axes: list[int] = []
         extents: list[QuasiPolynomial | None] = []
         below = ONE
         while remaining:
@@ -88,14 +88,14 @@ class Layout(ShortRepr):
             if any(ratio is None for ratio in ratios.values()):
                 return None
             axis = next((k for k in remaining if self._divides(k, remaining)), None)
-            if axis is None or (not found and self.strides[axis] != ONE):
+            if axis is None or (not axes and self.strides[axis] != ONE):
                 return None
-            if found:
+            if axes:
                 extents.insert(0, ratios[axis])
-            found.insert(0, axis)
+            axes.insert(0, axis)
             remaining.remove(axis)
             below = self.strides[axis]
-        return tuple(found), (self.shape[found[0]] if found else None, *extents)
+        return tuple(axes), (self.shape[axes[0]] if axes else None, *extents)
 
     def _divides(self, axis: int, others: Sequence[int]) -> bool:
         """Return whether the stride of an axis divides those of others."""

@@ -121,10 +121,10 @@ class KernelAnalysis(ShortRepr):
         result = {"load": 0, "store": 0}
         for access in self.accesses:
             if access.access.address_space == "global":
-                found = transactions(
+                moved = transactions(
                     access, parameters, line_bytes=line_bytes, sub_group_size=sub_group_size
                 )
-                result[access.access.direction] += found.transactions
+                result[access.access.direction] += moved.transactions
         return result
 
     def __str__(self) -> str:
@@ -187,8 +187,8 @@ def _totals(analysis: KernelAnalysis) -> Iterator[tuple[str, PiecewiseQuasiPolyn
         for axis, groups in enumerate(program.groups):
             yield f"the groups of {program.name} along axis {axis}", groups
         for region in program.regions:
-            for each in region.instructions:
-                yield f"the executions of {each.id}", each.executions
+            for instruction in region.instructions:
+                yield f"the executions of {instruction.id}", instruction.executions
     for access in analysis.accesses:
         yield access.label, access.executions
 

@@ -52,11 +52,11 @@ def offset_parameters(kernel: Any) -> frozenset[str]:
 
 
 def _names(expressions: Iterable[Any]) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for expression in expressions:
         if expression is not None and not isinstance(expression, type):
-            found |= get_dependencies(expression)
-    return found
+            names |= get_dependencies(expression)
+    return names
 
 
 def with_arguments(kernel: Any) -> Any:
@@ -68,21 +68,21 @@ def with_arguments(kernel: Any) -> Any:
 
 def automatic_strides(array: Any) -> dict[str, int]:
     """Return the arguments that Loopy added for strides of an array: name, and axis."""
-    found: dict[str, int] = {}
+    strides: dict[str, int] = {}
     for axis, tag in enumerate(array.dim_tags or ()):
         stride = getattr(tag, "stride", None)
         if isinstance(stride, Variable):
             pattern = rf"{re.escape(array.name)}_stride{axis}(?:_\d+)?"
             if re.fullmatch(pattern, stride.name):
-                found[stride.name] = axis
-    return found
+                strides[stride.name] = axis
+    return strides
 
 
 def default_values(
     kernel: Any, to_polynomial: Callable[[Any], QuasiPolynomial]
 ) -> Mapping[str, QuasiPolynomial]:
     """Return what arguments are unless the caller says otherwise, in terms of the others."""
-    found = dict.fromkeys(sorted(offset_parameters(kernel)), ZERO)
+    defaults = dict.fromkeys(sorted(offset_parameters(kernel)), ZERO)
     for array in kernel.args:
         if not isinstance(array, ArrayBase):
             continue
@@ -98,8 +98,8 @@ def default_values(
                     step = step * to_polynomial(array.shape[axis])
         except NotAffineError:
             continue
-        found |= strides
-    return found
+        defaults |= strides
+    return defaults
 
 
 # --- Strides that Loopy leaves to the caller of a kernel: ``stride:auto``

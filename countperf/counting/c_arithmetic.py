@@ -61,14 +61,14 @@ def common(types: Sequence[Type]) -> Type:
     """Return the type in which C computes with numbers of some types."""
 
     def wider(one: Type, other: Type) -> Type:
-        floats = [each for each in (one, other) if each.kind == "f"]
+        floats = [dtype for dtype in (one, other) if dtype.kind == "f"]
         if floats:
-            return max(floats, key=lambda each: each.itemsize)
+            return max(floats, key=lambda dtype: dtype.itemsize)
         if one.itemsize == other.itemsize:
             return one if one.kind == "u" else other
-        return max(one, other, key=lambda each: each.itemsize)
+        return max(one, other, key=lambda dtype: dtype.itemsize)
 
-    if any(each.kind not in "biuf" for each in types):
+    if any(dtype.kind not in "biuf" for dtype in types):
         raise CountingError("a subscript is computed of numbers that are not real")
     return reduce(wider, map(promoted, types))
 
@@ -95,12 +95,12 @@ class CTypes(Mapper[Type, []]):
         """Return the type of a loop variable, an argument, or a private variable."""
         if name in self._kernel.all_inames():
             return np.dtype(self._kernel.index_dtype.numpy_dtype)
-        found = self._kernel.arg_dict.get(name) or self._kernel.temporary_variables.get(name)
-        return np.dtype(getattr(getattr(found, "dtype", None), "numpy_dtype", INT))
+        variable = self._kernel.arg_dict.get(name) or self._kernel.temporary_variables.get(name)
+        return np.dtype(getattr(getattr(variable, "dtype", None), "numpy_dtype", INT))
 
     def _common(self, expr: Any) -> Type:
         parts = expr.parameters if isinstance(expr, Call) else expr.children
-        return common([self.rec(each) for each in parts])
+        return common([self.rec(part) for part in parts])
 
     def _fraction(self, expr: Any) -> Type:
         return common([self.rec(expr.numerator), self.rec(expr.denominator)])
@@ -227,7 +227,7 @@ class CValues(Mapper[Array, []]):
     def in_common(self, expr: Any, *parts: Any) -> list[Array]:
         """Evaluate parts of an expression, in the type in which it is computed."""
         dtype = self._types(expr)
-        return [self.converted(self.rec(each), dtype) for each in parts]
+        return [self.converted(self.rec(part), dtype) for part in parts]
 
     map_sum, map_product = _reducing(np.add), _reducing(np.multiply)
     map_min, map_max = _reducing(np.minimum), _reducing(np.maximum)
@@ -251,7 +251,7 @@ class CValues(Mapper[Array, []]):
     def map_subscript(self, expr: Subscript) -> Array:
         """Look elements up."""
         assert isinstance(expr.aggregate, Variable)
-        return self.element(expr.aggregate.name, [self.rec(each) for each in expr.index_tuple])
+        return self.element(expr.aggregate.name, [self.rec(part) for part in expr.index_tuple])
 
     def map_bitwise_not(self, expr: Any) -> Array:
         """Invert the bits."""
@@ -273,7 +273,7 @@ class CValues(Mapper[Array, []]):
     def map_comparison(self, expr: Any) -> Array:
         """Compare in the common type."""
         dtype = common([self._types(expr.left), self._types(expr.right)])
-        left, right = (self.converted(self.rec(each), dtype) for each in (expr.left, expr.right))
+        left, right = (self.converted(self.rec(side), dtype) for side in (expr.left, expr.right))
         return _COMPARISONS[expr.operator](left, right)
 
     def map_logical_not(self, expr: Any) -> Array:

@@ -77,7 +77,7 @@ def recurrences(
     loops = sorted(
         {(entry, name) for s in steps for entry, name in zip(s.entries, s.loops, strict=True)}
     )
-    found: dict[tuple[Any, Any], list[tuple[str, _Cycle, frozenset[str]]]] = {}
+    cycles_by_key: dict[tuple[Any, Any], list[tuple[str, _Cycle, frozenset[str]]]] = {}
     for entry, loop in loops:
         body = [s for s in steps if entry in s.entries]
         edges = _edges(body, loop, type_names)
@@ -88,7 +88,7 @@ def recurrences(
                 *(get_dependencies(edge.reference) & inames for edge in cycle.edges)
             )
             key = (tuple(body[k].instruction.id for k in members), variables)
-            found.setdefault(key, []).append((loop, cycle, subscripts))
+            cycles_by_key.setdefault(key, []).append((loop, cycle, subscripts))
     return [
         Recurrence(
             instructions=instructions,
@@ -98,7 +98,7 @@ def recurrences(
             span=places[-1][1].span,
             subscripts=places[-1][2],
         )
-        for (instructions, variables), places in found.items()
+        for (instructions, variables), places in cycles_by_key.items()
     ]
 
 
@@ -161,17 +161,17 @@ def _may_be_same(left: Any, right: Any) -> bool:
 
 def _references(expression: Any, names: Mapping[str, str]) -> set[Any]:
     """Return the private variables, subscripted or not, that an expression reads."""
-    found: set[Any] = set()
+    references: set[Any] = set()
 
     def visit(expr: Any) -> None:
         if isinstance(expr, p.Variable | p.Subscript) and _name_of(expr) in names:
-            found.add(expr)
+            references.add(expr)
         else:
             for child, _ in _children(expr):
                 visit(child)
 
     visit(expression)
-    return found
+    return references
 
 
 # --- operations on the way
@@ -374,9 +374,9 @@ def divisions_that_shift(instruction: Any) -> frozenset[str]:
     """Return which of ``div`` and ``mod`` an instruction has only by constant powers of two."""
     if not isinstance(instruction, lp.MultiAssignmentBase):
         return frozenset()
-    found = _Divisions()
-    found(instruction.expression)
-    return frozenset(found.shifting - found.others)
+    walker = _Divisions()
+    walker(instruction.expression)
+    return frozenset(walker.shifting - walker.others)
 
 
 class _Divisions(WalkMapper[[]]):

@@ -26,7 +26,7 @@ _SIZES = frozenset(["abs", "fabs"])
 
 def alternatives(index: tuple[Any, ...], to_condition: ToCondition) -> list[Alternative]:
     """Return the subscripts that an access chooses from."""
-    found: list[Alternative] = []
+    choices: list[Alternative] = []
     open_ones: list[Alternative] = [(index, ())]
     while open_ones:
         parts, cases = open_ones.pop()
@@ -34,7 +34,7 @@ def alternatives(index: tuple[Any, ...], to_condition: ToCondition) -> list[Alte
         for part in parts:
             walker(part.index if isinstance(part, LinearSubscript) else part)
         if not walker.found:
-            found.append((parts, cases))
+            choices.append((parts, cases))
             continue
         node, (test, taken, other) = walker.found[-1]  # there are none inside it
         try:
@@ -45,9 +45,9 @@ def alternatives(index: tuple[Any, ...], to_condition: ToCondition) -> list[Alte
             replaced = tuple(map(_Replacer(node, branch), parts))
             case = Case(alternatives=condition, holds=holds)
             open_ones.append((replaced, (*cases, case)))
-        if len(found) + len(open_ones) > MAXIMUM_ALTERNATIVES:
+        if len(choices) + len(open_ones) > MAXIMUM_ALTERNATIVES:
             return [(index, ())]
-    return found
+    return choices
 
 
 class _Finder(WalkMapper[[]]):
@@ -89,7 +89,7 @@ def _branches(expr: Any) -> tuple[Any, Any, Any] | None:
 
 def _extremum(operands: Any, operator: str, kind: Any) -> tuple[Any, Any, Any]:
     first, second, *rest = operands
-    taken, other = (kind((each, *rest)) if rest else each for each in (first, second))
+    taken, other = (kind((side, *rest)) if rest else side for side in (first, second))
     return p.Comparison(first, operator, second), taken, other
 
 

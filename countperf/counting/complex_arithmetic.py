@@ -161,8 +161,8 @@ class ComplexRules(TupleCounter):
         reals = [c for c in expr.children if not self._is_complex(c)]
         kinds: list[Kind] = [self._kind_of(c, target) for c in complexes]
         fused = self._fused(kinds) if name == "add" else frozenset[int]()
-        for place, child in enumerate(complexes):
-            if place in fused:
+        for position, child in enumerate(complexes):
+            if position in fused:
                 self._factors(child, target)
             else:
                 self._as_type(child, target)

@@ -204,10 +204,10 @@ def _split(
     """Split a polyhedron into full work groups times the items of one, and the rest."""
     names = frozenset(polyhedron.dimensions)
     outer = names & set(place.domains.group_axes)
-    found = split_off_full(polyhedron, parameters, outer) if outer and outer < names else None
-    if found is None:
+    halves = split_off_full(polyhedron, parameters, outer) if outer and outer < names else None
+    if halves is None:
         return [[_factor_of_polyhedron(polyhedron, parameters)]]
-    full, items, rest = found
+    full, items, rest = halves
     return [
         [_factor_of_set(full, outer), _factor_of_set(items, names - outer)],
         [_factor_of_set(rest, names)],

@@ -120,7 +120,9 @@ def _copies(kernel: Any) -> list[str]:
 
 
 def _in_order(names: Iterable[str], kernel: Any) -> list[str]:
-    places = {n: place for priority in kernel.loop_priority for place, n in enumerate(priority)}
+    places = {
+        n: position for priority in kernel.loop_priority for position, n in enumerate(priority)
+    }
     return sorted(names, key=lambda name: (places.get(name, len(places)), name))
 
 
@@ -184,9 +186,9 @@ def _is_named(loopy_type: Any, dtype: np.dtype[Any], target: Any) -> bool:
     """Return whether the target of a kernel, or OpenCL, has a name for a type."""
     if dtype == HALF:
         return True
-    for each in (target, lp.PyOpenCLTarget()):
+    for known in (target, lp.PyOpenCLTarget()):
         try:
-            each.get_dtype_registry().dtype_to_ctype(loopy_type)
+            known.get_dtype_registry().dtype_to_ctype(loopy_type)
         except (AttributeError, NotImplementedError, TypeError, ValueError, lp.LoopyError):
             continue
         return True

@@ -50,16 +50,16 @@ def data_loops(
     if parameters <= inames | set(sizes):
         return {}
     used = frozenset[str]().union(*(i.within_inames for i in kernel.instructions))
-    place = {name: number for number, name in enumerate(entered_loops(kernel))}
-    found: dict[str, DataLoop] = {}
+    order = {name: number for number, name in enumerate(entered_loops(kernel))}
+    loops: dict[str, DataLoop] = {}
     for name in sorted(used):
         whole = joint_domain(frozenset([name]))
         reads = _read_by(sets.project_onto(whole, [name]), sizes)
         if reads:
-            around = _around(kernel, name, isl_sets.names_of(whole, parameters=False), place)
+            around = _around(kernel, name, isl_sets.names_of(whole, parameters=False), order)
             trips = _trips(kernel, name, around, whole, sizes)
-            found[name] = DataLoop(iname=name, reads=reads, trips=trips)
-    return found
+            loops[name] = DataLoop(iname=name, reads=reads, trips=trips)
+    return loops
 
 
 def _read_by(line: isl_sets.IntegerSet, sizes: Collection[str]) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def _read_by(line: isl_sets.IntegerSet, sizes: Collection[str]) -> tuple[str, ..
 
 
 def _around(
-    kernel: Any, name: str, names: Collection[str], place: Mapping[str, int]
+    kernel: Any, name: str, names: Collection[str], order: Mapping[str, int]
 ) -> frozenset[str]:
     """Return which of some loops are entered before another one."""
     if kernel.iname_tags_of_type(name, ConcurrentTag):
@@ -83,7 +83,7 @@ def _around(
         if other != name
         and (
             kernel.iname_tags_of_type(other, ConcurrentTag)
-            or place.get(other, -1) < place.get(name, -1)
+            or order.get(other, -1) < order.get(name, -1)
         )
     )
 
@@ -124,7 +124,9 @@ def check_trip_counts(
         if loop is None:
             if name in instructions:
                 continue  # a probability
-            takers = ", ".join(n for n, each in loops.items() if each.trips is None) or "none"
+            takers = (
+                ", ".join(n for n, data_loop in loops.items() if data_loop.trips is None) or "none"
+            )
             raise statistics.error(
                 name,
                 f"the statistic for '{name}' is of a loop that data does not bear on (of those "

@@ -123,15 +123,15 @@ class DeviceProgram:
 
     def regions(self) -> tuple[RegionOutline, ...]:
         """Return its barrier regions, those without instructions left out."""
-        found: list[RegionOutline] = []
+        outlines: list[RegionOutline] = []
         nests: dict[str, tuple[Loop, ...]] = {}
 
         def finish(around: tuple[Loop, ...], *, at_barrier: bool) -> None:
             if nests:
-                found.append(
+                outlines.append(
                     RegionOutline(
                         program=self.number,
-                        index=len(found),
+                        index=len(outlines),
                         around=tuple(loop.iname for loop in around),
                         instruction_ids=tuple(nests),
                         loops={i: tuple(loop.iname for loop in nest) for i, nest in nests.items()},
@@ -157,7 +157,7 @@ class DeviceProgram:
 
         walk(self.body, self.host_loops, ())
         finish(self.host_loops, at_barrier=False)
-        return tuple(found)
+        return tuple(outlines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,8 +75,8 @@ class Domains:
 
     def variable(self, name: str) -> Any:
         """Return the argument or temporary of a name."""
-        found = self.kernel.arg_dict.get(name)
-        return self.kernel.temporary_variables[name] if found is None else found
+        argument = self.kernel.arg_dict.get(name)
+        return self.kernel.temporary_variables[name] if argument is None else argument
 
     def layout(self, array: str, component_of: int = 0) -> Layout:
         """Return the layout of an array, or of the components of its vectors."""
@@ -115,10 +115,10 @@ class Domains:
     @cached_property
     def data_loops(self) -> dict[str, DataLoop]:
         """The loops whose values data decides."""
-        found = data_loops(self.kernel, self.sizes, self.joint_domain)
-        check_trip_counts(found, self.statistics, self.inames, self.value_bounds)
-        refuse_loops_beside(self.kernel, found, self.joint_domain)
-        return found
+        loops = data_loops(self.kernel, self.sizes, self.joint_domain)
+        check_trip_counts(loops, self.statistics, self.inames, self.value_bounds)
+        refuse_loops_beside(self.kernel, loops, self.joint_domain)
+        return loops
 
     def value_bounds(self, name: str) -> tuple[int | None, int | None]:
         """Return the smallest and largest value of a loop variable, whatever sizes and data."""
@@ -172,10 +172,10 @@ class Domains:
                     kernel=self.kernel.name,
                     where=name,
                 )
-            found, _ = self.kernel.get_grid_sizes_for_insn_ids(
+            extents, _ = self.kernel.get_grid_sizes_for_insn_ids(
                 frozenset(ids), self.callables, return_dict=True
             )
-            groups = {axis: self.counter.simplified(from_pieces(s)) for axis, s in found.items()}
+            groups = {axis: self.counter.simplified(from_pieces(s)) for axis, s in extents.items()}
         return Grid(groups=groups, items=self._group_shape(used))
 
     def data_group_loops(self, instruction_ids: Iterable[str]) -> frozenset[str]:
@@ -186,7 +186,7 @@ class Domains:
 
     def _group_shape(self, used: frozenset[str]) -> dict[int, int]:
         """Return the largest extent of each local axis, which is the size of all groups."""
-        found: dict[int, int] = {}
+        extents: dict[int, int] = {}
         for name in sorted(used & set(self.local_axes)):
             alone = frozenset([name])
             factored = self.factored(alone)
@@ -201,12 +201,12 @@ class Domains:
                     where=name,
                 )
             axis = self.local_axes[name]
-            found[axis] = max(found.get(axis, 0), high - low + 1)
-        return found
+            extents[axis] = max(extents.get(axis, 0), high - low + 1)
+        return extents
 
     def _group_extents(self, used: frozenset[str]) -> dict[int, PiecewiseQuasiPolynomial] | None:
         """Return the extent of each group axis, if all inames along it agree on it."""
-        found: dict[int, PiecewiseQuasiPolynomial] = {}
+        extents: dict[int, PiecewiseQuasiPolynomial] = {}
         for name in sorted(used & set(self.group_axes)):
             if name in self.data_loops:
                 extent = self.trip_statistics(frozenset([name]))[1]
@@ -214,24 +214,24 @@ class Domains:
                 extent = self._count_factors(frozenset([name]))
                 if extent is None or extent.as_polynomial() is None:
                     return None  # Loopy launches the largest of several extents, or more
-            if found.setdefault(self.group_axes[name], extent) != extent:
+            if extents.setdefault(self.group_axes[name], extent) != extent:
                 return None
-        return found
+        return extents
 
     def domain(self, within: frozenset[str]) -> Any:
         """Return the set of values of loop variables, none of which data decides."""
-        found = self._domains.get(within)
-        if found is None:
-            found = self._without_data(within)
-            self._domains[within] = found
-        return found
+        domain = self._domains.get(within)
+        if domain is None:
+            domain = self._without_data(within)
+            self._domains[within] = domain
+        return domain
 
     def _without_data(self, within: frozenset[str]) -> Any:
-        found = sets.project_onto(self.joint_domain(within), within)
-        data = [n for n in isl_sets.names_of(found, parameters=True) if n not in self.sizes]
+        line = sets.project_onto(self.joint_domain(within), within)
+        data = [n for n in isl_sets.names_of(line, parameters=True) if n not in self.sizes]
         if not data:
-            return found
-        without = sets.without_parameters(found, data)
+            return line
+        without = sets.without_parameters(line, data)
         if without is None or within & self.data_loops.keys():
             raise DataDependentControlFlowError(
                 f"kernel '{self.kernel.name}': which values the loops "
@@ -256,16 +256,16 @@ class Domains:
         hull = self._hulls[key][1]
         if hull is None:
             return {}
-        found = self._determined.get(counted)
-        if found is None:
-            order = {name: -place for place, name in enumerate(entered_loops(self.kernel))}
+        values = self._determined.get(counted)
+        if values is None:
+            order = {name: -position for position, name in enumerate(entered_loops(self.kernel))}
             loops = counted.difference(self.local_axes, self.group_axes)
             loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
-            found = sets.determined(sets.project_onto(hull, counted), loops)
+            values = sets.determined(sets.project_onto(hull, counted), loops)
             known = self.inames | self.sizes
-            found = {name: value for name, value in found.items() if value.names() <= known}
-            self._determined[counted] = found
-        return found
+            values = {name: value for name, value in values.items() if value.names() <= known}
+            self._determined[counted] = values
+        return values
 
     def with_known_quotients(
         self, within: frozenset[str], expression: QuasiPolynomial
@@ -283,19 +283,19 @@ class Domains:
                     atom.divisor,
                     self.counter.context.assumptions,
                 )
-            found = self._quotients[key]
-            if found is None or len(found) > 1:
+            values = self._quotients[key]
+            if values is None or len(values) > 1:
                 return None
-            return QuasiPolynomial.constant(found[0][0] if found else 0)
+            return QuasiPolynomial.constant(values[0][0] if values else 0)
 
         return expression.map_atoms(replace)
 
     def joint_domain(self, within: frozenset[str]) -> Any:
         """Return the set in which Loopy has the loops, with others that are together with them."""
-        found = self._joint_domains.get(within)
-        if found is None:
-            found = self._joint_domains[within] = self._found_joint_domain(within)
-        return found
+        domain = self._joint_domains.get(within)
+        if domain is None:
+            domain = self._joint_domains[within] = self._found_joint_domain(within)
+        return domain
 
     def _found_joint_domain(self, within: frozenset[str]) -> Any:
         if len(self.kernel.domains) == 1 and within:
@@ -366,14 +366,14 @@ class Domains:
     ) -> PiecewiseQuasiPolynomial:
         """Count how often all work items of a launch together execute something."""
         key = (within, cases)
-        found = self._counts.get(key)
-        if found is None:
+        count = self._counts.get(key)
+        if count is None:
             counted, factor = self.trip_statistics(within)
-            found = self._count_points(counted, cases)
+            count = self._count_points(counted, cases)
             if factor is not _ONCE:
-                found = found * factor
-            self._counts[key] = found
-        return PiecewiseQuasiPolynomial.product((found, *self._redundancy(within, grid)))
+                count = count * factor
+            self._counts[key] = count
+        return PiecewiseQuasiPolynomial.product((count, *self._redundancy(within, grid)))
 
     def _count_points(
         self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...]
@@ -386,9 +386,9 @@ class Domains:
             if first.is_speculated:
                 within = kept | {first.outermost}
                 conditions = tuple(c for c in conditions if not c.names & first.loops)
-        found = None if conditions else self._count_factors(within, kept)
-        if found is not None:
-            return found
+        count = None if conditions else self._count_factors(within, kept)
+        if count is not None:
+            return count
         return self.counter.count(sets.project_onto(self.executed_set(within, conditions), kept))
 
     def factored(self, within: frozenset[str]) -> FactoredDomain | None:
@@ -454,23 +454,23 @@ def definitions_in(kernel: Any, known: Container[str]) -> dict[str, Any]:
             continue
         if variable.dtype.numpy_dtype.kind not in "iu" or len(writers.get(name, ())) != 1:
             continue
-        (writer,) = (kernel.id_to_insn[each] for each in writers[name])
+        (writer,) = (kernel.id_to_insn[i] for i in writers[name])
         if not isinstance(writer, lp.Assignment) or writer.predicates or writer.atomicity:
             continue
-        around = [kernel.id_to_insn[each].within_inames for each in readers.get(name, ())]
+        around = [kernel.id_to_insn[i].within_inames for i in readers.get(name, ())]
         if all(writer.within_inames <= within for within in around):
             candidates[name] = writer.expression
-    found: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
     while True:
         more = {
             name: expression
             for name, expression in candidates.items()
-            if name not in found
-            and all(part in known or part in found for part in names_in(expression))
+            if name not in definitions
+            and all(part in known or part in definitions for part in names_in(expression))
         }
         if not more:
-            return found
-        found |= more
+            return definitions
+        definitions |= more
 
 
 def names_in(expression: Any) -> frozenset[str]:

@@ -79,10 +79,10 @@ class SubGroup:
 
     def lane(self, item: int) -> dict[int, int]:
         """Return the index along each local axis of a work item of the group."""
-        found: dict[int, int] = {}
+        index: dict[int, int] = {}
         for axis in sorted(self.program.grid.items):
-            item, found[axis] = divmod(item, self.program.grid.items[axis])
-        return found
+            item, index[axis] = divmod(item, self.program.grid.items[axis])
+        return index
 
     def members(self, place: Place) -> Membership:
         """Return the values of the sequential loops at which something is executed."""
@@ -174,11 +174,11 @@ class _Writer:
         )
 
     def _range(self, loop: LoopItem) -> range:
-        found = self._ranges.get(id(loop))
-        if found is None:
-            found = self.sub_group.loop_range(loop.name, statements_of(loop.body))
-            self._ranges[id(loop)] = found
-        return found
+        values = self._ranges.get(id(loop))
+        if values is None:
+            values = self.sub_group.loop_range(loop.name, statements_of(loop.body))
+            self._ranges[id(loop)] = values
+        return values
 
     def _size(self, items: tuple[Item, ...]) -> int:
         total = 0
@@ -222,10 +222,10 @@ class _Writer:
 
     def _onto(self, place: Place, members: Membership, names: tuple[str, ...]) -> Membership:
         key = (*place, names)
-        found = self._projected.get(key)
-        if found is None:
-            found = self._projected[key] = members.onto(names)
-        return found
+        projected = self._projected.get(key)
+        if projected is None:
+            projected = self._projected[key] = members.onto(names)
+        return projected
 
     def _run_statement(self, statement: Statement) -> None:
         written: dict[Node, int] = {}
@@ -250,20 +250,20 @@ class _Writer:
     def _resolved(
         self, statement: Statement, sources: Iterable[Source], written: Mapping[Node, int]
     ) -> set[int]:
-        found: set[int] = set()
+        waits: set[int] = set()
         for source in sources:
             if isinstance(source, Node):
                 if source in written:
-                    found.add(written[source])
+                    waits.add(written[source])
                 continue
             elements = self.private.get(source.name, {})
             index = self._index(statement, source)
             if index is None:
-                found.update(*elements.values())
+                waits.update(*elements.values())
             else:
-                found |= elements.get(index, frozenset())
-                found |= elements.get(None, frozenset())
-        return found
+                waits |= elements.get(index, frozenset())
+                waits |= elements.get(None, frozenset())
+        return waits
 
     def _index(self, statement: Statement, read: Read) -> Index:
         if not read.index:
@@ -286,11 +286,11 @@ class _Writer:
                 return set()
             offset = self._offsets[key] = _Offset.of(address, self.sub_group.values_of(statement))
         assert isinstance(offset, _Offset)
-        place = (access.array, offset.at(self.values))
+        cell = (access.array, offset.at(self.values))
         if access.direction == "store":
-            self.stored[place] = number
+            self.stored[cell] = number
             return set()
-        return {self.stored[place]} if place in self.stored else set()
+        return {self.stored[cell]} if cell in self.stored else set()
 
     def _add(self, node: Node, waits: set[int]) -> int:
         self.nodes.append(node)

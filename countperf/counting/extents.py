@@ -75,14 +75,14 @@ def assumptions_hold(assumptions: Any, values: Mapping[str, int]) -> bool:
 
 def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
     """Return the accesses of a preprocessed kernel, those of equal text once."""
-    found: dict[ArrayAccess, None] = {}
+    accesses: dict[ArrayAccess, None] = {}
     for instruction in kernel.instructions:
         try:
-            _Accesses(instruction, found).collect()
+            _Accesses(instruction, accesses).collect()
         except CountingError:
             if opaque is not None:
                 opaque |= set(instruction.dependency_names())
-    return list(found)
+    return list(accesses)
 
 
 @dataclass
@@ -154,7 +154,7 @@ class AddressedElements:
         self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, int]
     ) -> list[ArrayAccess]:
         """Return the accesses that are not shown to stay in their arrays without data."""
-        found: list[ArrayAccess] = []
+        unproved: list[ArrayAccess] = []
         by_array = {} if self.kernel is None else self._collected[0]
         for array, accesses in by_array.items():
             shape = shapes.get(array)
@@ -163,16 +163,16 @@ class AddressedElements:
             unit = [
                 [int(axis == other) for other in range(len(shape))] for axis in range(len(shape))
             ]
-            flat = [each for each in accesses if each.is_flat or len(each.index) != len(shape)]
+            flat = [one for one in accesses if one.is_flat or len(one.index) != len(shape)]
             known = None if flat else self.ranges(array, unit, values)
-            if known is not None and all(each.is_exact for each in known):
+            if known is not None and all(one.is_exact for one in known):
                 continue  # compared with the buffer
-            found += [
+            unproved += [
                 access
                 for access in accesses
                 if access not in flat and not self._is_inside(access, unit, shape, values)
             ]
-        return found
+        return unproved
 
     def _is_inside(
         self,
@@ -187,7 +187,8 @@ class AddressedElements:
         except (NotAffineError, CountingError):
             return False
         return ranges is None or all(
-            each.low >= 0 and each.high < extent for each, extent in zip(ranges, shape, strict=True)
+            index_range.low >= 0 and index_range.high < extent
+            for index_range, extent in zip(ranges, shape, strict=True)
         )
 
     def _of_access(
@@ -206,15 +207,15 @@ class AddressedElements:
                 raise CountingError(f"{access.text} does not tell its axes apart")
             sums = [index[0] for _ in weights]
         else:
-            for axis, place in fixed.items():
-                points = sets.restrict(points, zero=[index[axis] - place])
+            for axis, position in fixed.items():
+                points = sets.restrict(points, zero=[index[axis] - position])
             sums = [_weighted(index, some) for some in weights]
-        found = extremes(points, sums)
-        if found is None:
+        ends = extremes(points, sums)
+        if ends is None:
             return None
         return tuple(
             IndexRange(low=low + offset, high=high + offset, is_exact=is_exact, access=access.text)
-            for low, high in found
+            for low, high in ends
         )
 
     @cached_property
@@ -300,7 +301,7 @@ class _Accesses(WalkMapper[[]]):
             return
         if not isinstance(instruction, lp.MultiAssignmentBase):
             raise CountingError(f"instruction {instruction.id!r} is not written in expressions")
-        self._conditions = tuple((each, True) for each in sorted(instruction.predicates, key=str))
+        self._conditions = tuple((test, True) for test in sorted(instruction.predicates, key=str))
         self.rec(instruction.expression)
         for assignee in instruction.assignees:
             self._target = assignee

@@ -30,15 +30,15 @@ class Hoisting:
 
     def clobbered(self, program: LoopRegion) -> frozenset[str]:
         """Return the arrays that others may have written after a barrier (rule 2)."""
-        found = self._clobbered.get(program)
-        if found is None:
+        arrays = self._clobbered.get(program)
+        if arrays is None:
             private = {
                 name
                 for name, variable in self._domains.kernel.temporary_variables.items()
                 if variable.address_space == AddressSpace.PRIVATE
             }
-            found = self._clobbered[program] = frozenset(program.written - private)
-        return found
+            arrays = self._clobbered[program] = frozenset(program.written - private)
+        return arrays
 
     def moved_out(self, point: Point, names: frozenset[str], *, speculated: bool) -> Moved:
         """Return the loops that leave a value alone, from the inside out (rules 4, 5 and 7)."""
@@ -91,20 +91,20 @@ class Hoisting:
         region: LoopRegion,
     ) -> bool:
         key = (within, frozenset(cases), inner, region.iname, region.has_barrier)
-        found = self._decided.get(key)
-        if found is None:
+        decided = self._decided.get(key)
+        if decided is None:
             counted, _ = self._domains.trip_statistics(within)
             outer = counted - inner
-            found = True
+            decided = True
             if region.has_barrier:  # whose bounds are those of the group, guards inside
-                found = self._is_unguarded(counted, cases, outer)
+                decided = self._is_unguarded(counted, cases, outer)
             elif cases or inner:
                 executed = sets.project_onto(self._domains.executed_set(counted, cases), outer)
-                found = coverage.is_all_or_nothing(
+                decided = coverage.is_all_or_nothing(
                     executed, self._domains.domain(outer), region.iname
                 )
-            self._decided[key] = found
-        return found
+            self._decided[key] = decided
+        return decided
 
     def _is_unguarded(
         self, within: frozenset[str], cases: Sequence[Case], outer: frozenset[str]

@@ -54,18 +54,18 @@ def index_limits(
     """Find limits of the elements of integer arrays that decide where memory is accessed."""
     known = ranges_of(contents or {})
     all_shapes = {**shapes_of_temporaries(kernel, sizes), **shapes}
-    found = _Limits(kernel, sizes, all_shapes, dict(known), known=frozenset(known))
-    found.lower()
+    limits = _Limits(kernel, sizes, all_shapes, dict(known), known=frozenset(known))
+    limits.lower()
     return {
         name: IndexLimits(
             low=low,
             high=high,
-            bounds_loops=name in found.loop_arrays,
+            bounds_loops=name in limits.loop_arrays,
             rows=next(
-                (i for i in sorted(kernel.all_inames()) if found.array_of_rows(i) == name), ""
+                (i for i in sorted(kernel.all_inames()) if limits.array_of_rows(i) == name), ""
             ),
         )
-        for name, (low, high) in found.limits.items()
+        for name, (low, high) in limits.limits.items()
         if name not in known
     }
 
@@ -94,16 +94,16 @@ def followed_limits(
 
 def shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the arrays that a kernel allocates itself, at some sizes."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for name, variable in kernel.temporary_variables.items():
         if isinstance(variable.shape, tuple):
-            found[name] = tuple(int(evaluate(extent, dict(sizes))) for extent in variable.shape)
-    return found
+            shapes[name] = tuple(int(evaluate(extent, dict(sizes))) for extent in variable.shape)
+    return shapes
 
 
 def size_arguments(kernel: Any) -> frozenset[str]:
     """Return the scalar arguments that decide loops, shapes, conditions or subscripts."""
-    found = set(kernel.all_params())
+    names = set(kernel.all_params())
     collector = _Names()
     for variable in [*kernel.args, *kernel.temporary_variables.values()]:
         for extent in getattr(variable, "shape", None) or ():
@@ -114,16 +114,16 @@ def size_arguments(kernel: Any) -> frozenset[str]:
     for access in accesses_of(kernel):
         for part in (*access.index, *(condition for condition, _ in access.conditions)):
             collector(part)
-    waiting = collector.found | found
+    waiting = collector.found | names
     while waiting:
         name = waiting.pop()
-        found.add(name)
+        names.add(name)
         if name in kernel.temporary_variables:
             behind = _Names()
             for writer in kernel.writer_map().get(name, ()):
                 behind(getattr(kernel.id_to_insn[writer], "expression", 0))
-            waiting |= behind.found - found
-    return frozenset(found & set(kernel.arg_dict))
+            waiting |= behind.found - names
+    return frozenset(names & set(kernel.arg_dict))
 
 
 @dataclass
@@ -157,7 +157,7 @@ class _Limits:
                 _, high = self.limits.get(name, (0, 0))
                 self.limits[name] = 0, max(high, extent)
         for _ in range(_ROUNDS):
-            if not [each for each in waiting if self._adapt(*each)]:
+            if not [parts for parts in waiting if self._adapt(*parts)]:
                 return
         raise CountingError(f"{waiting[0][0].text}: no elements keep its subscript in the array")
 
@@ -190,31 +190,31 @@ class _Limits:
         """Return the integer arrays among the arguments on which a value depends."""
         collector = _Names()
         collector(expression)
-        found: set[str] = set()
+        arrays: set[str] = set()
         for name in collector.found - seen:
             if name in self.kernel.arg_dict:
                 if not hasattr(self.kernel.arg_dict[name], "dim_tags"):
                     continue
-                found.add(name)
+                arrays.add(name)
                 for writer in self._writers(name):
-                    found |= self.sources(writer, seen | {name})
+                    arrays |= self.sources(writer, seen | {name})
             elif name in self.kernel.temporary_variables:
                 for writer in self._writers(name):
-                    found |= self.sources(writer, seen | {name})
+                    arrays |= self.sources(writer, seen | {name})
             elif name in self.kernel.all_inames():
                 behind = self._loop_sources(name, seen | {name})
                 self.loop_arrays |= behind
-                found |= behind
-        return frozenset(found)
+                arrays |= behind
+        return frozenset(arrays)
 
     def _loop_sources(self, iname: str, seen: frozenset[str]) -> frozenset[str]:
         domain = domain_of(self.kernel, [iname])
         domain = sets.project_onto(domain, [iname])
-        found: set[str] = set()
+        arrays: set[str] = set()
         for name in isl_sets.names_of(domain, parameters=True):
             if name not in self.sizes:
-                found |= self.sources(Variable(name), seen)
-        return frozenset(found)
+                arrays |= self.sources(Variable(name), seen)
+        return frozenset(arrays)
 
     def array_of_rows(self, iname: str) -> str:
         """Return the array of whose elements a loop goes from one to the next; else nothing."""
@@ -224,7 +224,7 @@ class _Limits:
         if len(names) != 2 or not names <= {*self.kernel.temporary_variables}:
             return ""
         bounds = [(name, writer) for name in sorted(names) for writer in self._writers(name)]
-        if len(bounds) != 2 or not all(isinstance(each, Subscript) for _, each in bounds):
+        if len(bounds) != 2 or not all(isinstance(bound, Subscript) for _, bound in bounds):
             return ""
         for (first, start), (last, stop) in (bounds, bounds[::-1]):
             at = {**self.sizes, first: 3, last: 10}
@@ -234,14 +234,14 @@ class _Limits:
         return ""
 
     def _writers(self, name: str) -> list[Any]:
-        found: list[Any] = []
+        expressions: list[Any] = []
         for writer in sorted(self.kernel.writer_map().get(name, ())):
             instruction = self.kernel.id_to_insn[writer]
             expression = getattr(instruction, "expression", None)
             if expression is None or len(instruction.assignees) != 1:
                 raise CountingError(f"the value of {name!r} cannot be followed")
-            found.append(expression)
-        return found
+            expressions.append(expression)
+        return expressions
 
     # --- what a value may be
 
@@ -261,21 +261,29 @@ class _Limits:
                     f"the kernel writes {name!r} from its own elements, and reads subscripts from"
                     " it"
                 )
-            written = [_Intervals(self, seen | {name})(each) for each in self._writers(name)]
-            return _span([*self.limits[name], *(end for each in written for end in each)])
+            written = [
+                _Intervals(self, seen | {name})(expression) for expression in self._writers(name)
+            ]
+            return _span(
+                [*self.limits[name], *(end for expression in written for end in expression)]
+            )
         if name in self.kernel.all_inames():
             return self._loop_interval(name, seen)
         if name in self.kernel.temporary_variables and name not in seen:
             if self.is_strict:
                 self._check_written(name)
-            parts = [_Intervals(self, seen | {name})(each) for each in self._writers(name)]
+            parts = [
+                _Intervals(self, seen | {name})(expression) for expression in self._writers(name)
+            ]
             if parts:
                 return min(low for low, _ in parts), max(high for _, high in parts)
         raise CountingError(f"the value of {name!r} cannot be followed")
 
     def _check_written(self, name: str) -> None:
         """Refuse a variable of which not every read is known to follow a write, or that wraps."""
-        writers = [self.kernel.id_to_insn[each] for each in self.kernel.writer_map().get(name, ())]
+        writers = [
+            self.kernel.id_to_insn[writer] for writer in self.kernel.writer_map().get(name, ())
+        ]
         variable = self.kernel.temporary_variables[name]
         if variable.shape != () or len(writers) != 1 or writers[0].predicates:
             raise CountingError(f"some elements of {name!r} may be read before they are written")
@@ -299,8 +307,8 @@ class _Limits:
             value = QuasiPolynomial.name(name)
             domain = sets.restrict(domain, nonnegative=[value - low, high - value])
         domain, _ = at_values(domain, self.sizes)
-        found = extremes(domain, [QuasiPolynomial.name(iname)])
-        return (0, -1) if found is None else found[0]
+        ends = extremes(domain, [QuasiPolynomial.name(iname)])
+        return (0, -1) if ends is None else ends[0]
 
 
 class _Names(WalkMapper[[]]):
@@ -345,10 +353,10 @@ class _Intervals(Mapper[_Interval, []]):
         self._seen = seen
 
     def rec(self, expr: Any, *_: Any, **__: Any) -> _Interval:
-        found = super().rec(expr)
+        interval = super().rec(expr)
         if self._limits.is_strict and not isinstance(expr, int | np.integer):
-            self._limits.check_type(expr, found)
-        return found
+            self._limits.check_type(expr, interval)
+        return interval
 
     __call__ = rec
 
@@ -368,10 +376,10 @@ class _Intervals(Mapper[_Interval, []]):
         return self._limits.interval_of(expr.aggregate.name, self._seen)
 
     def map_product(self, expr: Any) -> _Interval:
-        found = (1, 1)
+        interval = (1, 1)
         for child in expr.children:
-            found = _span(a * b for a in found for b in self.rec(child))
-        return found
+            interval = _span(a * b for a in interval for b in self.rec(child))
+        return interval
 
     def _divided(self, expr: Any) -> tuple[_Interval, _Interval]:
         ends, divisors = self.rec(expr.numerator), self.rec(expr.denominator)
@@ -411,7 +419,7 @@ class _Intervals(Mapper[_Interval, []]):
 
     def map_call(self, expr: Any) -> _Interval:
         name = name_of(expr.function)
-        parts = [self.rec(each) for each in expr.parameters]
+        parts = [self.rec(parameter) for parameter in expr.parameters]
         if name == "abs" and len(parts) == 1:
             low, high = parts[0]
             return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
@@ -433,6 +441,6 @@ def _follows(element: Subscript, other: Subscript) -> bool:
     """Return whether another element is the next one of the same array of one axis."""
     if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
         return False
-    place: Any = element.index_tuple[0]
+    subscript: Any = element.index_tuple[0]
     next_place: Any = other.index_tuple[0]
-    return simplify_via_aff(next_place - place) == 1
+    return simplify_via_aff(next_place - subscript) == 1

@@ -77,16 +77,16 @@ class Points:
         waiting = set(get_dependencies(index)) | access.within
         for condition, _ in access.conditions:
             waiting |= get_dependencies(condition)
-        found: set[str] = set()
+        names: set[str] = set()
         while waiting:
             name = waiting.pop()
-            found.add(name)
+            names.add(name)
             if name in self.kernel.all_inames():
-                waiting |= self._data_names(name) - found
+                waiting |= self._data_names(name) - names
             for writer in self.kernel.writer_map().get(name, ()):
                 instruction = self.kernel.id_to_insn[writer]
-                waiting |= (instruction.read_dependency_names() & self._names) - found
-        return found
+                waiting |= (instruction.read_dependency_names() & self._names) - names
+        return names
 
     @property
     def behind(self) -> Mapping[str, frozenset[str]]:
@@ -106,9 +106,9 @@ class Points:
         for nudge in (0, -1, 1):
             self.extremes.clear()
             self.extremes.update(ends_only)
-            found, rounded = self._outside(access, index, extent, inames, nudge)
-            if found is not None or not rounded:
-                return found
+            leaving, rounded = self._outside(access, index, extent, inames, nudge)
+            if leaving is not None or not rounded:
+                return leaving
         return None
 
     def _outside(
@@ -133,9 +133,9 @@ class Points:
                 return self._outside(access, index, extent, inames, nudge)
             wrong = (values < 0) | (values >= extent)
             if wrong.any():
-                place = int(np.argmax(wrong))
-                at = {name: int(rows[name][place]) for name in inames}
-                return (int(values[place]), at), is_rounded
+                row = int(np.argmax(wrong))
+                at = {name: int(rows[name][row]) for name in inames}
+                return (int(values[row]), at), is_rounded
         return None, is_rounded
 
     def _is_even(self, index: Any, columns: Columns, values: NDArray[Any], reader: str) -> bool:
@@ -160,7 +160,7 @@ class Points:
 
         Of the others it is taken for granted that they are not empty.
         """
-        found: set[str] = set()
+        inames: set[str] = set()
         waiting = [index, *(condition for condition, _ in access.conditions)]
         waiting += [Variable(name) for name in access.within if self._data_names(name)]
         known: set[str] = set()
@@ -168,11 +168,11 @@ class Points:
             for name in get_dependencies(waiting.pop()) - known:
                 known.add(name)
                 if name in access.within:
-                    found.add(name)
-                    waiting += [Variable(each) for each in self._data_names(name)]
+                    inames.add(name)
+                    waiting += [Variable(bound) for bound in self._data_names(name)]
                 else:
                     waiting += self._parts(name)
-        return self._in_order(found, index)
+        return self._in_order(inames, index)
 
     def _in_order(self, inames: Set[str], index: Any = 0) -> list[str]:
         """Return loop variables, outer ones first; those of which the ends are enough last."""
@@ -185,26 +185,26 @@ class Points:
             ]
             if not ready:
                 raise CountingError("the loops around the access depend on each other")
-            order += [each for each in ready if not self._is_affine(index, each)] or ready
+            order += [iname for iname in ready if not self._is_affine(index, iname)] or ready
         return order
 
     def _of_extremes(self, inames: Sequence[str], access: ArrayAccess, index: Any) -> set[str]:
         """Return the innermost loops of which the first and the last iteration are enough."""
         deciding = [condition for condition, _ in access.conditions]
-        found: set[str] = set()
-        for place in reversed(range(len(inames))):
-            name, inner = inames[place], inames[place + 1 :]
+        innermost: set[str] = set()
+        for depth in reversed(range(len(inames))):
+            name, inner = inames[depth], inames[depth + 1 :]
             if not self._is_affine(index, name):
                 break
-            if any(name in self._behind(get_dependencies(each)) for each in deciding):
+            if any(name in self._behind(get_dependencies(part)) for part in deciding):
                 break
             if any(
-                name in self._behind(self._data_names(each)) or self._is_bounded_by(each, name)
-                for each in inner
+                name in self._behind(self._data_names(part)) or self._is_bounded_by(part, name)
+                for part in inner
             ):
                 break
-            found.add(name)
-        return found
+            innermost.add(name)
+        return innermost
 
     def _is_bounded_by(self, iname: str, other: str) -> bool:
         """Return whether the bounds of a loop depend on another loop's variable."""
@@ -240,7 +240,7 @@ class Points:
 
     def _behind(self, names: frozenset[str]) -> frozenset[str]:
         """Return the loop variables on which private variables depend."""
-        found: set[str] = set()
+        inames: set[str] = set()
         waiting = list(names)
         known: set[str] = set()
         while waiting:
@@ -249,12 +249,12 @@ class Points:
                 continue
             known.add(name)
             if name in self.kernel.all_inames():
-                found.add(name)
+                inames.add(name)
                 waiting += self._data_names(name)
             else:
                 for part in self._parts(name):
                     waiting += get_dependencies(part)
-        return frozenset(found)
+        return frozenset(inames)
 
     def _data_names(self, iname: str) -> frozenset[str]:
         """Return the private variables in the bounds of a loop."""
@@ -269,7 +269,7 @@ class Points:
             return [written]
         if name not in self.kernel.writer_map() or name in self.kernel.all_inames():
             return []
-        return [Variable(each) for each in self._context(name)]
+        return [Variable(iname) for iname in self._context(name)]
 
     def written(self, name: str) -> Any:
         """Return the only expression that is written to a private variable; None otherwise."""
@@ -277,7 +277,7 @@ class Points:
         writers = self.kernel.writer_map().get(name, ())
         if variable is None or variable.shape != () or len(writers) != 1:
             return None
-        (instruction,) = (self.kernel.id_to_insn[each] for each in writers)
+        (instruction,) = (self.kernel.id_to_insn[writer] for writer in writers)
         expression = getattr(instruction, "expression", None)
         if instruction.predicates or expression is None or len(instruction.assignees) != 1:
             return None
@@ -287,23 +287,23 @@ class Points:
 
     def _writers(self, name: str) -> list[Any]:
         """Return what writes a variable, in the order in which that happens."""
-        ids = sorted(self.kernel.writer_map()[name], key=lambda each: len(self.behind[each]))
+        ids = sorted(self.kernel.writer_map()[name], key=lambda writer: len(self.behind[writer]))
         for one, other in pairwise(ids):
             if one not in self.behind[other]:
                 raise CountingError(f"{name!r} is written in an order that is not known")
-        return [self.kernel.id_to_insn[each] for each in ids]
+        return [self.kernel.id_to_insn[writer] for writer in ids]
 
     def _context(self, name: str) -> tuple[str, ...]:
         """Return the loops in which a variable is written anew in each iteration."""
-        found: set[frozenset[str]] = set()
+        contexts: set[frozenset[str]] = set()
         for instruction in self._writers(name):
             if len(instruction.assignees) != 1 or not hasattr(instruction, "expression"):
                 raise CountingError(f"the value of {name!r} cannot be followed")
             places = get_dependencies(instruction.assignees[0]) & instruction.within_inames
-            found.add(frozenset(instruction.within_inames - places))
-        if len(found) != 1:
+            contexts.add(frozenset(instruction.within_inames - places))
+        if len(contexts) != 1:
             raise CountingError(f"{name!r} is written in different loops")
-        return tuple(sorted(*found))
+        return tuple(sorted(*contexts))
 
     def written_elements(self, name: str, reader: str) -> _Made:
         """Make an array that the kernel writes before an instruction reads it."""
@@ -321,7 +321,7 @@ class Points:
 
     def _make(self, name: str) -> _Made:
         context, writers = self._context(name), self._writers(name)
-        ends = [self._range(each) for each in context]
+        ends = [self._range(iname) for iname in context]
         first = tuple(low for low, _ in ends)
         shape = (*(high - low + 1 for low, high in ends), *self.shapes.get(name, ()))
         if np.prod(shape, dtype=float) > _MOST_ELEMENTS:
@@ -350,7 +350,7 @@ class Points:
         """Do what an instruction does, in all its iterations."""
         assignee = instruction.assignees[0]
         index = getattr(assignee, "index_tuple", ())
-        conditions = tuple((each, True) for each in sorted(instruction.predicates, key=str))
+        conditions = tuple((part, True) for part in sorted(instruction.predicates, key=str))
         inames = self._in_order(instruction.within_inames)
         seen = 0
         for columns in self._blocks(inames, {"": np.zeros(1, np.int64)}):
@@ -366,15 +366,15 @@ class Points:
             ).astype(values.dtype)
             if evaluate.is_rounded:
                 raise CountingError(f"{assignee} is a rounded floating-point number")
-            place = (
+            position = (
                 *(rows[name] - low for name, low in zip(context, first, strict=True)),
-                *(np.broadcast_to(evaluate(each), rows[""].shape) for each in index),
+                *(np.broadcast_to(evaluate(part), rows[""].shape) for part in index),
             )
-            if any(np.any((p < 0) | (p >= n)) for p, n in zip(place, values.shape, strict=True)):
+            if any(np.any((p < 0) | (p >= n)) for p, n in zip(position, values.shape, strict=True)):
                 raise CountingError(f"{assignee} leaves its array")
-            values[place] = new
-            is_known[place] = True
-            if not np.array_equal(values[place], np.broadcast_to(new, rows[""].shape)):
+            values[position] = new
+            is_known[position] = True
+            if not np.array_equal(values[position], np.broadcast_to(new, rows[""].shape)):
                 raise CountingError(f"{assignee} is written more than once")
 
     def _range(self, iname: str) -> tuple[int, int]:
@@ -401,7 +401,7 @@ class Points:
             for end, is_new in ((low, np.True_), (high, high != low)):
                 at_end = {**columns, iname: end}
                 inside = self._inside(iname, at_end) & is_new
-                yield from self._blocks(rest, {n: each[inside] for n, each in at_end.items()})
+                yield from self._blocks(rest, {n: values[inside] for n, values in at_end.items()})
             return
         counts = np.maximum(high - low + 1, 0)
         begin = 0
@@ -424,11 +424,11 @@ class Points:
     ) -> Columns:
         """Add a loop variable: each row is repeated for each of its values."""
         counts = np.minimum(np.maximum(counts, 0), _MOST_AT_ONCE) if low.size == 1 else counts
-        found = {name: np.repeat(column, counts) for name, column in columns.items()}
+        expanded = {name: np.repeat(column, counts) for name, column in columns.items()}
         places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        found[iname] = np.repeat(low, counts) + places
-        inside = self._inside(iname, found)
-        return {name: column[inside] for name, column in found.items()}
+        expanded[iname] = np.repeat(low, counts) + places
+        inside = self._inside(iname, expanded)
+        return {name: column[inside] for name, column in expanded.items()}
 
     def _inside(self, iname: str, columns: Columns) -> NDArray[np.bool_]:
         """Return which rows are points of a loop."""
@@ -450,13 +450,13 @@ class Points:
         try:
             with isl_sets.limited_operations(_OPERATIONS, f"the ends of '{iname}'"):
                 low, high = ends_along(domain, iname, known)
-                found = as_expression(low), as_expression(high)
+                ends = as_expression(low), as_expression(high)
         except (CountingError, NotImplementedError, ValueError):
             self.extremes.discard(iname)
             low, high, _ = bounds_of(self.kernel, iname)
-            found = as_expression(low), as_expression(high)
-        self.ends[key] = found
-        return found
+            ends = as_expression(low), as_expression(high)
+        self.ends[key] = ends
+        return ends
 
     def _value(self, expression: Any, columns: Columns) -> NDArray[Any]:
         """Return the value of a bound of a loop, which does not wrap."""
@@ -517,11 +517,11 @@ class _Values(CValues):
 
     def _written_element(self, name: str, index: Sequence[NDArray[Any]]) -> NDArray[Any]:
         made = self._points.written_elements(name, self._reader)
-        missing = [each for each in made.context if each not in self._columns]
+        missing = [iname for iname in made.context if iname not in self._columns]
         if missing:
             raise CountingError(f"{name!r} is what the last iteration of {missing[0]!r} left")
         context = [
-            self._columns[each] - low for each, low in zip(made.context, made.first, strict=True)
+            self._columns[iname] - low for iname, low in zip(made.context, made.first, strict=True)
         ]
         places = np.broadcast_arrays(*context, *index) if [*context, *index] else []
         if not np.all(_elements(made.is_known, places, name)):
@@ -535,6 +535,8 @@ def _elements(array: NDArray[Any], index: Sequence[NDArray[Any]], name: str) -> 
         raise CountingError(f"{name!r} is read with another number of axes than it has")
     if not array.size and array.ndim:
         raise CountingError(f"{name!r} has no elements")
-    inside = (np.clip(each, 0, n - 1) for each, n in zip(index, array.shape, strict=True))
-    found = np.asarray(array[tuple(inside)]).reshape(-1 if not array.ndim else index[0].shape)
-    return found.astype(np.float64) if found.dtype.kind == "f" else found
+    inside = (
+        np.clip(subscripts, 0, n - 1) for subscripts, n in zip(index, array.shape, strict=True)
+    )
+    elements = np.asarray(array[tuple(inside)]).reshape(-1 if not array.ndim else index[0].shape)
+    return elements.astype(np.float64) if elements.dtype.kind == "f" else elements

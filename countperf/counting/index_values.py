@@ -96,15 +96,15 @@ def find_outside(
             }
             reason = ""
             try:
-                found = points.outside(access, index, extent)
+                leaving = points.outside(access, index, extent)
             except TooManyPointsError:
                 if _is_inside(replace(followed, is_strict=False), index, extent):
                     continue
             except _FAILURES as error:
                 reason = str(error) or type(error).__name__
             else:
-                if found is not None:
-                    value, at = found
+                if leaving is not None:
+                    value, at = leaving
                     return OutsideAccess(value=value, at=at, **at_place)
                 continue
             low, high = _interval(followed, index)

@@ -145,14 +145,14 @@ class SuppliedCounts:
 
 def supplied_operations(numbers: Mapping[str, Fraction]) -> dict[Operation, Fraction]:
     """Return the operations among supplied counts, by property name."""
-    found: dict[Operation, Fraction] = {}
+    operations: dict[Operation, Fraction] = {}
     for name, number in numbers.items():
         root, *parts = name.split(".")
         if root in ("flop", "iop"):
             kind, type_name, *function = parts
             key = Operation(kind=kind, type_name=type_name, function="".join(function))
-            found[key] = number
-    return found
+            operations[key] = number
+    return operations
 
 
 def reason_of(instruction_id: str) -> str:

@@ -153,10 +153,10 @@ def _count_program(
             if isinstance(key, Operation):
                 totals.operations.setdefault(key, []).append(executions.scale(number))
             else:
-                place = (key, within)
-                found = Occurrence(executions.scale(number), cases, grid, number)
-                totals.accesses.setdefault(place, []).append(found)
-                totals.cases.setdefault(place, set()).add(cases)
+                where = (key, within)
+                occurrence = Occurrence(executions.scale(number), cases, grid, number)
+                totals.accesses.setdefault(where, []).append(occurrence)
+                totals.cases.setdefault(where, set()).add(cases)
 
 
 def _count_supplied(

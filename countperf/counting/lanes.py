@@ -63,10 +63,10 @@ def lane_patterns(
     key = (place.within, place.cases, place.loops, place.own_loops, numeric, modulus)
     key = (*key, tuple(sorted(place.grid.items.items())))
     key = (*key, tuple(sorted(parameters.items())))
-    found = place.memo.get(key)
-    if found is None:
-        found = place.memo[key] = _found_patterns(place, numeric, bound, parameters, modulus)
-    return found
+    patterns = place.memo.get(key)
+    if patterns is None:
+        patterns = place.memo[key] = _found_patterns(place, numeric, bound, parameters, modulus)
+    return patterns
 
 
 def full_pattern(place: Place, address: QuasiPolynomial, modulus: int) -> LanePattern:
@@ -152,8 +152,8 @@ def _joined(left: Histogram, right: Histogram, modulus: int) -> Histogram:
     result: Histogram = {}
     for a, number in left.items():
         for b, more in right.items():
-            place = (a + b) % modulus
-            result[place] = result.get(place, 0) + number * more
+            residue = (a + b) % modulus
+            result[residue] = result.get(residue, 0) + number * more
     return result
 
 

@@ -56,7 +56,7 @@ def access_cost(
     if key.address_space == "local":
         passes = Fraction(1)
         if shape.banks and access.address is not None and not access.is_estimate:
-            found = bank_conflicts(
+            conflicts = bank_conflicts(
                 access,
                 parameters,
                 banks=shape.banks,
@@ -64,7 +64,7 @@ def access_cost(
                 sub_group_size=sub_group_size,
             )
             fewest = -(-key.bits // (8 * shape.bank_bytes))  # wide elements take several words
-            passes = max(passes, found.mean / fewest)
+            passes = max(passes, conflicts.mean / fewest)
         return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
     if access.address is None or access.is_estimate:
         subscript = access.text.removeprefix(f"{access.access.direction} ")
@@ -111,17 +111,17 @@ def _stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape)
 
 def _analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
     """Return the analysis of an access, of several equal ones that of the same conditions."""
-    found = [
-        each
-        for each in program.accesses
-        if each.instruction == statement.name and each.access == node.key
+    analyses = [
+        access
+        for access in program.accesses
+        if access.instruction == statement.name and access.access == node.key
     ]
-    same = [each for each in found if each.place.cases == node.cases]
-    if not found:
+    same = [access for access in analyses if access.place.cases == node.cases]
+    if not analyses:
         raise CountingError(
             f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"
             " have no lines; leave the tag 'vec' out of the kernel's axes and arrays",
             kernel=program.kernel.name,
             where=statement.name,
         )
-    return (same or found)[0]
+    return (same or analyses)[0]

@@ -139,8 +139,8 @@ def _record(kernel: Any, instruction: Any, regions: tuple[LoopRegion, ...]) -> N
     written = written_by(kernel, instruction)
     for region in regions:
         region.written |= written
-        for name, found in mapper.found.items():
-            region.subscripts.setdefault(name, set()).update(found)
+        for name, subscripts in mapper.found.items():
+            region.subscripts.setdefault(name, set()).update(subscripts)
             region.accessing.setdefault(name, []).append(instruction)
 
 
@@ -196,12 +196,12 @@ class Values:
 
     def number(self, key: Hashable, names: frozenset[str] = frozenset()) -> int:
         """Return the number of a value, given what it is and the names that it depends on."""
-        found = self._numbers.get(key)
-        if found is None:
-            found = len(self._names)
-            self._numbers[key] = found
+        number = self._numbers.get(key)
+        if number is None:
+            number = len(self._names)
+            self._numbers[key] = number
             self._names.append(names)
-        return found
+        return number
 
     def names(self, *values: int) -> frozenset[str]:
         """Return the loop variables, sizes and other variables that values depend on."""

@@ -346,8 +346,8 @@ class InstructionCounter(AccessCounter):
             if not counted:
                 return
             self.statistics.require(test, self._instruction)
-            for place, number in counted.items():
-                self._tally[place] = self._tally.get(place, 0) + number
+            for key, number in counted.items():
+                self._tally[key] = self._tally.get(key, 0) + number
             return
         factor = self._factor
         self._factor = factor * share

@@ -49,11 +49,11 @@ class Launch:
     @cached_property
     def barriers(self) -> PiecewiseQuasiPolynomial:
         """Local barriers times the work items that wait at them."""
-        found = ZERO_COUNT
+        total = ZERO_COUNT
         for barrier, times in Multiset(self.program.barriers).items():
             passes = barrier_passes(self.domains, barrier, self.program.launch_loops, self.grid)
-            found += passes.scale(times)
-        return found
+            total += passes.scale(times)
+        return total
 
 
 class PreparedKernel:

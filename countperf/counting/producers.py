@@ -43,41 +43,41 @@ _EXPECTED = (
 
 def translation_unit(kernel: Any) -> Any:
     """Return the translation unit of a kernel, whichever package handed it out."""
-    found = known_unit(kernel)
-    if found is None:
+    unit = known_unit(kernel)
+    if unit is None:
         raise CountingError(
             f"{_EXPECTED}, was expected, not {type(kernel).__name__}; make one with "
             "loopy.make_kernel"
         )
-    return found
+    return unit
 
 
 def known_unit(kernel: Any) -> Any | None:
     """Return the translation unit of a kernel; None if the object is none that is known."""
-    found = kernel
+    inside = kernel
     for _ in range(_DEEPEST):
-        if isinstance(found, lp.TranslationUnit):
-            return found
-        if isinstance(found, lp.LoopKernel):
-            return _unit_of(found)
-        inner = _inside(found)
+        if isinstance(inside, lp.TranslationUnit):
+            return inside
+        if isinstance(inside, lp.LoopKernel):
+            return _unit_of(inside)
+        inner = _inside(inside)
         if inner is None:
             return None
-        found = inner
+        inside = inner
     return None
 
 
 def bound_arguments(kernel: Any) -> dict[str, Any]:
     """Return the arguments that come with a kernel, such as the data in a program of pytato."""
-    found = kernel
+    inside = kernel
     bound: dict[str, Any] = {}
     for _ in range(_DEEPEST):
-        given = getattr(found, "bound_arguments", None)
+        given = getattr(inside, "bound_arguments", None)
         if isinstance(given, Mapping):
             bound = {**given, **bound}
-        if found is None or isinstance(found, lp.TranslationUnit | lp.LoopKernel):
+        if inside is None or isinstance(inside, lp.TranslationUnit | lp.LoopKernel):
             break
-        found = _inside(found)
+        inside = _inside(inside)
     return {name: _in_memory(value) for name, value in bound.items()}
 
 
@@ -91,7 +91,7 @@ def _inside(kernel: Any) -> Any | None:
     if isinstance(kernel, type | str | bytes | Mapping):
         return None
     if isinstance(kernel, list | tuple) and not hasattr(kernel, "_fields"):
-        return _only(kernel) if all(_is_known(each) for each in kernel) else None
+        return _only(kernel) if all(_is_known(item) for item in kernel) else None
     compiled = getattr(kernel, "program_cache", None)
     if isinstance(compiled, Mapping):
         return _only_compiled(kernel, compiled)
@@ -184,8 +184,8 @@ def launched_sizes(
     Those that were not passed are found from the shapes of arrays, as Loopy's own wrapper does.
     """
     kernel = unit.default_entrypoint
-    names = {each.name for each in kernel.args if isinstance(each, lp.ValueArg)}
-    found = {name: value for name, value in integers.items() if name in names}
+    names = {arg.name for arg in kernel.args if isinstance(arg, lp.ValueArg)}
+    sizes = {name: value for name, value in integers.items() if name in names}
     equations = [
         (extent, actual)
         for argument in kernel.args
@@ -194,17 +194,17 @@ def launched_sizes(
         if extent is not None
     ]
     while True:
-        before = len(found)
+        before = len(sizes)
         for extent, actual in equations:
-            unknown = get_dependencies(extent) - set(found)
+            unknown = get_dependencies(extent) - set(sizes)
             if len(unknown) == 1:
                 (name,) = unknown
-                value = _solved(extent, name, found, actual)
+                value = _solved(extent, name, sizes, actual)
                 if value is not None:
-                    found[name] = value
-        if len(found) == before:
+                    sizes[name] = value
+        if len(sizes) == before:
             break
-    return {name: value for name, value in found.items() if name in names}
+    return {name: value for name, value in sizes.items() if name in names}
 
 
 def _solved(extent: Any, name: str, known: Mapping[str, int], actual: int) -> int | None:

@@ -82,11 +82,11 @@ class KernelProgram(ShortRepr):
         guards = [guard for case in cases for part in case.alternatives for guard in part]
         if any(lanes & guard.names() for guard in guards):
             return True
-        each = self.domains.executions(within, cases, NOWHERE)
+        counted = self.domains.executions(within, cases, NOWHERE)
         without = self.domains.executions(within - lanes, cases, NOWHERE)
         for name in lanes:
             without = without.scale(self.grid.items[self.domains.local_axes[name]])
-        return each != without
+        return counted != without
 
     def executed_set(self, place: Place, sub_group_size: int) -> Any:
         """Return where sub-groups execute something."""
@@ -97,10 +97,10 @@ class KernelProgram(ShortRepr):
             executed = self.domains.executed_set(counted, cases)
             lanes = self.lanes(within)
             if self.depends_on_lane(place):
-                found = executed_by_sub_groups(executed, lanes, self.grid.items, sub_group_size)
+                executing = executed_by_sub_groups(executed, lanes, self.grid.items, sub_group_size)
             else:
-                found = sets.project_onto(executed, counted - set(lanes.values()))
-            self._sets[key] = found
+                executing = sets.project_onto(executed, counted - set(lanes.values()))
+            self._sets[key] = executing
         return self._sets[key]
 
     def executions(self, place: Place, sub_group_size: int) -> PiecewiseQuasiPolynomial:
@@ -114,12 +114,12 @@ class KernelProgram(ShortRepr):
         self, sub_group_size: int
     ) -> dict[Operation | MemoryAccess, PiecewiseQuasiPolynomial]:
         """Count the instructions of all sub-groups of all launches, symbolic in the sizes."""
-        found: dict[Operation | MemoryAccess, PiecewiseQuasiPolynomial] = {}
+        totals: dict[Operation | MemoryAccess, PiecewiseQuasiPolynomial] = {}
         for statement in self.statements:
             for node in statement.nodes:
                 executions = self.executions((statement.within, node.cases), sub_group_size)
-                found[node.key] = found.get(node.key, ZERO_COUNT) + executions.scale(node.share)
-        return found
+                totals[node.key] = totals.get(node.key, ZERO_COUNT) + executions.scale(node.share)
+        return totals
 
     def sub_groups_per_group(self, sub_group_size: int) -> int:
         """Return the sub-groups of a work group; a part of one counts as one."""
@@ -132,17 +132,17 @@ class KernelProgram(ShortRepr):
             items = self.domains.executions(within, cases, self.grid)
             return items.scale(Fraction(number, self.grid.group_size))
         _, factor = self.domains.trip_statistics(within)
-        found = self.domains.counter.count(self.executed_set(place, sub_group_size)) * factor
+        count = self.domains.counter.count(self.executed_set(place, sub_group_size)) * factor
         used = {self.domains.group_axes.get(name) for name in within}
         for axis, size in self.grid.groups.items():
             if axis not in used:
-                found = found * size
-        return found
+                count = count * size
+        return count
 
     def address(self, access: MemoryAccess) -> QuasiPolynomial | None:
         """Return the flattened address of an access in elements, None if it is read from data."""
-        found = address_of(access, self.domains.layout(access.array), self.domains.to_address)
-        return None if found is None else found.flat
+        address = address_of(access, self.domains.layout(access.array), self.domains.to_address)
+        return None if address is None else address.flat
 
     def local_bytes(self, parameters: Mapping[str, int]) -> int:
         """Return the bytes of local memory that a work group holds."""
@@ -180,7 +180,7 @@ def kernel_programs(
     kernel, domains = prepared.kernel, prepared.domains
     reader = StatementReader(domains, contract=contract)
     with prepared.counting():
-        bodies = [_read(kernel, each.body, reader) for each in prepared.schedule.programs]
+        bodies = [_read(kernel, program.body, reader) for program in prepared.schedule.programs]
         accesses = analyzed_accesses(prepared)
     return tuple(
         KernelProgram(
@@ -228,15 +228,15 @@ def statements_of(items: tuple[Item, ...]) -> Iterator[Statement]:
 
 def _read(kernel: Any, items: Sequence[schedule.Item], reader: StatementReader) -> tuple[Item, ...]:
     """Return what a work item executes of a schedule, in order."""
-    found: list[Item] = []
+    read: list[Item] = []
     for item in items:
         if isinstance(item, schedule.Loop):
-            found.append(LoopItem(item.iname, _read(kernel, item.body, reader)))
+            read.append(LoopItem(item.iname, _read(kernel, item.body, reader)))
         elif isinstance(item, schedule.Wait):
-            found.append(BarrierItem())
+            read.append(BarrierItem())
         elif (statement := _statement(kernel, kernel.id_to_insn[item], reader)) is not None:
-            found.append(statement)
-    return tuple(found)
+            read.append(statement)
+    return tuple(read)
 
 
 def _statement(kernel: Any, instruction: Any, reader: StatementReader) -> Statement | None:
@@ -273,15 +273,15 @@ def sub_group_work(
 ) -> dict[str, int]:
     """Count what all sub-groups of a kernel execute."""
     values = analysis.sizes.checked(parameters)
-    found: dict[str, int] = dict.fromkeys(_NAMES, 0)
+    totals: dict[str, int] = dict.fromkeys(_NAMES, 0)
     for program in programs:
         groups = int(program.launches.evaluate(values))
         for extent in program.grid.groups.values():
             groups *= int(extent.evaluate(values))
         per_group = program.sub_groups_per_group(sub_group_size)
-        found["launched"] += groups * per_group
+        totals["launched"] += groups * per_group
         waits = int(program.barriers.evaluate(values))
-        found["barrier"] += waits // program.grid.group_size * per_group
+        totals["barrier"] += waits // program.grid.group_size * per_group
         for key, number in program.instruction_totals(sub_group_size).items():
             match key:
                 case Operation(type_name=type_name) if type_name.startswith("f"):
@@ -292,7 +292,7 @@ def sub_group_work(
                     name = "local"
                 case _:
                     continue
-            found[name] += round(number.evaluate(values))
+            totals[name] += round(number.evaluate(values))
     for access in analysis.accesses:
         if access.access.address_space == "local":
             conflicts = bank_conflicts(
@@ -302,15 +302,15 @@ def sub_group_work(
                 bank_width_bytes=BANK_WIDTH_BYTES,
                 sub_group_size=sub_group_size,
             )
-            found["passes"] += sum(degree * number for degree, number in conflicts.distribution)
-    return found
+            totals["passes"] += sum(degree * number for degree, number in conflicts.distribution)
+    return totals
 
 
 def distinct_bytes(analysis: KernelAnalysis, parameters: Mapping[str, Any]) -> dict[str, int]:
     """Return the distinct bytes of global memory that a kernel loads, and those that it stores."""
-    found = {"load": 0, "store": 0}
+    sizes = {"load": 0, "store": 0}
     for footprint in analysis.footprints:
-        if footprint.address_space == "global" and footprint.direction in found:
+        if footprint.address_space == "global" and footprint.direction in sizes:
             cells = footprint.cells_at(parameters)
-            found[footprint.direction] += cells * footprint.element_bytes
-    return found
+            sizes[footprint.direction] += cells * footprint.element_bytes
+    return sizes

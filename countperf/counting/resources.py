@@ -60,8 +60,11 @@ def written_instructions(t_unit: Any) -> int:
             except LoopyError:
                 copies[name] = 1
     return sum(
-        math.prod(copies.get(name, 1) for name in each.within_inames | each.reduction_inames())
-        for each in kernel.instructions
+        math.prod(
+            copies.get(name, 1)
+            for name in instruction.within_inames | instruction.reduction_inames()
+        )
+        for instruction in kernel.instructions
     )
 
 

@@ -33,17 +33,17 @@ def sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[st
     """Return the branches in which instructions are executed that nothing else needs."""
     uses = _Uses.of(kernel)
     branches = {
-        instruction: found
+        instruction: taken
         for instruction in positions
-        if (found := {branch for _, branch in uses.by_instruction[instruction] if branch})
+        if (taken := {branch for _, branch in uses.by_instruction[instruction] if branch})
     }
     result: dict[str, Sunk] = {}
     if not branches:
         return result
     for block in _straight_blocks(positions):
-        for place, last in enumerate(block):
+        for position, last in enumerate(block):
             for branch in sorted(branches.get(last, ()), key=str):
-                candidates = [i for i in block[:place] if i not in result]
+                candidates = [i for i in block[:position] if i not in result]
                 fed = uses.fed(kernel, candidates, last, branch)
                 result |= dict.fromkeys(fed, Sunk(last, branch))
     return result
@@ -64,9 +64,9 @@ class _Uses:
         readers: defaultdict[str, set[tuple[str, Branch]]] = defaultdict(set)
         writers: defaultdict[str, set[str]] = defaultdict(set)
         for instruction in kernel.instructions:
-            found = list(_uses_in(kernel, instruction))
-            by_instruction[instruction.id] = found
-            for name, branch in found:
+            uses = list(_uses_in(kernel, instruction))
+            by_instruction[instruction.id] = uses
+            for name, branch in uses:
                 readers[name].add((instruction.id, branch))
             for name in instruction.assignee_var_names():
                 writers[name].add(instruction.id)

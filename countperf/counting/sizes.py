@@ -203,7 +203,7 @@ def _first_broken_guard(guards: Guards, values: Mapping[str, Any]) -> str:
 
 def size_ranges(kernel: Any) -> dict[str, range]:
     """Return which values the integer arguments of a kernel of Loopy's hold, by name."""
-    found: dict[str, range] = {}
+    ranges: dict[str, range] = {}
     for argument in kernel.args:
         if hasattr(argument, "dim_tags"):
             continue
@@ -211,8 +211,8 @@ def size_ranges(kernel: Any) -> dict[str, range]:
         kind = np.dtype(known)
         if kind.kind in "iu":
             limits = np.iinfo(kind)
-            found[argument.name] = range(int(limits.min), int(limits.max) + 1)
-    return found
+            ranges[argument.name] = range(int(limits.min), int(limits.max) + 1)
+    return ranges
 
 
 def check_range(kernel: str, name: str, value: int, held: range) -> None:

@@ -122,9 +122,9 @@ class Statistics(Mapping[str, Fraction]):
         """Return how often a condition on data holds; None if it is not given."""
         if not self._numbers:
             return None
-        found = self._by_text(condition)
-        if found is not None or instruction_id in self.inames:
-            return found
+        probability = self._by_text(condition)
+        if probability is not None or instruction_id in self.inames:
+            return probability
         if instruction_id in self._numbers:
             return self._use(instruction_id)
         glob = self._ids.get(instruction_id)
@@ -135,8 +135,8 @@ class Statistics(Mapping[str, Fraction]):
         if text in self._numbers and text not in self.inames:
             return self._use(text)
         if isinstance(condition, p.LogicalNot):
-            found = self._by_text(condition.child)
-            return None if found is None else 1 - found
+            probability = self._by_text(condition.child)
+            return None if probability is None else 1 - probability
         return None
 
     def require(self, condition: Any, instruction_id: str) -> None:
@@ -155,9 +155,9 @@ class Statistics(Mapping[str, Fraction]):
     @contextmanager
     def noting_what_lacks(self) -> Generator[dict[tuple[str, str], Any]]:
         """Note conditions that lack a probability, by text and instruction, and go on."""
-        self._lacking = found = {}
+        self._lacking = noted = {}
         try:
-            yield found
+            yield noted
         finally:
             self._lacking = None
 

@@ -130,13 +130,13 @@ def _main_stride(
 
 def _bounds(domains: Domains, place: Place) -> isl_sets.Bounds:
     key = ("bounds", place.within)
-    found = place.memo.get(key)
-    if found is None:
+    bounds = place.memo.get(key)
+    if bounds is None:
         counted, _ = domains.trip_statistics(place.within)
         known = sets.constant_bounds(domains.domain(counted)) if counted else {}
-        found = {**dict.fromkeys(sorted(place.within), (None, None)), **known}
-        place.memo[key] = found
-    return found
+        bounds = {**dict.fromkeys(sorted(place.within), (None, None)), **known}
+        place.memo[key] = bounds
+    return bounds
 
 
 # --- Steps of an address between work items where they are uneven
@@ -165,18 +165,18 @@ def steps_along(
 ) -> tuple[Step, ...]:
     """Return the changes of an expression from one value of a name to the next."""
     resolved = sets.resolve_floors(expression, bounds)
-    found: dict[QuasiPolynomial, tuple[Fraction, set[Conjunction]]] = {}
+    shares: dict[QuasiPolynomial, tuple[Fraction, set[Conjunction]]] = {}
     for change, conditions, share in _changes(resolved, name):
         if any(other in bounds for other in change.names()):
             return ()
         if conditions and _is_nowhere(domain, conditions):
             continue
-        total, alternatives = found.get(change, (Fraction(0), set()))
-        found[change] = total + share, alternatives | {conditions}
-    everything = sum((share for share, _ in found.values()), Fraction(0))
+        total, alternatives = shares.get(change, (Fraction(0), set()))
+        shares[change] = total + share, alternatives | {conditions}
+    everything = sum((share for share, _ in shares.values()), Fraction(0))
     steps = [
         Step(change=change, share=share / everything, where=frozenset(alternatives))
-        for change, (share, alternatives) in found.items()
+        for change, (share, alternatives) in shares.items()
     ]
     return tuple(sorted(steps, key=lambda step: (-step.share, str(step.change))))
 
@@ -201,7 +201,7 @@ def are_neighbors(steps: tuple[Step, ...]) -> bool:
 
 
 def _is_nowhere(domain: isl_sets.IntegerSet, conditions: Conjunction) -> bool:
-    if not all(each.is_affine for each in conditions):
+    if not all(guard.is_affine for guard in conditions):
         return False
     return bool(sets.restrict(domain, nonnegative=conditions).is_empty())
 
@@ -213,33 +213,33 @@ def _changes(expression: QuasiPolynomial, name: str) -> list[_Change]:
     if prod(map(len, options)) > _MAXIMUM_COMBINATIONS:
         return []
     following = QuasiPolynomial.name(name) + 1
-    found: list[_Change] = []
+    changes: list[_Change] = []
     for combination in product(*options):
         moved: dict[Atom, QuasiPolynomial] = {name: following}
         for floor, (change, _, _) in zip(floors, combination, strict=True):
             moved[floor] = QuasiPolynomial.atom(floor) + change
         conditions = frozenset[QuasiPolynomial]().union(*(c for _, c, _ in combination))
         share = prod((part for _, _, part in combination), start=Fraction(1))
-        found.append((expression.map_atoms(moved.get) - expression, conditions, share))
-    return found
+        changes.append((expression.map_atoms(moved.get) - expression, conditions, share))
+    return changes
 
 
 def _changes_of_floor(floor: Floor, name: str) -> list[_Change]:
-    found: list[_Change] = []
+    changes: list[_Change] = []
     for change, conditions, share in _changes(floor.numerator, name):
         if not change.is_constant:
             return []
         if not floor.denominator:  # by a size parameter: all but one lane in so many
-            found.append((QuasiPolynomial(), conditions, share))
+            changes.append((QuasiPolynomial(), conditions, share))
             continue
         low, rest = divmod(int(change.constant_term), floor.denominator)
         stays = QuasiPolynomial.constant(low)
         if not rest:
-            found.append((stays, conditions, share))
+            changes.append((stays, conditions, share))
             continue
         after = (floor.numerator + change).floor_divide(floor.denominator)
         jump = after - QuasiPolynomial.atom(floor) - low
         part = Fraction(rest, floor.denominator)
-        found.append((stays, conditions | {jump, -jump}, share * (1 - part)))
-        found.append((stays + 1, conditions | {jump - 1, 1 - jump}, share * part))
-    return found
+        changes.append((stays, conditions | {jump, -jump}, share * (1 - part)))
+        changes.append((stays + 1, conditions | {jump - 1, 1 - jump}, share * part))
+    return changes

@@ -291,8 +291,8 @@ class _Builder:
         return Refusable(count=None, reason="its instructions run in different work items")
 
     def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
-        found = self.analyzer.read(self.program, outline, instruction_id, self.grid)
-        place, probability = found.place, found.tallied.probability
+        instruction = self.analyzer.read(self.program, outline, instruction_id, self.grid)
+        place, probability = instruction.place, instruction.tallied.probability
         counted, _ = self.domains.trip_statistics(place.within)
         estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
         if probability != 1:
@@ -329,8 +329,8 @@ class _Builder:
                     steps.append(
                         Step(instruction=instruction, loops=self.nests[i], entries=entries)
                     )
-        for found in recurrences(self.kernel, steps, types):
-            self.chains.setdefault(found.instructions[-1], []).append(found)
+        for recurrence in recurrences(self.kernel, steps, types):
+            self.chains.setdefault(recurrence.instructions[-1], []).append(recurrence)
 
     def _chain(self, chain: Recurrence) -> ChainAnalysis:
         last = chain.instructions[-1]

@@ -214,8 +214,8 @@ def _known_address(access: AccessAnalysis) -> QuasiPolynomial:
 def _only_pattern(access: AccessAnalysis, modulus: int) -> LanePattern:
     """Return the pattern of an access that has the same one in all groups and iterations."""
     address = _known_address(access)
-    place = access.place
-    lanes = place.lanes
+    where = access.place
+    lanes = where.lanes
     along: dict[str, QuasiPolynomial] = {}
     rest = QuasiPolynomial()
     for monomial, c in address.terms.items():
@@ -231,10 +231,10 @@ def _only_pattern(access: AccessAnalysis, modulus: int) -> LanePattern:
     is_alike = all(
         not m or (c.denominator == 1 and int(c) % modulus == 0) for m, c in rest.terms.items()
     )
-    if not (is_alike and always_full(place)):
+    if not (is_alike and always_full(where)):
         raise _parameters_needed(access)
     alone = sum(along.values(), QuasiPolynomial.constant(rest.constant_term))
-    return full_pattern(place, alone, modulus)
+    return full_pattern(where, alone, modulus)
 
 
 def _parameters_needed(access: AccessAnalysis) -> CountingError:

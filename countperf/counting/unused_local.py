@@ -66,7 +66,7 @@ def with_unused_local(unit: Any, local_bytes: int) -> Any:
 
 def _local_arrays(kernel: Any) -> dict[str, int]:
     """Return the bytes of each local array."""
-    found: dict[str, int] = {}
+    arrays: dict[str, int] = {}
     for name, variable, size in local_arrays(kernel):
         if not variable.shape or size is None:
             message = (
@@ -74,19 +74,19 @@ def _local_arrays(kernel: Any) -> dict[str, int]:
                 " on sizes; fix its sizes before unused local memory is added"
             )
             raise CountingError(message, kernel=kernel.name)
-        found[name] = size
-    return found
+        arrays[name] = size
+    return arrays
 
 
 def _with_new_array(kernel: Any, local_bytes: int) -> Any:
     sizes = sorted(
-        each.name
-        for each in kernel.args
-        if isinstance(each, lp.ValueArg)
-        and each.dtype is not None
-        and each.dtype.numpy_dtype.kind == "i"
+        item.name
+        for item in kernel.args
+        if isinstance(item, lp.ValueArg)
+        and item.dtype is not None
+        and item.dtype.numpy_dtype.kind == "i"
     )
-    stores = [each for each in kernel.instructions if _stores_globally(each, kernel)]
+    stores = [item for item in kernel.instructions if _stores_globally(item, kernel)]
     lane = _lane(kernel)
     if not sizes or not stores or lane is None:
         message = (

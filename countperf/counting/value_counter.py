@@ -137,13 +137,13 @@ class ValueCounter(TupleCounter):
                     self._values.assign(self._clobbered)
 
     def _data_predicates(self, instruction: Any) -> frozenset[Guard]:
-        found: set[Guard] = set()
+        guards: set[Guard] = set()
         for predicate in instruction.predicates:
             try:
                 self.to_condition(predicate)
             except NotAffineError:
-                found.add((predicate, self._versions_in(predicate), True))
-        return frozenset(found)
+                guards.add((predicate, self._versions_in(predicate), True))
+        return frozenset(guards)
 
     @property
     def _clobbered(self) -> frozenset[str]:
@@ -193,8 +193,8 @@ class ValueCounter(TupleCounter):
             names = (self._names or frozenset()) | self._pins
             moved = self._moved_out(names, speculated=self._is_speculated)
         cases = (*self._cases, *moved)
-        place = (key, cases)
-        self._tally[place] = self._tally.get(place, 0) + number * self._factor
+        entry = (key, cases)
+        self._tally[entry] = self._tally.get(entry, 0) + number * self._factor
 
     def _moved_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
         return self._hoisting.moved_out(self._point, names, speculated=speculated)

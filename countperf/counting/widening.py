@@ -54,8 +54,8 @@ def by_strides(
         parts: dict[Monomial, QuasiPolynomial] = {(): ZERO}
         constants: list[tuple[Monomial, Number]] = []
         for monomial, value in flat.terms.items():
-            of_loops = [each for each in monomial if not _is_of(each[0], sizes)]
-            stride = tuple(each for each in monomial if _is_of(each[0], sizes))
+            of_loops = [factor for factor in monomial if not _is_of(factor[0], sizes)]
+            stride = tuple(factor for factor in monomial if _is_of(factor[0], sizes))
             if len(of_loops) > 1 or any(exponent > 1 for _, exponent in of_loops):
                 return None
             if not of_loops:
@@ -114,7 +114,7 @@ def footprint_and_widened(
 ) -> Pair | None:
     """Count the cells of a footprint, and those of it with the gaps along the lanes filled in."""
     parts = [cells] if is_flattened else _of_separate_arrays(cells, layout)
-    found = [
+    counts = [
         _of_one_array(
             part,
             layout,
@@ -127,7 +127,7 @@ def footprint_and_widened(
         for part in parts
     ]
     accessed = widened = ZERO_COUNT
-    for pair in found:
+    for pair in counts:
         if pair is None:
             return None
         accessed, widened, counter = accessed + pair[0], widened + pair[1], pair[2]
@@ -230,7 +230,7 @@ def _in_blocks(
     footprint S widen to those of S widened by step, and to B - 1 cells of each further block of S
     widened by step + 1. None if the cells are no such blocks.
     """
-    stepped = [place for place, step in enumerate(steps) if step]
+    stepped = [with_step for with_step, step in enumerate(steps) if step]
     if not stepped or stepped[-1] == len(order) - 1 or not steps[stepped[-1]].is_constant:
         return None
     last = stepped[-1]
