@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ NO_RATES = (
 )
 NAMED_OTHERS = 4
 """Number of indistinguishable features that a remark names."""
+_DERIVED = re.compile(r"(?<![\w.])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w.])")
 UNKNOWN = "no such rate of the device is known"
 
 
@@ -160,7 +162,12 @@ def weight_rows(weights: WeightSet, device: DeviceParameters | None = None) -> l
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Write what was checked: one line for each, and a remedy below those that failed."""
-    return check_lines((v.passed, f"{v.name}: {v.message}", v.remedy) for v in verdicts)
+    return check_lines((v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in verdicts)
+
+
+def _plain(message: str) -> str:
+    """Put words for names that formulas of models have; those with dots are in the glossary."""
+    return _DERIVED.sub(lambda name: plain_name(name[0]).text, message)
 
 
 def check_lines(checks: Iterable[tuple[bool, str, str]]) -> list[str]:

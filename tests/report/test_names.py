@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countperf.models.library import load_weights, named_fits
+from countperf.predictions import Verdict
 from countperf.report.names import (
     GROUPS,
     OTHER,
@@ -13,6 +14,7 @@ from countperf.report.names import (
     uncharged_lines,
     uncharged_text,
 )
+from countperf.report.plausibility import verdict_lines
 
 
 def _features() -> set[str]:
@@ -86,3 +88,9 @@ def test_of_many_properties_without_a_charge_groups_are_named_and_explanations_l
     assert max(map(len, lines)) <= 100
     assert lines[1].startswith("  compute: code.div_f32_vector, code.sqrt_f32_vector, ")
     assert set(" ".join(lines).replace(",", "").split()) > set(names)
+
+
+def test_verdicts_name_what_formulas_of_models_make_in_plain_words() -> None:
+    message = "far above the largest value measured: waiting_cycles, flop.add.f32"
+    (line,) = verdict_lines([Verdict(name="extrapolation", passed=False, message=message)])
+    assert line.endswith(": stall cycles of dependent instructions, flop.add.f32")
