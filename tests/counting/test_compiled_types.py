@@ -96,7 +96,9 @@ def _bytes(counts: Any, direction: str) -> int:
 
 @needs_llvm
 @pytest.mark.oclgrind
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize(
+    "dtype", [np.complex64, pytest.param(np.complex128, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("expression", [*EXPRESSIONS, *ALSO])
 def test_complex_operations_are_what_llvm_leaves(
     expression: str, dtype: Any, tmp_path: Path

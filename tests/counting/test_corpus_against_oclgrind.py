@@ -13,6 +13,7 @@ from countperf.errors import DataDependentControlFlowError, ParameterError
 from countperf.properties.count_properties import count_kernel
 from tests.corpus import grudge, loopy_tests, pystella, tsfc
 from tests.counting.test_language_complex import counted_of, executed_of
+from tests.nightly import one_of
 from tests.oracles import oclgrind
 
 pytestmark = [
@@ -44,7 +45,7 @@ def _smallest(vector: Any) -> dict[str, int]:
     raise AssertionError(f"none of {_SIZES} is allowed")
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", one_of(2, UNITS))
 def test_counts_are_what_is_executed(name: str, tmp_path: Path) -> None:
     unit = UNITS[name]()
     vector = count_kernel(unit)

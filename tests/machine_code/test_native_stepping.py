@@ -124,7 +124,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Steppable]
     }
 
 
-@pytest.mark.parametrize("factor", [1, 2])
+@pytest.mark.parametrize("factor", [1, pytest.param(2, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_every_instruction_is_executed_as_often(
     kernels: Mapping[str, Steppable], name: str, factor: int

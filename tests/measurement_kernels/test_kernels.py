@@ -12,7 +12,7 @@ import pytest
 from measurement_kernels.arguments import TOLERANCES
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import CatalogEntry
-from tests.measurement_kernels.nightly import one_of
+from tests.nightly import one_of
 
 if TYPE_CHECKING:
     import pyopencl as cl

@@ -23,7 +23,7 @@ from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry, Collection
 from measurement_kernels.extended import through_data
 from measurement_kernels.programs import Formula, Program, Recurrence
-from tests.measurement_kernels.nightly import one_of
+from tests.nightly import one_of
 from tests.oracles import oclgrind
 
 _SHARES: tuple[tuple[Collection, int], ...] = (("random", 8), ("extended", 3))
