@@ -224,8 +224,8 @@ COMMANDS: Mapping[str, Command] = {
             ),
             "--level": several(
                 choice(
-                    "only these levels of calibration; fitting takes minutes",
-                    *("published", "scaled", "fitted"),
+                    "only these levels of calibration",
+                    *("published", "scaled"),
                     type=str,
                 )
             ),

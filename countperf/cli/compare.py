@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
             kernel=options.kernel,
             timing=options.timing,
             profile_options=given,
-            levels=tuple(options.level or ("published", "scaled", "fitted")),
+            levels=tuple(options.level or ("published", "scaled")),
             purposes=tuple(options.purpose or ("test",)),
             progress=say,
         )

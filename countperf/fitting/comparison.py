@@ -1,9 +1,8 @@
 """Comparison of all models on one device's measurements.
 
-Every mechanistic model stands at three levels, calibrated on the measurement kernels only:
-``published`` (constants of the device's document), ``scaled`` (one factor) and ``fitted`` (all
-constants that it depends on; see `countperf.fitting.device_constants`). The fitted linear model
-stands beside them. Errors are those of the test kernels, which no level has seen.
+Every mechanistic model stands at two levels: ``published`` (constants of the device's document) and
+``scaled`` (all times by one factor, the median ratio on the measurement kernels). The fitted linear
+model stands beside them. Errors are those of the test kernels, which no level has seen.
 """
 
 from __future__ import annotations
@@ -13,19 +12,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
 from countperf.display import Drawable, Table
 from countperf.documents import Document, Part
-from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
-from countperf.fitting.device_constants import (
-    Calibration,
-    ModelMaker,
-    Observation,
-    calibrate_factor,
-    calibrate_fully,
-    starting_device,
-    times_of,
+from countperf.errors import (
+    CountperfError,
+    DeviceParameterError,
+    FitError,
+    ModelNotApplicableError,
+    ParameterError,
 )
 from countperf.fitting.fit import fit
 from countperf.fitting.validation import evaluate
@@ -47,17 +45,15 @@ from countperf.steps import stepped
 
 Level = Literal["published", "scaled", "fitted"]
 
-LEVELS: tuple[Level, ...] = ("published", "scaled", "fitted")
+LEVELS: tuple[Level, ...] = ("published", "scaled")
+"""Levels of mechanistic models; only the linear model is fitted."""
 
 _FEWEST_OCCUPANCIES = 3
 _ERROR_FLOOR = 1e-3
 """Smaller errors count as this in geometric means over the measurements of a calibration: a factor
 that is a median meets one of them exactly."""
 
-_STEPS = 15
-_FEW_STEPS = 5
-"""Steps of the optimizer in each phase, for all models and for slow ones."""
-
+ModelMaker = Callable[[DeviceParameters], MechanisticModel]
 Profiler = Callable[[Measurement], ProfiledKernel]
 
 
@@ -75,9 +71,8 @@ class ModelResult(Part):
     shape_errors: dict[str, float] = Field(default_factory=dict)
     calibrated_on: NonNegativeInt = 0  # measurements that it was calibrated on
     factor: float = 1.0  # on all times
-    # constants of the device that were fitted
-    constants: dict[str, float] = Field(default_factory=dict)
-    converged: bool = True  # whether the calibration ended by its own tolerances
+    constants: dict[str, float] = Field(default_factory=dict)  # the weights of a fitted model
+    converged: bool = True  # whether the fit ended by its own tolerances
 
     def by_kernel(self) -> dict[str, MeanError]:
         """Return the mean error of each test kernel over its sizes."""
@@ -126,7 +121,6 @@ def compare_models(
     models: Collection[str] = (),
     levels: Collection[Level] = LEVELS,
     purposes: Collection[str] = ("test",),
-    thinned: Mapping[str, int] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Predict measured kernels by every mechanistic model at every level."""
@@ -152,7 +146,7 @@ def compare_models(
     ]
     for name, make, level in stepped(asked, "calibrating models"):
         progress(f"{name}, {level}")
-        results.append(_result(name, level, make, device, cases, (thinned or {}).get(name, 1)))
+        results.append(_result(name, level, make(device), device, cases))
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose in judging for m in measurements),
@@ -165,35 +159,24 @@ def compare_models(
 def _result(
     name: str,
     level: Level,
-    make: ModelMaker,
+    model: MechanisticModel,
     device: DeviceParameters,
     cases: Sequence[_Case],
-    every: int,
 ) -> ModelResult:
     learned = [c for c in cases if c.measurement.purpose == "measurement"]
     tested = [c for c in cases if c.measurement.purpose != "measurement"]
-    observations = [Observation(kernel=c.kernel, measured_s=c.measurement.time_s) for c in learned]
-    calibrated_on = 0
-    try:
-        match level:
-            case "published":
-                factor, used, fitted, converged = 1.0, device, {}, True
-            case "scaled":
-                found = calibrate_factor(make, device, observations)
-                calibrated_on = found.used
-                factor, used, fitted, converged = found.factor, device, {}, True
-            case "fitted":
-                start = starting_device(make, device, observations)
-                steps = _STEPS if every == 1 else _FEW_STEPS
-                found = calibrate_fully(make, start, observations[::every], evaluations=steps)
-                calibrated_on = found.used
-                factor, used, converged = 1.0, found.device, found.converged
-                fitted = _values(found)
-    except (DeviceParameterError, FitError) as error:
-        return ModelResult(model=name, level=level, lacking=str(error))
-    model = make(used)
-    if level == "published" and (lacking := _lacking(model, [c.kernel for c in cases])):
-        return ModelResult(model=name, level=level, lacking=lacking)
+    times_s = times_of(model, [c.kernel for c in learned])
+    calibrated_on, factor = 0, 1.0
+    if level == "scaled":
+        measured_s = np.array([c.measurement.time_s for c in learned])
+        covered = ~np.isnan(times_s)
+        calibrated_on = int(covered.sum())
+        if calibrated_on:
+            factor = math.exp(float(np.median(np.log((measured_s / times_s)[covered]))))
+    lacking = _lacking(model, [c.kernel for c in (cases if level == "published" else learned)])
+    if lacking or (level == "scaled" and not calibrated_on):
+        none = f"{model.model} covers none of the {len(learned)} measurements of {device.slug}"
+        return ModelResult(model=name, level=level, lacking=lacking or none)
     evaluated: list[EvaluatedCase] = []
     refusals: dict[str, str] = {}
     for case in tested:
@@ -214,7 +197,7 @@ def _result(
                 purpose=case.measurement.purpose,
             )
         )
-    learned_s = times_of(model, [c.kernel for c in learned], incomplete_ok=True) * factor
+    learned_s = times_s * factor
     errors = [
         abs(p / c.measurement.time_s - 1)
         for p, c in zip(learned_s, learned, strict=True)
@@ -226,11 +209,9 @@ def _result(
         cases=tuple(evaluated),
         refusals=refusals,
         in_sample=mean_error(errors, floor=_ERROR_FLOOR).value if errors else None,
-        shape_errors=_shape_errors(learned, learned_s.tolist(), used),
+        shape_errors=_shape_errors(learned, learned_s.tolist(), device),
         calibrated_on=calibrated_on,
         factor=factor,
-        constants=fitted,
-        converged=converged,
     )
 
 
@@ -247,8 +228,16 @@ def _lacking(model: MechanisticModel, kernels: Sequence[ProfiledKernel]) -> str:
     return reason
 
 
-def _values(found: Calibration) -> dict[str, float]:
-    return {name: value for name, (_, value) in found.constants.items()}
+def times_of(model: MechanisticModel, kernels: Iterable[ProfiledKernel]) -> NDArray[np.float64]:
+    """Return the predicted times of kernels, s; NaN where the model gives no finite one."""
+    times: list[float] = []
+    for kernel in kernels:
+        try:
+            time_s = float(model.predict(kernel).time_s)
+            times.append(time_s if math.isfinite(time_s) else math.nan)
+        except (DeviceParameterError, ModelNotApplicableError, ParameterError):
+            times.append(math.nan)
+    return np.array(times, dtype=np.float64)
 
 
 def _shape_errors(

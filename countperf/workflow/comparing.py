@@ -45,14 +45,14 @@ def compare(
     *,
     device: DeviceParameters | None = None,
     models: Sequence[str] = (),
-    levels: Sequence[Level] = ("published", "scaled", "fitted"),
+    levels: Sequence[Level] = ("published", "scaled"),
     purposes: Sequence[Purpose] = ("test",),
     kernel: Any = None,
     timing: TimingDocument | Path | str | None = None,
     profile_options: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Predict measured kernels by all models: as published, scaled by a factor, and fitted."""
+    """Predict measured kernels by all models: as published, and scaled by a factor."""
     known = measured_devices()
     place = known.get(measurements, measurements) if isinstance(measurements, str) else measurements
     if isinstance(place, str) and not Path(place).exists():
@@ -84,10 +84,9 @@ def compare(
         models=models,
         levels=levels,
         purposes=purposes,
-        thinned={"pipeline-rr": 8, "pipeline-gto": 8},
         progress=progress or (lambda _: None),
     )
-    if kernel is not None or (models and "linear" not in models) or "fitted" not in levels:
+    if kernel is not None or (models and "linear" not in models):
         return comparison
     return comparison.with_models(linear_results(found, purposes))
 
