@@ -11,22 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from choosing import Offer, Population, choose_kernels
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation, build_design, inputs_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize, sparse
-from countperf.fitting.transfer.choosing import Offer, Population, choose_kernels
+from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize
 from countperf.fitting.transfer.common_unknowns import shares_of, with_columns
 from countperf.fitting.transfer.prior import KnownDevice, KnownModel, ModelKind, prior_for
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
+from countperf.harness.repeats import CALIBRATION
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
 from countperf.models.definition import ModelDefinition
 from countperf.models.library import fits_folders
 from countperf.models.structural import STRUCTURAL, structural
 from countperf.models.weights import WeightSet
-from countperf.workflow.calibration_cases import cost_s
+from countperf.workflow.calibration_cases import CODE_S
 from known_devices import MeasuredDevice, fit_devices
 
 DEVICES = tuple(
@@ -39,6 +40,20 @@ ERROR = {COMPILED: 0.3, STRUCTURAL: 0.3}
 """Size of the models' own errors, settled by measurement kernels that were not chosen."""
 
 CHOICE_ERROR = 0.25
+
+_BUILD_S, _SETUP_S = 0.6, 0.13
+"""Time to make, build, check and count a kernel, and to set up and warm up a round, s."""
+
+
+def cost_s(run_s: Sequence[float], *, reads_code: bool) -> float:
+    """Return about how long building and measuring a kernel takes, s."""
+    protocol = CALIBRATION
+    most_s = protocol.max_seconds or 0.0
+    runs = sum(
+        max((protocol.drops + 2) * each, min(protocol.runs * each, most_s)) for each in run_s
+    )
+    code_s = CODE_S / 2 if reads_code else 0.0
+    return _BUILD_S + code_s + protocol.rounds * (_SETUP_S * len(run_s) + runs)
 
 
 def processor_of(slug: str) -> str:
@@ -292,7 +307,7 @@ def _described(
             ChosenSize(
                 parameters=found.lines[place]["parameters"],
                 run_s=float(f"{found.observations[place].time_s:.3g}"),
-                shares=sparse(row),
+                shares={str(i): round(float(s), 3) for i, s in enumerate(row) if s >= 0.01},
             )
             for place, row in zip(chosen, shares, strict=True)
         ),

@@ -3,7 +3,7 @@
 Each processor is left out under both runtimes: the prior, the choice of kernels and the intervals
 follow from the others. Then the chosen kernels' committed times are taken until a budget is used up
 (building, checking, counting and reading code included, by
-`countperf.workflow.calibration_cases.cost_s`), and the fit predicts the kernels that judge.
+`calibration_data.cost_s`), and the fit predicts the kernels that judge.
 
     python scripts/simulate_calibration.py --cache /tmp/calibration --output table.md
 """
@@ -26,6 +26,7 @@ from calibration_data import (
     KINDS,
     Data,
     choose,
+    cost_s,
     known_model,
     processor_of,
     slugs_of,
@@ -42,7 +43,6 @@ from countperf.metrics import mean_error
 from countperf.models.compiled import COMPILED
 from countperf.models.definition import ModelDefinition
 from countperf.models.validity import NORMAL_QUANTILES
-from countperf.workflow.calibration_cases import cost_s
 
 JUDGES = ("test", "application", "variant")
 MINUTES = (1.0, 2.5, 5.0)

@@ -82,9 +82,8 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "calibrate": Command(
         "fit weights of a device within minutes, from what other devices say (resumes)",
-        ("--device", "--minutes", "--name", "--for", "parameters", "--store", "--busy"),
+        ("--device", "--minutes", "--name", "--store", "--busy"),
         {
-            "parameters": _help("sizes of the kernels of --for", type=size),
             "--name": _help(
                 "name of the fit among your own, for --weights mine/NAME (default: the device's"
                 " slug)"

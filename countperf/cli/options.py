@@ -227,13 +227,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--element-type": several(
         choice("the paper's kernels of this element type (default: f32)", "f32", "f64")
     ),
-    "--for": several(
-        value(
-            "FILE.py:NAME",
-            "first measure kernels that are informative about this one, at the given sizes",
-            dest="serve",
-        )
-    ),
     "--kernels": value(
         "FILE.py[:NAME]",
         "for a table: the file of the kernels that its column kernel names (default: the"

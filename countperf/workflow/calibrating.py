@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -75,7 +75,7 @@ from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.steps import report
-from countperf.workflow.calibration_cases import CODE_S, CalibrationTask, cases_of, serving
+from countperf.workflow.calibration_cases import CODE_S, CalibrationTask, cases_of
 from countperf.workflow.compiled_code import read_code
 
 LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
@@ -101,8 +101,6 @@ def calibrate(
     device: str | Device | None = None,
     minutes: float = 3.0,
     name: str | None = None,
-    serve: Sequence[str] = (),
-    sizes: Mapping[str, int] | None = None,
     store: Path | str | None = None,
     busy: bool = False,
     progress: Progress = silent,
@@ -143,11 +141,8 @@ def calibrate(
         deadline=began + 60.0 * minutes,
         minutes=minutes,
     )
-    kernels = (choice or shipped_choice()).kernels
-    if serve:
-        kernels = serving(choice or shipped_choice(), devices, task, serve, sizes or {})
     task.store.parent.mkdir(parents=True, exist_ok=True)
-    cases = cases_of(task, kernels, progress)
+    cases = cases_of(task, (choice or shipped_choice()).kernels, progress)
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, devices, progress, busy=busy)

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from countperf.display import ShortRepr
-from countperf.errors import ParameterError
 from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
-from countperf.fitting.design import Observation, build_design
-from countperf.fitting.transfer.choice import ChosenKernel, KernelChoice
-from countperf.fitting.transfer.common_unknowns import guesses, shares_of, with_columns
-from countperf.fitting.transfer.prior import KnownDevices, prior_for
+from countperf.fitting.transfer.choice import ChosenKernel
 from countperf.harness.device import Device
 from countperf.harness.overhead import measure_limits
 from countperf.harness.progress import Progress
-from countperf.harness.repeats import CALIBRATION
 from countperf.harness.runner import KernelRunner
 from countperf.harness.size_selection import calibrate as choose_sizes
 from countperf.measurements import KernelCase
-from countperf.models.structural import STRUCTURAL
-from countperf.workflow.kernels import counted
 from measurement_kernels.catalog import entry
 from measurement_kernels.entry import CatalogEntry
 
 CODE_S = 1.1
 """Processor time that reading a kernel's compiled code takes, s (mean over 40 kernels, PoCL)."""
-
-_BUILD_S, _SETUP_S = 0.6, 0.13
-"""Time to make, build, check and count a kernel, and to set up and warm up a round, s."""
 
 _SEARCH_SHARE = 0.35
 """Share of the time in which sizes are found on devices for which none ship."""
@@ -93,49 +83,3 @@ def sized_here(
         of_kernel = chosen.cases([each])
         cases += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
     return cases
-
-
-def serving(
-    choice: KernelChoice,
-    known: KnownDevices,
-    task: CalibrationTask,
-    serve: Sequence[str],
-    sizes: Mapping[str, int],
-) -> tuple[ChosenKernel, ...]:
-    """Return the kernels of the choice in the order that serves a user's kernels."""
-    model = known.of(STRUCTURAL)
-    if model is None:
-        raise ParameterError("nothing is known of other devices to choose by", parameter="serve")
-    identity = task.device.identity
-    definition = model.definition(
-        model.policies(identity)[0], task.memory, units=identity.compute_units
-    )
-    cases = [
-        Observation(
-            name=each,
-            kernel=each,
-            family=each,
-            counts=counted(each, view="structure", sizes=sizes, caches=task.caches).evaluate(sizes),
-            time_s=1.0,
-        )
-        for each in serve
-    ]
-    design = with_columns(build_design(cases, definition), choice.columns)
-    prior = prior_for(model, identity, choice.columns, guesses(design))
-    wanted = shares_of(design, prior.mean.tolist())
-    costs = {
-        each.name: cost_s([size.run_s for size in each.sizes], reads_code=task.reads_code)
-        for each in choice.kernels
-    }
-    return choice.serving(wanted, prior, costs, budget_s=60.0 * task.minutes)
-
-
-def cost_s(run_s: Sequence[float], *, reads_code: bool) -> float:
-    """Return about how long building and measuring a kernel takes, s."""
-    protocol = CALIBRATION
-    most_s = protocol.max_seconds or 0.0
-    runs = sum(
-        max((protocol.drops + 2) * each, min(protocol.runs * each, most_s)) for each in run_s
-    )
-    code_s = CODE_S / 2 if reads_code else 0.0
-    return _BUILD_S + code_s + protocol.rounds * (_SETUP_S * len(run_s) + runs)

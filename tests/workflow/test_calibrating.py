@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from countperf.cli import main
 from countperf.display import MOST_LINES
 from countperf.documents import Document
 from countperf.errors import DeviceError, ParameterError, UnstableMeasurementError
@@ -28,7 +27,7 @@ from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.workflow import calibrating, calibration_cases
 from countperf.workflow.calibrating import calibrate
-from countperf.workflow.calibration_cases import CalibrationTask, cost_s, sized_here
+from countperf.workflow.calibration_cases import CalibrationTask, sized_here
 from countperf.workflow.prediction import predict
 from measurement_kernels.catalog import entry
 
@@ -51,22 +50,6 @@ def test_a_budget_out_of_range_is_refused(minutes: float) -> None:
 def test_a_name_that_is_none_is_refused_before_anything_is_measured() -> None:
     with pytest.raises(ParameterError, match="cannot name a fit"):
         calibrate(name="a b")
-
-
-def test_sizes_without_kernels_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["calibrate", "n=16"]) == 1
-
-    assert "add --for FILE.py:NAME" in capsys.readouterr().err
-
-
-def test_a_kernel_costs_its_building_its_rounds_and_its_code() -> None:
-    rounds = CALIBRATION.rounds * (0.13 + CALIBRATION.runs * 1e-3)
-
-    assert cost_s([1e-3], reads_code=False) == pytest.approx(0.6 + rounds)
-    assert cost_s([1e-3], reads_code=True) == pytest.approx(0.6 + 0.55 + rounds)
-    # a slow case runs until the protocol's time is over, at least three times
-    slow = CALIBRATION.rounds * (0.13 + 3 * 1.0)
-    assert cost_s([1.0], reads_code=False) == pytest.approx(0.6 + slow)
 
 
 def _small() -> KernelChoice:
