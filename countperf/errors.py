@@ -170,10 +170,6 @@ class FitError(CountperfError):
     result: object | None = None
 
 
-class RankDeficientFitError(FitError):
-    """The measurements cannot tell some properties apart, and that was asked to be an error."""
-
-
 class FitNotConvergedError(FitError):
     """The solver stopped before the fit converged."""
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from countperf.fitting.design import Observation, build_design, inputs_of
-from countperf.fitting.estimate import estimate, problem_of, recipe_of
+from countperf.fitting.design import Observation, build_design
+from countperf.fitting.estimate import estimate_design, problem_of, recipe_of
 from countperf.fitting.fit import observations_of
 from countperf.fitting.leaving_out import held_out_figure, leave_families_out
 from countperf.measurements import MeasurementSet, measurements_in
@@ -32,15 +32,14 @@ def compare(path: Path, cases: Sequence[Observation]) -> str:
     model = weights.definition
     if model.reads_code:
         cases = [case for case in cases if case.has_code]
-    inputs = inputs_of(cases, model)
     quality = weights.quality
     recipe = recipe_of(model, model_error=None if quality is None else quality.model_error)
-    design = build_design(cases, model, inputs=inputs)
+    design = build_design(cases, model)
     problem = problem_of(design, recipe)
     shipped = {(weight.term, weight.feature): weight.value_s for weight in weights.weights}
     numbers = [shipped.get(column, 0.0) for column in design.function.columns]
     began = time.process_time()
-    fitted = estimate(cases, model, recipe, inputs=inputs)
+    fitted = estimate_design(design, recipe)
     fitted_after = time.process_time()
     held_out = leave_families_out(cases, fitted, recipe)
     left_out_after = time.process_time()

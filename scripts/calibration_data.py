@@ -13,7 +13,7 @@ import numpy as np
 
 from choosing import Offer, Population, choose_kernels
 from countperf.execution.policy import ExecutionPolicy
-from countperf.fitting.design import Design, Observation, build_design, inputs_of
+from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize
 from countperf.fitting.transfer.common_unknowns import shares_of, with_columns
@@ -127,14 +127,16 @@ class Data:
             chosen = self.recorded(policy).policy
             chosen = chosen.model_copy(update={"units": units if chosen.units else 0})
             model = structural(chosen, memory=memory)
-            model = model.model_copy(update={"most_weights": None})
         places = [
             place
             for place, case in enumerate(found.observations)
             if kind != COMPILED or case.has_code
         ]
         cases = [found.observations[i] for i in places]
-        return places, build_design(cases, model, inputs=inputs_of(cases, model))
+        return places, build_design(
+            cases,
+            model,
+        )
 
     def kept(self, name: str, make: Any) -> Any:
         """Return what the folder keeps under a name, made if it is not there."""

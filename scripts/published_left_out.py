@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import FitNotConvergedError
-from countperf.fitting.design import Observation, inputs_of
+from countperf.fitting.design import Observation
 from countperf.fitting.estimate import Estimate, estimate, estimate_design, recipe_of
 from countperf.fitting.intervals import interval_calibration
 from countperf.fitting.leaving_out import HeldOutCase, leave_out
@@ -81,8 +81,8 @@ class FitsWithout:
     def of(cls, observations: Iterable[Observation], model: ModelDefinition) -> Self:
         """Fit all cases, near which the other fits are looked for."""
         cases = tuple(with_labels(observations))
-        inputs, recipe = inputs_of(cases, model), recipe_of(model)
-        near = estimate(cases, model, recipe, inputs=inputs)
+        recipe = recipe_of(model)
+        near = estimate(cases, model, recipe)
         return cls(observations=cases, near=near, recipe=recipe)
 
     def without(self, name: str, is_left_out: Callable[[Observation], bool]) -> LeftOutPart:

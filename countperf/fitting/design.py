@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,21 +36,17 @@ from countperf.fitting.solve import (
 )
 from countperf.measurements import Measurement
 from countperf.models.definition import CODE, ModelDefinition
-from countperf.models.function import Column, ModelFunction, ModelInputs, model_inputs
+from countperf.models.function import Column, ModelFunction, model_inputs
 from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
 from countperf.models.terms import Term
-from countperf.predictions import Quantity
+from countperf.properties.counts import group_shape
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 from countperf.properties.vector_document import caches_of
-
-_FEW_CASES = 50
-"""Below so many, counts of cases are not worth being put into arrays."""
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
 """No processor executes more: what was followed in the code of such a case is not what ran."""
 
-_CLOSE_COSINE = 0.999
 _NULL_TOLERANCE = 1e-7
 
 
@@ -134,11 +130,7 @@ class Diagnosis(ShortRepr):
     """Rank analysis of a design: the weights that its cases tell apart."""
 
     rank: int  # numerical rank
-    # largest over smallest of the singular values that are not zero, columns scaled
-    condition: float
     groups: tuple[IndistinguishableGroup, ...]  # features that no solution can tell apart
-    # pairs that can barely be told apart, with the cosine of the angle of their columns
-    close_pairs: tuple[tuple[str, str, float], ...]
 
 
 def as_model(model: ModelDefinition | FeatureSpec) -> ModelDefinition:
@@ -153,10 +145,7 @@ def as_model(model: ModelDefinition | FeatureSpec) -> ModelDefinition:
 
 
 def build_design(
-    observations: Sequence[Observation],
-    model: ModelDefinition | FeatureSpec,
-    *,
-    inputs: Mapping[int, ModelInputs] | None = None,
+    observations: Sequence[Observation], model: ModelDefinition | FeatureSpec
 ) -> Design:
     """Turn measured cases into a design matrix."""
     if not observations:
@@ -166,35 +155,29 @@ def build_design(
             message = f"case {case.name!r}: a measured time must be positive, not {case.time_s} s"
             raise FitError(message)
     definition = as_model(model)
-    rows = [(inputs or {}).get(id(c)) or model_inputs(definition, c.counts) for c in observations]
-    used = {column for row in rows for column in row.values}
-    present = _present(definition, {name for row in rows for name in row.issued}) | used
+    number = len(observations)
+    found = model_inputs(definition, _counts_table(observations, definition))
+    present = _present(definition, set(found.issued)) | set(found.values)
     ordered = sorted(present, key=lambda column: _position(definition, column))
-    columns = tuple(column for column in ordered if column in used)
-    function = ModelFunction(model=definition, columns=columns)
+    columns = tuple(column for column in ordered if column in found.values)
     if not columns:
         raise FitError("no measured kernel has a property that the model charges")
-    place_of = {column: place for place, column in enumerate(columns)}
-    counts = np.zeros((len(rows), len(columns)))
-    for number, row in enumerate(rows):
-        for column, value in row.values.items():
-            counts[number, place_of[column]] = value
-    scales = {
-        name: np.array([row.variables[name] for row in rows], np.float64)
-        for name in definition.scales
-    }
+    function = ModelFunction(model=definition, columns=columns)
+    has_unknown = np.zeros(number, np.bool_)
+    for name in found.unknown:
+        has_unknown |= np.asarray(found.issued[name]) != 0
     design = Design(
         function=function,
         names=function.keys,
-        counts=counts,
+        counts=np.column_stack([np.broadcast_to(found.values[c], number) for c in columns]),
         times_s=np.array([case.time_s for case in observations]),
         noise=np.array([case.noise for case in observations]),
-        has_unknown=np.array([bool(row.unknown) for row in rows]),
-        scales=scales,
-        ignored=tuple(sorted({name for row in rows for name in row.ignored})),
-        unknown=tuple(sorted({name for row in rows for name in row.unknown})),
+        has_unknown=has_unknown,
+        scales={n: np.array(np.broadcast_to(v, number)) for n, v in found.variables.items()},
+        ignored=found.ignored,
+        unknown=found.unknown,
     )
-    design = design.of_cases(np.ones(len(rows), np.bool_))
+    design = design.of_cases(np.ones(number, np.bool_))
     if not design.names:
         raise FitError("no measured kernel has a property that the model charges")
     kept = set(design.function.columns)
@@ -202,61 +185,18 @@ def build_design(
     return replace(design, unexercised=tuple(unexercised))
 
 
-def inputs_of(
-    observations: Iterable[Observation], model: ModelDefinition | FeatureSpec
-) -> dict[int, ModelInputs]:
-    """Return what a model sees of cases, by their ``id``."""
-    definition = as_model(model)
-    cases = list(observations)
-    if definition.named_shape or len(cases) < _FEW_CASES:
-        return {id(case): model_inputs(definition, case.counts) for case in cases}
-    table = counts_table(cases)
-    seen = definition.made_of(table)
-    whole = model_inputs(definition, table)
-    ignored, unknown = (
-        _names_of_cases(seen, names, len(cases)) for names in (whole.ignored, whole.unknown)
-    )
-    values: list[dict[Column, Quantity]] = [{} for _ in cases]
-    for column, found in whole.values.items():
-        numbers = np.broadcast_to(np.asarray(found, np.float64), len(cases))
-        for place in np.flatnonzero(numbers).tolist():
-            values[place][column] = float(numbers[place])
-    variables = {
-        name: np.broadcast_to(np.asarray(found, np.float64), len(cases)).tolist()
-        for name, found in whole.variables.items()
-    }
-    return {
-        id(case): ModelInputs(
-            values=values[place],
-            variables={name: numbers[place] for name, numbers in variables.items()},
-            ignored=ignored[place],
-            unknown=unknown[place],
-            issued=whole.issued,
-        )
-        for place, case in enumerate(cases)
-    }
-
-
-def counts_table(cases: Sequence[Observation]) -> dict[str, Vector]:
+def _counts_table(cases: Sequence[Observation], model: ModelDefinition) -> dict[str, Vector]:
     """Return the counts of all cases as arrays by property, zero where a case has none."""
     table: dict[str, Vector] = {}
     for place, case in enumerate(cases):
-        for name, count in case.counts.items():
+        counts = case.counts
+        if not all(name in counts for name in model.named_shape):
+            counts = {**group_shape(counts), **counts}
+        for name, count in counts.items():
             if name not in table:
                 table[name] = np.zeros(len(cases))
             table[name][place] = float(cast("float", count))
     return table
-
-
-def _names_of_cases(
-    seen: Mapping[str, Any], names: Sequence[str], number: int
-) -> list[tuple[str, ...]]:
-    """Return which of some names each case has."""
-    found: list[list[str]] = [[] for _ in range(number)]
-    for name in names:
-        for place in np.flatnonzero(np.broadcast_to(seen[name], number)).tolist():
-            found[place].append(name)
-    return [tuple(each) for each in found]
 
 
 def _present(model: ModelDefinition, names: set[str]) -> set[Column]:
@@ -277,26 +217,13 @@ def _position(model: ModelDefinition, column: Column) -> tuple[int, int, str]:
 
 
 def diagnose(design: Design) -> Diagnosis:
-    """Find rank, condition, and the features that the design of a sum cannot tell apart."""
-    return diagnose_columns(design.names, design.relative)
-
-
-def diagnose_columns(names: tuple[str, ...], matrix: Matrix) -> Diagnosis:
-    """Find rank, condition, and what the rows cannot tell apart."""
+    """Find rank and the features that the design cannot tell apart."""
+    names, matrix = design.names, design.relative
     scale = column_norms(matrix)
     scaled = matrix / scale
     values, right = right_singular_vectors(scaled)
     rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
-    groups = _groups(names, right[rank:], scale)
-    grouped = [set(group.features) for group in groups]
-    cosines = scaled.T @ scaled
-    close = tuple(
-        (names[i], names[j], float(cosines[i, j]))
-        for i, j in zip(*np.nonzero(np.triu(cosines >= _CLOSE_COSINE, k=1)), strict=True)
-        if not any({names[i], names[j]} <= group for group in grouped)
-    )
-    condition = float(values[0] / values[rank - 1])
-    return Diagnosis(rank=rank, condition=condition, groups=groups, close_pairs=close)
+    return Diagnosis(rank=rank, groups=_groups(names, right[rank:], scale))
 
 
 def _groups(

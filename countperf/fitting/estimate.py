@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from countperf.display import ShortRepr
 from countperf.errors import FitError
@@ -16,7 +15,7 @@ from countperf.fitting.design import (
     Diagnosis,
     Observation,
     build_design,
-    diagnose_columns,
+    diagnose,
     row_weights,
 )
 from countperf.fitting.solve import (
@@ -30,7 +29,7 @@ from countperf.fitting.solve import (
     solve,
 )
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import ModelFunction, ModelInputs, model_inputs
+from countperf.models.function import ModelFunction
 from countperf.models.validity import broken_groups
 
 _SAME_TIME = 1e-8
@@ -44,14 +43,6 @@ LEAST_MODEL_ERROR = 0.01
 """No model is taken to be better than one percent."""
 
 _FEW_STARTS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AtCases(ShortRepr):
-    """Cases that were not in a fit, as it sees them."""
-
-    times_s: Vector  # predicted times, s
-    is_known: NDArray[np.bool_]  # whether the fit determines them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,23 +74,8 @@ class Estimate(ShortRepr):
         """``|predicted - measured| / measured`` of each case."""
         return np.abs(1.0 - self.predicted_s / self.design.times_s)
 
-    def predict(self, case: Observation, inputs: ModelInputs | None = None) -> float | None:
-        """Predict a case that was not in the fit; None if the fit does not determine it.
-
-        What the model makes of its counts may be passed, to save the time.
-        """
-        inputs = inputs or model_inputs(self.function.model, case.counts)
-        if inputs.unknown or not set(inputs.values) <= set(self.function.columns):
-            return None
-        values = np.array([inputs.values.get(c, 0.0) for c in self.function.columns], np.float64)
-        scaled = self.function.scaled(values, inputs.variables)
-        changes = dict(zip(self.function.keys, scaled.tolist(), strict=True))
-        if broken_groups(self.diagnosis.groups, changes):
-            return None
-        return float(self.solution.coefficients @ scaled)
-
-    def at_cases(self, cases: Design) -> AtCases:
-        """Return what the fit makes of cases that were not in it."""
+    def at_cases(self, cases: Design) -> Vector:
+        """Predict cases that were not in the fit, s; NaN where the fit does not determine it."""
         function = self.function
         places = {column: place for place, column in enumerate(function.columns)}
         values = np.zeros((len(places), len(cases.times_s)))
@@ -114,29 +90,20 @@ class Estimate(ShortRepr):
         for place in np.flatnonzero(known) if self.diagnosis.groups else ():
             changes = {key: float(row[place]) for key, row in by_key.items()}
             known[place] = not broken_groups(self.diagnosis.groups, changes)
-        return AtCases(
-            times_s=self.solution.coefficients @ scaled,
-            is_known=known,
-        )
+        return np.where(known, self.solution.coefficients @ scaled, np.nan)
 
 
-def weighted_by_noise(
-    observations: Sequence[Observation],
-    model: ModelDefinition | FeatureSpec,
-    recipe: Recipe,
-    *,
-    inputs: Mapping[int, ModelInputs] | None = None,
-) -> Recipe:
+def weighted_by_noise(design: Design, recipe: Recipe) -> Recipe:
     """Return a recipe by which noisy cases count for less.
 
     The model's own errors are taken from a fit in which all cases count the same: the median of
     their sizes over that of a standard normal distribution. That is one step of re-weighting.
     Without noise the recipe stays as it is.
     """
-    if not any(case.noise > 0 for case in observations):
+    if not np.any(design.noise > 0):
         return recipe
     starts = min(recipe.starts, _FEW_STARTS)
-    first = estimate(observations, model, replace(recipe, starts=starts), inputs=inputs)
+    first = estimate_design(design, replace(recipe, starts=starts))
     typical = float(np.median(first.relative_errors)) / NORMAL_MEDIAN
     return replace(recipe, model_error=max(typical, LEAST_MODEL_ERROR))
 
@@ -148,15 +115,10 @@ def recipe_of(model: ModelDefinition, **changes: object) -> Recipe:
 
 
 def estimate(
-    observations: Sequence[Observation],
-    model: ModelDefinition | FeatureSpec,
-    recipe: Recipe,
-    *,
-    inputs: Mapping[int, ModelInputs] | None = None,
-    near: Estimate | None = None,
+    observations: Sequence[Observation], model: ModelDefinition | FeatureSpec, recipe: Recipe
 ) -> Estimate:
     """Fit a model to cases; the result may not have converged: ask it."""
-    return estimate_design(build_design(observations, model, inputs=inputs), recipe, near=near)
+    return estimate_design(build_design(observations, model), recipe)
 
 
 def estimate_design(
@@ -173,9 +135,9 @@ def estimate_design(
     problem = problem_of(design, recipe, prior)
     solution = solve(problem, None if near is None else _weights_of(near, function))
     if prior is not None:
-        diagnosis = Diagnosis(rank=solution.rank, condition=1.0, groups=(), close_pairs=())
+        diagnosis = Diagnosis(rank=solution.rank, groups=())
     else:
-        diagnosis = diagnose_columns(design.names, design.relative)
+        diagnosis = diagnose(design)
         solution = replace(solution, coefficients=_shared(problem, solution.coefficients))
     return Estimate(
         design=design,

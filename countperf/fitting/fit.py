@@ -5,40 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 
-from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
-from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
+from countperf.errors import FitError, FitNotConvergedError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.fitting import verdicts
 from countperf.fitting.design import (
     Observation,
+    build_design,
     check_counting_rules,
     common_caches,
     common_view,
-    inputs_of,
 )
-from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
-from countperf.fitting.fitted_document import MeasuredWhere, correction_of, fit_quality, weight_set
-from countperf.fitting.keeping import keep_largest
-from countperf.fitting.leaving_out import HeldOutCase, corrected, leave_families_out
-from countperf.fitting.result import FitResult, Verdict
+from countperf.fitting.estimate import estimate_design, recipe_of, weighted_by_noise
+from countperf.fitting.fitted_document import correction_of, fit_quality, weight_set
+from countperf.fitting.leaving_out import corrected, leave_families_out
+from countperf.fitting.result import FitResult
 from countperf.fitting.selection import numbered, select_model
-from countperf.fitting.solve import Recipe
 from countperf.fitting.threads import on_one_thread
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models import structural
 from countperf.models.compiled import COMPILED, compiled_candidates
-from countperf.models.correction import Correction
-from countperf.models.definition import Loss, ModelDefinition, Residual
+from countperf.models.definition import ModelDefinition
 from countperf.models.library import shipped_policies
 from countperf.models.linear import LINEAR
-from countperf.models.records import Candidate, FitQuality
+from countperf.models.records import Candidate
 from countperf.models.shipped import fitted_model
 from countperf.models.structural import STRUCTURAL
-from countperf.models.weights import WeightSet
 from countperf.properties.counts import says_group_shape
 from countperf.properties.taxonomy import View
 from countperf.properties.transactions import transaction_roots
@@ -58,13 +53,7 @@ def fit(
     *,
     model: str | ModelDefinition = "linear",
     nonnegative: bool = False,
-    residual: Residual | None = None,
-    loss: Loss | None = None,
-    loss_scale: float | None = None,
     weigh_noise: bool = True,
-    max_evaluations: int | None = None,
-    leave_out_unstable: bool = False,
-    require_full_rank: bool = False,
     correct: bool = True,
     memory: MemoryHierarchy | None = None,
     exercising_kernels: Callable[[ModelDefinition], Mapping[str, Sequence[str]]] | None = None,
@@ -82,10 +71,7 @@ def fit(
     (`countperf.measurements.summary`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
     the model's own typical error :math:`e`, found from a first fit in which all count the same.
     """
-    changes = {"residual": residual, "loss": loss, "loss_scale": loss_scale}
-    Recipe(**{name: value for name, value in changes.items() if value is not None})  # pyright: ignore[reportArgumentType] - before anything takes time
-    wanted = [m for m in measurements if m.purpose == "measurement"]
-    kept = [m for m in wanted if m.stable or not leave_out_unstable]
+    kept = [m for m in measurements if m.purpose == "measurement"]
     view, caches = common_view(kept), common_caches(kept)
     counted = observations_of(kept)
     reads_code = model == COMPILED or (isinstance(model, ModelDefinition) and model.reads_code)
@@ -96,53 +82,60 @@ def fit(
     observations = _with_what_it_names(observations, definition)
     if nonnegative:
         definition = _nonnegative(definition)
-    recipe = recipe_of(definition, max_evaluations=max_evaluations, **changes)
-    definition = definition.model_copy(
-        update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
-    )
-    solved = _solve(
+    recipe = recipe_of(definition)
+    design = build_design(observations, definition)
+    if weigh_noise:
+        recipe = weighted_by_noise(design, recipe)
+    fitted = estimate_design(design, recipe)
+    if not fitted.converged:
+        raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
+    held_out = leave_families_out(
         observations,
-        definition,
+        fitted,
         recipe,
-        weigh_noise=weigh_noise,
-        correct=correct,
+        with_correction=correct and definition.policy is not None,
         executor=executor,
     )
-    is_emitted = solved.definition.policy is None and not solved.definition.named_shape
+    correction = correction_of(observations, fitted, held_out)
+    if correction is not None:
+        held_out = corrected(held_out)
+    quality = fit_quality(fitted, held_out, recipe.model_error)
+    is_emitted = definition.policy is None and not definition.named_shape
     header = measurements.header
     weights = weight_set(
-        MeasuredWhere(
-            device=header.device,
-            protocol=header.protocol.name,
-            recorded_at=header.environment.recorded_at,
-            caches=caches,
-        ),
-        "source" if view == "structure" and is_emitted else view,
         observations,
-        solved.fitted,
-        solved.quality,
-        exercising_kernels(solved.definition) if exercising_kernels else {},
-        candidates,
-        solved.correction,
+        fitted,
+        quality,
+        device=header.device,
+        view="source" if view == "structure" and is_emitted else view,
+        caches=caches,
+        protocol=header.protocol.name,
+        recorded_at=header.environment.recorded_at,
+        exercising_kernels=exercising_kernels(definition) if exercising_kernels else {},
+        candidates=candidates,
+        correction=correction,
     )
     known = {case.name for case in observations}
-    result = FitResult(
+    uncounted = dict.fromkeys(m.kernel for m in kept if m.properties is None)
+    lacking = [case.kernel for case in counted if case.name not in known]
+    errors = fitted.relative_errors
+    return FitResult(
         weights=weights,
-        verdicts=_verdicts(
-            solved,
-            weights,
-            observations,
-            caches=caches,
-            unstable=len(wanted) - len(kept),
-            uncounted=tuple(dict.fromkeys(m.kernel for m in kept if m.properties is None)),
-            unused=tuple(case.kernel for case in counted if case.name not in known),
+        verdicts=(
+            verdicts.rank_verdict(fitted.diagnosis, len(fitted.function.keys)),
+            verdicts.exercise_verdict(fitted.design),
+            verdicts.error_verdict(observations, errors, held_out, quality.coverage),
+            verdicts.cases_verdict(observations, tuple(uncounted), lacking),
+            *(
+                [verdicts.memory_verdict(definition.memory, caches)]
+                if definition.memory is not None
+                else []
+            ),
         ),
         observations=observations,
-        estimate=solved.fitted,
-        held_out=solved.held_out,
+        estimate=fitted,
+        held_out=held_out,
     )
-    _require_usable(result, solved, require_full_rank=require_full_rank)
-    return result
 
 
 def _chosen(
@@ -183,105 +176,6 @@ def _chosen(
     if definition.named_shape:
         _require_structure(view, definition.name, "names the shape of work groups")
     return definition, candidates
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Solved:
-    """A model fitted to all cases, and what fits without some families say of it."""
-
-    definition: ModelDefinition
-    fitted: Estimate
-    quality: FitQuality
-    correction: Correction | None
-    held_out: tuple[HeldOutCase, ...]
-    stopped: FitNotConvergedError | None
-
-
-def _solve(
-    observations: Sequence[Observation],
-    definition: ModelDefinition,
-    recipe: Recipe,
-    *,
-    weigh_noise: bool,
-    correct: bool,
-    executor: Executor | None,
-) -> _Solved:
-    """Fit a model, keep its largest weights, leave families out, and correct by similar kernels."""
-    inputs = inputs_of(observations, definition)
-    if weigh_noise:
-        recipe = weighted_by_noise(observations, definition, recipe, inputs=inputs)
-    fitted = estimate(observations, definition, recipe, inputs=inputs)
-    smaller, inputs = keep_largest(observations, fitted, recipe, inputs)
-    if smaller is not definition:
-        definition = smaller
-        fitted = estimate(observations, definition, recipe, inputs=inputs)
-    held_out: tuple[HeldOutCase, ...] = ()
-    stopped: FitNotConvergedError | None = None
-    try:
-        if fitted.converged:
-            held_out = leave_families_out(
-                observations,
-                fitted,
-                recipe,
-                with_correction=correct and definition.policy is not None,
-                executor=executor,
-            )
-    except FitNotConvergedError as error:
-        stopped = error
-    correction = correction_of(observations, fitted, held_out)
-    if correction is not None:
-        held_out = corrected(held_out)
-    quality = fit_quality(fitted, held_out, recipe.model_error)
-    return _Solved(
-        definition=definition,
-        fitted=fitted,
-        quality=quality,
-        correction=correction,
-        held_out=held_out,
-        stopped=stopped,
-    )
-
-
-def _verdicts(
-    solved: _Solved,
-    weights: WeightSet,
-    observations: Sequence[Observation],
-    *,
-    caches: CountedCaches,
-    unstable: int,
-    uncounted: tuple[str, ...],
-    unused: tuple[str, ...],
-) -> tuple[Verdict, ...]:
-    """Return what is to be said of a fit; the verdict on its rank is the first."""
-    fitted, correction, memory = solved.fitted, solved.correction, solved.definition.memory
-    return (
-        verdicts.rank_verdict(fitted.diagnosis, len(fitted.function.keys)),
-        verdicts.condition_verdict(fitted.diagnosis),
-        verdicts.exercise_verdict(fitted.design),
-        verdicts.error_verdict(observations, fitted.relative_errors),
-        verdicts.held_out_verdict(solved.held_out),
-        *([] if correction is None else [verdicts.correction_verdict(correction)]),
-        verdicts.coverage_verdict(solved.quality.coverage),
-        verdicts.sign_verdict(weights.weights),
-        verdicts.bound_verdict(fitted),
-        verdicts.significance_verdict(weights.weights),
-        verdicts.stability_verdict(observations, unstable),
-        verdicts.counting_verdict(uncounted, unused),
-        verdicts.convergence_verdict(fitted),
-        *([] if memory is None else [verdicts.memory_verdict(memory, caches)]),
-    )
-
-
-def _require_usable(result: FitResult, solved: _Solved, *, require_full_rank: bool) -> None:
-    """Raise an error that carries the result, if the fit did not converge or lacks full rank."""
-    if not solved.fitted.converged:
-        verdict = verdicts.convergence_verdict(solved.fitted)
-        raise FitNotConvergedError(f"{verdict.message}; {verdict.remedy}", result=result)
-    if solved.stopped is not None:
-        raise FitNotConvergedError(str(solved.stopped), result=result) from solved.stopped
-    if require_full_rank and solved.fitted.diagnosis.groups:
-        verdict = result.verdicts[0]
-        raise RankDeficientFitError(f"{verdict.message}: {verdict.remedy}", result=result)
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -35,22 +34,16 @@ _SUPPLIERS = 5
 """Kernels that are stored for each feature without a weight."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredWhere:
-    """Origin of measured cases."""
-
-    device: DeviceIdentity
-    protocol: str  # how and when they were measured
-    recorded_at: str
-    caches: CountedCaches  # for which their kernels were counted
-
-
 def weight_set(
-    where: MeasuredWhere,
-    view: View,
     observations: Sequence[Observation],
     fitted: Estimate,
     quality: FitQuality,
+    *,
+    device: DeviceIdentity,
+    view: View,
+    caches: CountedCaches,  # for which the kernels were counted
+    protocol: str,
+    recorded_at: str,
     exercising_kernels: Mapping[str, Sequence[str]] = MappingProxyType({}),
     candidates: tuple[Candidate, ...] = (),
     correction: Correction | None = None,
@@ -61,10 +54,10 @@ def weight_set(
     return WeightSet(
         model=model.name,
         definition=model,
-        device=where.device,
+        device=device,
         counting_rules=COUNTING_RULES_VERSION,
         view=view,
-        counted_caches=where.caches,
+        counted_caches=caches,
         weights=_weights(fitted),
         ranges={
             name: Range(smallest=float(values[values != 0].min()), largest=float(values.max()))
@@ -77,8 +70,8 @@ def weight_set(
             cases=len(observations),
             unstable_cases=sum(not case.stable for case in observations),
             families=tuple(dict.fromkeys(case.family for case in observations)),
-            protocol=where.protocol,
-            recorded_at=where.recorded_at,
+            protocol=protocol,
+            recorded_at=recorded_at,
         ),
         exercising_kernels={
             name: tuple(kernels[:_SUPPLIERS])

@@ -169,8 +169,7 @@ def leave_out(
             fitted = estimate_design(outside, recipe, near=near, prior=prior)
             if not fitted.converged:
                 raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
-            cases = fitted.at_cases(design.of_cases(inside, with_all=prior is not None))
-            times = np.where(cases.is_known, cases.times_s, np.nan)
+            times = fitted.at_cases(design.of_cases(inside, with_all=prior is not None))
             predicted_s = fitted.predicted_s
         except FitNotConvergedError as error:
             found[group] = str(error)

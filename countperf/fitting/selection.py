@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from countperf.errors import FitError
-from countperf.fitting.design import Observation, inputs_of
-from countperf.fitting.estimate import estimate, recipe_of, weighted_by_noise
+from countperf.fitting.design import Observation, build_design
+from countperf.fitting.estimate import estimate_design, recipe_of, weighted_by_noise
 from countperf.fitting.leaving_out import (
     SMALLEST_ERROR,
     HeldOutCase,
@@ -124,10 +124,10 @@ def _try(
     """Fit a model to all cases, and without some of the families each."""
     try:
         recipe = recipe_of(model, starts=_STARTS, tolerance=_TOLERANCE)
-        inputs = inputs_of(observations, model)
+        design = build_design(observations, model)
         if weigh_noise:
-            recipe = weighted_by_noise(observations, model, recipe, inputs=inputs)
-        fitted = estimate(observations, model, recipe, inputs=inputs)
+            recipe = weighted_by_noise(design, recipe)
+        fitted = estimate_design(design, recipe)
         if not fitted.converged:
             return _Trial(model=model, failure=f"the solver stopped early: {fitted.message}")
         left_out = leave_families_out(observations, fitted, recipe, parts=PARTS, executor=executor)

@@ -26,13 +26,12 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countperf.display import ShortRepr
-from countperf.errors import FitError, FitNotConvergedError, ParameterError
+from countperf.errors import FitError, FitNotConvergedError
 from countperf.models.definition import Loss, Residual
 
 Vector = NDArray[np.float64]
@@ -83,19 +82,6 @@ class Recipe:
     max_evaluations: int = 1000  # after how many evaluations from one place it gives up
     tolerance: float = 1e-9  # relative change of cost, unknowns and gradient that ends it
     model_error: float | None = None  # as for `countperf.fitting.design.row_weights`
-
-    def __post_init__(self) -> None:
-        for name, kinds in (("residual", Residual), ("loss", Loss)):
-            found, known = getattr(self, name), get_args(kinds)
-            if found not in known:
-                message = f"{name} {found!r} is none of {', '.join(known)}"
-                raise ParameterError(message, parameter=name)
-        if not 0 < self.loss_scale < math.inf:
-            raise ParameterError(
-                f"loss_scale {self.loss_scale:g} is the size of no residual: give a number above 0,"
-                " such as 0.1",
-                parameter="loss_scale",
-            )
 
     def cost(self, residuals: Vector) -> float:
         """Return half the sum of the losses of residuals."""

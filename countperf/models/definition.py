@@ -99,7 +99,7 @@ class ModelDefinition(Document):
     # size of the residuals from which on a robust loss counts them for less
     loss_scale: float = Field(default=0.1, gt=0)
     ignored: tuple[Pattern, ...] = ()  # patterns of properties that have no term, by definition
-    most_weights: int | None = Field(default=None, gt=0)
+    most_weights: int | None = None  # of fits of earlier versions, which kept no more; not read
     negligible: tuple[Pattern, ...] = ()
     # derived features: formulas of properties, and of those above them
     derived: dict[str, FormulaText] = Field(default_factory=dict)

@@ -31,7 +31,7 @@ class ModelInputs(ShortRepr):
     variables: dict[str, Quantity]  # scales of terms
     ignored: tuple[str, ...]  # properties that are not zero and that the model ignores
     unknown: tuple[str, ...]  # those that it has no rule for
-    issued: tuple[str, ...]  # all that it is made of (`ModelDefinition.made_of`), be they zero
+    issued: Mapping[str, CountValue]  # all that it is made of (`ModelDefinition.made_of`)
 
 
 def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> ModelInputs:
@@ -60,7 +60,7 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
         variables={name: names[name] for name in model.scales},
         ignored=tuple(sorted(name for name in rest if model.features.ignores(name))),
         unknown=tuple(sorted(name for name in rest if not model.features.ignores(name))),
-        issued=tuple(seen),
+        issued=seen,
     )
 
 

@@ -13,9 +13,6 @@ Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
 Which policy a device follows is found by leaving out families (`countperf.fitting.selection`).
-
-The fits that ship are plain sums with at most `MOST_WEIGHTS` weights. This was settled before test
-kernels, applications and variants were predicted.
 """
 
 from __future__ import annotations
@@ -34,9 +31,6 @@ STRUCTURAL = "structural"
 STREAMS = (4, 16)
 """Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
 second-level cache cost more in groups that have more of them, the more so the more there are."""
-
-MOST_WEIGHTS = 110
-"""Of how many features a fit keeps weights (`scripts/ablate_models.py`)."""
 
 _FAR_ACCESSES = {
     "scalar": ("walk", "l1_reuse", "l2_reuse", "beyond_l2", "data"),
@@ -136,7 +130,6 @@ def structural(
         residual="log",
         loss="soft_l1",
         loss_scale=0.3,
-        most_weights=MOST_WEIGHTS,
         ignored=("bytes.kernel.*",),
         derived=shares | derived,
         terms={

@@ -102,7 +102,6 @@ def fit(of: FitResult, device: DeviceParameters | None = None) -> Printed:
             "model": of.weights.model,
             "cases": len(of.observations),
             "rank": of.diagnosis.rank,
-            "condition": of.diagnosis.condition,
             "verdicts": of.verdicts,
             "weights": of.weights.to_object(),
         },

@@ -54,7 +54,6 @@ def test_a_design_of_full_rank_has_no_groups() -> None:
 
     assert diagnosis.rank == 6
     assert diagnosis.groups == ()
-    assert 1 < diagnosis.condition < 1e4
 
 
 def test_columns_always_in_ratio_2_1_1_are_one_group_with_their_relations() -> None:
@@ -108,22 +107,7 @@ def test_a_dependence_of_three_that_no_pair_shows() -> None:
     diagnosis = diagnose(build_design(cases, LINEAR.features))
 
     (group,) = diagnosis.groups
-    assert diagnosis.close_pairs == ()
     assert group.relations == ({"flop.add.f32": -1.0, "flop.mul.f32": 1.0, "flop.div.f32": 1.0},)
-
-
-def test_nearly_dependent_pairs_are_named_with_their_cosine() -> None:
-    cases = [
-        _case({"flop.add.f32": 1000 * n + k, "flop.mul.f32": 1000 * n, "launches": 1}, float(n))
-        for k, n in enumerate((1, 10, 100, 1000))
-    ]
-
-    diagnosis = diagnose(build_design(cases, LINEAR.features))
-
-    assert diagnosis.groups == ()
-    (pair,) = diagnosis.close_pairs
-    assert pair[:2] == ("flop.add.f32", "flop.mul.f32")
-    assert 0.999 < pair[2] < 1
 
 
 def test_fewer_cases_than_features_leave_relations() -> None:
@@ -155,4 +139,3 @@ def test_what_is_told_apart_depends_neither_on_row_order_nor_on_the_unit_of_time
 
     assert changed.rank == plain.rank
     assert changed.groups == plain.groups
-    assert changed.condition == pytest.approx(plain.condition, rel=1e-6)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.errors import CountingError, FitError, ParameterError, RankDeficientFitError
+from countperf.errors import CountingError, FitError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
@@ -134,27 +133,6 @@ def test_the_shape_of_groups_needs_counts_that_say_it() -> None:
         fit(measure(), model=sum_model({"launch": ["launches"], "work": ["items"]}))
 
 
-@pytest.mark.parametrize(
-    ("recipe", "parameter"),
-    [
-        pytest.param({"loss": "huber", "loss_scale": 0.0}, "loss_scale", id="no size"),
-        pytest.param({"loss": "huber", "loss_scale": -3.0}, "loss_scale", id="negative"),
-        pytest.param({"loss_scale": float("nan")}, "loss_scale", id="no number, though unused"),
-        pytest.param({"loss_scale": float("inf")}, "loss_scale", id="infinite"),
-        pytest.param({"loss": "cauchy"}, "loss", id="another loss of SciPy's"),
-        pytest.param({"residual": "absolute"}, "residual", id="no residual"),
-    ],
-)
-@pytest.mark.parametrize("model", ["linear", "auto"])
-def test_a_recipe_that_cannot_be_is_refused(
-    model: str, recipe: dict[str, Any], parameter: str
-) -> None:
-    with pytest.raises(ParameterError) as caught:
-        fit(measure(), model=model, **recipe)
-
-    assert caught.value.parameter == parameter
-
-
 @given(st.dictionaries(st.sampled_from(sorted(TRUE_WEIGHTS)), st.floats(1e-13, 1e-5), min_size=6))
 @settings(max_examples=25, deadline=None)
 def test_any_weights_are_recovered(truth: dict[str, float]) -> None:
@@ -264,8 +242,8 @@ def test_a_good_fit_passes_its_checks() -> None:
     result = fit(measure())
 
     # stride-1 loads and the like occur in one family each: nothing but "empty" can be held out
-    assert set(_failed(result)) <= {"held-out error", "coverage"}
-    assert {verdict.name for verdict in result.verdicts} >= {"rank", "condition", "exercise"}
+    assert set(_failed(result)) <= {"errors"}
+    assert {verdict.name for verdict in result.verdicts} >= {"rank", "exercise", "errors", "cases"}
 
 
 def test_what_cannot_be_told_apart_is_named_and_shared_and_has_no_standard_error() -> None:
@@ -295,13 +273,6 @@ def test_predictions_that_need_them_apart_are_flagged_and_others_are_not() -> No
     assert "indistinguishable" in {verdict.name for verdict in apart.caveats}
 
 
-def test_on_request_a_lack_of_rank_is_an_error_that_carries_the_fit() -> None:
-    with pytest.raises(RankDeficientFitError, match=r"gmem\.min\.32\.1of2") as caught:
-        fit(_dependent_set(), require_full_rank=True)
-
-    assert isinstance(caught.value.result, FitResult)
-
-
 def test_a_property_that_is_never_exercised_gets_no_weight_and_is_named() -> None:
     kernel = MadeUpKernel(
         name="odd",
@@ -320,29 +291,23 @@ def test_a_property_that_is_never_exercised_gets_no_weight_and_is_named() -> Non
     assert result.weights.exercising_kernels == {"flop.div.f64": ("a",)}
 
 
-def test_negative_weights_are_named_and_the_bound_removes_them() -> None:
+def test_weights_may_be_negative_and_the_bound_removes_them() -> None:
     measurements = measure(weights={**TRUE_WEIGHTS, "gmem.store.32.stride1": -2e-12})
 
     free, bounded = fit(measurements), fit(measurements, nonnegative=True)
 
-    assert "gmem.store.32.stride1" in _failed(free)["sign"]
-    assert "gmem.store.32.stride1" in _failed(bounded)["bounds"]
+    assert _values(free)["gmem.store.32.stride1"] == pytest.approx(-2e-12, rel=1e-6)
     assert _values(bounded)["gmem.store.32.stride1"] == 0.0
     assert bounded.weights.by_feature["gmem.store.32.stride1"].standard_error_s is None
     assert min(_values(bounded).values()) >= 0
 
 
-def test_unstable_cases_are_used_and_named_or_left_out() -> None:
-    measurements = measure(unstable=["copy/n=1024", "adds/n=1024"])
+def test_unstable_cases_are_used_and_named() -> None:
+    used = fit(measure(unstable=["copy/n=1024", "adds/n=1024"]))
 
-    used = fit(measurements)
-    left_out = fit(measurements, leave_out_unstable=True)
-
-    assert "2 of 17 cases spread too far (copy/n=1024, adds/n=1024)" in _failed(used)["stability"]
+    assert "2 of 17 cases spread too far: copy/n=1024, adds/n=1024" in _failed(used)["cases"]
     assert used.weights.source is not None
     assert used.weights.source.unstable_cases == 2
-    assert len(left_out.observations) == 15
-    assert "stability" not in _failed(left_out)
 
 
 def test_test_kernels_are_never_fitted() -> None:
@@ -354,7 +319,7 @@ def test_test_kernels_are_never_fitted() -> None:
 def test_kernels_that_were_not_counted_are_named() -> None:
     result = fit(measure(uncounted=["pairs"]))
 
-    assert "pairs" in _failed(result)["counting"]
+    assert "pairs" in _failed(result)["cases"]
     assert len(result.observations) == 14
 
 
@@ -393,7 +358,7 @@ def test_a_fit_prints_its_verdicts_with_their_remedies() -> None:
     assert text.startswith("linear model on pocl-testchip: 8 weights from 17 cases")
     assert "!!  rank: 6 of 8" in text
     assert "-> measure kernels that have these properties in other proportions" in text
-    assert "ok  counting" in text
+    assert "ok  cases" in text
 
 
 def test_a_fit_has_a_table_of_its_cases() -> None:

@@ -83,7 +83,7 @@ def test_they_are_found_for_kernels_of_the_catalogue_and_fitted() -> None:
     found = {name: weight.value_s for name, weight in weights.by_feature.items()}
     assert found == pytest.approx({"launches": LAUNCH_S, **TRUTH_S}, rel=1e-6)
     assert weights.view == "source"
-    assert next(v for v in fitted().verdicts if v.name == "counting").passed
+    assert next(v for v in fitted().verdicts if v.name == "cases").passed
     again = WeightSet.read_text(weights.write_text())
     judged = evaluate(measured(), weights=again)
     assert [case.predicted_s for case in judged.cases] == pytest.approx(
@@ -190,9 +190,9 @@ def test_lines_keep_them_and_cases_without_them_are_left_out_and_named(tmp_path:
     result = fit(found, model=MODEL)
 
     assert {case.kernel for case in result.observations} == {known}
-    verdict = next(v for v in result.verdicts if v.name == "counting")
+    verdict = next(v for v in result.verdicts if v.name == "cases")
     assert not verdict.passed
-    assert "8 counted cases do not say what the model names" in verdict.message
+    assert "without what the model names, so not in the fit" in verdict.message
     vector = found.measurements[0].property_vector()
     assert vector is not None
     assert vector.evaluate(found.measurements[0].parameters)[f"{ROOT}.store"] == 7

@@ -7,7 +7,6 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import model_inputs
-from countperf.models.negligible import without_features
 from countperf.models.structural import structural
 
 LOAD, ADD, DIV = "gmem.load.32.stride1", "flop.add.f32", "flop.div.f32"
@@ -36,38 +35,22 @@ def test_a_negligible_feature_is_ignored_and_others_of_its_pattern_are_charged()
 
 
 def test_a_model_without_a_feature_predicts_kernels_that_have_it() -> None:
-    model = without_features(MODEL, ["flop.div.f32"])
+    model = MODEL.model_copy(update={"negligible": (DIV,)})
 
     inputs = model_inputs(model, {LOAD: 16, ADD: 3, DIV: 5})
 
-    assert ("chip", "flop.add.f32") in inputs.values
-    assert ("chip", "flop.div.f32") not in inputs.values
+    assert ("chip", ADD) in inputs.values
+    assert ("chip", DIV) not in inputs.values
     assert inputs.ignored == (DIV,)
     assert not inputs.unknown
-
-
-def test_derived_features_go_with_what_only_they_need() -> None:
-    model = without_features(MODEL, ["far"])
-
-    assert model.terms["memory"].charged == ("gmem.*.*",)
-    assert not model.derived
-    assert not model.negligible
+    assert ModelDefinition.from_object(model.model_dump(mode="json")) == model
 
 
 def test_a_property_that_a_formula_needs_may_be_without_a_weight_of_its_own() -> None:
     model = structural(ExecutionPolicy(units=2), memory=load_hierarchy("amd-zen4"))
-
-    fewer = without_features(model, ["bytes.group.load.dense", "load_beyond_llc"])
+    fewer = model.model_copy(update={"negligible": ("bytes.group.load.dense",)})
 
     counts = {"bytes.group.load.dense": 1 << 30, "bytes.kernel.load": 1 << 30, "groups": 4}
     values = model_inputs(fewer, counts).values
     assert ("traffic", "bytes.group.load.dense") not in values
-    assert ("traffic", "load_beyond_llc") not in values
     assert values["traffic", "load_beyond_l2"] == (1 << 30) * (1 - 2**20 / 2**30)
-    assert "beyond_l2" in fewer.derived
-
-
-def test_documents_keep_what_is_negligible() -> None:
-    model = without_features(MODEL, ["flop.div.f32"])
-
-    assert ModelDefinition.from_object(model.model_dump(mode="json")) == model

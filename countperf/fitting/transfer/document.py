@@ -8,7 +8,7 @@ import numpy as np
 
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.fitting.design import Observation
-from countperf.fitting.fitted_document import MeasuredWhere, fit_quality, weight_set
+from countperf.fitting.fitted_document import fit_quality, weight_set
 from countperf.fitting.transfer.calibrated import TransferFit
 from countperf.fitting.transfer.prior import ExpectedErrors
 from countperf.hardware.identity import DeviceIdentity
@@ -36,11 +36,14 @@ def weights_document(
     quality = fit_quality(fit.estimate, fit.held_out, fit.error)
     calibration = _calibration(quality, expected, noise)
     return weight_set(
-        MeasuredWhere(device=device, protocol=protocol, recorded_at=recorded_at, caches=caches),
-        "source" if is_emitted else "structure",
         observations,
         fit.estimate,
         quality.model_copy(update={"calibration": calibration}),
+        device=device,
+        view="source" if is_emitted else "structure",
+        caches=caches,
+        protocol=protocol,
+        recorded_at=recorded_at,
         candidates=fit.candidates,
     )
 

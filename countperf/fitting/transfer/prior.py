@@ -124,7 +124,7 @@ class KnownModel(Part):
             own = policy.model_copy(update={"units": units if policy.units else 0})
             found = structural(own, memory=memory)
         names = tuple(dict.fromkeys((*found.negligible, *self.negligible)))
-        return found.model_copy(update={"most_weights": None, "negligible": names})
+        return found.model_copy(update={"negligible": names})
 
     def policies(self, device: DeviceIdentity) -> tuple[ExecutionPolicy, ...]:
         """Return policies to try: those of known devices of the platform, or of all without any.
