@@ -68,7 +68,7 @@ RESULTS: Mapping[str, Callable[[], object]] = {
 }
 
 
-IN_WORDS = ("AvailableWeights", "Prediction", "PredictionPair", "Ranking")
+IN_WORDS = ("FitResult", "AvailableWeights", "Prediction", "PredictionPair", "Ranking")
 """Results that are shown as the command line prints them."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from countperf.display import Drawable, ShortRepr, Table
+from countperf.display import Drawable, Table, printed
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.leaving_out import HeldOutCase
@@ -14,7 +14,7 @@ from countperf.predictions import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FitResult(Table, Drawable, ShortRepr):
+class FitResult(Table, Drawable):
     """A fit."""
 
     weights: WeightSet  # the weights with their uncertainty, ready to predict with and to be stored
@@ -54,14 +54,4 @@ class FitResult(Table, Drawable, ShortRepr):
         """The verdicts that did not pass."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
-    def __str__(self) -> str:
-        head = (
-            f"{self.weights.model} model on {self.weights.device.slug}: {len(self.weights.weights)}"
-            f" weights from {len(self.observations)} cases"
-        )
-        checks = (
-            f"  {'ok ' if verdict.passed else '!! '} {verdict.name}: {verdict.message}"
-            + (f"\n        -> {verdict.remedy}" if verdict.remedy else "")
-            for verdict in self.verdicts
-        )
-        return "\n".join([head, *checks])
+    __repr__ = printed

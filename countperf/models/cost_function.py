@@ -25,7 +25,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import Column, ModelFunction
-from countperf.models.unmeasured import ExercisingKernels, Unmeasured
+from countperf.models.unmeasured import Unmeasured
 from countperf.models.validity import refuse_negative
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
@@ -190,7 +190,6 @@ def compile_cost(
     kernel: object,
     *,
     incomplete_ok: bool = False,
-    exercising_kernels: ExercisingKernels | None = None,
 ) -> CostFunction:
     """Return the predicted time of a kernel as a fast function; see `WeightSet.compile`."""
     weights.check_counting_rules()
@@ -212,6 +211,4 @@ def compile_cost(
     if incomplete_ok:
         return function
     missing = [weights.features.feature_of(name) or name for name in function.lacking]
-    return replace(
-        function, unmeasured=weights.unmeasured(vector.kernel, missing, exercising_kernels)
-    )
+    return replace(function, unmeasured=weights.unmeasured(vector.kernel, missing))

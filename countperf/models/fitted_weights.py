@@ -35,7 +35,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.units import unit_of
-from countperf.models.unmeasured import ExercisingKernels, Unmeasured
+from countperf.models.unmeasured import Unmeasured
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,
@@ -189,7 +189,6 @@ class FittedWeights(Table, Document):
         level: Level = 0.95,
         device: DeviceIdentity | None = None,
         force: bool = False,
-        exercising_kernels: ExercisingKernels | None = None,
     ) -> Prediction:
         """Predict the time of one launch from the counts of a kernel.
 
@@ -208,9 +207,6 @@ class FittedWeights(Table, Document):
             The device to predict for; by default that of the weights.
         force : bool, optional
             Use the weights even for a device that they do not match.
-        exercising_kernels : callable, optional
-            From a property to the measurement kernels that exercise it, for messages; by default
-            what the document has.
 
         Returns
         -------
@@ -242,7 +238,7 @@ class FittedWeights(Table, Document):
         inputs = self.inputs(counts)
         missing = self.missing(inputs)
         if missing and not incomplete_ok:
-            raise self.unmeasured(vector.kernel, missing, exercising_kernels).error()
+            raise self.unmeasured(vector.kernel, missing).error()
         charge = self.charge(inputs)
         time_s, parts, corrected = self.corrected(charge)
         outside = (
@@ -468,17 +464,10 @@ class FittedWeights(Table, Document):
             found=device.slug,
         )
 
-    def unmeasured(
-        self, kernel: str, missing: Sequence[str], lookup: ExercisingKernels | None
-    ) -> Unmeasured:
+    def unmeasured(self, kernel: str, missing: Sequence[str]) -> Unmeasured:
         """Return the complaint about features without a weight, with kernels that exercise them."""
-        return Unmeasured.find(
-            missing,
-            kernel=kernel,
-            device=self.device.slug,
-            stored=self.exercising_kernels,
-            lookup=lookup,
-        )
+        known = {name: self.exercising_kernels.get(name, ()) for name in missing}
+        return Unmeasured(kernel=kernel, device=self.device.slug, exercising_kernels=known)
 
 
 def _plain(row: NDArray[np.float64]) -> Quantity:

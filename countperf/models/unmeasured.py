@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from countperf.display import ShortRepr
@@ -22,23 +22,6 @@ class Unmeasured(ShortRepr):
     device: str
     # for each property without a weight, measurement kernels that would supply it
     exercising_kernels: dict[str, tuple[str, ...]]
-
-    @classmethod
-    def find(
-        cls,
-        missing: Sequence[str],
-        *,
-        kernel: str,
-        device: str,
-        stored: Mapping[str, tuple[str, ...]],
-        lookup: ExercisingKernels | None,
-    ) -> Unmeasured:
-        """Collect kernels from a lookup if there is one, else from those stored with the fit."""
-        exercising_kernels = {
-            name: tuple(lookup(name)) if lookup else stored.get(name, ())
-            for name in dict.fromkeys(missing)
-        }
-        return cls(kernel=kernel, device=device, exercising_kernels=exercising_kernels)
 
     def error(self) -> UnmeasuredPropertyError:
         """Return the error that says so."""

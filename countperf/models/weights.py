@@ -126,7 +126,6 @@ class WeightSet(FittedWeights):
         level: Level = 0.95,
         device: DeviceIdentity | None = None,
         force: bool = False,
-        exercising_kernels: ExercisingKernels | None = None,
     ) -> Prediction:
         """Predict as `FittedWeights.predict_counts`; the prediction can be anchored."""
         found = super().predict_counts(
@@ -136,23 +135,16 @@ class WeightSet(FittedWeights):
             level=level,
             device=device,
             force=force,
-            exercising_kernels=exercising_kernels,
         )
         origin = WeightsAndKernel(weights=self, kernel=kernel, parameters=parameters, level=level)
         return replace(found, origin=origin)
 
-    def compile(
-        self,
-        kernel: object,
-        *,
-        incomplete_ok: bool = False,
-        exercising_kernels: ExercisingKernels | None = None,
-    ) -> CostFunction:
+    def compile(self, kernel: object, *, incomplete_ok: bool = False) -> CostFunction:
         """Return the predicted time of a kernel as a fast function of its parameters.
 
         Parameters
         ----------
-        kernel, incomplete_ok, exercising_kernels
+        kernel, incomplete_ok
             As in `predict`.
 
         Raises
@@ -161,9 +153,7 @@ class WeightSet(FittedWeights):
             As in `predict`. A property without a weight raises when the function is called with
             parameters at which it is not zero.
         """
-        return compile_cost(
-            self, kernel, incomplete_ok=incomplete_ok, exercising_kernels=exercising_kernels
-        )
+        return compile_cost(self, kernel, incomplete_ok=incomplete_ok)
 
     def explain(
         self,

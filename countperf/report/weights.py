@@ -134,7 +134,7 @@ def calibration(of: CalibrationResult) -> Printed:
         )
     notes.append(f"to use it: countperf predict KERNEL SIZES --weights {of.name}")
     columns = {"model": "model", "held_out_error": "families left out", "kept": "kept weights of"}
-    columns |= {"expected_error": "expected", "after_five_minutes": "after five more minutes"}
+    columns["expected_error"] = "expected"
     what = ("name", "known", "store", "kernels", "cases", "unsettled", "spent_s", "without_code")
     return Printed(
         head=head,
@@ -154,7 +154,6 @@ def calibration(of: CalibrationResult) -> Printed:
                         picked(tried, "model", "description", "held_out_error", "chosen")
                         for tried in each.fit.candidates
                     ],
-                    "not_learnt": dict(each.unlearnt),
                 }
                 for each in of.models
             ],
@@ -171,7 +170,6 @@ def _model_row(each: CalibratedModel) -> dict[str, Any]:
         "kept": each.old if each.is_kept else None,
         "held_out_error": held_out,
         "expected_error": each.expected and factor * each.expected.typical_error,
-        "after_five_minutes": each.later and factor * each.later.typical_error,
         "weights": str(each.path),
         "factor": factor,
     }
@@ -196,9 +194,6 @@ def _model_lines(each: CalibratedModel) -> list[str]:
             f"{each.model}: errors are {factor:.1f} times those of other devices: this one is"
             " unlike them, or other programs disturbed it"
         )
-    if each.unlearnt:
-        names = ", ".join(f"{name} (×{factor:.1f})" for name, factor in each.unlearnt)
-        lines.append(f"{each.model}: as on other devices, not measured here: {names}")
     return lines
 
 

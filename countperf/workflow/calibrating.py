@@ -43,7 +43,6 @@ from countperf.fitting.transfer.prior import (
 from countperf.fitting.transfer.result import (
     CalibratedModel,
     CalibrationResult,
-    unlearnt_features,
 )
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import counted_caches_of, memory_hierarchy_of
@@ -93,7 +92,6 @@ _LEAST_GAIN = 0.05
 over measured kernels): on a machine that has not changed, new ones gain at most .01."""
 
 _FIT_S = 5.0
-_LATER_S = 300.0
 
 
 def calibrate(
@@ -152,7 +150,7 @@ def calibrate(
         measured, without_code = _with_code(task, measured)
     if not busy:
         measured = measured.select(_is_settled)
-    models = _fit_all(task, measured, devices, plain, spent_s=time.monotonic() - began, busy=busy)
+    models = _fit_all(task, measured, devices, plain, busy=busy)
     near = [each.device for each in _devices_of(devices)]
     near.sort(key=lambda each: not is_alike(each, found.identity))
     return CalibrationResult(
@@ -296,13 +294,11 @@ def _fit_all(
     known: KnownDevices,
     name: str,
     *,
-    spent_s: float,
     busy: bool,
 ) -> tuple[CalibratedModel, ...]:
     """Fit each model and store its weights, that which reads code first."""
     observations = observations_of(measured)
     kernels = len({case.kernel for case in observations})
-    rate = kernels / max(spent_s, 1.0)
     name, before = _own_name(name, task.device.identity)
     others = [fit for fit in fits_for(task.device.identity) if fit.name != f"{OWN}{name}"]
     made: list[tuple[CalibratedModel, WeightSet]] = []
@@ -331,12 +327,6 @@ def _fit_all(
             new_factor=factors[1],
             is_kept=is_kept,
             expected=None if is_kept else expected,
-            later=model.errors_after(kernels + round(rate * _LATER_S))
-            if is_kin and not is_kept
-            else None,
-            unlearnt=()
-            if is_kept
-            else unlearnt_features(fit, dict(zip(model.columns, model.shares, strict=False))),
         )
         made.append((calibrated, old if is_kept and old is not None else weights))
     stored, _ = store_own_fit(*(weights for _, weights in made), name=name, replace=True)

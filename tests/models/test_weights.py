@@ -149,15 +149,6 @@ def test_a_property_without_a_weight_is_an_error_that_names_it_and_its_supplier(
     assert "pocl-testchip" in message
 
 
-def test_exercising_kernels_passed_by_the_caller_win_over_those_stored() -> None:
-    weights = make_weights({"launches": 1e-6}, exercising_kernels={"flop.div.f64": ("old",)})
-
-    with pytest.raises(UnmeasuredPropertyError, match=r"a or b or c \(1 more\)"):
-        weights.predict_counts(
-            {"flop.div.f64": 1}, {}, exercising_kernels=lambda _: ["a", "b", "c", "d"]
-        )
-
-
 def test_a_property_without_a_weight_does_not_matter_where_it_is_zero() -> None:
     kernel = PropertyVector.from_mapping(
         {"launches": 1, "flop.div.f32": "[n] -> { n - 1 : n > 0 }"}

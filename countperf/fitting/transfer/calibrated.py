@@ -64,18 +64,6 @@ class TransferFit(ShortRepr):
         return np.log(self.estimate.solution.coefficients)
 
     @property
-    def spread(self) -> Vector:
-        """Standard deviations of the logarithms."""
-        solution = self.estimate.solution
-        assert solution.covariance is not None
-        return np.sqrt(np.diag(solution.covariance)) / solution.coefficients
-
-    @property
-    def learnt(self) -> Vector:
-        """Share of the prior's variance that the cases took away: 0 for what stays at its prior."""
-        return 1.0 - self.spread**2 / np.diag(self.prior.covariance)
-
-    @property
     def held_out_factor(self) -> float:
         """Factor by which left-out families are off, in the geometric mean."""
         return held_out_figure(self.held_out).factor

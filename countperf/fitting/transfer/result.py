@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from countperf.display import ShortRepr, Table, printed
 from countperf.fitting.transfer.calibrated import TransferFit
 from countperf.fitting.transfer.prior import ExpectedErrors
 from countperf.hardware.identity import DeviceIdentity
-from countperf.models.function import column_keys
 from countperf.models.library import short_name
-
-_HARDLY_LEARNT = 0.2
-"""Share of the prior's variance below which a weight counts as not learnt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,10 +23,7 @@ class CalibratedModel(ShortRepr):
     old_factor: float
     new_factor: float
     is_kept: bool  # whether the old weights were kept, since they are no worse
-    # errors of other devices after as many kernels, and after those of five more minutes
-    expected: ExpectedErrors | None
-    later: ExpectedErrors | None
-    unlearnt: tuple[tuple[str, float], ...]
+    expected: ExpectedErrors | None  # errors of other devices after as many kernels
 
     @property
     def model(self) -> str:
@@ -62,16 +52,3 @@ class CalibrationResult(Table):
     is_complete: bool  # whether no kernel of the choice is left
 
     __repr__ = printed
-
-
-def unlearnt_features(
-    fit: TransferFit, shares: Mapping[tuple[str, str], float], *, most: int = 5
-) -> tuple[tuple[str, float], ...]:
-    """Return features whose weights the cases hardly determine, and how unsure each is."""
-    columns, spread, learnt = fit.estimate.function.columns, fit.spread, fit.learnt
-    matter = [
-        (shares.get(column, 0.0) * spread[i], name, float(np.exp(spread[i])))
-        for i, (column, name) in enumerate(zip(columns, column_keys(columns), strict=True))
-        if learnt[i] < _HARDLY_LEARNT and shares.get(column, 0.0) > 0
-    ]
-    return tuple((name, factor) for _, name, factor in sorted(matter, reverse=True)[:most])

@@ -62,9 +62,7 @@ def test_a_weight_that_no_case_has_stays_at_its_prior() -> None:
     fitted = fit_with_prior(design, prior, error=0.1)
 
     assert fitted.logs[1] == pytest.approx(TRUE[1], abs=0.2)
-    assert fitted.learnt[1] > 0.8
     assert fitted.logs[2:] == pytest.approx(prior.mean[2:], abs=1e-3)
-    assert np.all(fitted.learnt[2:] < 1e-3)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 40])
