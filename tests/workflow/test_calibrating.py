@@ -139,7 +139,7 @@ def test_a_device_gets_weights_that_predict_unless_those_that_ship_are_better(
         assert result.cases == found.cases  # nothing is measured again
         is_kept = factor == 1.0
         assert result.models[0].is_kept == is_kept
-        assert ("weights of there are kept" in repr(result)) == is_kept
+        assert ("kept weights of" in repr(result)) == is_kept
         assert (now == there) == is_kept
 
 
