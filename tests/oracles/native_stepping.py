@@ -9,7 +9,7 @@ overlap is decided alike. Arrays hold zeros.
 
 from __future__ import annotations
 
-import itertools
+import os
 import platform
 import shutil
 import subprocess
@@ -20,13 +20,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from countperf.errors import KernelBuildError
+from countperf.harness.compile import object_cache
 from countperf.harness.compile.compiled_kernel import CompiledKernel, kernel_of
-from countperf.harness.compile.objects import compile_many, find_library
+from countperf.harness.compile.objects import compile_many
 from countperf.harness.device import Device
 from countperf.machine_code.calling_conventions import KernelLaunch, middle_group, pocl_group
-from countperf.machine_code.object_file import entry_of, program_of
+from countperf.machine_code.object_file import entry_of
 
 _SOURCE = Path(__file__).with_suffix(".c")
 _ARRAYS = 0x2000_0000_0000
@@ -162,20 +164,14 @@ def compiled_for_stepping(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device, folder: Path
 ) -> list[Steppable | str]:
     """Compile kernels with PoCL and keep the objects in a folder."""
-    number = itertools.count()
-
-    def read(paths: Sequence[Path]) -> dict[str, Path]:
-        own = folder / str(next(number))
-        own.mkdir()
-        return {path.stem: Path(shutil.copy(path, own / path.name)) for path in paths}
-
     found: list[Steppable | str] = []
-    made = compile_many(units, device, read)
-    for (unit, _), objects in zip(units, made, strict=True):
-        if isinstance(objects, KernelBuildError):
-            found.append(str(objects))
-        else:
-            programs = {name: program_of(path, find_library) for name, path in objects.items()}
+    with patch.dict(os.environ, {object_cache.VARIABLE: str(folder)}):
+        made = compile_many(units, device)
+        for (unit, sizes), programs in zip(units, made, strict=True):
+            if isinstance(programs, KernelBuildError):
+                found.append(str(programs))
+                continue
+            paths = object_cache.kept(object_cache.key_of(unit, sizes, device)) or []
             kernel = kernel_of(unit, programs, device.identity.platform)
-            found.append(Steppable(kernel, objects))
+            found.append(Steppable(kernel, {path.stem: path for path in paths}))
     return found
