@@ -13,7 +13,9 @@ take one barrier of a group; where one takes two, 8.6 and later but 9.0 and 10.0
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -25,47 +27,10 @@ SOURCE = (
     " cuda_occupancy.h of the CUDA Toolkit"
 )
 
-_FIELDS = (
-    "max_sub_groups_per_compute_unit",
-    "max_groups_per_compute_unit",
-    "max_work_items_per_group",
-    "registers_per_compute_unit",
-    "max_registers_per_work_item",
-    "register_unit",
-    "sub_group_unit",
-    "local_bytes_per_compute_unit",
-    "max_local_bytes_per_group",
-    "local_unit",
-    "local_reserved_bytes_per_group",
-)
-_KIB = 1024
 _SUB_GROUP_SIZE = 32
-
-# in the order of _FIELDS
-_ROWS = {
-    "1.0": (24, 8, 512, 8192, 128, 256, 2, 16 * _KIB, 16 * _KIB, 512, 0),
-    "1.1": (24, 8, 512, 8192, 128, 256, 2, 16 * _KIB, 16 * _KIB, 512, 0),
-    "1.3": (32, 8, 512, 16384, 128, 512, 2, 16 * _KIB, 16 * _KIB, 512, 0),
-    "2.0": (48, 8, 1024, 32768, 63, 64, 2, 48 * _KIB, 48 * _KIB, 128, 0),
-    "3.0": (64, 16, 1024, 65536, 63, 256, 4, 48 * _KIB, 48 * _KIB, 256, 0),
-    "3.5": (64, 16, 1024, 65536, 255, 256, 4, 48 * _KIB, 48 * _KIB, 256, 0),
-    "5.0": (64, 32, 1024, 65536, 255, 256, 4, 64 * _KIB, 48 * _KIB, 256, 0),
-    "5.2": (64, 32, 1024, 65536, 255, 256, 4, 96 * _KIB, 48 * _KIB, 256, 0),
-    "6.1": (64, 32, 1024, 65536, 255, 256, 4, 96 * _KIB, 48 * _KIB, 256, 0),
-    "7.0": (64, 32, 1024, 65536, 255, 256, 4, 96 * _KIB, 96 * _KIB, 256, 0),
-    "7.5": (32, 16, 1024, 65536, 255, 256, 4, 64 * _KIB, 64 * _KIB, 256, 0),
-    "8.0": (64, 32, 1024, 65536, 255, 256, 4, 164 * _KIB, 163 * _KIB, 128, _KIB),
-    "8.6": (48, 16, 1024, 65536, 255, 256, 4, 100 * _KIB, 99 * _KIB, 128, _KIB),
-    "8.7": (48, 16, 1024, 65536, 255, 256, 4, 164 * _KIB, 163 * _KIB, 128, _KIB),
-    "8.9": (48, 24, 1024, 65536, 255, 256, 4, 100 * _KIB, 99 * _KIB, 128, _KIB),
-    "9.0": (64, 32, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
-    "10.0": (64, 32, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
-    "10.3": (64, 32, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
-    "10.7": (32, 16, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
-    "11.0": (48, 24, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
-    "12.0": (48, 24, 1024, 65536, 255, 256, 4, 100 * _KIB, 99 * _KIB, 128, _KIB),
-    "12.1": (48, 24, 1024, 65536, 255, 256, 4, 100 * _KIB, 99 * _KIB, 128, _KIB),
-}
+_FILE = Path(__file__).with_name("capabilities.csv")
+with _FILE.open(encoding="utf-8", newline="") as _file:
+    _ROWS = {row.pop("compute_capability"): row for row in csv.DictReader(_file)}
 
 # of compute capability 2.x
 _COARSE_REGISTERS = (21, 22, 29, 30, 37, 38, 45, 46)
@@ -80,10 +45,10 @@ def capability_limits(compute_capability: str) -> Mapping[str, Any]:
         known = ", ".join(COMPUTE_CAPABILITIES)
         message = f"no limits of compute capability {compute_capability!r} (known: {known})"
         raise DeviceParameterError(message, field="compute_capability")
-    row = _ROWS[compute_capability]
-    limits: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
+    limits: dict[str, Any] = {name: int(text) for name, text in _ROWS[compute_capability].items()}
     limits["sub_group_size"] = _SUB_GROUP_SIZE
-    limits["max_work_items_per_compute_unit"] = row[0] * _SUB_GROUP_SIZE
+    most = limits["max_sub_groups_per_compute_unit"]
+    limits["max_work_items_per_compute_unit"] = most * _SUB_GROUP_SIZE
     limits["register_mode"] = "group" if compute_capability.startswith("1.") else "sub_group"
     limits["coarse_registers"] = _COARSE_REGISTERS if compute_capability.startswith("2.") else ()
     return MappingProxyType(limits)

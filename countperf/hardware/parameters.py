@@ -35,43 +35,10 @@ _NonNegativeFloat = Annotated[float, Field(ge=0)]
 _PositiveInt = Annotated[int, Field(gt=0)]
 _NonNegativeInt = Annotated[int, Field(ge=0)]
 
-UNITS: Mapping[str, str] = {
-    "num_compute_units": "compute unit",
-    "clock_hz": "Hz",
-    "sub_group_size": "work item/sub-group",
-    "issue_limit": "instruction/cycle",
-    "bandwidth_byte_per_s": "byte/s",
-    "peak_flops": "flop/s",
-    "launch_overhead_s": "s",
-    "cache_line_bytes": "byte",
-    "cores_per_compute_unit": "core/compute unit",
-    "schedulers_per_compute_unit": "scheduler/compute unit",
-    "max_sub_groups_per_compute_unit": "sub-group/compute unit",
-    "max_work_items_per_compute_unit": "work item/compute unit",
-    "max_groups_per_compute_unit": "group/compute unit",
-    "max_work_items_per_group": "work item/group",
-    "max_local_bytes_per_group": "byte/group",
-    "max_registers_per_work_item": "register/work item",
-    "registers_per_compute_unit": "register/compute unit",
-    "local_bytes_per_compute_unit": "byte/compute unit",
-    "register_unit": "register",
-    "local_unit": "byte",
-    "sub_group_unit": "sub-group",
-    "local_reserved_bytes_per_group": "byte/group",
-    "issue_cycles": "cycle/instruction",
-    "mem_ld_cycles": "cycle",
-    "departure_del_coal_cycles": "cycle",
-    "departure_del_uncoal_cycles": "cycle",
-    "cpi_mem_instr": "cycle/instruction",
-    "mem_clock_hz": "Hz",
-    "bus_width_bits": "bit",
-    "data_rate": "transfer/cycle",
-    "latency_steps": "step",
-    "chunk": "access/transaction",
-    "max_work_items_per_core": "work item/core",
-    "lambda_k": "1",
-}
-"""Unit of every numeric field of `DeviceParameters`, as a catalogue file must write it."""
+
+def _in(unit: str) -> Any:
+    """Declare a number in a unit, which may be absent."""
+    return Field(default=None, json_schema_extra={"unit": unit})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,49 +93,51 @@ class DeviceParameters(Document):
     # registers per work item for which they are allocated in twice the ``register_unit``
     coarse_registers: tuple[_PositiveInt, ...] = ()
 
-    num_compute_units: _PositiveInt | None = None
-    clock_hz: _PositiveFloat | None = None
-    sub_group_size: _PositiveInt | None = None
+    num_compute_units: _PositiveInt | None = _in("compute unit")
+    clock_hz: _PositiveFloat | None = _in("Hz")
+    sub_group_size: _PositiveInt | None = _in("work item/sub-group")
     # sub-group instructions that a compute unit can start per cycle over all subsystems
-    issue_limit: _PositiveFloat | None = None
-    bandwidth_byte_per_s: _PositiveFloat | None = None
+    issue_limit: _PositiveFloat | None = _in("instruction/cycle")
+    bandwidth_byte_per_s: _PositiveFloat | None = _in("byte/s")
     # peaks of the whole device, flop/s (an addition and a multiplication are two) and byte/s
-    peak_flops: _PositiveFloat | None = None
-    launch_overhead_s: _NonNegativeFloat | None = None  # time of an empty launch, s
-    cache_line_bytes: _PositiveInt | None = None  # bytes of global memory that move together
+    peak_flops: _PositiveFloat | None = _in("flop/s")
+    launch_overhead_s: _NonNegativeFloat | None = _in("s")  # time of an empty launch, s
+    cache_line_bytes: _PositiveInt | None = _in("byte")  # bytes of global memory that move together
     # scalar single-precision lanes, and instruction schedulers
-    cores_per_compute_unit: _PositiveInt | None = None
-    schedulers_per_compute_unit: _PositiveInt | None = None
+    cores_per_compute_unit: _PositiveInt | None = _in("core/compute unit")
+    schedulers_per_compute_unit: _PositiveInt | None = _in("scheduler/compute unit")
     # limits on what is resident on a compute unit at a time
-    max_sub_groups_per_compute_unit: _PositiveInt | None = None
-    max_work_items_per_compute_unit: _PositiveInt | None = None
-    max_groups_per_compute_unit: _PositiveInt | None = None
-    max_work_items_per_group: _PositiveInt | None = None
-    max_local_bytes_per_group: _PositiveInt | None = None
-    max_registers_per_work_item: _PositiveInt | None = None
-    registers_per_compute_unit: _PositiveInt | None = None
-    local_bytes_per_compute_unit: _PositiveInt | None = None
+    max_sub_groups_per_compute_unit: _PositiveInt | None = _in("sub-group/compute unit")
+    max_work_items_per_compute_unit: _PositiveInt | None = _in("work item/compute unit")
+    max_groups_per_compute_unit: _PositiveInt | None = _in("group/compute unit")
+    max_work_items_per_group: _PositiveInt | None = _in("work item/group")
+    max_local_bytes_per_group: _PositiveInt | None = _in("byte/group")
+    max_registers_per_work_item: _PositiveInt | None = _in("register/work item")
+    registers_per_compute_unit: _PositiveInt | None = _in("register/compute unit")
+    local_bytes_per_compute_unit: _PositiveInt | None = _in("byte/compute unit")
     # granularity of allocation, and local memory that the system takes of every group
-    register_unit: _PositiveInt | None = None
-    local_unit: _PositiveInt | None = None
-    sub_group_unit: _PositiveInt | None = None
-    local_reserved_bytes_per_group: _NonNegativeInt | None = None
-    issue_cycles: _PositiveFloat | None = None  # machine constants of Hong & Kim (2009)
-    mem_ld_cycles: _PositiveFloat | None = None
-    departure_del_coal_cycles: _PositiveFloat | None = None
-    departure_del_uncoal_cycles: _PositiveFloat | None = None
+    register_unit: _PositiveInt | None = _in("register")
+    local_unit: _PositiveInt | None = _in("byte")
+    sub_group_unit: _PositiveInt | None = _in("sub-group")
+    local_reserved_bytes_per_group: _NonNegativeInt | None = _in("byte/group")
+    issue_cycles: _PositiveFloat | None = _in(
+        "cycle/instruction"
+    )  # machine constants of Hong & Kim (2009)
+    mem_ld_cycles: _PositiveFloat | None = _in("cycle")
+    departure_del_coal_cycles: _PositiveFloat | None = _in("cycle")
+    departure_del_uncoal_cycles: _PositiveFloat | None = _in("cycle")
     # cost of a memory instruction on the compute pipeline (work flow graph model)
-    cpi_mem_instr: _NonNegativeFloat | None = None
+    cpi_mem_instr: _NonNegativeFloat | None = _in("cycle/instruction")
     # memory clock, width of the bus, transfers per clock
-    mem_clock_hz: _PositiveFloat | None = None
-    bus_width_bits: _PositiveInt | None = None
-    data_rate: _PositiveFloat | None = None
+    mem_clock_hz: _PositiveFloat | None = _in("Hz")
+    bus_width_bits: _PositiveInt | None = _in("bit")
+    data_rate: _PositiveFloat | None = _in("transfer/cycle")
     # machine constants of Ma, Chamberlain & Agrawal (2014)
-    latency_steps: _PositiveFloat | None = None
-    chunk: _PositiveFloat | None = None
-    max_work_items_per_core: _PositiveFloat | None = None
+    latency_steps: _PositiveFloat | None = _in("step")
+    chunk: _PositiveFloat | None = _in("access/transaction")
+    max_work_items_per_core: _PositiveFloat | None = _in("work item/core")
     # factor of the architecture in MERPSYS: estimated over measured times
-    lambda_k: _PositiveFloat | None = None
+    lambda_k: _PositiveFloat | None = _in("1")
 
     # cost of instructions by name of the class
     classes: dict[str, InstructionClass] = Field(default_factory=dict)
@@ -210,6 +179,14 @@ class DeviceParameters(Document):
         """Return the device with other values, checked like `declare_device`."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return _construct(type(self), {**values, **changes})
+
+
+UNITS: Mapping[str, str] = {
+    name: str(field.json_schema_extra["unit"])
+    for name, field in DeviceParameters.model_fields.items()
+    if isinstance(field.json_schema_extra, dict)
+}
+"""Unit of every numeric field of `DeviceParameters`, as a catalogue file must write it."""
 
 
 def declare_device(slug: str = "declared", **values: Any) -> DeviceParameters:
