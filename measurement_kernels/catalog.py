@@ -11,10 +11,10 @@ from countperf.measurements import Purpose
 from measurement_kernels import downstream, extended, paper, paper_tests, published, random_shapes
 from measurement_kernels.applications import APPLICATIONS
 from measurement_kernels.entry import CatalogEntry, Collection
-from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
+from measurement_kernels.groups import GroupShape
 from measurement_kernels.variants.sets import VARIANTS_PREFIX, variant_entries, variant_sets
 
-__all__ = ["APART", "CatalogEntry", "entries", "entry", "families", "group_shapes"]
+__all__ = ["APART", "CatalogEntry", "entries", "entry", "families"]
 
 APART: Mapping[Collection | None, Callable[[], Iterable[CatalogEntry]]] = {
     "published": published.entries,
@@ -76,7 +76,6 @@ def entries(
     family: str | None = None,
     variant: str | None = None,
     group_shape: GroupShape | None = None,
-    size_class: SizeClass | None = None,
     element_type: str | None = "f32",
     purpose: Purpose | None = "measurement",
     collection: Collection | None = "paper",
@@ -86,14 +85,12 @@ def entries(
     known = families(purpose="variant" if purpose == "variant" else None, collection=listed)
     if family is not None and family not in known:
         raise _unknown("family of kernels", family, known)
-    shapes = None if size_class is None else group_shapes(size_class)
     return tuple(
         each
         for each in _kernels(purpose, collection).values()
         if family in (None, each.family)
         and variant in (None, each.variant)
         and group_shape in (None, each.group_shape)
-        and (shapes is None or each.group_shape in shapes)
         and element_type in (None, each.element_type)
         and purpose in (None, each.purpose)
         and collection in (None, each.collection)

@@ -23,9 +23,10 @@ from countperf.harness.runner import KernelRunner
 from countperf.harness.size_selection import calibrate
 from countperf.measurements import PURPOSES, Protocol
 from countperf.properties.count_properties import count_kernel
-from measurement_kernels.catalog import APART, entries, group_shapes
+from measurement_kernels.catalog import APART, entries
 from measurement_kernels.catalog import families as all_families
 from measurement_kernels.entry import COLLECTIONS
+from measurement_kernels.groups import GROUP_SHAPES, SizeClass
 from measurement_kernels.variants.sets import variant_entries, variant_sets
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ PROFILES: Mapping[str, Profile] = {
 
 def profile_entries(
     profile: Profile,
-    group_class: str,
+    group_class: SizeClass,
     *,
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
@@ -106,7 +107,7 @@ def profile_entries(
     max_group_size: int | None = None,
 ) -> tuple[CatalogEntry, ...]:
     """List the catalogue's kernels that a profile measures, those that judge fits last."""
-    shapes = group_shapes(group_class)
+    shapes = GROUP_SHAPES[group_class]
     linear = [s for s in shapes if s[1] == 1]
     planar = [s for s in shapes if s[1] > 1]
     # the shapes of the test kernels first: every set has them
