@@ -18,7 +18,7 @@ from countperf.errors import CountingError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.library import load_device
 from countperf.harness.campaign import measure
-from countperf.harness.clock import Timer, Timing
+from countperf.harness.clock import Timing
 from countperf.harness.device import DeviceLimits
 from countperf.harness.runner import CaseRunner
 from countperf.harness.size_selection import calibrate
@@ -67,8 +67,6 @@ class Host:
 
 class SimulatedClock:
     """Clock that goes on by what is simulated, up to a deadline."""
-
-    timer: Timer = "event"
 
     def __init__(self) -> None:
         self.time = 0.0

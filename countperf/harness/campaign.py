@@ -83,7 +83,6 @@ def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Stor
         device=runner.identity,
         protocol=protocol,
         environment=environment,
-        timer=runner.clock.timer,
     )
     return Store(path, header)
 
@@ -187,7 +186,7 @@ class _Campaign:
             return error
         state.rounds.append(turn)
         if min(time_s for time_s, _ in state.counted(self._protocol.drops)) <= 0:
-            message = f"{case.name}: the {self._runner.clock.timer} timer gives a time of zero"
+            message = f"{case.name}: the event timer gives a time of zero"
             return MeasurementError(message, case=case.name)
         return None
 
@@ -255,14 +254,13 @@ class _Campaign:
 class _BuildAhead:
     """Builds the kernel that a campaign begins next, where that does not disturb the timing.
 
-    It does not where the device has a processor of its own (a GPU) and a clock of its own. On a
-    CPU the compiler would take a core from the kernel that is timed: nothing is built ahead.
+    It does not where the device has a processor of its own (a GPU). On a CPU the compiler would
+    take a core from the kernel that is timed: nothing is built ahead.
     """
 
     def __init__(self, runner: CaseRunner) -> None:
         self._runner = runner
-        has_own_clock = runner.clock.timer == "event"
-        self._may_build = runner.identity.device_type != "cpu" and has_own_clock
+        self._may_build = runner.identity.device_type != "cpu"
         self._helper = ThreadPoolExecutor(1, "countperf-build")
         self._begun: dict[str, Future[None]] = {}
 

@@ -6,9 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal, Protocol
-
-Timer = Literal["event", "host"]
+from typing import Any, Protocol
 
 # host minus event is 5 to 40 us on CPU devices; what is beyond this is no launch overhead
 _PLAUSIBLE_OVERHEAD_S = 1e-3
@@ -42,11 +40,6 @@ class Timing:
 class Clock(Protocol):
     """Times runs and tells the time."""
 
-    @property
-    def timer(self) -> Timer:
-        """Name of the timer: device events or the host's clock."""
-        ...
-
     def now(self) -> float:
         """Return a time that only grows, s."""
         ...
@@ -62,8 +55,6 @@ class Clock(Protocol):
 
 class EventClock:
     """Run times from the device's event timer."""
-
-    timer: Timer = "event"
 
     def now(self) -> float:
         """Return the host's time, s."""
@@ -85,8 +76,6 @@ class EventClock:
 
 class FakeClock:
     """Scripted run times for tests; nothing is launched and nobody waits."""
-
-    timer: Timer = "event"
 
     def __init__(self, durations: Iterable[float] = (), *, overhead_s: float = 1e-5) -> None:
         self._durations = iter(durations)

@@ -20,13 +20,13 @@ from pathlib import Path
 from countperf.documents import read_file_text
 from countperf.errors import (
     DeviceLostError,
-    IncompatibleMeasurementsError,
     MeasurementError,
     ParameterError,
 )
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.runner import CaseRunner
 from countperf.harness.sizes import Calibration, Sizable, SizeChoice, SizeLimits, size_key
+from countperf.harness.store import refuse_differences
 from countperf.measurements import KernelCase
 
 # a calibration's own runs: as many as these at most, and none after a run that is far too long
@@ -152,7 +152,7 @@ def calibrate(
     progress: Progress = silent,
 ) -> Calibration:
     """Choose the sizes of many kernels, alike for those that differ in their work groups only."""
-    calibration = Calibration(device=runner.identity, timer=runner.clock.timer, limits=limits)
+    calibration = Calibration(device=runner.identity, limits=limits)
     if store is not None and Path(store).exists():
         calibration = _resumed(calibration, Path(store))
     groups: dict[tuple[str, str, str], list[Sizable]] = {}
@@ -202,17 +202,8 @@ def _failed(entry: Sizable, error: Exception) -> SizeChoice:
 
 def _resumed(wanted: Calibration, path: Path) -> Calibration:
     stored = Calibration.read_text(read_file_text(path), path=path)
-    differences = [
-        f"{name} is {old!r} there and {new!r} now"
-        for name, (old, new) in stored.device.differences(wanted.device).items()
-    ]
+    pairs = stored.device.differences(wanted.device)
     for name in ("overhead_factor", "max_run_s", "max_setup_s"):
-        old, new = getattr(stored.limits, name), getattr(wanted.limits, name)
-        if old != new:
-            differences.append(f"{name} is {old} there and {new} now")
-    if stored.timer != wanted.timer:
-        differences.append(f"times are by the {stored.timer} timer there")
-    if differences:
-        message = f"{path} holds other sizes: {'; '.join(differences)}; use another file"
-        raise IncompatibleMeasurementsError(message)
+        pairs[name] = getattr(stored.limits, name), getattr(wanted.limits, name)
+    refuse_differences(pairs, path, "sizes")
     return stored

@@ -97,7 +97,7 @@ class Calibration(Document):
     format: Literal["countperf-calibration"] = "countperf-calibration"
     version: Literal[1] = 1
     device: DeviceIdentity  # the device
-    timer: Literal["event", "host"] = "event"  # where times come from
+    timer: Literal["event"] = "event"  # where times come from
     limits: SizeLimits  # what the choice rests on
     choices: tuple[SizeChoice, ...] = ()  # one for each kernel, work groups apart
 

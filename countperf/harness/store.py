@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -39,20 +40,20 @@ class Store(AppendedLines):
 
 def check_compatible(stored: Header, wanted: Header, path: Path) -> None:
     """Compare what a file holds with what is to be added to it."""
+    before, now = stored.protocol.model_dump(), wanted.protocol.model_dump()
+    pairs = {f"protocol's {name}": (before[name], now[name]) for name in before}
+    refuse_differences(stored.device.differences(wanted.device) | pairs, path, "measurements")
+
+
+def refuse_differences(pairs: Mapping[str, tuple[object, object]], path: Path, what: str) -> None:
+    """Refuse a file of something else, if of some pair what is there differs from what is now."""
     differences = [
         f"{name} is {old!r} there and {new!r} now"
-        for name, (old, new) in stored.device.differences(wanted.device).items()
+        for name, (old, new) in pairs.items()
+        if old != new
     ]
-    before, now = stored.protocol.model_dump(), wanted.protocol.model_dump()
-    differences += [
-        f"protocol's {name} is {before[name]!r} there and {now[name]!r} now"
-        for name in before
-        if before[name] != now[name]
-    ]
-    if stored.timer != wanted.timer:
-        differences.append(f"times are by the {stored.timer} timer there, the {wanted.timer}'s now")
     if differences:
-        message = f"{path} holds other measurements: {'; '.join(differences)}; use another file"
+        message = f"{path} holds other {what}: {'; '.join(differences)}; use another file"
         raise IncompatibleMeasurementsError(message)
 
 

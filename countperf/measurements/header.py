@@ -78,4 +78,4 @@ class Header(Document):
     device: DeviceIdentity  # what was measured on
     protocol: Protocol  # how it was measured
     environment: Environment  # of the session that began the file
-    timer: Literal["event", "host"] = "event"  # which clock the samples come from
+    timer: Literal["event"] = "event"  # which clock the samples come from

@@ -78,7 +78,7 @@ class TimingDocument(Table, Drawable, Document):
     device: DeviceIdentity  # what it was measured on
     protocol: Protocol  # how it was measured
     environment: Environment  # when, and on which machine
-    timer: Literal["event", "host"] = "event"  # which clock the samples come from
+    timer: Literal["event"] = "event"  # which clock the samples come from
     cold: Literal[False] = False  # times with flushed caches, as version 0.2.0 took, are refused
     # version of the counting rules that the digests of counts follow
     counting_rules: CountingRules = COUNTING_RULES_VERSION

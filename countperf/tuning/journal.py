@@ -116,7 +116,7 @@ def search_header(
         ).hexdigest()[:16],
         "sizes": {**space.sizes, **question.sizes},
         "device": runner.identity.to_object(),
-        "timer": runner.clock.timer,
+        "timer": "event",
         "weights": f"{weights.model} for {weights.device.slug}",
         "weights_digest": hashlib.sha256(text.encode()).hexdigest()[:16],
         "plan": plan.to_object(),

@@ -177,7 +177,6 @@ def _timed(
         device=measured.header.device,
         protocol=used,
         environment=measured.header.environment,
-        timer=measured.header.timer,
         weights="" if isinstance(found, str) else found.device.slug,
         model="" if isinstance(found, str) else found.model,
         model_choice=choice,
