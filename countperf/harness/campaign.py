@@ -74,16 +74,8 @@ def measure(
 
 def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Store:
     """Open the file of a campaign before any work for it begins; other processes are kept out."""
-    environment = gather_environment(
-        runner.limits.sizes(),
-        runner.limits.max_clock_mhz,
-        versions=runner.versions(),
-    )
-    header = Header(
-        device=runner.identity,
-        protocol=protocol,
-        environment=environment,
-    )
+    environment = gather_environment(runner.limits, runner.versions())
+    header = Header(device=runner.identity, protocol=protocol, environment=environment)
     return Store(path, header)
 
 

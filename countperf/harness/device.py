@@ -27,15 +27,6 @@ class DeviceLimits(ShortRepr):
     sub_group_size: int = 0  # work items that execute together
     compute_capability: str = ""  # NVIDIA's version of the architecture, such as ``"9.0"``
 
-    def sizes(self) -> dict[str, int]:
-        """Return the sizes that are stored with measurements, by name."""
-        return {
-            "max_group_size": self.max_group_size,
-            "local_memory_bytes": self.local_memory_bytes,
-            "global_memory_bytes": self.global_memory_bytes,
-            "max_allocation_bytes": self.max_allocation_bytes,
-        }
-
     @property
     def group_class(self) -> GroupClass:
         """Set of the paper's work-group sizes that suits the device.

@@ -12,34 +12,33 @@ from importlib import metadata
 from pathlib import Path
 
 from countperf.hardware.identity import describe_processor
+from countperf.harness.device import DeviceLimits
 from countperf.measurements import Environment
 
 _PACKAGES = (
     *("countperf", "loopy", "islpy", "pymbolic", "pyopencl", "numpy", "intel-opencl-rt"),
     *("cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
 )
+_STORED_LIMITS = (
+    *("max_group_size", "local_memory_bytes", "global_memory_bytes", "max_allocation_bytes"),
+)
 _WINDOW_S = 0.5  # the system counts processor time in hundredths of a second
 _BUSY_SHARE = 1 / 8
 
 
-def gather_environment(
-    device_limits: Mapping[str, int],
-    device_clock_mhz: float = 0.0,
-    *,
-    versions: Mapping[str, str] | None = None,
-) -> Environment:
-    """Describe the machine as it is now."""
+def gather_environment(limits: DeviceLimits, versions: Mapping[str, str]) -> Environment:
+    """Describe the machine as it is now; versions are those that the device's driver gives."""
     clocks = read_clocks()
-    if device_clock_mhz > 0:
-        clocks["device_max"] = float(device_clock_mhz)
+    if limits.max_clock_mhz > 0:
+        clocks["device_max"] = float(limits.max_clock_mhz)
     return Environment(
         recorded_at=timestamp(),
         operating_system=platform.platform(),
         processor=read_processor(),
         cores=available_cores(),
         clocks_mhz=clocks,
-        versions={**_versions(), **(versions or {})},
-        device_limits=dict(device_limits),
+        versions={**_versions(), **versions},
+        device_limits={name: getattr(limits, name) for name in _STORED_LIMITS},
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from countperf.harness import environment
+from tests.harness.fakes import LIMITS
 
 CPUINFO = """processor\t: 0
 vendor_id\t: AuthenticAMD
@@ -24,13 +26,14 @@ cpu MHz\t\t: 2000.000
 
 
 def test_the_environment_of_this_machine_is_complete() -> None:
-    found = environment.gather_environment({"max_group_size": 256}, 1800)
+    limits = replace(LIMITS, max_clock_mhz=1800)
+    found = environment.gather_environment(limits, {"driver": "1"})
 
     assert found.cores >= 1
     assert found.recorded_at.endswith("+00:00")
     assert found.clocks_mhz["device_max"] == 1800
-    assert found.device_limits == {"max_group_size": 256}
-    assert {"python", "loopy", "islpy", "pyopencl", "numpy"} <= set(found.versions)
+    assert found.device_limits["max_group_size"] == LIMITS.max_group_size
+    assert {"driver", "python", "loopy", "islpy", "pyopencl", "numpy"} <= set(found.versions)
 
 
 def test_the_processor_is_described_by_its_first_entry(tmp_path: Path) -> None:

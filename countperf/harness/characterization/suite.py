@@ -128,13 +128,8 @@ def _resumed(session: Session, store: Path | str | None) -> Characterization:
             f"{store} is of {stored.device.name}, not {device.identity.name}; use another file"
         )
         raise IncompatibleMeasurementsError(message)
-    environment = gather_environment(
-        device.limits.sizes(),
-        device.limits.max_clock_mhz,
-        versions=session.versions(),
-    )
     return Characterization(
         device=device.identity,
-        environment=environment,
+        environment=gather_environment(device.limits, session.versions()),
         parameters=device_parameters(device, ()),
     )
