@@ -17,6 +17,7 @@ from countperf.harness.clock import Clock
 from countperf.harness.environment import read_clocks
 
 MAX_TURNS = 2**26
+_FIRST_TURNS = 8
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
 
@@ -69,10 +70,9 @@ def time_per_turn(
     shortest_s: float,
     repetitions: int = 3,
     tries: int = 3,
-    first: int = 8,
 ) -> Estimate:
     """Measure the time of a turn of a loop, without what it takes to launch it."""
-    turns = first
+    turns = _FIRST_TURNS
     elapsed = run(turns)
     while elapsed < shortest_s and turns < MAX_TURNS:
         turns *= 4 if elapsed < shortest_s / 8 else 2
@@ -154,31 +154,6 @@ class Bench:
         """Run a kernel once and return its time, s."""
         return self.clock.time_run(lambda: program.launch(name, groups, group, arguments)).time_s
 
-    def per_turn(
-        self,
-        program: Program,
-        name: str,
-        groups: int,
-        group: int,
-        before: Sequence[Any],
-        after: Sequence[Any] = (),
-        *,
-        first: int = 8,
-    ) -> Estimate:
-        """Measure the time of a turn of a kernel's loop, s; the number of turns is an argument."""
-
-        def run(turns: int) -> float:
-            arguments = (*before, np.int32(turns), *after)
-            return self.run_s(program, name, groups, group, arguments)
-
-        return time_per_turn(
-            run,
-            shortest_s=self.effort.shortest_s,
-            repetitions=self.effort.repetitions,
-            tries=self.effort.tries,
-            first=first,
-        )
-
     def step_cycles(
         self,
         source: str,
@@ -195,7 +170,16 @@ class Bench:
         """
         program = self.load(source)
         out = self.session.allocate(8 * groups * group)
-        turn = self.per_turn(program, name, groups, group, (out,), after)
+
+        def run(turns: int) -> float:
+            return self.run_s(program, name, groups, group, (out, np.int32(turns), *after))
+
+        turn = time_per_turn(
+            run,
+            shortest_s=self.effort.shortest_s,
+            repetitions=self.effort.repetitions,
+            tries=self.effort.tries,
+        )
         issued = steps if groups == 1 else steps * groups * group / self.lanes / self.units
         said = "one group" if groups == 1 else f"{groups} groups"
         return turn.scaled(self.clock_hz / issued), f"{name}: {said} of {group}"
