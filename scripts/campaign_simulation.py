@@ -107,7 +107,7 @@ class SimulatedRunner(CaseRunner):
         self._bandwidth = device.require("bandwidth_byte_per_s")
         self._host = host
         self._built: set[str] = set()
-        self.clock = clock
+        self.clock = self._simulated = clock
         self.identity = DeviceIdentity(
             slug=gpu,
             platform="CUDA",
@@ -138,7 +138,7 @@ class SimulatedRunner(CaseRunner):
         """Take the time of the inputs, and give a run of the time of the roofline."""
         self.clock.sleep(case.global_memory_bytes / self._host.input_byte_per_s)
         seconds = self.run_s(case)
-        yield lambda: self.clock.time_run(lambda: seconds)
+        yield lambda: self._simulated.time_run(lambda: seconds)
 
     def run_s(self, case: KernelCase) -> float:
         """Return the time of a run, s: a launch, and the longer one of arithmetic and memory."""
