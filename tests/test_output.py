@@ -172,7 +172,7 @@ FIGURE = pytest.mark.extra("plot")
         pytest.param(["compare", "measurements.jsonl", "--figure"], "folder.svg", marks=FIGURE),
         (["characterize", "--device", "none:0", "--store"], "folder"),
         (["tune", "matmul", "--device", "none:0", "--store"], "folder"),
-        (["tune", "matmul", "--device", "none:0", "--kernel-tuner-cache"], "folder"),
+        (["tune", "matmul", "--device", "none:0", "--export"], "folder"),
         pytest.param(
             ["tune", "matmul", "--device", "none:0", "--figure"], "folder.svg", marks=FIGURE
         ),

@@ -266,7 +266,7 @@ COMMANDS: Mapping[str, Command] = {
         "find the fastest variant of a kernel on a device within a budget (resumes)",
         (
             *(*_SPACE, "--device", "--budget", "--measurements", "--store", "--workers"),
-            *("--kernel-tuner-cache", "--figure", "--export", "--replay", "--where", "--prior"),
+            *("--figure", "--export", "--replay", "--where", "--prior"),
         ),
         {
             "space": _OPTIONAL_PLACE,

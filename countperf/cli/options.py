@@ -279,7 +279,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--replace": flag("overwrite the fit of that name and model"),
     "--save": value("FILE", "keep the times as a document, for predict --anchor FILE"),
     "--export": value("FILE", "write a Python script (.py) that builds the winner"),
-    "--kernel-tuner-cache": value("FILE", "write measured variants as a Kernel Tuner cache"),
     "--replay": value(
         "FILE",
         "instead of a space: search the recorded times in a file of Kernel Tuner, T4 or KTT"

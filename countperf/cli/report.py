@@ -25,9 +25,8 @@ from countperf.report.plausibility import NO_RATES
 from countperf.report.predictions import explanation, prediction, prediction_head
 from countperf.report.rows import Printed
 from countperf.report.weights import weights_table
-from countperf.tuning.journal import read_journal
-from countperf.tuning.lines import RankingLine, TriedLine
-from countperf.tuning.result import as_key
+from countperf.tuning.journal import End, read_journal
+from countperf.tuning.result import Trial, as_key
 from countperf.workflow.devices import known_device
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.prediction import Target, predict_in_detail
@@ -159,16 +158,17 @@ def _figures(explained: Explanation, device: DeviceParameters | None) -> list[Pa
 
 def _search_page(path: Path) -> Page:
     header, entries = read_journal(path)
-    of_choice = {as_key(e.choice): e.trial() for e in entries if isinstance(e, TriedLine)}
+    found = [entry.content for entry in entries]
+    of_choice = {as_key(each.choice): each for each in found if isinstance(each, Trial)}
     if not of_choice:
         message = f"no variant of {header.space} has run: there is nothing to report yet"
         raise ParameterError(message, parameter="search")
     tried = [*of_choice.values()]
-    rankings = [each for each in entries if isinstance(each, RankingLine)][-1:]
+    ends = [each for each in found if isinstance(each, End)][-1:]
     by_time = sorted(tried, key=lambda each: each.time_s)
     slug = header.device.slug
     figure = variants_figure(
-        tried, f"{header.space} on {slug}", rankings[0].seconds if rankings else None
+        tried, f"{header.space} on {slug}", ends[0].ranking_s if ends else None
     )
     columns = {"time_s": "measured", "predicted_s": "predicted"}
     columns |= {f"choice {name}": name for name in tried[0].choice} | {"": ""}
@@ -181,7 +181,7 @@ def _search_page(path: Path) -> Page:
         }
         for each in by_time[:_MOST_VARIANTS]
     ]
-    predicted = [f"{each.predicted} variants were predicted" for each in rankings]
+    predicted = [f"{each.predicted} variants were predicted" for each in ends]
     return Page(
         title=f"Search for the fastest {header.space}, {point_text(header.sizes)}",
         lead=(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json, show
@@ -15,10 +14,9 @@ from countperf.report.drawing import check_figure_path
 from countperf.report.numbers import format_quantity, point_text
 from countperf.report.tuning import search, state_text
 from countperf.terminal import say
-from countperf.tuning.export import builder_script, kernel_tuner_cache
 from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
-from countperf.workflow.tuning import load_space, tune
+from countperf.workflow.tuning import tune
 
 if TYPE_CHECKING:
     from countperf.tuning.result import TuningResult
@@ -36,8 +34,7 @@ def run(options: argparse.Namespace) -> None:
             "name a space, such as matmul, or --replay FILE (which --where and --prior need)",
             parameter="space",
         )
-    wanted = (options.kernel_tuner_cache, options.figure, options.export)
-    check_writable(options.store, *wanted)  # before any time is spent
+    check_writable(options.store, options.figure, options.export)  # before any time is spent
     seconds = options.budget
     if seconds is None and options.measurements is None:
         seconds = 60.0
@@ -98,15 +95,22 @@ def _replay(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:
     show(options, search(result))
-    _export(options, result)
-
-
-def _export(options: argparse.Namespace, result: TuningResult) -> None:
-    """Write the files that were asked for."""
-    if options.kernel_tuner_cache is not None:
-        content = kernel_tuner_cache(result, load_space(options.space))
-        write_atomically(options.kernel_tuner_cache, json.dumps(content))
     if options.figure is not None:
         result.plot(options.figure)
     if options.export is not None:
         write_atomically(options.export, builder_script(result, options.space))
+
+
+def builder_script(result: TuningResult, specification: str) -> str:
+    """Return a Python script that builds the fastest variant and prints its code."""
+    sizes = ", ".join(f"{name}={value}" for name, value in result.sizes.items())
+    values = "".join(f"    {name}={value!r},\n" for name, value in result.winner.choice.items())
+    return (
+        f'"""Fastest variant of {result.space} on {result.device}: {result.winner.time_s:.4g} s'
+        f'{f" at {sizes}" if sizes else ""}."""\n\n'
+        "import loopy as lp\n\n"
+        "from countperf.workflow.tuning import load_space\n\n"
+        f"kernel = load_space({specification!r}).build(\n{values})\n\n"
+        'if __name__ == "__main__":\n'
+        "    print(lp.generate_code_v2(kernel).device_code())\n"
+    )

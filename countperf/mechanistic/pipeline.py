@@ -33,8 +33,13 @@ from countperf.mechanistic.checks import check_not_negative, check_positive, che
 from countperf.mechanistic.model import Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
-from countperf.mechanistic.simulation import simulate, simulate_with_first
-from countperf.mechanistic.workload import Scheduler, Simulation, Workload
+from countperf.mechanistic.simulation import (
+    Scheduler,
+    Simulation,
+    Workload,
+    simulate,
+    simulate_with_first,
+)
 
 
 def memory_cost(

@@ -16,11 +16,10 @@ from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers,
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticModel, MechanisticPrediction
-from countperf.mechanistic.mwp_cwp import MwpCwpModel
+from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.restated_mwp_cwp import RestatedMwpCwpModel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.tmm import TmmModel
 from countperf.mechanistic.transit import TransitModel

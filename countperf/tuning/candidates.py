@@ -323,6 +323,11 @@ class Candidates:
         return min(self.tried.values(), key=lambda tried: tried.time_s)
 
     @property
+    def ran(self) -> tuple[Trial, ...]:
+        """Those that ran, in order."""
+        return tuple(sorted(self.tried.values(), key=lambda each: each.at_s))
+
+    @property
     def confirming_s(self) -> float:
         """Seconds to run the fastest again, and another one if that may be faster."""
         fastest, others = ties(tuple(self.tried.values()), floor=0.0)

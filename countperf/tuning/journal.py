@@ -6,27 +6,97 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast, get_type_hints
 
-from countperf.documents import parse_json, parse_lines, read_content, split_lines
+from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, create_model
+
+from countperf.documents import Part, parse_json, parse_lines, read_content, split_lines, validate
 from countperf.documents.locks import AppendedLines
-from countperf.errors import DocumentError, IncompatibleMeasurementsError
+from countperf.errors import DocumentError, IncompatibleMeasurementsError, ParameterError
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.lines import Line, SearchHeader, read_header, read_line
-from countperf.tuning.points import PredictionTask
-from countperf.tuning.result import Plan
+from countperf.tuning.points import PredictionTask, Refused
+from countperf.tuning.result import Budget, Outlook, Plan, Stop, Trial
 from countperf.tuning.space import SearchSpace
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Outlook):
+    """End of a search."""
+
+    stopped: Stop  # why
+    budget: Budget  # the one that it had
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a search, but for the first."""
+
+    number: int  # of the line
+    spent_s: float  # by then, s
+    content: Trial | Refused | End
+
+
+class SearchHeader(Part):
+    """The question of a search: space, sizes, device, weights, plan."""
+
+    model_config = ConfigDict(extra="ignore")
+    space: str
+    parameters: tuple[str, ...]
+    sizes: dict[str, PositiveInt]
+    device: DeviceIdentity
+    weights: str
+    plan: Plan
+
+
+_KINDS: Mapping[str, type[Trial | Refused | End]] = {"tried": Trial, "refused": Refused, "end": End}
+
+
+def _line_of(kind: str) -> type[Part]:
+    """Return what a line with all fields of a result is validated by."""
+    hints = get_type_hints(_KINDS[kind], include_extras=True)
+    given: dict[str, Any] = {each.name: (hints[each.name], ...) for each in fields(_KINDS[kind])}
+    given |= {"kind": (Literal[kind], ...), "spent_s": (NonNegativeFloat, ...)}
+    return create_model(kind, __base__=Part, **given)
+
+
+_LINES = {kind: _line_of(kind) for kind in _KINDS}
+
+
+def read_line(entry: Mapping[str, Any], number: int, *, path: Path) -> Entry:
+    """Validate a line below the first one."""
+    root = f"line {number}: $"
+    kind = entry.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        field = f"{root}.kind"
+        message = f"{path}: {field}: one of {', '.join(_KINDS)} is wanted, not {kind!r}"
+        raise DocumentError(message, path=str(path), field=field)
+    line: Any = validate(_LINES[kind], entry, path=path, root=root)
+    values = {each.name: getattr(line, each.name) for each in fields(_KINDS[kind])}
+    try:
+        return Entry(number, line.spent_s, _KINDS[kind](**values))
+    except ParameterError as error:
+        message = f"{path}: {root}: {error}"
+        raise DocumentError(message, path=str(path), field=root) from error
+
+
+def written(content: Trial | Refused | End) -> dict[str, Any]:
+    """Return a result as a line, but for the time that was spent."""
+    (kind,) = (name for name, of in _KINDS.items() if isinstance(content, of))
+    return {"kind": kind, **asdict(content)}
+
+
 FORMAT = "countperf-tuning"
-VERSION = 2
+VERSION = 3
 
 
 class Journal(AppendedLines):
     """A search's file, open for appending, to begin a search or to go on with it."""
 
     def __init__(self, path: Path | str, header: Mapping[str, Any]) -> None:
-        self.entries: list[Line] = []
+        self.entries: list[Entry] = []
         wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))
 
         def read(lines: Sequence[str]) -> None:
@@ -70,16 +140,16 @@ def _difference(name: str, there: Any, now: Any) -> str:
     return f"{name} is {there} there, {now} now"
 
 
-def read_journal(path: Path) -> tuple[SearchHeader, list[Line]]:
+def read_journal(path: Path) -> tuple[SearchHeader, list[Entry]]:
     """Read a file without going on with it: its header, and the entries."""
     header, entries = _parsed(path, split_lines(read_content(path), path=path).lines)
-    return read_header(header, path), entries
+    return validate(SearchHeader, header, path=path, root="line 1: $"), entries
 
 
-def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[Line]]:
+def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[Entry]]:
     """Parse the header and the entries, and check what the header says of the format."""
 
-    def parse(line: str, number: int) -> Line:
+    def parse(line: str, number: int) -> Entry:
         entry = parse_json(line, path=path, first_line=number)
         if not isinstance(entry, dict):
             raise DocumentError("an object is wanted", path=str(path), field=f"line {number}: $")
@@ -119,7 +189,7 @@ def search_header(
         "timer": "event",
         "weights": f"{weights.model} for {weights.device.slug}",
         "weights_digest": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "plan": plan.to_object(),
+        "plan": asdict(plan),
     }
 
 

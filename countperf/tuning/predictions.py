@@ -10,7 +10,6 @@ from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan
 from countperf.tuning.state import Spending
 
-_SLICE_S = 60.0  # after which what was predicted is written down
 _WAIT_S = 0.25  # for an answer of the executor, before it is seen whether Ctrl-C was pressed
 _OVERTIME_S = 1.0  # for a first prediction, where others were refused
 _SAMPLE = 8  # points that are predicted before the first measurement, from all over the space
@@ -20,14 +19,13 @@ class Predictions:
     """Has a ranking go on as long as a search's seconds allow."""
 
     def __init__(
-        self, ranker: Ranker, plan: Plan, spending: Spending, note: Callable[[Ranking], None]
+        self, ranker: Ranker, plan: Plan, spending: Spending, say: Callable[[str], None]
     ) -> None:
         self._ranker = ranker
         self._plan = plan
         self._spending = spending
         self._now = spending.now
-        self._note = note
-        self._noted = self._extent()
+        self._say = say
         self._is_over = False
         self._share = plan.ranking_share
 
@@ -36,26 +34,16 @@ class Predictions:
 
         Where no variant can be predicted, that ends soon after the seconds.
         """
-        if self._ranker.has_predictions and self._left_s(self._plan.first_share) <= 0:
-            return self._ranker.ranking()
         while not self._ranker.is_done:
-            until_s = self._now() + min(_SLICE_S, self._left_s(self._plan.first_share))
-            before = self._ranker.answered
-            while not self._ranker.is_done:
-                end_if_interrupted()
-                began_s = self._now()
-                if began_s >= until_s and self._is_enough(before):
-                    break
-                if self._is_in_vain(before):
-                    return self._ranker.ranking()
-                if began_s < until_s:
-                    self._ranker.work(min(began_s + _WAIT_S, until_s))
-                else:
-                    self._ranker.work(None, most=1, wait_s=_WAIT_S)
-            self._write_down()
-            if self._left_s(self._plan.first_share) <= 0:
+            end_if_interrupted()
+            left_s = self._left_s(self._plan.first_share)
+            if left_s > 0:
+                self._ranker.work(self._now() + min(_WAIT_S, left_s))
+            elif self._is_enough() or self._is_in_vain():
                 break
-        return self._ranker.ranking()
+            else:
+                self._ranker.work(None, most=1, wait_s=_WAIT_S)
+        return self._told()
 
     def go_on(self) -> bool:
         """Have the executor go on while others work, and tell whether it does."""
@@ -69,7 +57,7 @@ class Predictions:
             self._ranker.feed()
             self._is_over = self._ranker.is_done
         if self._is_over:
-            self._write_down()
+            self._told()
         return not self._is_over
 
     def correct(self, times_s: Mapping[Key, float]) -> None:
@@ -115,24 +103,21 @@ class Predictions:
         seconds = self._spending.budget.seconds
         return float("inf") if seconds is None else share * seconds - self._spending.spent_s()
 
-    def _is_enough(self, before: int) -> bool:
+    def _is_enough(self) -> bool:
         """Tell whether the time being up, there is something to go on with."""
-        answered, ranker = self._ranker.answered, self._ranker
-        if answered == before or not ranker.has_predictions:
+        ranker = self._ranker
+        if not ranker.has_predictions:
             return False
-        return answered >= _SAMPLE or self._left_s(self._plan.ranking_share) <= 0
+        return ranker.answered >= _SAMPLE or self._left_s(self._plan.ranking_share) <= 0
 
-    def _is_in_vain(self, before: int) -> bool:
+    def _is_in_vain(self) -> bool:
         """Tell whether the seconds are over, and all variants that were looked at are refused."""
-        answered = self._ranker.answered > before and not self._ranker.has_predictions
-        return answered and self._left_s(1.0) < -_OVERTIME_S
+        answered = self._ranker.answered and not self._ranker.has_predictions
+        return bool(answered) and self._left_s(1.0) < -_OVERTIME_S
 
-    def _extent(self) -> tuple[int, tuple[int, ...]]:
+    def _told(self) -> Ranking:
+        """Say what was predicted, and return it."""
         ranking = self._ranker.ranking()
-        return ranking.position, ranking.ahead
-
-    def _write_down(self) -> None:
-        """Have written down what was predicted, if it is more than before."""
-        if self._extent() != self._noted:
-            self._noted = self._extent()
-            self._note(self._ranker.ranking())
+        some = "" if ranking.complete else ", others not looked at"
+        self._say(f"{ranking.predicted} variants predicted, {ranking.refused} refused{some}")
+        return ranking

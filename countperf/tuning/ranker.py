@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     Executor,
@@ -31,15 +31,15 @@ from countperf.tuning.space import Value
 KEPT = 10_000
 """Default number of best predicted points that are kept."""
 
-_FIRST_WINDOW = 8
-_LARGEST_WINDOW = 2048
-_LARGEST_CHUNK = 16
+_WINDOW = 2048  # points that are sorted together
+_SAMPLE = 8  # points that are predicted before any is chosen by promise
 _PROMISING_WINDOW = 16
 _AHEAD = 512  # points among which those of promise are looked for
+_LARGEST_CHUNK = 16
+_BRIEF_CHUNK = 2  # that measurements wait for
 _IN_FLIGHT = 4
-_BRIEF_IN_FLIGHT = 24  # of chunks that measurements wait for
+_BRIEF_IN_FLIGHT = 24
 _MOST_BRIEF = 192  # of those, on large clusters
-_CHUNK_S = 0.1
 _PATIENCE_S = 1.0  # with what is under way when nothing more is wanted
 
 LONGEST_S = 60.0
@@ -54,10 +54,7 @@ def rank_points(
     executor: Executor | None = None,
     keep: int = KEPT,
     points: int | None = None,
-    deadline_s: float | None = None,
-    resume: Ranking | None = None,
     on_point: Callable[[Point], None] | None = None,
-    now: Callable[[], float] = time.monotonic,
     longest_s: float = LONGEST_S,
 ) -> Ranking:
     """Predict the points of a space."""
@@ -70,31 +67,25 @@ def rank_points(
             chosen,
             keep=keep,
             points=points,
-            resume=resume,
             on_point=on_point,
-            now=now,
             longest_s=longest_s,
         ) as ranker,
     ):
         total = points
         if total is None and is_heard():
-            total = space.left()
-        while not ranker.is_done and (deadline_s is None or now() < deadline_s):
+            total = space.number_of_choices()
+        while not ranker.is_done:
             report("predicting variants", ranker.answered, total)
-            ranker.work(deadline_s)
-        if not ranker.answered:  # something, in any case
-            ranker.work(None, most=1)
-        ranker.pause()
+            ranker.work(None)
         return ranker.ranking()
 
 
 class Ranker:
     """A ranking under way; a context manager that withdraws what is left to do.
 
-    Points are taken in windows of the order of `SearchSpace.visit`, small ones first, so that early
-    answers come from all over the space. A window is sorted before it is cut into chunks, so that
-    the points of a chunk share steps of their builder and counts. Where not all may be predicted,
-    the first windows are followed by such that prefer points of promise.
+    Points are taken in the order of `SearchSpace.choices`, windows of which are sorted, so that the
+    points of a task share steps of their builder and counts. Where not all may be predicted, points
+    of promise come first, after a sample from all over the space.
     """
 
     def __init__(
@@ -104,7 +95,6 @@ class Ranker:
         *,
         keep: int = KEPT,
         points: int | None = None,
-        resume: Ranking | None = None,
         on_point: Callable[[Point], None] | None = None,
         now: Callable[[], float] = time.monotonic,
         by_promise: bool = False,
@@ -114,30 +104,20 @@ class Ranker:
             message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
             raise ParameterError(message, parameter="longest_s")
         space = question.found_space()
-        visited = 0 if resume is None else resume.predicted + resume.refused
         self._question = question
         self._space = space
         self._executor = executor
         self._on_point = on_point
         self._now = now
         self._longest_s = longest_s
-        self._tally = Tally(keep, space, resume)
-        self._position = 0 if resume is None else resume.position
-        self._earlier_s = 0.0 if resume is None else resume.seconds
-        self._spent_s = self._earlier_s
-        self._left = None if points is None else max(0, points - visited)
-        self._waiting = space.visit(self._position)
-        self._done = set(() if resume is None else resume.ahead)
-        self._taken: deque[int] = deque()  # numbers from the first one that is not done on
-        self._window = _FIRST_WINDOW
+        self._tally = Tally(keep)
+        self._spent_s = 0.0
+        self._left = points
+        self._waiting = enumerate(space.choices())
+        self._ahead: list[Numbered] = []  # taken from it, and in no chunk yet
         self._chunks: deque[list[Numbered]] = deque()
         self._pending: dict[Future[list[Point]], list[Numbered]] = {}
-        self._next: deque[Numbered] = deque()  # taken, and not in a chunk yet
         self._promise = Surrogate(space) if by_promise else None
-        if self._promise is not None and resume is not None:
-            for point in resume.best:
-                self._promise.add(point.choice, point.time_s)
-        self._at_end = False
         self.answered = 0
 
     @property
@@ -200,10 +180,7 @@ class Ranker:
 
     def ranking(self) -> Ranking:
         """Return what came back so far."""
-        end = self._space.cardinality
-        complete = not self._taken and (
-            self._at_end or next(self._space.visit(self._position), None) is None
-        )
+        self._look_ahead(1)
         return Ranking(
             space=self._space.name,
             sizes={**self._space.sizes, **self._question.sizes},
@@ -211,9 +188,7 @@ class Ranker:
             best=self._tally.best(),
             predicted=self._tally.predicted,
             refusals=self._tally.refusals(),
-            position=end if complete else self._position,
-            ahead=() if complete else tuple(sorted(self._done)),
-            complete=complete,
+            complete=not (self._ahead or self._chunks or self._pending),
             seconds=self._spent_s,
         )
 
@@ -227,88 +202,67 @@ class Ranker:
             self._executor.drop(self._pending)
 
     def _fill(self) -> None:
-        """Make chunks of another window of points when all those before are under way."""
-        while not (self._chunks or self._left == 0 or (self._at_end and not self._next)):
-            if self._promise is not None and self._pending and not self._is_informed:
-                return  # for what promises anything is not known before there is an answer
-            wanted = self._window if self._left is None else min(self._window, self._left)
-            self._take(wanted if self._promise is None else max(wanted, _AHEAD))
-            for new in self._chosen(wanted):
-                if self._left is not None:
-                    self._left -= len(new)
-                self._chunks.extend(self._cut(new))
-            largest = _LARGEST_WINDOW
-            if self._promise is not None:
-                largest = max(_PROMISING_WINDOW, 4 * capacity(self._executor))
-            self._window = min(2 * self._window, largest)
+        """Make chunks of more points when all those before are under way."""
+        if self._chunks or self._left == 0:
+            return
+        if self._promise is None:
+            self._look_ahead(_WINDOW)
+            chosen = list(range(len(self._ahead)))
+        elif self._pending and not self.answered:
+            return  # for what promises anything is not known before there is an answer
+        else:
+            self._look_ahead(_AHEAD)
+            chosen = self._promising(self._promise)
+        if self._left is not None:
+            chosen = chosen[: self._left]
+            self._left -= len(chosen)
+        self._chunks.extend(self._cut([self._ahead[place] for place in chosen]))
+        taken = set(chosen)
+        self._ahead = [each for place, each in enumerate(self._ahead) if place not in taken]
 
-    @property
-    def _is_informed(self) -> bool:
-        """Whether there is an answer, be it of an earlier session."""
-        return self.answered > 0 or self._tally.predicted > 0
+    def _look_ahead(self, count: int) -> None:
+        self._ahead.extend(islice(self._waiting, max(0, count - len(self._ahead))))
+
+    def _promising(self, promise: Surrogate) -> list[int]:
+        """Choose points: mostly those that promise short times, and some next ones.
+
+        Those that are predicted together with one come with it.
+        """
+        if not self._tally.predicted:
+            return list(range(min(_SAMPLE, len(self._ahead))))
+        choices = [choice for _, choice in self._ahead]
+        company_of = {place: each for each in self._space.companies(choices) for place in each}
+        count = max(_PROMISING_WINDOW, 4 * capacity(self._executor))
+        chosen: dict[int, None] = {}
+        for order, most in (
+            (promise.order(choices), count - count // 4),
+            (range(len(choices)), count),
+        ):
+            for place in order:
+                if len(chosen) >= most:
+                    break
+                chosen.update(dict.fromkeys(company_of[place]))
+        return list(chosen)
 
     def _most_in_flight(self) -> int:
         """Return how many chunks keep the executor busy until the next time it is fed."""
         workers = capacity(self._executor)
-        few = _IN_FLIGHT * workers
         if self._promise is None or self.standstill is not None:
-            return few
-        return max(few, min(_BRIEF_IN_FLIGHT * workers, _MOST_BRIEF))
+            return _IN_FLIGHT * workers
+        return max(_IN_FLIGHT * workers, min(_BRIEF_IN_FLIGHT * workers, _MOST_BRIEF))
 
     def _cut(self, points: list[Numbered]) -> list[list[Numbered]]:
-        """Cut a window into chunks, of points that share steps and counts."""
+        """Cut points into chunks, whose points share steps and counts."""
         points.sort(key=lambda each: self._space.index(each[1]))
-        if self._promise is None or self.standstill is None:
-            most = _LARGEST_CHUNK if self._promise is None else self._brief()
-            size = min(max(1, -(-len(points) // (2 * capacity(self._executor)))), most)
-            return _pieces(points, size)
+        if self._promise is None:
+            size = max(1, -(-len(points) // (2 * capacity(self._executor))))
+            return _pieces(points, min(size, _LARGEST_CHUNK))
+        most = _LARGEST_CHUNK if self.standstill is not None else _BRIEF_CHUNK
         return [
             piece
             for places in self._space.companies(choice for _, choice in points)
-            for piece in _pieces([points[place] for place in places], _LARGEST_CHUNK)
+            for piece in _pieces([points[place] for place in places], most)
         ]
-
-    def _brief(self) -> int:
-        """Return how many points take so little time that a measurement can wait for them."""
-        worked_s = self._spent_s - self._earlier_s
-        if not self.answered or worked_s <= 0:
-            return 1
-        point_s = worked_s * capacity(self._executor) / self.answered
-        return max(1, min(_LARGEST_CHUNK, int(_CHUNK_S / point_s)))
-
-    def _take(self, count: int) -> None:
-        """Go through the space until there are so many points to choose from."""
-        missing = count - len(self._next)
-        if missing <= 0 or self._at_end:
-            return
-        taken = list(islice(self._waiting, missing))
-        self._at_end = len(taken) < missing
-        self._taken.extend(number for number, _ in taken)
-        self._next.extend(each for each in taken if each[0] not in self._done)
-
-    def _chosen(self, count: int) -> list[list[Numbered]]:
-        """Choose points for a window: mostly those that promise short times, and some next ones.
-
-        Those that are predicted together with one come with it.
-        """
-        if self._promise is None or not self._tally.predicted or len(self._next) <= count:
-            return [[self._next.popleft() for _ in range(min(count, len(self._next)))]]
-        order = self._promise.order([choice for _, choice in self._next])
-        promising = self._with_company(order, count - count // 4)
-        return [promising, self._with_company(range(len(self._next)), count // 4)]
-
-    def _with_company(self, order: Iterable[int], count: int) -> list[Numbered]:
-        """Take so many points, or some more, the first of an order and what comes with them."""
-        companies = self._space.companies(choice for _, choice in self._next)
-        company_of = {place: company for company in companies for place in company}
-        chosen: set[int] = set()
-        for place in order:
-            if len(chosen) >= count:
-                break
-            chosen.update(company_of[place])
-        taken = [each for place, each in enumerate(self._next) if place in chosen]
-        self._next = deque(e for place, e in enumerate(self._next) if place not in chosen)
-        return taken
 
     def _submit(self, until_s: float | None, most: int) -> None:
         while len(self._pending) < most and (until_s is None or self._now() < until_s):
@@ -349,7 +303,6 @@ class Ranker:
             if len(points) < len(chunk):
                 self._chunks.appendleft(chunk[len(points) :])
             for (number, _), point in zip(chunk, points, strict=False):
-                self._done.add(number)
                 self._tally.add(number, point)
                 if self._promise is not None:
                     time_s = None if isinstance(point, Refused) else point.time_s
@@ -357,9 +310,6 @@ class Ranker:
                 self.answered += 1
                 if self._on_point is not None:
                     self._on_point(point)
-        while self._taken and self._taken[0] in self._done:
-            self._position = self._taken.popleft()
-            self._done.discard(self._position)
 
     def _answer(self, task: Future[list[Point]], chunk: list[Numbered]) -> list[Point]:
         """Return the points of a chunk; the first ones if its process was lost at one of them."""

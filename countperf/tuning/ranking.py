@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import TuningError
 from countperf.tuning.points import Point, Predicted, Refused
-from countperf.tuning.space import SearchSpace
 
 _KINDS = 50  # of reasons that are told apart at a stage
 _NAMED = 3  # of them in a sentence
@@ -40,12 +39,9 @@ class RefusalCount(ShortRepr):
 class _Refusals:
     """Counts points that fall out at a stage."""
 
-    def __init__(self, start: RefusalCount | None = None, numbers: Iterable[int] = ()) -> None:
-        self._count = 0 if start is None else start.count
+    def __init__(self) -> None:
+        self._count = 0
         self._reasons: dict[str, tuple[int, Reason]] = {}
-        if start is not None:
-            for number, reason in zip(numbers, start.reasons, strict=True):
-                self._reasons[_kind(reason.example)] = number, reason
 
     def add(self, number: int, point: Refused) -> None:
         self._count += 1
@@ -87,9 +83,7 @@ class Ranking(Table):
     best: tuple[Predicted, ...]  # fastest first
     predicted: int  # how many points were predicted
     refusals: Mapping[str, RefusalCount]  # those that have no prediction, by stage
-    position: int  # how far the space was gone through, in numbers of `SearchSpace.visit`
-    ahead: tuple[int, ...] = ()  # numbers beyond that whose points are done as well
-    complete: bool  # whether that is all of it
+    complete: bool  # whether that is all of the space
     seconds: float  # time that it took, s
     model_choice: str = ""  # which model put the best in order and why, where none was asked for
 
@@ -120,23 +114,14 @@ class Ranking(Table):
 class Tally:
     """Summary of the points of a ranking, independent of their order."""
 
-    def __init__(self, keep: int, space: SearchSpace, resume: Ranking | None = None) -> None:
+    def __init__(self, keep: int) -> None:
         self._keep = keep
         self._best: list[tuple[float, int, Predicted]] = []
         self._refusals: dict[str, _Refusals] = {}
         self.predicted = 0
-        if resume is None:
-            return
-        numbers = space.numbers(point.choice for point in resume.best)
-        for number, point in zip(numbers, resume.best, strict=True):
-            self.add(number, point)
-        for stage, each in resume.refusals.items():
-            numbers = space.numbers(point.choice for point in each.examples)
-            self._refusals[stage] = _Refusals(each, numbers)
-        self.predicted = resume.predicted
 
     def add(self, number: int, point: Point) -> None:
-        """Take a point and the number that `SearchSpace.visit` gives with it."""
+        """Take a point and its number in the order of `SearchSpace.choices`."""
         match point:
             case Predicted():
                 self.predicted += 1

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from statistics import median
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from countperf.display import Drawable, ShortRepr, Table, printed
+from countperf.documents import IntervalOfTimes
 from countperf.errors import ParameterError
 from countperf.tuning.points import Refused
 from countperf.tuning.ranking import RefusalCount
@@ -21,6 +24,9 @@ every variant was tried; it was interrupted."""
 
 Key: TypeAlias = tuple[tuple[str, Value], ...]
 """A choice as something that can be looked up."""
+
+
+Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,25 +50,25 @@ class Budget:
             was is not None and (allowed is None or allowed > was) for allowed, was in limits
         )
 
-    def to_object(self) -> dict[str, Any]:
-        """Return the budget as plain values."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Plan of a search: confidence, tolerance, rounds."""
 
-    confidence: float = 0.95  # at which it stops, and at which the regret is bounded
-    tolerance: float = 0.02  # fraction of the best time that is not worth looking for
-    runs: int = 10  # of a variant that may be the best
-    max_case_s: float = 1.0  # after so long a variant gets no further runs, once it has two, s
-    warm_up_s: float = 0.05
-    first_share: float = 0.15
-    ranking_share: float = 0.5
-    rounds: int = 5
+    confidence: Share = 0.95  # at which it stops, and at which the regret is bounded
+    tolerance: Annotated[float, Field(ge=0, lt=1)] = (
+        0.02  # fraction of the best time that is not worth looking for
+    )
+    runs: PositiveInt = 10  # of a variant that may be the best
+    max_case_s: PositiveFloat = (
+        1.0  # after so long a variant gets no further runs, once it has two, s
+    )
+    warm_up_s: NonNegativeFloat = 0.05
+    first_share: Share = 0.15
+    ranking_share: Share = 0.5
+    rounds: PositiveInt = 5
     # how far ``ln(measured / predicted)`` is held to scatter before anything is measured
-    prior_scatter: float = 0.5
+    prior_scatter: PositiveFloat = 0.5
 
     def __post_init__(self) -> None:
         for name in ("confidence", "first_share", "ranking_share"):
@@ -79,25 +85,27 @@ class Plan:
             message = "runs, rounds and prior_scatter have to be positive"
             raise ParameterError(message, parameter="runs")
 
-    def to_object(self) -> dict[str, Any]:
-        """Return the plan as plain values."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial(ShortRepr):
     """A variant that was built, checked and run."""
 
     choice: dict[str, Value]  # which one
-    predicted_s: float  # what was predicted, before any correction, s
-    samples_s: tuple[float, ...]  # time of each run, s
+    predicted_s: PositiveFloat  # what was predicted, before any correction, s
+    # time of each run, s
+    samples_s: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
     # how many of the runs, one after the other, were in the same memory
-    rounds: tuple[int, ...] = ()
+    rounds: tuple[PositiveInt, ...] = ()
     # low and high end of the prediction's interval, s
-    interval_s: tuple[float, float] | None = None
-    interval_level: float = 0.95  # the share of cases whose time the interval is to hold
+    interval_s: IntervalOfTimes | None = None
+    interval_level: Share = 0.95  # the share of cases whose time the interval is to hold
     cut_short: bool = False  # whether its first runs left no hope, so that it was not run further
-    at_s: float = 0.0  # how much of the budget was spent when it was done, s
+    at_s: NonNegativeFloat = 0.0  # how much of the budget was spent when it was done, s
+
+    def __post_init__(self) -> None:
+        if self.rounds and sum(self.rounds) != len(self.samples_s):
+            runs = f"{sum(self.rounds)} runs in rounds, but {len(self.samples_s)} samples"
+            raise ParameterError(runs, parameter="rounds")
 
     @property
     def time_s(self) -> float:
@@ -131,7 +139,22 @@ class Trial(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningResult(Table, Drawable):
+class Outlook:
+    """What a search knows of the variants that it did not measure."""
+
+    # variants that there are not, by stage, those that failed on the device included
+    refusals: Mapping[str, RefusalCount] = field(default_factory=dict[str, RefusalCount])
+    predicted: NonNegativeInt  # variants with a prediction
+    ranking_complete: bool  # whether all of the space was looked at
+    regret_bound: float | None
+    bounded: NonNegativeInt  # variants with a prediction, but for those that failed on the device
+    # others that there may be, of which nothing is known: not looked at, or without a prediction
+    unbounded: NonNegativeInt
+    ranking_s: NonNegativeFloat  # how much of the time went into predicting, s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningResult(Outlook, Table, Drawable):
     """The fastest variant found, and how sure that is."""
 
     space: str  # name of the space, slug of the device
@@ -141,18 +164,9 @@ class TuningResult(Table, Drawable):
     within_noise: tuple[Trial, ...]  # others that may be as fast, as far as the noise of both tells
     tried: tuple[Trial, ...]  # all that ran, in order
     failed: tuple[Refused, ...] = ()  # those that failed on the device
-    # variants that there are not, by stage, those that failed on the device included
-    refusals: Mapping[str, RefusalCount] = field(default_factory=dict)
-    predicted: int  # variants with a prediction
-    ranking_complete: bool  # whether all of the space was looked at
     stopped: Stop  # why it ended
     confidence: float  # of the bound
-    regret_bound: float | None
-    bounded: int  # variants with a prediction, but for those that failed on the device
-    # others that there may be, of which nothing is known: not looked at, or without a prediction
-    unbounded: int
     spent_s: float  # time spent over all sessions, s
-    ranking_s: float  # how much of it went into predicting, s
     # whether each variant's numbers were compared with the space's reference
     numbers_checked: bool = True
 

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from countperf.deferred_interrupts import deferred_interrupts
-from countperf.errors import DocumentError
+from countperf.errors import DocumentError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.code_order import SHARE, CodeOrder, CodeReader, read_order
-from countperf.tuning.journal import Journal, search_header
-from countperf.tuning.lines import EndLine, Line, RankingLine, RefusedLine, TriedLine, ranking_line
-from countperf.tuning.points import Point, PredictionTask
+from countperf.tuning.journal import End, Journal, search_header, written
+from countperf.tuning.points import Point, PredictionTask, Refused
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import KEPT, LONGEST_S, Ranker
@@ -24,6 +24,7 @@ from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import (
     Budget,
     Key,
+    Outlook,
     Plan,
     SearchInterrupt,
     Stop,
@@ -32,7 +33,7 @@ from countperf.tuning.result import (
 )
 from countperf.tuning.sending import Packed, checked_space
 from countperf.tuning.space import SearchSpace
-from countperf.tuning.state import SearchState, Spending, Watch, outcome
+from countperf.tuning.state import SearchState, Spending, Watch, outcome, outlook
 from countperf.tuning.trials import Trials
 
 Progress = Callable[[str], None]
@@ -78,7 +79,6 @@ def tune_space(
             question,
             pool,
             keep=keep,
-            resume=search.earlier_ranking(),
             on_point=on_point,
             now=runner.clock.now,
             by_promise=budget.seconds is not None,
@@ -141,7 +141,6 @@ class _Search:
         )
         self._order = CodeOrder()
         self._ranking: Ranking
-        self._noted: Ranking | None = None  # what was written down last
         self._predictions: Predictions
         self._trials: Trials
         self._recall()
@@ -149,7 +148,7 @@ class _Search:
     @contextmanager
     def at(self, ranker: Ranker, pool: Executor) -> Generator[None]:
         """Work with a ranking under way."""
-        self._predictions = Predictions(ranker, self._plan, self._spending, self._note)
+        self._predictions = Predictions(ranker, self._plan, self._spending, self._say)
         self._trials = Trials(
             self._question,
             self._space,
@@ -169,56 +168,39 @@ class _Search:
         if self._journal is not None:
             self._journal.append({**entry, "spent_s": self._spending.spent_s()})
 
-    def earlier_ranking(self) -> Ranking | None:
-        """Return what earlier sessions predicted."""
-        question, space = self._question, self._space
-        lines = [entry for entry in self._entries if isinstance(entry, RankingLine)]
-        if not lines:
-            return None
-        sizes = {**space.sizes, **question.sizes}
-        return lines[-1].ranking(space.name, sizes, question.weights.device.slug)
-
     def found_before(self) -> TuningResult | None:
         """Return the result of a search that has ended, unless more may be spent now than then."""
-        end = self._entries[-1] if self._entries else None
-        if not isinstance(end, EndLine):
+        end = self._entries[-1].content if self._entries else None
+        if not isinstance(end, End):
             return None
-        if end.stopped == "budget" and self._spending.budget.exceeds(end.spent()):
+        if end.stopped == "budget" and self._spending.budget.exceeds(end.budget):
             return None
-        ranking = self.earlier_ranking()
-        assert ranking is not None  # it is written before the end
-        self._ranking = ranking
-        self._known.look(ranking)
         self._say("the search has ended before; its file has the answer")
-        return self._result(end.stopped, self._spending.before_s)
+        return self._result(end.stopped, end, self._spending.before_s)
 
     def _recall(self) -> None:
         """Take over what earlier sessions measured."""
-        for number, entry in enumerate(self._entries, start=2):
-            _check_choices(entry, number, self._space, self._journal)
-            match entry:
-                case RefusedLine():
-                    self._known.refuse(entry.refused())
-                case TriedLine():
-                    key = as_key(entry.choice)
-                    self._rounds[key] += 1
-                    self._known.tried[key] = entry.trial()
-                case _:
-                    pass
+        for entry in self._entries:
+            content = entry.content
+            if isinstance(content, End):
+                continue
+            key = as_key(content.choice)
+            if not self._space.has_values(content.choice):
+                path = None if self._journal is None else str(self._journal.path)
+                field = f"line {entry.number}: $.choice"
+                message = f"{path}: {field}: {dict(key)} is none of the space '{self._space.name}'"
+                raise DocumentError(message, path=path, field=field)
+            if isinstance(content, Refused):
+                self._known.refuse(content)
+            else:
+                self._rounds[key] += 1
+                self._known.tried[key] = content
 
     def begin(self) -> None:
         """Predict: a sample of the variants where seconds are scarce, else all of them."""
         ranking = self._predictions.begin()
         ranking.check_predicted()
         self._look()
-
-    def _note(self, ranking: Ranking) -> None:
-        self._noted = ranking
-        self._write(ranking_line(ranking))
-        self._say(
-            f"{ranking.predicted} variants predicted, {ranking.refused} refused"
-            f"{'' if ranking.complete else ', others not looked at'}"
-        )
 
     def read_code(self, reader: CodeReader, asked: Packed | PredictionTask, pool: Executor) -> None:
         """Put the first variants in order by their code, unless some were measured already."""
@@ -317,51 +299,43 @@ class _Search:
         self._trials.confirm()
 
     def end(self, stopped: Stop) -> TuningResult:
-        """Sum up, and write down that the search has ended, so that it is not begun again.
-
-        All that was predicted is written down as well, which the bound of the regret is about.
-        """
+        """Sum up, and write down that the search has ended, so that it is not begun again."""
         spent_s = self._spending.spent_s()
-        result = self._result(stopped, spent_s)
+        if not self._known.tried:
+            reasons = [refused.reason for refused in self._known.refused.values()]
+            raise TuningError(
+                f"no variant of '{self._space.name}' ran on {self._runner.identity.slug}"
+                f" ({len(reasons)} tried): {reasons[0] if reasons else 'no time for one'}",
+                refusals=reasons,
+            )
+        about = outlook(self._space, self._known, self._ranking)
         if self._journal is not None:
-            if self._ranking != self._noted:
-                self._journal.append({**ranking_line(self._ranking), "spent_s": spent_s})
-                self._noted = self._ranking
-            end = {"kind": "end", "stopped": stopped, "budget": self._spending.budget.to_object()}
-            self._journal.append({**end, "spent_s": spent_s})
-        return result
+            known = {each.name: getattr(about, each.name) for each in fields(Outlook)}
+            end = End(stopped=stopped, budget=self._spending.budget, **known)
+            self._journal.append({**written(end), "spent_s": spent_s})
+        return self._result(stopped, about, spent_s)
 
-    def _result(self, stopped: Stop, spent_s: float) -> TuningResult:
+    def _result(self, stopped: Stop, about: Outlook, spent_s: float) -> TuningResult:
         return outcome(
             self._space,
+            {**self._space.sizes, **self._question.sizes},
             self._plan,
             self._known,
-            self._ranking,
+            about,
             device=self._runner.identity.slug,
             stopped=stopped,
             spent_s=spent_s,
         )
 
     def interrupted(self) -> SearchInterrupt:
-        """Sum up a search that does not go on now, and write down what was predicted meanwhile."""
+        """Sum up a search that does not go on now."""
         spent_s = self._spending.spent_s()
         self._take_up()
-        store = None
-        if self._journal is not None:
-            store = str(self._journal.path)
-            if self._ranking != self._noted and self._ranking.predicted:
-                self._journal.append({**ranking_line(self._ranking), "spent_s": spent_s})
+        store = None if self._journal is None else str(self._journal.path)
         tried, failed = len(self._known.tried), len(self._known.refused)
         counted = f"{self._ranking.predicted} variants predicted, {tried} ran, {failed} failed"
-        result = self._result("interrupted", spent_s) if tried else None
+        result = None
+        if tried:
+            about = outlook(self._space, self._known, self._ranking)
+            result = self._result("interrupted", about, spent_s)
         return SearchInterrupt(result, store, counted)
-
-
-def _check_choices(entry: Line, number: int, space: SearchSpace, journal: Journal | None) -> None:
-    """Refuse a line about variants that the space does not have."""
-    for choice in entry.choices:
-        if not space.has_values(choice):
-            path = None if journal is None else str(journal.path)
-            field = f"line {number}: $.{'best' if isinstance(entry, RankingLine) else 'choice'}"
-            message = f"{path}: {field}: {choice} is none of the space '{space.name}'"
-            raise DocumentError(message, path=path, field=field, line=number)

@@ -194,30 +194,18 @@ class SearchSpace(ShortRepr):
             and self.satisfies(choice)
         )
 
-    def visit(self, start: int = 0) -> Iterator[tuple[int, dict[str, Value]]]:
+    def choices(self) -> Iterator[dict[str, Value]]:
         """Go through the choices that satisfy the constraints, scattered over the space.
 
         Any beginning of the sequence is spread evenly, so that a search whose time is up has seen
         something of every region. Nothing is kept in memory.
-
-        Parameters
-        ----------
-        start : int
-            How many numbers to skip, as returned with an earlier choice.
-
-        Yields
-        ------
-        (int, dict)
-            How many numbers were gone through, this one included, and the choice.
         """
         count, stride = self.cardinality, self._stride
-        for number in range(start, count):
-            choice = self.at(number * stride % count)
-            if self.satisfies(choice):
-                yield number + 1, choice
+        places = (number * stride % count for number in range(count))
+        return filter(self.satisfies, map(self.at, places))
 
-    def left(self, start: int = 0) -> int:
-        """Return how many choices `visit` gives from a number on, an estimate where it is many.
+    def number_of_choices(self) -> int:
+        """Return how many `choices` there are, an estimate where it is many.
 
         Choices are counted up to some number; that those beyond are as many is likely, since they
         are scattered.
@@ -227,20 +215,17 @@ class SearchSpace(ShortRepr):
         >>> space = SearchSpace(
         ...     name="s", parameters={"x": range(9)}, constraints=("x > 2",), build=dict
         ... )
-        >>> space.left(), space.left(9)
-        (6, 0)
+        >>> space.number_of_choices()
+        6
         """
-        numbers = self.cardinality - start
-        looked = min(numbers, _COUNTED)
-        places = (
-            number * self._stride % self.cardinality for number in range(start, start + looked)
-        )
-        found = sum(self.satisfies(self.at(place)) for place in places)
-        return round(found * numbers / looked) if looked else 0
+        count, stride = self.cardinality, self._stride
+        looked = min(count, _COUNTED)
+        found = sum(self.satisfies(self.at(number * stride % count)) for number in range(looked))
+        return round(found * count / looked)
 
     @property
     def _stride(self) -> int:
-        """Stride of the order of `visit`, without a common divisor with the number of points."""
+        """Stride of the order of `choices`, without a common divisor with the number of points."""
         count = self.cardinality
         stride = max(1, round(count * _GOLDEN_RATIO))
         while math.gcd(stride, count) != 1:
@@ -274,16 +259,6 @@ class SearchSpace(ShortRepr):
         for place, choice in enumerate(choices):
             found.setdefault(self.beside(choice), []).append(place)
         return list(found.values())
-
-    def numbers(self, choices: Iterable[Choice]) -> list[int]:
-        """Return the numbers that `visit` gives with choices."""
-        count = self.cardinality
-        back = pow(self._stride, -1, count)
-        return [self.index(choice) * back % count + 1 for choice in choices]
-
-    def choices(self) -> Iterator[dict[str, Value]]:
-        """Go through the choices that satisfy the constraints, in the order of `visit`."""
-        return (choice for _, choice in self.visit())
 
     def label(self, choice: Choice) -> str:
         """Write a choice as text: ``tile=8,unroll=2``."""

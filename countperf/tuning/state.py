@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
-from countperf.errors import TuningError
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.ranking import Ranking, by_stage
-from countperf.tuning.result import Budget, Plan, Stop, TuningResult, ties
+from countperf.tuning.result import Budget, Outlook, Plan, Stop, TuningResult, ties
 from countperf.tuning.space import SearchSpace, Value
 
 
@@ -108,54 +107,50 @@ class Spending:
 _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
 
 
+def outlook(space: SearchSpace, known: Candidates, ranking: Ranking) -> Outlook:
+    """Return what is known of variants that were not measured, as soon as one was."""
+    without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
+    others = 0
+    if not ranking.complete:
+        others = space.number_of_choices() - ranking.predicted - ranking.refused
+    unbounded = without + max(0, others)
+    is_alone = known.known == 1 and unbounded > 0
+    return Outlook(
+        refusals={**ranking.refusals, **by_stage(known.refused.values())},
+        predicted=ranking.predicted,
+        ranking_complete=ranking.complete,
+        regret_bound=None if is_alone else known.regret(ties(known.ran, floor=0.0)[0]),
+        bounded=known.known,
+        unbounded=unbounded,
+        ranking_s=ranking.seconds,
+    )
+
+
 def outcome(
     space: SearchSpace,
+    sizes: Mapping[str, int],
     plan: Plan,
     known: Candidates,
-    ranking: Ranking,
+    about: Outlook,
     *,
     device: str,
     stopped: Stop,
     spent_s: float,
 ) -> TuningResult:
-    """Return the result of a search."""
-    failed = tuple(known.refused.values())
-    if not known.tried:
-        reasons = [refused.reason for refused in failed]
-        raise TuningError(
-            f"no variant of '{space.name}' ran on {device}"
-            f" ({len(reasons)} tried): {reasons[0] if reasons else 'no time for one'}",
-            refusals=reasons,
-        )
-    tried = tuple(sorted(known.tried.values(), key=lambda each: each.at_s))
+    """Return the result of a search in which a variant ran."""
+    tried = known.ran
     winner, within = ties(tried, floor=0.0)
-    unbounded = _unbounded(space, ranking)
-    is_alone = known.known == 1 and unbounded > 0
     return TuningResult(
         space=space.name,
         device=device,
-        sizes=ranking.sizes,
+        sizes=sizes,
         winner=winner,
         within_noise=within,
         tried=tried,
-        failed=failed,
-        refusals={**ranking.refusals, **by_stage(failed)},
-        predicted=ranking.predicted,
-        ranking_complete=ranking.complete,
+        failed=tuple(known.refused.values()),
         stopped=stopped,
         confidence=plan.confidence,
-        regret_bound=None if is_alone else known.regret(winner),
-        bounded=known.known,
-        unbounded=unbounded,
         spent_s=spent_s,
-        ranking_s=ranking.seconds,
         numbers_checked=space.reference is not None,
+        **{each.name: getattr(about, each.name) for each in fields(Outlook)},
     )
-
-
-def _unbounded(space: SearchSpace, ranking: Ranking) -> int:
-    """Return how many variants there may be of which nothing is known."""
-    without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
-    if ranking.complete:
-        return without
-    return without + max(0, space.left(ranking.position) - len(ranking.ahead))

@@ -15,7 +15,7 @@ from countperf.harness.runner import CaseRunner
 from countperf.tuning.build_workers import BuildWorkers
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.exclusive_timing import Background, exclusive_timing
-from countperf.tuning.lines import refused_line, tried_line
+from countperf.tuning.journal import written
 from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Predicted, PredictionTask, Refused
 from countperf.tuning.predictions import Predictions
@@ -144,7 +144,7 @@ class Trials:
             samples, cut_short = self._time(point.choice, best_s)
         except MeasurementError as error:
             refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
-            self._write(refused_line(refused))
+            self._write(written(refused))
             self._known.refuse(refused)
             self._say(f"failed: {self._space.label(point.choice)}: {error}")
         else:
@@ -162,7 +162,7 @@ class Trials:
             else:
                 ran_s = self._bench.warm_up_s + sum(samples)
                 build_s = max(0.0, self._runner.clock.now() - started - ran_s)
-            self._write(tried_line(tried))
+            self._write(written(tried))
             self._known.learn(tried, build_s)
             self._rounds[key] += 1
             if best_s is None or tried.time_s < best_s:
@@ -220,7 +220,7 @@ class Trials:
             self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
             return
         again = tried.again(more, cut_short=cut_short)
-        self._write(tried_line(again))
+        self._write(written(again))
         self._known.learn(again)
 
     def _run_in(self, rounds: int) -> list[Key]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import asdict
 from html import escape, unescape
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from countperf.cli import main
 from countperf.models.library import load_weights
-from countperf.tuning.lines import tried_line
+from countperf.tuning.journal import written
 from countperf.tuning.result import Plan, Trial
 from tests.patience import LONGEST_S
 
@@ -29,7 +30,7 @@ def _search(folder: Path) -> Path:
     """Write the file of a search in which three variants ran."""
     header = {
         "format": "countperf-tuning",
-        "version": 2,
+        "version": 3,
         "space": "toy",
         "parameters": ["tile"],
         "space_digest": "0",
@@ -38,14 +39,14 @@ def _search(folder: Path) -> Path:
         "timer": "events",
         "weights": "linear for pocl-epyc-zen5",
         "weights_digest": "0",
-        "plan": Plan().to_object(),
+        "plan": asdict(Plan()),
     }
     tried = [
         Trial(choice={"tile": tile}, predicted_s=1e-3, samples_s=(time_s, time_s), at_s=float(tile))
         for tile, time_s in ((4, 3e-3), (8, 2e-3), (16, 5e-3))
     ]
     path = folder / "search.jsonl"
-    lines = [header, *({**tried_line(each), "spent_s": each.at_s} for each in tried)]
+    lines = [header, *({**written(each), "spent_s": each.at_s} for each in tried)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 

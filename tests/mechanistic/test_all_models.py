@@ -16,10 +16,9 @@ from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticModel, seconds_from_throughput
-from countperf.mechanistic.mwp_cwp import MwpCwpModel
+from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
-from countperf.mechanistic.restated_mwp_cwp import RestatedMwpCwpModel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.tmm import TmmModel
 from countperf.mechanistic.transit import TransitModel

@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
-from countperf.mechanistic.mwp_cwp import MwpCwpInputs, MwpCwpModel, mwp_cwp_cycles
+from countperf.mechanistic.mwp_cwp import (
+    MwpCwpInputs,
+    MwpCwpModel,
+    RestatedMwpCwpModel,
+    corrected_cycles,
+    mwp_cwp_cycles,
+    restated_cycles,
+)
 from countperf.mechanistic.profile import (
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
     ProfiledKernel,
-)
-from countperf.mechanistic.restated_mwp_cwp import (
-    RestatedMwpCwpModel,
-    corrected_cycles,
-    restated_cycles,
 )
 from countperf.mechanistic.transit import TwoSubsystems
 

@@ -19,9 +19,8 @@ from countperf.mechanistic.pipeline import (
     mix_throughput,
 )
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.simulation import simulate, simulate_with_first
+from countperf.mechanistic.simulation import Scheduler, Workload, simulate, simulate_with_first
 from countperf.mechanistic.volkov import latency_from_graph
-from countperf.mechanistic.workload import Scheduler, Workload
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
     EXAMPLE_GRAPH,

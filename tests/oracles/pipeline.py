@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from countperf.mechanistic.profile import InstructionGraph
-from countperf.mechanistic.workload import Workload
+from countperf.mechanistic.simulation import Workload
 
 Start = tuple[Fraction, str, int, int, int]
 """Time, subsystem, group, index in the group, position in the program."""

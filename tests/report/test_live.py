@@ -110,7 +110,6 @@ def ranking_of(points: tuple[Predicted, ...]) -> Ranking:
         best=points,
         predicted=len(points),
         refusals={},
-        position=len(points),
         complete=True,
         seconds=0.0,
     )

@@ -45,7 +45,6 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
         best=(),
         predicted=0,
         refusals=by_stage(refused),
-        position=11,
         complete=True,
         seconds=1.0,
     )

@@ -34,7 +34,6 @@ def _known(*points: Predicted) -> Candidates:
             best=tuple(sorted(points, key=lambda point: point.time_s)),
             predicted=len(points),
             refusals={},
-            position=0,
             complete=True,
             seconds=0.0,
         )

@@ -77,8 +77,6 @@ def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() ->
     question = _question(space=make_space(build=_refuse))
 
     whole = rank_points(question, executor=Inline())
-    part = rank_points(question, executor=Inline(), points=50)
-    rest = rank_points(question, executor=Inline(), resume=part)
 
     build = whole.refusals["build"]
     assert build.count == 96
@@ -87,7 +85,6 @@ def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() ->
         (32, "ValueError"),
         (16, "KeyError"),
     ]
-    assert rest.refusals == whole.refusals
     assert by_stage(each for each in build.examples)["build"].count == 3
     with pytest.raises(TuningError, match=r"96 refused: 48 \(build\): TypeError: plain; 32 \(bui"):
         whole.check_predicted()
@@ -217,23 +214,6 @@ def test_any_executor_gives_the_same() -> None:
     assert default.refusals == inline.refusals
 
 
-def test_ranking_stops_when_its_time_is_up_and_goes_on_later() -> None:
-    whole = rank_points(_question(), executor=Inline())
-    clock = iter(range(1000))
-
-    def now() -> float:
-        return float(next(clock))
-
-    part = rank_points(_question(), executor=Inline(), deadline_s=1.0, now=now)
-    rest = rank_points(_question(), executor=Inline(), resume=part)
-
-    assert not part.complete
-    assert 0 < part.predicted + part.refused < 18
-    assert rest.complete
-    assert rest.best == whole.best
-    assert {k: v.count for k, v in rest.refusals.items()} == {"build": 3}
-
-
 def test_a_paused_ranking_leaves_the_executor_idle_and_goes_on() -> None:
     whole = rank_points(_question(), executor=Inline())
     with (
@@ -284,7 +264,7 @@ def test_what_is_predicted_together_is_one_task_where_promise_counts() -> None:
         found = ranker.ranking()
 
     assert found.best == rank_points(_question(space=space), executor=Inline()).best
-    sample = [choice for _, choice in islice(space.visit(), 8)]
+    sample = list(islice(space.choices(), 8))
     for chunk in executor.chunks:
         if chunk[0] in sample:
             continue
@@ -300,20 +280,6 @@ def test_what_can_stand_still_need_not_end_its_tasks() -> None:
             assert executor.stood == 1
         with exclusive_timing(IDENTITY, [ranker]):
             assert executor.stood == 1
-
-
-def test_what_is_done_ahead_of_a_gap_is_not_done_again() -> None:
-    whole = rank_points(_question(), executor=Inline())
-    numbers = DOUBLE.numbers(DOUBLE.choices())
-    ahead = replace(
-        rank_points(_question(), executor=Inline(), points=5), position=0, ahead=tuple(numbers[:5])
-    )
-    passed: list[Point] = []
-
-    rest = rank_points(_question(), executor=Inline(), resume=ahead, on_point=passed.append)
-
-    assert len(passed) == 13
-    assert rest.best == whole.best
 
 
 def test_a_space_that_cannot_be_sent_is_an_error_that_says_so() -> None:

@@ -26,7 +26,6 @@ from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
 from countperf.tuning import SearchSpace
 from countperf.tuning.points import PredictionTask
-from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Budget, Plan, Trial, TuningResult, ties
 from countperf.tuning.search import tune_space
 from tests.harness.fakes import FakeRunner
@@ -577,52 +576,6 @@ def test_a_real_device_finds_a_variant_in_seconds(device: Device, tmp_path: Path
     assert len(found.tried) == 3
     assert found.device == device.identity.slug
     assert found.winner.time_s == min(tried.time_s for tried in found.tried)
-
-
-def test_the_ranking_in_the_file_is_read_back_as_it_was() -> None:
-    from countperf.tuning.lines import RankingLine, ranking_line, read_line
-    from countperf.tuning.ranker import rank_points
-
-    space = replace(LARGE, parameters={**LARGE.parameters, "fetch": [False, True]})
-    question = replace(QUESTION, space=space)
-    ranking: Ranking = rank_points(question, executor=Inline())
-    assert ranking.refusals["build"].reasons[0].count == 4
-    line = json.loads(json.dumps({**ranking_line(ranking), "spent_s": 1.0}))
-
-    read = read_line(line, 2, path=Path("search.jsonl"))
-    assert isinstance(read, RankingLine)
-    assert read.ranking("double", {"n": 4096}, ranking.device) == ranking
-
-
-def test_what_was_predicted_before_an_interruption_is_not_predicted_again(tmp_path: Path) -> None:
-    """A clock on which every look takes 25 s: the ranking is written down in slices."""
-    store = tmp_path / "search.jsonl"
-    runner = scripted()
-    clock = runner.clock
-    real_now = clock.now
-
-    def slow_now() -> float:
-        clock.sleep(25.0)
-        return real_now()
-
-    runner.clock.now = slow_now
-    said: list[str] = []
-
-    def stop(text: str) -> None:
-        said.append(text)
-        if "others not looked at" in text:
-            raise InterruptedSearchError
-
-    with pytest.raises(InterruptedSearchError):
-        search(runner, store=store, progress=stop)
-    first = [entry for entry in _lines(store) if entry.get("kind") == "ranking"]
-
-    found = search(scripted(), store=store)
-
-    assert len(first) == 1
-    assert 0 < first[0]["predicted"] < 16
-    assert found.predicted == 16
-    assert found.ranking_complete
 
 
 def test_a_changed_builder_is_another_space(tmp_path: Path) -> None:

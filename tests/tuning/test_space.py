@@ -26,14 +26,6 @@ def test_every_choice_is_visited_once(lengths: list[int]) -> None:
     assert sorted(seen) == list(itertools.product(*map(range, lengths)))
 
 
-def test_a_visit_goes_on_where_it_was_left() -> None:
-    space = make_space(constraints=("x % y == 0",))
-    whole = list(space.visit())
-
-    for stop in (1, 5, len(whole) - 1):
-        assert list(space.visit(whole[stop - 1][0])) == whole[stop:]
-
-
 def test_the_beginning_of_a_visit_sees_every_value() -> None:
     space = make_space(parameters={"x": range(64), "y": range(4)})
 
@@ -51,14 +43,12 @@ def test_a_million_points_take_no_memory_until_they_are_visited() -> None:
     assert space.at(10**6 - 1) == {"a": 99, "b": 99, "c": 99}
 
 
-def test_what_is_left_of_a_visit_is_counted_or_estimated() -> None:
+def test_choices_are_counted_or_estimated() -> None:
     space = make_space(constraints=("x > 8",))
-    numbers = [number for number, _ in space.visit()]
     large = make_space(parameters={"x": range(1000), "y": range(1000)}, constraints=("x > 899",))
 
-    assert [space.left(number) for number in numbers] == list(reversed(range(len(numbers))))
-    assert space.left() == len(numbers) == 24
-    assert large.left() == pytest.approx(100_000, rel=0.01)
+    assert space.number_of_choices() == sum(1 for _ in space.choices()) == 24
+    assert large.number_of_choices() == pytest.approx(100_000, rel=0.01)
 
 
 def test_constraints_are_texts_or_functions() -> None:
