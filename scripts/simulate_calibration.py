@@ -100,9 +100,7 @@ class Simulation:
     def fit(self, places: Sequence[int]) -> TransferFit:
         """Fit the device to some of its cases."""
         cases = [self.recorded.observations[place] for place in places]
-        return fit_new_device(
-            cases, self.known, self.recorded.device, self.memory, design_of=self.design_of
-        )
+        return fit_new_device(cases, self.known, self.recorded.device, self.memory)
 
     def predicted(self, fit: TransferFit, used: Sequence[int]) -> list[dict[str, Any]]:
         """Predict all other cases: logarithms of ratios, and standard errors by the weights."""

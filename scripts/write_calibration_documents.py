@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,19 @@ _POPULATION = (
     "measurement kernels of the catalogue, each family alike, on the CPUs that ship, under PoCL and"
     " Intel's runtime"
 )
+
+
+def _of_kernels(model: KnownModel, wanted: Collection[str]) -> KnownModel:
+    """Return a known model with the residuals of some kernels only."""
+    places = [place for place, name in enumerate(model.kernels) if name in wanted]
+    devices = tuple(
+        each.model_copy(
+            update={"residuals": tuple(each.residuals[i] for i in places if each.residuals)}
+        )
+        for each in model.devices
+    )
+    kernels = tuple(model.kernels[place] for place in places)
+    return model.model_copy(update={"devices": devices, "kernels": kernels})
 
 
 def main() -> None:
@@ -56,7 +70,7 @@ def main() -> None:
         counting_rules=COUNTING_RULES_VERSION,
         own_caches=True,
         models=tuple(
-            model.of_kernels(measured).model_copy(update={"errors": expected_errors(found, kind)})
+            _of_kernels(model, measured).model_copy(update={"errors": expected_errors(found, kind)})
             for kind, model in models.items()
         ),
     )

@@ -19,7 +19,7 @@ import numpy as np
 
 from countperf.errors import FitError
 from countperf.fitting.design import Observation, build_design
-from countperf.fitting.estimate import estimate_design, recipe_of, weighted_by_noise
+from countperf.fitting.estimate import Estimate, estimate_design, recipe_of, weighted_by_noise
 from countperf.fitting.leaving_out import (
     SMALLEST_ERROR,
     HeldOutCase,
@@ -73,14 +73,12 @@ def select_model(
         if not ahead:
             break
     candidates = [
-        Candidate(
-            model=name,
-            description=trials[name].model.description,
-            held_out_error=figures[name].error,
-            held_out_factor=figures[name].factor,
-            in_sample_error=trials[name].in_sample_error,
-            predicted_cases=sum(case.predicted_s is not None for case in left_out[name]),
-            cases=len(observations),
+        candidate_of(
+            name,
+            trials[name].model,
+            left_out[name],
+            trials[name].fitted,
+            figures[name],
             chosen=name == ranked[0],
         )
         for name in ranked
@@ -100,6 +98,29 @@ def select_model(
     return trials[ranked[0]].model, tuple(candidates)
 
 
+def candidate_of(
+    name: str,
+    model: ModelDefinition,
+    held_out: Sequence[HeldOutCase],
+    fitted: Estimate | None,
+    figure: HeldOutFigure,
+    *,
+    chosen: bool,
+) -> Candidate:
+    """Return what a document says of a model that was tried."""
+    errors = None if fitted is None else fitted.relative_errors
+    return Candidate(
+        model=name,
+        description=model.description,
+        held_out_error=figure.error,
+        held_out_factor=figure.factor,
+        in_sample_error=None if errors is None else mean_error(errors, floor=SMALLEST_ERROR).value,
+        predicted_cases=sum(case.predicted_s is not None for case in held_out),
+        cases=len(held_out),
+        chosen=chosen,
+    )
+
+
 def numbered(models: Iterable[ModelDefinition], *, after: int = 0) -> dict[str, ModelDefinition]:
     """Return models by names that tell them apart in a list of candidates: ``structural-1``."""
     return {f"{model.name}-{number}": model for number, model in enumerate(models, start=after + 1)}
@@ -111,7 +132,7 @@ class _Trial:
 
     model: ModelDefinition
     left_out: tuple[HeldOutCase, ...] = ()
-    in_sample_error: float | None = None
+    fitted: Estimate | None = None
     failure: str = ""
 
 
@@ -133,8 +154,7 @@ def _try(
         left_out = leave_families_out(observations, fitted, recipe, parts=PARTS, executor=executor)
     except FitError as error:
         return _Trial(model=model, failure=str(error))
-    error = mean_error(fitted.relative_errors, floor=SMALLEST_ERROR).value
-    return _Trial(model=model, left_out=left_out, in_sample_error=error)
+    return _Trial(model=model, left_out=left_out, fitted=fitted)
 
 
 def _figures(

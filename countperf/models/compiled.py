@@ -59,7 +59,7 @@ help: overlaps, streams, contiguous accesses).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from countperf.execution.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy
@@ -141,13 +141,6 @@ def compiled(
             **{name: Term(charged=c, scale="".join(rounds)) for name, c in charged.items()},
         },
     )
-
-
-def order_of(model: ModelDefinition) -> Order | None:
-    """Return the order of accesses of a model of these; None for any other."""
-    if model.name != COMPILED:
-        return None
-    return next((each for each in get_args(Order) if ORDERS[each] == model.policy), None)
 
 
 def compiled_candidates(

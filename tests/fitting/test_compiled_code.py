@@ -22,7 +22,7 @@ from countperf.fitting.fit import fit
 from countperf.fitting.ranking import evaluate_ranking
 from countperf.fitting.validation import evaluate
 from countperf.measurements import MeasurementSet
-from countperf.models.compiled import ORDERS, compiled, compiled_candidates, order_of
+from countperf.models.compiled import ORDERS, compiled, compiled_candidates
 from countperf.models.function import model_inputs
 from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
@@ -174,11 +174,10 @@ def test_documents_keep_it(tmp_path: Path) -> None:
 def test_which_models_there_are() -> None:
     found = compiled_candidates(4)
     assert list(found) == ["compiled-lanes", "compiled-items"]
-    assert [order_of(model) for model in found.values()] == list(ORDERS)
+    assert [model.policy for model in found.values()] == list(ORDERS.values())
     assert all(model.name == "compiled" and model.reads_code for model in found.values())
     assert all("rounds" in model.expression for model in found.values())
     assert "rounds" not in compiled().expression
-    assert order_of(structural(POLICY)) is None
     charged = [feature for term in compiled().terms.values() for feature in term.charged]
     assert len(charged) == len(set(charged)) <= 50
 
@@ -215,7 +214,7 @@ def test_no_policy_guesses_instructions() -> None:
 
 def test_a_fit_chooses_the_order_of_accesses() -> None:
     found = fit(measured(), model="compiled", correct=False).weights
-    assert order_of(found.definition) in ORDERS
+    assert found.definition.policy in ORDERS.values()
     assert {each.model for each in found.candidates} == {"compiled-lanes", "compiled-items"}
 
 

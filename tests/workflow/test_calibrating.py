@@ -160,12 +160,11 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
     )
     entries = [entry(each.name) for each in _small().kernels]
 
-    timed = sized_here(task, entries, silent)
+    cases = sized_here(task, entries, silent)
 
-    names = [case.name for case, _ in timed]
-    assert len({case.kernel for case, _ in timed}) <= 8
+    names = [case.name for case in cases]
+    assert len({case.kernel for case in cases}) <= 8
     assert len(set(names)) == len(names) >= 8
-    assert all(run_s > 0 for _, run_s in timed)
     assert (tmp_path / "c.sizes.json").exists()
 
 

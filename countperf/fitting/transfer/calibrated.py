@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,17 +12,17 @@ from countperf.display import ShortRepr
 from countperf.errors import FitError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
-from countperf.fitting.design import Design, Observation, build_design
+from countperf.fitting.design import Observation, build_design
 from countperf.fitting.estimate import Estimate, estimate_design
 from countperf.fitting.leaving_out import HeldOutCase, held_out_figure, leave_families_out
+from countperf.fitting.selection import candidate_of
 from countperf.fitting.solve import LogPrior, Recipe, Vector
 from countperf.fitting.threads import on_one_thread
 from countperf.fitting.transfer.changed import changed_prior
 from countperf.fitting.transfer.common_unknowns import guesses, with_columns
 from countperf.fitting.transfer.prior import KnownDevice, KnownModel, prior_for
 from countperf.hardware.identity import DeviceIdentity
-from countperf.metrics import mean_error
-from countperf.models.compiled import COMPILED, order_of
+from countperf.models.compiled import COMPILED
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import Column
 from countperf.models.linear import LINEAR
@@ -75,8 +74,6 @@ def fit_new_device(
     known: KnownModel,
     device: DeviceIdentity,
     memory: MemoryHierarchy,
-    *,
-    design_of: Callable[[Sequence[Observation], ModelDefinition], Design] = build_design,
 ) -> TransferFit:
     """Fit a model to a new device, with a prior from known ones.
 
@@ -97,14 +94,14 @@ def fit_new_device(
         known.definition(policy, memory, units=units) for policy in known.policies(device)
     ]
     near = known.near(device)
-    fits = [_fitted(observations, near, device, each, design_of) for each in definitions]
+    fits = [_fitted(observations, near, device, each) for each in definitions]
     if (own := known.itself(device)) is not None:
-        fits.append(_changed(observations, known, own, memory, design_of))
+        fits.append(_changed(observations, known, own, memory))
     fits.sort(key=lambda fit: fit.held_out_factor)
     best = fits[0]
     if known.kind != COMPILED:
         others = [
-            _fitted(observations, near, device, model, design_of)
+            _fitted(observations, near, device, model)
             for model in _fallbacks(known, device, memory)
             if model not in definitions
         ]
@@ -113,8 +110,15 @@ def fit_new_device(
             if np.log(best.held_out_factor / other.held_out_factor) > _FALLBACK_GAIN:
                 best = other
     candidates = tuple(
-        _candidate(name, fit, chosen=fit is best)
-        for name, fit in zip(_names([fit.definition for fit in fits]), fits, strict=True)
+        candidate_of(
+            f"{fit.definition.name}-{number}",
+            fit.definition,
+            fit.held_out,
+            fit.estimate,
+            held_out_figure(fit.held_out),
+            chosen=fit is best,
+        )
+        for number, fit in enumerate(fits, start=1)
     )
     return replace(best, candidates=candidates)
 
@@ -128,10 +132,9 @@ def fit_definition(
     *,
     error: float,
     carried: Mapping[str, float] | None = None,
-    design_of: Callable[[Sequence[Observation], ModelDefinition], Design] = build_design,
 ) -> TransferFit:
     """Fit a model with a prior on its unknowns; families are left out, too."""
-    design = design_of(observations, definition)
+    design = build_design(observations, definition)
     wanted = (*dict.fromkeys((*columns, *design.function.columns)),)
     design = with_columns(design, wanted)
     prior = prior_of(design.function.columns, guesses(design))
@@ -157,13 +160,10 @@ def _fitted(
     known: KnownModel,
     device: DeviceIdentity,
     definition: ModelDefinition,
-    design_of: Callable[[Sequence[Observation], ModelDefinition], Design],
 ) -> TransferFit:
     """Fit one model; a model of what kernels do has no prior but a wide one."""
     if definition.policy is None:
-        return fit_definition(
-            observations, definition, (), _wide, error=_ERROR, design_of=design_of
-        )
+        return fit_definition(observations, definition, (), _wide, error=_ERROR)
     terms = definition.terms
     columns = [column for column in known.columns if column[0] in terms]
 
@@ -177,7 +177,6 @@ def _fitted(
         prior_of,
         error=known.error,
         carried=known.carried(device),
-        design_of=design_of,
     )
 
 
@@ -186,7 +185,6 @@ def _changed(
     known: KnownModel,
     own: KnownDevice,
     memory: MemoryHierarchy,
-    design_of: Callable[[Sequence[Observation], ModelDefinition], Design],
 ) -> TransferFit:
     """Fit the model of a device that is known, with its own weights and residuals as the prior."""
     off = zip(known.kernels, own.residuals, strict=False)
@@ -197,7 +195,6 @@ def _changed(
         partial(changed_prior, known, own),
         error=known.error,
         carried={kernel: residual for kernel, residual in off if residual is not None},
-        design_of=design_of,
     )
 
 
@@ -238,33 +235,3 @@ def predicted_by(
                 )
             )
     return tuple(found)
-
-
-def _candidate(name: str, fit: TransferFit, *, chosen: bool) -> Candidate:
-    figure = held_out_figure(fit.held_out)
-    return Candidate(
-        model=name,
-        description=fit.definition.description,
-        held_out_error=figure.error,
-        held_out_factor=figure.factor,
-        in_sample_error=mean_error(fit.estimate.relative_errors, floor=1e-3).value,
-        predicted_cases=sum(case.predicted_s is not None for case in fit.held_out),
-        cases=len(fit.held_out),
-        chosen=chosen,
-    )
-
-
-def _names(models: Sequence[ModelDefinition]) -> list[str]:
-    """Return what tells candidates apart: their order of accesses, else a number if they need one.
-
-    Numbers go by the order of the models: of several structural ones the first is ``structural-1``.
-    """
-    several = {name for name, number in Counter(m.name for m in models).items() if number > 1}
-    numbers: Counter[str] = Counter()
-    names: list[str] = []
-    for model in models:
-        order = order_of(model)
-        numbers[model.name] += 1
-        number = numbers[model.name] if model.name in several else ""
-        names.append("-".join(filter(None, (model.name, order or str(number)))))
-    return names

@@ -21,7 +21,7 @@ differs from the known ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal, Self, get_args
@@ -170,18 +170,6 @@ class KnownModel(Part):
                     if off is not None:
                         found.setdefault(kernel, []).append(off)
         return {kernel: CARRIED * float(np.mean(offs)) for kernel, offs in found.items()}
-
-    def of_kernels(self, wanted: Collection[str]) -> Self:
-        """Return the same with the residuals of some kernels only."""
-        places = [place for place, name in enumerate(self.kernels) if name in wanted]
-        devices = tuple(
-            each.model_copy(
-                update={"residuals": tuple(each.residuals[i] for i in places if each.residuals)}
-            )
-            for each in self.devices
-        )
-        kernels = tuple(self.kernels[place] for place in places)
-        return self.model_copy(update={"devices": devices, "kernels": kernels})
 
     def without(self, left_out: Callable[[DeviceIdentity], bool]) -> Self:
         """Return the same without some of the devices."""

@@ -82,8 +82,6 @@ def test_a_share_of_the_mean_over_the_platform_is_carried() -> None:
     carried = known.carried(new)
 
     assert carried == pytest.approx({"a": CARRIED * 0.3, "b": CARRIED * 0.1})
-    assert known.of_kernels(("b",)).devices[1].residuals == (0.1,)
-    assert known.of_kernels(("b",)).kernels == ("b",)
 
 
 def test_two_devices_of_the_platform_are_the_prior_without_others() -> None:
