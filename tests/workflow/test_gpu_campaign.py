@@ -18,7 +18,7 @@ from countperf.errors import DeviceLostError, FitError, MeasurementError
 from rental import campaign as gpu_campaign
 from rental import stages as gpu_stages
 from rental.campaign import execute_stage, main, run_campaign
-from rental.stages import LOST, Options, Stage, plan
+from rental.stages import LOST, Options, Stage
 from rental.summary import Progress, summary
 from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
 from tests.patience import LONGEST_S
@@ -76,14 +76,6 @@ def test_the_fit_may_use_what_others_have_to_leave(options: Options) -> None:
     run_campaign(options, (*STAGES[:2], fit), script.execute, script.now)
 
     assert script.ran[-1] == ("fit", 15.0)
-
-
-def test_no_stage_begins_without_time(options: Options) -> None:
-    script = Script(("first", "done", 50.0), ("second", "done", 50.0))
-
-    progress = run_campaign(options, STAGES, script.execute, script.now)
-
-    assert progress.log[-1] == {"stage": "third", "outcome": "no time was left"}
 
 
 def test_what_is_finished_is_not_run_again(options: Options) -> None:
@@ -253,18 +245,6 @@ def test_a_stage_does_not_outlive_the_campaign(tmp_path: Path) -> None:
         time.sleep(0.1)
 
     assert (tmp_path / "ended").exists()
-
-
-def test_the_order_is_what_is_wanted_most() -> None:
-    names = [stage.name for stage in plan()]
-
-    assert len(set(names)) == len(names)
-    assert names.index("measure tests") < names.index("measure") < names.index("fit")
-    assert names.index("fit") < names.index("measure more") < names.index("fit again")
-    assert names.index("fit") < names.index("measure some variants") < names.index("rank")
-    assert names.index("measure some variants") < names.index("measure more")
-    assert names.index("fit again") < names.index("measure variants") < names.index("rank again")
-    assert sum(stage.share for stage in plan()[:4]) < 0.8  # the measurements get their turn
 
 
 def test_the_summary_of_what_is_there(options: Options) -> None:

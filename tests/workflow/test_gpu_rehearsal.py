@@ -7,24 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from campaign_simulation import CutOffError, Host, SimulatedClock, SimulatedRunner, Simulation
+from campaign_simulation import Host, SimulatedClock, SimulatedRunner, Simulation
 from countperf.measurements import MeasurementSet
 from measurement_kernels.catalog import entry
 from rehearse_gpu_campaign import campaign_kernels
 from rental.stages import plan
 
 FAMILIES = ("transpose", "empty")
-
-
-def test_the_clock_stops_at_the_deadline() -> None:
-    clock = SimulatedClock()
-    clock.sleep(2.0)
-    clock.deadline = 3.0
-
-    with pytest.raises(CutOffError):
-        clock.sleep(1.5)
-
-    assert clock.now() == 3.0
 
 
 def test_a_run_takes_the_time_of_the_roofline() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from countperf.documents.locks import locked
 from countperf.errors import IncompatibleMeasurementsError, MeasurementError
-from countperf.hardware.library import load_device
 from countperf.harness.characterization import bench as bench_module
 from countperf.harness.characterization.bench import QUICK, Bench
 from countperf.harness.characterization.document import Characterization
@@ -47,13 +46,6 @@ def run(truth: Truth, **more: object) -> Characterization:
 @pytest.fixture(scope="module")
 def found() -> Characterization:
     return run(Truth())
-
-
-def test_findings_are_a_table(found: Characterization) -> None:
-    frame = found.to_frame()
-    assert list(frame["name"]) == [each.name for each in found.findings]
-    values = dict(zip(frame["name"], frame["value"], strict=True))
-    assert values["fma.f32 latency"] == value(found, "fma.f32 latency")
 
 
 def test_what_is_in_cycles_is_left_out_where_no_clock_is_known() -> None:
@@ -163,14 +155,6 @@ def test_an_issue_limit_is_found() -> None:
     assert found.parameters.issue_limit == pytest.approx(2.0, rel=0.02)
 
 
-def test_the_peak_follows_from_the_cost(found: Characterization) -> None:
-    truth = Truth()
-    cpi, _ = truth.cost("fma.f32")
-    peak = 2 * 32 * truth.units / cpi * truth.clock_hz
-
-    assert found.parameters.peak_flops == pytest.approx(peak, rel=0.01)
-
-
 def test_constants_of_the_older_models_follow(found: Characterization) -> None:
     truth, parameters = Truth(), found.parameters
     cpi, _ = truth.cost("fma.f32")
@@ -245,15 +229,6 @@ def test_a_file_of_another_device_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(IncompatibleMeasurementsError, match="use another file"):
         run(Truth(units=5), store=store)
-
-
-def test_the_device_document_is_read_by_the_library(
-    tmp_path: Path, found: Characterization
-) -> None:
-    path = tmp_path / "parameters.json"
-    found.parameters.write_file(path)
-
-    assert load_device(path) == found.parameters
 
 
 @pytest.mark.device
