@@ -86,10 +86,9 @@ from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.execution.placement import (
     LoopCounter,
     Placements,
-    ProgramSites,
+    flat_site,
     left_loops,
     neighbors,
-    program_sites,
     tells_apart,
 )
 from countperf.execution.reuse import ReuseLimits
@@ -174,11 +173,11 @@ class _Executions:
             for outline in launch.regions
             for instruction_id in computing(self.kernel, outline.instruction_ids)
         ]
-        sites = program_sites(program, grid)
+        flat = flat_site(program, grid)
         for each in found:
-            self._instruction(each, sites, grid)
+            self._instruction(each, flat, grid)
         analysis = analyzed_program(self.analyzer, launch)
-        for key, quantity in self.loops.counted(analysis, sites, grid):
+        for key, quantity in self.loops.counted(analysis, flat, grid):
             self._add(key, quantity)
 
     def _add(self, key: ExecutionKey, quantity: PiecewiseQuasiPolynomial) -> None:
@@ -189,7 +188,7 @@ class _Executions:
         self.reasons |= self.statistics.reasons(within)
         self.statistics.used.clear()
 
-    def _instruction(self, found: Instruction, sites: ProgramSites, grid: Grid) -> None:
+    def _instruction(self, found: Instruction, flat: Site, grid: Grid) -> None:
         place = found.place
         idle = self._idle(found, grid)
         beside = neighbors(place)
@@ -200,7 +199,7 @@ class _Executions:
             left = left_loops(conditions)
             loops = [name for name in found.own if name not in left]
             copies = (name for name in copied if name not in left)
-            site = self.placements.site(sites, [*loops, *copies])
+            site = self.placements.site(flat, [*loops, *copies])
             executions = self.domains.executions(place.within, conditions, grid).scale(times)
             if isinstance(key, Operation):
                 self._operation(key, found, conditions, site, executions)
@@ -217,7 +216,7 @@ class _Executions:
                         self._add(AccessKey(*at, is_guarded=True), part)
                 if key.address_space == "global":
                     self.footprints.add(key, found, conditions, grid)
-        whole = self.placements.site(sites, [*found.own, *copied])
+        whole = self.placements.site(flat, [*found.own, *copied])
         if found.supplied:
             self._supplied(found, whole, grid, is_cut=is_cut)
         for key, part in self._private(found, copied, whole, grid):

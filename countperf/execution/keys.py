@@ -99,11 +99,6 @@ class OperationKey:
     site: Site
     operation: Operation
 
-    @property
-    def what(self) -> str:
-        """The kind of work, as names of properties have it."""
-        return self.operation.name
-
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
@@ -117,13 +112,6 @@ class AccessKey:
     # how it changes in the innermost loop of the item; None outside such loops, or if guarded
     in_loop: Step | None = None
     is_guarded: bool = False
-
-    @property
-    def what(self) -> str:
-        """The kind of work, as names of properties have it."""
-        guarded = "guarded." if self.is_guarded else ""
-        last = "" if self.in_loop is None else f".{self.in_loop}"
-        return f"{guarded}{self.at}.{self.bits}.{self.between_items.name}{last}"
 
     @property
     def steps(self) -> list[Step]:
@@ -144,11 +132,6 @@ class PrivateAccessKey:
     direction: Direction
     elements: int
 
-    @property
-    def what(self) -> str:
-        """The kind of work, as names of properties have it."""
-        return f"pmem.{self.direction}.{self.elements}"
-
 
 @dataclass(frozen=True, slots=True)
 class ChainKey:
@@ -157,11 +140,6 @@ class ChainKey:
     site: Site
     kind: str
     type_name: str
-
-    @property
-    def what(self) -> str:
-        """The kind of work, as names of properties have it."""
-        return f"chain.{self.kind}.{self.type_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +150,6 @@ class LiveValuesKey:
     values: int
     bits: int
 
-    @property
-    def what(self) -> str:
-        """The kind of work, as names of properties have it."""
-        return f"live_across_barrier.{self.values}.{self.bits}"
-
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
@@ -184,11 +157,6 @@ class EventKey:
 
     site: Site
     event: Event
-
-    @property
-    def what(self) -> str:
-        """The kind of work, as names of properties have it."""
-        return self.event
 
 
 SiteKey = OperationKey | AccessKey | PrivateAccessKey | ChainKey | LiveValuesKey | EventKey
@@ -212,7 +180,25 @@ def name_of(key: ExecutionKey) -> str:
         return ".".join(filter(None, (key.of, key.direction, key.density)))
     site = key.site
     row, rows = site.shape
-    return f"{SITE_ROOT}.{site.context}.{site.placement}.{row}x{rows}.{key.what}"
+    return f"{SITE_ROOT}.{site.context}.{site.placement}.{row}x{rows}.{_work_of(key)}"
+
+
+def _work_of(key: SiteKey) -> str:
+    match key:
+        case OperationKey(_, operation):
+            return operation.name
+        case AccessKey():
+            guarded = "guarded." if key.is_guarded else ""
+            last = "" if key.in_loop is None else f".{key.in_loop}"
+            return f"{guarded}{key.at}.{key.bits}.{key.between_items.name}{last}"
+        case PrivateAccessKey(_, direction, elements):
+            return f"pmem.{direction}.{elements}"
+        case ChainKey(_, kind, type_name):
+            return f"chain.{kind}.{type_name}"
+        case LiveValuesKey(_, values, bits):
+            return f"live_across_barrier.{values}.{bits}"
+        case EventKey(_, event):
+            return event
 
 
 # --- names of sites

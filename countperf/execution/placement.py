@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag
@@ -17,10 +17,8 @@ from countperf.counting.places import Place
 from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.execution.keys import (
     ChainKey,
-    Context,
     EventKey,
     LiveValuesKey,
-    Placement,
     Site,
     SiteKey,
 )
@@ -34,19 +32,11 @@ SHORT_LOOP = 32
 """Iterations of all loops around, known beforehand, up to which compilers unroll them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramSites:
-    """Facts that decide the sites of a device program's instructions."""
-
-    context: Context  # whether the program has local barriers
-    shape: tuple[int, int]  # work items along local axis 0, and rows of them
-
-
-def program_sites(program: DeviceProgram, grid: Grid) -> ProgramSites:
-    """Return what decides the sites of a device program's instructions."""
+def flat_site(program: DeviceProgram, grid: Grid) -> Site:
+    """Return the site of a device program's instructions that are in no loop of the items."""
     row = grid.items.get(0, 1)
     rows = math.prod(grid.items.values()) // row
-    return ProgramSites(context="sync" if program.barriers else "free", shape=(row, rows))
+    return Site("sync" if program.barriers else "free", "flat", (row, rows))
 
 
 class Placements:
@@ -57,12 +47,11 @@ class Placements:
         self._kernel = domains.kernel
         self._found_trips: dict[str, int | None] = {}
 
-    def site(self, sites: ProgramSites, loops: Collection[str]) -> Site:
+    def site(self, flat: Site, loops: Collection[str]) -> Site:
         """Return the site of what is in some of the items' own loops."""
-        placement: Placement = "flat"
-        if loops:
-            placement = "short" if self._are_short(loops) else "loop"
-        return Site(sites.context, placement, sites.shape)
+        if not loops:
+            return flat
+        return replace(flat, placement="short" if self._are_short(loops) else "loop")
 
     def cuts(self, within: frozenset[str], beside: Collection[str], grid: Grid) -> bool:
         """Tell whether bounds leave some items or copies without work where others have it.
@@ -152,29 +141,29 @@ class LoopCounter:
         self._placements = placements
         self._looped_copies = frozenset(looped_copies)
 
-    def counted(self, analysis: ProgramAnalysis, sites: ProgramSites, grid: Grid) -> Iterator[Part]:
+    def counted(self, analysis: ProgramAnalysis, flat: Site, grid: Grid) -> Iterator[Part]:
         """Yield the counts of a device program."""
         for region in analysis.regions:
             own = {loop.iname for loop in region.loops if loop.kind == "loop"}
             if region.passes.count is not None:
-                site = self._placements.site(sites, own)
+                site = self._placements.site(flat, own)
                 yield EventKey(site, "passes"), region.passes.count
-            yield from self._iterations(region, sites)
-            yield from self._live_values(region, sites, grid, own)
-            yield from self._chains(region, sites, own)
+            yield from self._iterations(region, flat)
+            yield from self._live_values(region, flat, grid, own)
+            yield from self._chains(region, flat, own)
 
-    def _iterations(self, region: RegionAnalysis, sites: ProgramSites) -> Iterator[Part]:
+    def _iterations(self, region: RegionAnalysis, flat: Site) -> Iterator[Part]:
         for loop in region.loops:
             if loop.kind != "loop":
                 continue
-            site = self._placements.site(sites, [loop.iname])
+            site = self._placements.site(flat, [loop.iname])
             if loop.iterations.count is not None:
                 yield EventKey(site, "iterations"), loop.iterations.count
             if loop.entries.count is not None:
                 yield EventKey(site, "entries"), loop.entries.count
 
     def _live_values(
-        self, region: RegionAnalysis, sites: ProgramSites, grid: Grid, own: Collection[str]
+        self, region: RegionAnalysis, flat: Site, grid: Grid, own: Collection[str]
     ) -> Iterator[Part]:
         """Yield the private values that are carried over a region's barriers."""
         barrier_loops = {loop.iname for loop in region.around if loop.kind == "barrier loop"}
@@ -186,24 +175,22 @@ class LoopCounter:
             bits = 8 * self._kernel.temporary_variables[chain.variables[-1]].dtype.itemsize
             values[bits] += 1 if self._looped_copies & within else _side_by_side(chain)
             found.append((bits, self._domains.executions(within.difference(own), (), grid)))
-        site = self._placements.site(sites, ())
+        site = self._placements.site(flat, ())
         for bits, executions in found:
             yield LiveValuesKey(site, values[bits], bits), executions
 
-    def _chains(
-        self, region: RegionAnalysis, sites: ProgramSites, own: Collection[str]
-    ) -> Iterator[Part]:
+    def _chains(self, region: RegionAnalysis, flat: Site, own: Collection[str]) -> Iterator[Part]:
         """Yield what chains carry, and of those that the same loops carry the longest."""
         executed = {i.id: i.executions for i in region.instructions}
         longest: dict[tuple[str, ...], tuple[Fraction, ChainAnalysis]] = {}
         for chain in region.chains:
-            site = self._placements.site(sites, set(own) & set(chain.loops))
+            site = self._placements.site(flat, set(own) & set(chain.loops))
             yield EventKey(site, "carried"), executed[chain.instructions[-1]]
             waiting = _waiting(chain)
             if chain.loops not in longest or waiting > longest[chain.loops][0]:
                 longest[chain.loops] = waiting, chain
         for loops, (_, chain) in longest.items():
-            site = self._placements.site(sites, set(own) & set(loops))
+            site = self._placements.site(flat, set(own) & set(loops))
             total = executed[chain.instructions[-1]].scale(_share(chain))
             for operation, times in chain.operations or ():
                 kind, _, type_name = operation.partition(".")

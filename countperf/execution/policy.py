@@ -6,27 +6,7 @@ vectors. Which policy a device follows is not declared; a fit finds it by leavin
 
 `countperf.execution.issue` says what each count becomes.
 
-What it costs to put an option back to its default: growth, in percent, of the factor by which
-left-out families are off, with all features of the structural model and no correction
-(`scripts/ablate_models.py`; empty where the default was chosen, which counts as zero in the mean;
-P: PoCL, I: Intel's runtime, on Zen 3, 4, 5 and the Xeon).
-
-==========  =====  =====  =====  =====  =====  =====  =====  =====  =====
-option         P3     I3     P4     I4     P5     I5     PX     IX   mean
-==========  =====  =====  =====  =====  =====  =====  =====  =====  =====
-remainder    5.09   1.96   1.43   4.33   0.53   4.66   1.70   3.43   2.89
-vectorized   5.43          7.03          8.04          2.56          2.88
-odd_rows            4.26          5.18          5.18          1.04   1.96
-rows                1.35   0.16   2.63   0.25   2.52  -0.15   2.42   1.15
-shifted      0.53   0.92   0.12   1.98  -0.03   2.87  -0.03   1.01   0.92
-units        0.71   0.19   1.98   0.64   0.85   0.43   0.79   0.25   0.73
-guards       1.11   1.81  -0.18   0.69   0.36   1.30          0.31   0.67
-width               4.93                -0.06                        0.61
-arrays              1.24          0.59          1.67          0.65   0.52
-==========  =====  =====  =====  =====  =====  =====  =====  =====  =====
-
-`along` is for sub-groups of GPUs, and at its default on all of these. Options that cost less are
-removed.
+`docs/models-priced.md` has the price of each option. `along` is for sub-groups of GPUs.
 """
 
 from __future__ import annotations

@@ -223,14 +223,10 @@ def _executed_counts(executed: ExecutionCounts | None) -> dict[str, Count]:
     if executed is None:
         return {}
     reason = "; ".join(sorted(executed.reasons))
+    counts = {name_of(key): quantity for key, quantity in executed.counts.items()}
     return {
-        name: _inexact_if(reason, name, quantity)
-        for key, quantity in executed.counts.items()
-        for name in (name_of(key),)
+        name: Count(
+            quantity=quantity, granularity=granularity_of(name), exact=not reason, reason=reason
+        )
+        for name, quantity in counts.items()
     }
-
-
-def _inexact_if(reason: str, name: str, quantity: PiecewiseQuasiPolynomial) -> Count:
-    return Count(
-        quantity=quantity, granularity=granularity_of(name), exact=not reason, reason=reason
-    )

@@ -25,7 +25,7 @@ from countperf.properties.taxonomy import (
     is_emitted,
     validate_name,
 )
-from countperf.properties.vector_document import FORMAT, VERSION, damaged, vector_fields
+from countperf.properties.vector_document import VectorDocument, damaged, vector_fields
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts, CountSource
 from countperf.symbolic.isl_counts import from_isl_text
@@ -389,8 +389,8 @@ class PropertyVector(Table, Mapping[str, Count]):
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-able document that `from_document` reads back equal."""
         document: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": VectorDocument.model_fields["format"].default,
+            "version": VectorDocument.model_fields["version"].default,
             "counting_rules": COUNTING_RULES_VERSION,
         }
         if self.view != "source":

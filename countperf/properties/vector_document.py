@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from countperf.documents import Part, validate
+from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError, DocumentError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.taxonomy import (
     COUNTING_RULES_VERSION,
-    VIEWS,
     CountingRules,
     View,
 )
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.polynomial_text import parse_polynomial
-
-FORMAT = "countperf-property-vector"
-VERSION = 2
 
 
 class _GuardsPart(Part):
@@ -39,11 +35,17 @@ class _CountPart(Part):
     reason: str = ""
 
 
-class _VectorDocument(Part):
-    format: str
-    version: int
+class VectorDocument(Document):
+    """Document of a property vector."""
+
+    remade_by: ClassVar[str] = (
+        "count the kernel again (countperf count KERNEL), or measure again (countperf measure) and"
+        " fit what that writes (countperf fit FILE)"
+    )
+    format: Literal["countperf-property-vector"] = "countperf-property-vector"
+    version: Literal[2] = 2
     counting_rules: CountingRules = COUNTING_RULES_VERSION
-    view: str = "source"
+    view: View = "source"
     caches: CountedCaches | None = None
     kernel: str
     parameters: tuple[str, ...]
@@ -53,28 +55,6 @@ class _VectorDocument(Part):
     counts: dict[str, _CountPart]
 
 
-def _checked_view(document: Any) -> View:
-    """Return the view of a document; refuse what is no property vector that this version reads."""
-    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise DocumentError(
-            f"this is no property vector: $.format must be {FORMAT!r}", field="$.format"
-        )
-    if document.get("version") != VERSION:
-        raise DocumentError(
-            f"property vector of version {document.get('version')!r}; this countperf reads "
-            f"version {VERSION}: count the kernel again (countperf count KERNEL), or measure again"
-            " (countperf measure) and fit what that writes (countperf fit FILE)",
-            field="$.version",
-        )
-    view = document.get("view", "source")
-    if view not in VIEWS:
-        raise DocumentError(
-            f"property vector of the view {view!r}; there are {' and '.join(VIEWS)}",
-            field="$.view",
-        )
-    return view
-
-
 def damaged(field: str, error: Exception) -> DocumentError:
     """Return the error of a document whose field cannot be read."""
     return DocumentError(f"damaged property vector at {field}: {error}", field=field)
@@ -82,8 +62,7 @@ def damaged(field: str, error: Exception) -> DocumentError:
 
 def vector_fields(document: Any) -> dict[str, Any]:
     """Return the arguments of `countperf.properties.vector.PropertyVector` from its document."""
-    view = _checked_view(document)
-    found = validate(_VectorDocument, document)
+    found = VectorDocument.from_object(document)
     field = "$"
     try:
         counts: dict[str, Count] = {}
@@ -114,9 +93,9 @@ def vector_fields(document: Any) -> dict[str, Any]:
         "parameters": found.parameters,
         "assumptions": found.assumptions,
         "assumption_guards": guards,
-        "view": view,
+        "view": found.view,
         "defaults": defaults,
-        "caches": (found.caches or DEFAULT_CACHES) if view == "structure" else None,
+        "caches": (found.caches or DEFAULT_CACHES) if found.view == "structure" else None,
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 import islpy as isl
@@ -12,12 +11,9 @@ from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.context import context_of
 from countperf.symbolic.elimination import is_limited, sum_weight
-from countperf.symbolic.factors import canonical_form
 from countperf.symbolic.isl_counts import (
     guards_of,
-    guards_of_congruences,
 )
-from countperf.symbolic.memory import kept_by_hand
 from countperf.symbolic.piecewise import (
     Guards,
     PiecewiseQuasiPolynomial,
@@ -31,22 +27,10 @@ from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
 from countperf.symbolic.terms import (
     Term,
     all_nonnegative,
-    contradict,
     is_increasing,
     shifted,
     without_floors,
 )
-
-_COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = kept_by_hand({})
-"""Counts by polyhedron up to names and by the context of its parameters: names of the parameters at
-the first count, and the count in their quotients."""
-
-
-_MAXIMUM_FORMS = 4096
-
-
-_MANY_TERMS = 14
-"""Of two counts together, from which their minimum is found term by term, if they allow it."""
 
 
 def _refused(integer_set: isl_sets.IntegerSet, error: UncountableSetError) -> UncountableSetError:
@@ -64,7 +48,6 @@ class Counter:
         self.context = context_of(assumptions)
         self._memo: dict[Any, tuple[Term, ...] | UncountableSetError] = {}
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
-        self._factors_by_id: dict[int, tuple[Polyhedron, PiecewiseQuasiPolynomial]] = {}
         self._bounds_memo: dict[Any, isl_sets.Bounds] = {}
 
     def count(
@@ -103,9 +86,6 @@ class Counter:
         return PiecewiseQuasiPolynomial.product([self._factor(factor) for factor in factors])
 
     def _factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
-        known = self._factors_by_id.get(id(factor))
-        if known is not None:
-            return known[1]
         key = (factor.parameters, factor.equalities, factor.inequalities)
         found = self._factors.get(key)
         if found is None:
@@ -114,39 +94,19 @@ class Counter:
             except UncountableSetError as error:
                 raise _refused(isl_sets.to_isl(factor), error) from error
             self._factors[key] = found
-        self._factors_by_id[id(factor)] = factor, found
         return found
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
         """Count a factor that is written in the quotients of the parameters, in the parameters."""
         if self.context.implies(factor):
             return one_count()
-        originals = self.context.original_parameters
-        form = canonical_form(factor, self.context)
-        if form is None:
-            counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
-            return counted.substitute(originals)
-        known = _COUNTED_FORMS.get(form.key)
-        if known is None:
-            counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
-            if len(_COUNTED_FORMS) == _MAXIMUM_FORMS:
-                _COUNTED_FORMS.clear()
-            _COUNTED_FORMS[form.key] = form.parameters, counted
-            return counted.substitute(originals)
-        others, counted = known
-        return counted.substitute(
-            {
-                other: originals.get(name) or QuasiPolynomial.name(name)
-                for name, other in zip(form.parameters, others, strict=True)
-            }
-        )
+        counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
+        return counted.substitute(self.context.original_parameters)
 
     def assumption_guards(self) -> tuple[Guards, ...]:
         """Return the assumptions as guards, alternatives; none if there are no assumptions."""
-        context = self.context
-        if context.rows is not None:
-            return (guards_of_congruences(context.rows),)
-        return () if context.assumptions is None else tuple(guards_of(context.assumptions))
+        assumptions = self.context.assumptions
+        return () if assumptions is None else tuple(guards_of(assumptions))
 
     def assuming(self, nonnegative: Sequence[QuasiPolynomial]) -> Counter:
         """Return a counter that also assumes that affine expressions are at least zero."""
@@ -273,16 +233,9 @@ class Counter:
         says so.
         """
         terms: list[Term] = []
-        if len(left.terms) + len(right.terms) > _MANY_TERMS:
-            joined = self._minimum_of_parts(left, right)
-            if joined is not None:
-                return joined
         try:
             regions = self.regions([left, right])
         except CountingError as error:
-            joined = self._minimum_of_parts(left, right)
-            if joined is not None:
-                return joined
             fewer = min(left, right, key=lambda count: len(count.terms))
             return fewer.approximated(frozenset([f"a bound of a minimum: {error}"]))
         for guards, zeros, (a, b) in regions:
@@ -294,37 +247,6 @@ class Counter:
                 terms.append(Term(guards | {b - a}, zeros, a))
                 terms.append(Term(guards | {a - b - 1}, zeros, b))
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
-
-    def _minimum_of_parts(
-        self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
-    ) -> PiecewiseQuasiPolynomial | None:
-        """Return a minimum as that of each two terms where both hold; None if terms overlap.
-
-        Outside the terms of one of the counts it is zero, and so is the minimum.
-        """
-        if not (self._has_disjoint_terms(left) and self._has_disjoint_terms(right)):
-            return None
-        terms: list[Term] = []
-        for a in left.terms:
-            for b in right.terms:
-                guards, zeros = a.nonnegative | b.nonnegative, a.zero | b.zero
-                if self.is_empty(guards, zeros):
-                    continue
-                gap = b.value - a.value
-                if not gap or self.is_nonnegative(gap, guards):
-                    terms.append(Term(guards, zeros, a.value))
-                elif self.is_nonnegative(-gap, guards):
-                    terms.append(Term(guards, zeros, b.value))
-                else:
-                    terms.append(Term(guards | {gap}, zeros, a.value))
-                    terms.append(Term(guards | {-gap - 1}, zeros, b.value))
-        return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
-
-    def _has_disjoint_terms(self, count: PiecewiseQuasiPolynomial) -> bool:
-        return all(
-            contradict(a, b) or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
-            for a, b in combinations(count.terms, 2)
-        )
 
     def regions(self, counts: Sequence[PiecewiseQuasiPolynomial]) -> list[Region]:
         """Split the assumed parameters so that each count is one quasi-polynomial on each part."""

@@ -19,40 +19,14 @@ _DT = isl.dim_type
 _MAXIMUM_SPACES = 256
 
 
-def _congruences_of_one(lifted: Polyhedron) -> dict[str, tuple[int, int]] | None:
-    """Return modulus and remainder of parameters if that is all that the equalities say.
-
-    Each has one parameter and one dimension, neither of which stands in any other row with a
-    dimension; else None.
-    """
-    first = 1 + len(lifted.parameters)
-    if any(any(row[first:]) for row in lifted.inequalities):
-        return None
-    result: dict[str, tuple[int, int]] = {}
-    seen: set[int] = set()
-    for row in lifted.equalities:
-        occurring = [k for k, c in enumerate(row) if c and k]
-        if len(occurring) != 2 or not seen.isdisjoint(occurring):
-            return None
-        (place, quotient) = occurring
-        modulus = abs(row[quotient])
-        if not place < first <= quotient or abs(row[place]) != 1 or modulus == 1:
-            return None
-        seen.update(occurring)
-        result[lifted.parameters[place - 1]] = modulus, -row[place] * row[0] % modulus
-    return result
-
-
 class Context:
     """Known constraints of the parameters; used to simplify, never to restrict."""
 
     def __init__(self, assumptions: IntegerSet | None, text: str | None = None) -> None:
         self.assumptions = assumptions
         self.text = "{ : }" if assumptions is None else text or str(assumptions)
-        self.rows: Polyhedron | None = None
         self.congruences: dict[str, tuple[int, int]] = {}
         self._hull: Polyhedron | None = None
-        self._known: list[tuple[int, Row, frozenset[str]]] = []
         self._lower: dict[str, int] = {}
         self.lower_bounds: dict[str, int] = {}
         self.positive = frozenset[str]()
@@ -67,22 +41,10 @@ class Context:
         names = names_of(hull, parameters=True)
         dimensions = tuple([f"_e{k}" for k in range(hull.dim(_DT.div))])
         rows = from_isl(hull, names, dimensions)
-        congruences = _congruences_of_one(rows)
-        if congruences is None:
-            self._find_congruences(hull, names)
-        else:
-            self.congruences = congruences
-            self.rows = rows if isinstance(assumptions, isl.BasicSet) else None
-        # existentials that are quotients of a parameter need not be projected out
-        hull = None if congruences is None else _tidy(self.rescale(rows.in_parameters()))
-        if hull is None:
-            basic = to_isl(self.rescale(rows)).project_out(_DT.set, 0, len(dimensions))
-            hull = from_isl(basic.remove_divs(), names, ())
+        self._find_congruences(hull, names)
+        basic = to_isl(self.rescale(rows)).project_out(_DT.set, 0, len(dimensions))
+        hull = from_isl(basic.remove_divs(), names, ())
         self._hull = hull
-        for kind, rows in enumerate((self._hull.equalities, self._hull.inequalities)):
-            for row in rows:
-                occurring = frozenset(n for n, c in zip(names, row[1:], strict=True) if c)
-                self._known.append((kind, row, occurring))
         for row in self._hull.inequalities:
             occurring = [k for k, c in enumerate(row) if k and c]
             if len(occurring) == 1 and row[occurring[0]] > 0:
@@ -93,24 +55,6 @@ class Context:
             modulus, remainder = self.congruences.get(name, (1, 0))
             self.lower_bounds[name] = modulus * bound + remainder
         self.positive = frozenset([n for n, low in self.lower_bounds.items() if low > 0])
-
-    def known_of(self, names: tuple[str, ...]) -> tuple[Row, ...] | None:
-        """Return what is known of the quotients of some parameters, without their names.
-
-        None if it involves other parameters too.
-        """
-        if self._hull is None:
-            return ()
-        parameters = self._hull.parameters
-        positions = [1 + parameters.index(n) if n in parameters else 0 for n in names]
-        found: list[Row] = []
-        for kind, row, occurring in self._known:
-            if occurring.isdisjoint(names):
-                continue
-            if not occurring.issubset(names):
-                return None
-            found.append((kind, row[0], *(row[k] if k else 0 for k in positions)))
-        return tuple(sorted(found))
 
     def implies(self, polyhedron: Polyhedron) -> bool:
         """Return whether lower bounds alone imply all rows of a polyhedron without dimensions."""

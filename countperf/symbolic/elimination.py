@@ -63,29 +63,7 @@ def sum_weight(
     simplified = simplify(polyhedron)
     if simplified is None or not weight:
         return ()
-    if weight == ONE and len(simplified.inequalities) == 2 and not simplified.equalities:
-        interval = _interval(simplified)
-        if interval is not None:
-            gap, value = interval
-            guarded = simplify(Polyhedron(simplified.parameters, (), (), (gap,)))
-            return () if guarded is None else (_term(guarded, value),)
     return _sum(simplified, weight, frozenset(), _Search(simplify, polyhedron), 0)
-
-
-def _interval(polyhedron: Polyhedron) -> tuple[Row, QuasiPolynomial] | None:
-    """Return a row that tells whether an interval has points, and how many it has then.
-
-    The same as the general elimination finds; None if the two rows are no such bounds.
-    """
-    (upper, lower) = polyhedron.inequalities
-    if lower[-1] < 0:
-        lower, upper = upper, lower
-    if len(polyhedron.dimensions) != 1 or lower[-1] <= 0 or upper[-1] >= 0:
-        return None
-    names, low, high = polyhedron.parameters, lower[-1], -upper[-1]
-    gap = tuple(low * u + high * v for u, v in zip(upper[:-1], lower[:-1], strict=True))
-    first = (-row_polynomial(lower, names) + (low - 1)).floor_divide(low)
-    return gap, row_polynomial(upper, names).floor_divide(high) - first + 1
 
 
 def _term(

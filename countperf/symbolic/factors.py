@@ -1,59 +1,17 @@
 """Loop domains as products of independent polyhedra.
 
 Most domains of kernels are products: tiles of one axis share no constraint with those of another.
-Taken apart once, a domain is projected and counted factor by factor, and equal factors, up to
-names, are counted once.
+Taken apart once, a domain is projected and counted factor by factor.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
-from typing import Any
 
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.context import Context
 from countperf.symbolic.polyhedron import Polyhedron, Row
-
-
-@dataclass(frozen=True, slots=True)
-class CanonicalForm:
-    """A polyhedron without names, as a key, and the parameters that its columns stand for."""
-
-    # equal for polyhedra that differ only in names and in the order of rows and columns (not always
-    # found: then it is counted again)
-    key: tuple[Any, ...]
-    # names of the parameters that occur, in the order of the key's columns
-    parameters: tuple[str, ...]
-
-
-def canonical_form(polyhedron: Polyhedron, context: Context) -> CanonicalForm | None:
-    """Return a polyhedron's form up to names; None if others are coupled to its parameters."""
-    rows = (*polyhedron.equalities, *polyhedron.inequalities)
-    first = 1 + len(polyhedron.parameters)
-    columns = [*zip(*rows, strict=True)]
-    used = [k for k in range(1, first) if rows and any(columns[k])]
-    if len(used) > 1:
-        used.sort(key=lambda k: sorted(columns[k]))
-    names = tuple(polyhedron.parameters[k - 1] for k in used)
-    known = context.known_of(names)
-    if known is None:
-        return None
-    dimensions = list(range(first, first + len(polyhedron.dimensions)))
-    if len(dimensions) > 1:
-        dimensions.sort(key=lambda k: sorted(columns[k]))
-
-    def ordered(row: Row) -> Row:
-        return (row[0], *(row[k] for k in used), *(row[k] for k in dimensions))
-
-    key = (
-        len(used),
-        tuple(sorted(map(ordered, polyhedron.equalities))),
-        tuple(sorted(map(ordered, polyhedron.inequalities))),
-        known,
-    )
-    return CanonicalForm(key, names)
 
 
 class FactoredDomain:
@@ -111,7 +69,8 @@ class FactoredDomain:
         factors = self.onto(frozenset([name]))
         if factors is None:
             return None
-        return sets.bounds_along(next(f for f in factors if f.dimensions), name)
+        line = next(f for f in factors if f.dimensions)
+        return sets.constant_bounds(isl_sets.to_isl(line))[name]
 
     def onto(self, names: frozenset[str]) -> tuple[Polyhedron, ...] | None:
         """Project onto some dimensions."""

@@ -9,14 +9,13 @@ from typing import Any
 import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic import isl_sets, sets
+from countperf.symbolic import isl_sets
 from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.piecewise import (
     Guards,
     PiecewiseQuasiPolynomial,
 )
-from countperf.symbolic.polyhedron import Polyhedron
-from countperf.symbolic.quasipolynomial import Floor, Monomial, Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 from countperf.symbolic.terms import Term
 
 _TEXT_OPERATIONS = 1_000_000
@@ -113,29 +112,6 @@ def _guards_of(parameter_set: isl_sets.ByText) -> tuple[Guards, ...]:
             )
         )
     return tuple(result)
-
-
-@kept_in_process(256)
-def guards_of_congruences(rows: Polyhedron) -> Guards:
-    """Return `Context.rows` as guards."""
-    first = 1 + len(rows.parameters)
-    zero: set[QuasiPolynomial] = set()
-    for row in rows.equalities:
-        place, sign = next((k, c) for k, c in enumerate(row) if c and k)
-        modulus = abs(sum(row[first:]))
-        name, rest = rows.parameters[place - 1], sign * row[0] % modulus
-        floor = Floor(QuasiPolynomial.affine([(name, 1)], rest), modulus)
-        terms: dict[Monomial, Number] = {((floor, 1),): -sign * modulus, ((name, 1),): sign}
-        zero.add(QuasiPolynomial({**terms, (): sign * rest}))
-    found = (_expression(row[:first], rows.parameters) for row in rows.inequalities)
-    nonnegative = frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
-    return nonnegative, frozenset(zero)
-
-
-def _expression(row: sets.Row, names: Sequence[str]) -> QuasiPolynomial:
-    return QuasiPolynomial.affine(
-        [(n, c) for n, c in zip(names, row[1:], strict=True) if c], row[0]
-    )
 
 
 def _solved_division(

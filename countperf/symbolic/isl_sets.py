@@ -14,7 +14,6 @@ from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic.elimination import limited_terms
 from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.polyhedron import Polyhedron
-from countperf.symbolic.tiles import without_dimension
 
 _DT = isl.dim_type
 IntegerSet: TypeAlias = Any
@@ -147,14 +146,6 @@ def as_polyhedron(integer_set: IntegerSet) -> Polyhedron | None:
 
 def projected_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyhedron | None:
     """Project a polyhedron onto some dimensions, exactly; None if that is no polyhedron."""
-    for name in polyhedron.dimensions:
-        if name not in names:
-            eliminated = without_dimension(polyhedron, name)
-            if eliminated is None:
-                break
-            polyhedron = eliminated
-    if names.issuperset(polyhedron.dimensions):
-        return polyhedron
     basic = to_isl(polyhedron)
     for position in reversed(range(len(polyhedron.dimensions))):
         if polyhedron.dimensions[position] not in names:

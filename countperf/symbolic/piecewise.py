@@ -8,7 +8,9 @@ polynomial, so that minima and classes that depend on parameters are the same ki
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, TypeAlias
 
 from countperf.display import Formula
@@ -20,7 +22,6 @@ from countperf.symbolic.quasipolynomial import (
     ZERO,
     Number,
     QuasiPolynomial,
-    product,
 )
 from countperf.symbolic.terms import Term, multiply_terms
 
@@ -71,24 +72,8 @@ class PiecewiseQuasiPolynomial(Formula):
 
     @staticmethod
     def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
-        """Return the product of counts; that of unguarded ones is found first."""
-        counts = tuple(counts)
-        if len(counts) == 1:
-            return counts[0]
-        polynomials: list[QuasiPolynomial] = []
-        guarded: PiecewiseQuasiPolynomial | None = None
-        reasons = frozenset[str]()
-        for count in counts:
-            reasons |= count.approximations
-            value = count.as_polynomial()
-            if value is None:
-                guarded = count if guarded is None else guarded * count
-            else:
-                polynomials.append(value)
-        unguarded = product(polynomials)
-        if guarded is None:
-            return PiecewiseQuasiPolynomial.from_value(unguarded).approximated(reasons)
-        return guarded.scale(unguarded).approximated(reasons)
+        """Return the product of counts."""
+        return reduce(operator.mul, counts, one_count())
 
     @staticmethod
     def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:

@@ -24,12 +24,6 @@ class Polyhedron(ShortRepr):
     equalities: tuple[Row, ...]
     inequalities: tuple[Row, ...]
 
-    def in_parameters(self) -> Polyhedron:
-        """Return what the inequalities in parameters alone say."""
-        first = 1 + len(self.parameters)
-        rows = tuple(row[:first] for row in self.inequalities if not any(row[first:]))
-        return Polyhedron(self.parameters, (), (), rows)
-
 
 def row_polynomial(row: Row, names: Sequence[str]) -> QuasiPolynomial:
     """Return a row as an affine expression in the names of its columns."""

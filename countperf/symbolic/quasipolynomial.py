@@ -413,23 +413,3 @@ def _trusted(terms: dict[Monomial, Number]) -> QuasiPolynomial:
 
 ZERO = QuasiPolynomial()
 ONE = QuasiPolynomial.constant(1)
-
-
-def product(factors: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
-    """Return the product of quasi-polynomials; single monomials are joined first, in integers."""
-    monomial: Monomial = ()
-    numerator = denominator = 1
-    sums: list[QuasiPolynomial] = []
-    for factor in factors:
-        if len(factor.terms) != 1:
-            sums.append(factor)
-            continue
-        ((more, coefficient),) = factor.terms.items()
-        monomial = _multiply_monomials(monomial, more)
-        numerator *= coefficient.numerator
-        denominator *= coefficient.denominator
-    coefficient = numerator if denominator == 1 else _number(Fraction(numerator, denominator))
-    result = _trusted({monomial: coefficient})
-    for factor in sums:
-        result = factor * result
-    return result

@@ -40,29 +40,6 @@ def parameter_set(text: str) -> IntegerSet:
         ) from error
 
 
-def bounds_along(polyhedron: Polyhedron, name: str) -> tuple[int | None, int | None]:
-    """Return the smallest and largest value of the only dimension of a polyhedron.
-
-    None where there is none, over all values of the parameters.
-    """
-    first = 1 + len(polyhedron.parameters)
-    low: int | None = None
-    high: int | None = None
-    for row in polyhedron.inequalities:
-        if any(row[1:first]):
-            break
-        if row[first] > 0:
-            bound = -(row[0] // row[first])
-            low = bound if low is None else max(low, bound)
-        elif row[first] < 0:
-            bound = row[0] // -row[first]
-            high = bound if high is None else min(high, bound)
-    else:
-        if not polyhedron.equalities:
-            return low, high
-    return constant_bounds(to_isl(polyhedron))[name]
-
-
 def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
     """Project a set onto some of its dimensions, exactly."""
     wanted = set(keep)

@@ -148,30 +148,3 @@ def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhe
             ),
         )
     return polyhedron
-
-
-def without_dimension(polyhedron: Polyhedron, name: str) -> Polyhedron | None:
-    """Project a dimension out, if that is exact on integer points and makes no more rows."""
-    column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
-    rows = polyhedron.inequalities
-    lowers = [row for row in rows if row[column] > 0]
-    uppers = [row for row in rows if row[column] < 0]
-    if (
-        len(lowers) * len(uppers) > len(lowers) + len(uppers)
-        or any(row[column] for row in polyhedron.equalities)
-        or (any(r[column] != 1 for r in lowers) and any(r[column] != -1 for r in uppers))
-    ):
-        return None
-    joined = [
-        tuple(lower[column] * u - upper[column] * v for u, v in zip(upper, lower, strict=True))
-        for lower in lowers
-        for upper in uppers
-    ]
-    remaining = [row for row in rows if not row[column]] + joined
-    position = column - 1 - len(polyhedron.parameters)
-    return Polyhedron(
-        polyhedron.parameters,
-        polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
-        tuple(row[:column] + row[column + 1 :] for row in polyhedron.equalities),
-        tuple(row[:column] + row[column + 1 :] for row in remaining if row[0] < 0 or any(row[1:])),
-    )

@@ -50,7 +50,6 @@ def test_what_was_kept_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         PropertyVector.from_document(vector.to_document())
     grown = {name for name, size in _memories() if size > empty[name]}
     assert grown >= {
-        "countperf.symbolic.cardinality._COUNTED_FORMS",
         "countperf.symbolic.context._context",
         "countperf.symbolic.polynomial_text.parse_polynomial",
         "countperf.properties.taxonomy.validate_name",
