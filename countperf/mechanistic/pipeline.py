@@ -38,7 +38,6 @@ from countperf.mechanistic.simulation import (
     Simulation,
     Workload,
     simulate,
-    simulate_with_first,
 )
 
 
@@ -173,8 +172,8 @@ class PipelineModel(MechanisticModel):
         if many >= workload.groups:
             run = simulate(workload)
             return run, run.cycles
-        run, few_alone = simulate_with_first(replace(workload, total_groups=many), few)
-        rate = (run.cycles - few_alone) / (many - few)
+        run = simulate(replace(workload, total_groups=many))
+        rate = (run.cycles - simulate(replace(workload, total_groups=few)).cycles) / (many - few)
         return run, run.cycles + rate * (workload.groups - many)
 
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -136,26 +135,6 @@ def simulate(workload: Workload, *, record: bool = False) -> Simulation:
     return run.result()
 
 
-def simulate_with_first(workload: Workload, first: int) -> tuple[Simulation, float]:
-    """Simulate a workload, and its first groups alone.
-
-    Both runs are the same until the group after the first ones starts, and share that part.
-    """
-    if not workload.concurrent_groups <= first < workload.groups:
-        message = (
-            f"first = {first}: pass at least concurrent_groups = {workload.concurrent_groups} and"
-            f" less than all {workload.groups} groups"
-        )
-        raise ParameterError(message, parameter="first")
-    compiled = _compile(workload)
-    run = _Run(workload, compiled, record=False, first=first)
-    run.run()
-    if run.alone is None:
-        raise AssertionError("there is a group after the first ones")
-    run.alone.run()
-    return run.result(), run.alone.end / compiled.ticks_per_cycle
-
-
 class _Program(NamedTuple):
     subsystem: list[int]
     cpi: list[int]
@@ -219,14 +198,9 @@ def _waits(
 
 
 class _Run:
-    """State of a simulation: times in ticks; sub-groups numbered in their order.
+    """State of a simulation: times in ticks; sub-groups numbered in their order."""
 
-    `first` is the number of groups whose end alone is also wanted; `alone` simulates them.
-    """
-
-    def __init__(
-        self, workload: Workload, compiled: _Compiled, record: bool, first: int | None = None
-    ) -> None:
+    def __init__(self, workload: Workload, compiled: _Compiled, record: bool) -> None:
         self.workload = workload
         self.compiled = compiled
         self.programs = compiled.programs
@@ -234,8 +208,6 @@ class _Run:
         self.groups = workload.groups
         self.each_group = sum(len(program.cpi) for program in compiled.programs)
         self.scheduler = workload.scheduler
-        self.first = first
-        self.alone: _Run | None = None
         self.busy = [0] * len(compiled.subsystems)
         self.trace: list[tuple[int, int, int, int]] | None = [] if record else None
         self.covered_once = 0
@@ -299,13 +271,6 @@ class _Run:
 
     def _launch_groups(self) -> None:
         while self.launched < self.groups and self.slots and self.slots[0] <= self.now:
-            if self.launched == self.first:
-                self.first = None
-                self.alone = deepcopy(
-                    self, {id(shared): shared for shared in (self.workload, self.compiled)}
-                )
-                self.alone.groups = self.launched
-                self.alone.to_start -= (self.groups - self.launched) * self.each_group
             start = heappop(self.slots)
             for number in range(self.launched * self.size, (self.launched + 1) * self.size):
                 waits = self.programs[number % self.size].waits

@@ -31,7 +31,7 @@ from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.progress import Progress, silent
 from countperf.harness.repeats import BROAD
 from countperf.harness.runner import CaseRunner, KernelRunner, Run
-from countperf.tuning.pools import Remote, WorkerLostError, process_pool
+from countperf.tuning.pools import Remote, WorkerLostError
 from countperf.tuning.sending import NOT_SENT
 
 if TYPE_CHECKING:
@@ -137,18 +137,6 @@ class ApartRunner(CaseRunner):
 
     def __exit__(self, *_: object) -> None:
         self._remote.pool.end()
-
-
-def called_apart(longest_s: float, what: str, function: Callable[..., Any], *given: Any) -> Any:
-    """Return what a function returns that launches code of the user's, in a process of its own."""
-    with process_pool(1) as pool:
-        try:
-            return pool.submit_within(longest_s, function, *given).result()
-        except WorkerLostError as lost:
-            raise MeasurementError(f"{what}: {_reason(lost)}") from lost
-        except BaseException:
-            pool.end()
-            raise
 
 
 def _reason(lost: WorkerLostError) -> str:

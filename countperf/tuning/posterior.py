@@ -146,7 +146,7 @@ class _Sampler:
         return -logarithms - self._freedom / 2 * np.log(squares)
 
 
-def product(similar: Array, matters: Array) -> Array:
+def product(similar: Array, matters: Array | np.float64) -> Array:
     """Return how alike variants are in all parameters, over the last axis of how alike in each."""
     return np.prod(_factor(similar, matters), axis=-1)
 
@@ -368,15 +368,11 @@ class Surrogate:
         codes, numeric = ranks(self._space, [*self._choices, *choices])
         there, asked = codes[: len(self._choices)], codes[len(self._choices) :]
         center = float(np.mean(logarithms))
-        among = _kernel(there, there, numeric) + _RIDGE * np.eye(len(there))
+        among = _similarity(there, there, numeric) + _RIDGE * np.eye(len(there))
         weights = np.linalg.solve(among, logarithms - center)
-        estimates = _kernel(asked, there, numeric) @ weights
+        estimates = _similarity(asked, there, numeric) @ weights
         return [int(place) for place in np.argsort(estimates, kind="stable")]
 
 
-def _kernel(some: Array, others: Array, numeric: NDArray[np.bool_]) -> Array:
-    product = np.ones((len(some), len(others)))
-    for column, is_number in enumerate(numeric):
-        apart = np.abs(some[:, column, None] - others[None, :, column])
-        product *= (1 + alike(apart, is_number)) / 2
-    return product
+def _similarity(some: Array, others: Array, numeric: NDArray[np.bool_]) -> Array:
+    return product(alike(np.abs(some[:, None] - others[None]), numeric), np.float64(0.5))

@@ -19,7 +19,7 @@ from countperf.mechanistic.pipeline import (
     mix_throughput,
 )
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.simulation import Scheduler, Workload, simulate, simulate_with_first
+from countperf.mechanistic.simulation import Scheduler, Workload, simulate
 from countperf.mechanistic.volkov import latency_from_graph
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
@@ -299,48 +299,6 @@ def test_published_kernels_at_many_occupancies_are_those_of_the_plain_simulator(
         assert [issue[:5] for issue in found.issues] == [
             (float(time), *rest) for time, *rest in starts
         ]
-
-
-@given(workload=workloads(), more=st.integers(1, 5), waves=st.integers(1, 2))
-@settings(max_examples=150, deadline=None)
-def test_the_first_groups_alone_end_as_in_a_simulation_of_their_own(
-    workload: Workload, more: int, waves: int
-) -> None:
-    first = waves * workload.concurrent_groups
-    longer = replace(workload, total_groups=first + more)
-
-    found, alone = simulate_with_first(longer, first)
-
-    assert found == simulate(longer)
-    assert alone == float(reference(replace(workload, total_groups=first))[0])
-
-
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_the_first_of_many_groups_alone_end_as_in_a_simulation_of_their_own(
-    scheduler: Scheduler,
-) -> None:
-    # more than 512 sub-groups: the bits of those that are ready are moved on
-    many = replace(
-        mix_kernel(4, issue_limit=1),
-        sub_groups_per_group=8,
-        concurrent_groups=5,
-        total_groups=200,
-        scheduler=scheduler,
-    )
-
-    for first in (5, 100, 199):
-        found, alone = simulate_with_first(many, first)
-
-        assert found == simulate(many)
-        assert alone == simulate(replace(many, total_groups=first)).cycles
-
-
-@pytest.mark.parametrize("first", [2, 5])
-def test_the_first_groups_are_those_resident_at_least_and_not_all(first: int) -> None:
-    with pytest.raises(ParameterError, match=f"first = {first}: pass at least") as caught:
-        simulate_with_first(example(3, total_groups=5), first)
-
-    assert caught.value.parameter == "first"
 
 
 def test_times_beyond_64_bits_are_simulated() -> None:
