@@ -21,6 +21,7 @@ from countperf.errors import (
     PredictionError,
     SearchSpaceError,
 )
+from countperf.harness.device import DeviceLimits
 from countperf.models.correction import CORRECTION
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import with_transactions
@@ -40,15 +41,6 @@ Stage: TypeAlias = Literal[
 ]
 """Stage at which a variant was refused: building, Loopy's schedule, counting, the device's limits,
 sizes that it does not take, the model; on the device: compiling, wrong numbers, running."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of a work group on the device."""
-
-    max_group_size: int  # work items
-    max_group_shape: tuple[int, ...]  # work items along each axis
-    local_memory_bytes: int  # local memory of a group, byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +79,7 @@ class PredictionTask:
     space: SearchSpace | str  # the space, or a text for `user_space`, which names it in any process
     weights: WeightSet | MechanisticCost  # what predicts
     sizes: Mapping[str, int]  # sizes of the kernel
-    limits: Limits | None = None  # of the device
+    limits: DeviceLimits | None = None  # of the device
     incomplete_ok: bool = False  # whether to leave out properties without a weight
 
     def found_space(self) -> SearchSpace:
@@ -183,7 +175,7 @@ def built(space: SearchSpace, choice: Choice) -> Any:
         raise SearchSpaceError(f"{type(error).__name__}: {error}") from error
 
 
-def exceeded(limits: Limits, resources: Any) -> str:
+def exceeded(limits: DeviceLimits, resources: Any) -> str:
     """Say which limit a launch exceeds; empty if none."""
     items = resources.group_items
     if items is not None and items > limits.max_group_size:

@@ -21,7 +21,7 @@ from countperf.steps import report
 from countperf.tuning.apart import ApartRunner
 from countperf.tuning.code_order import CodeReader, ranked_by_code
 from countperf.tuning.mechanistic_cost import MechanisticCost
-from countperf.tuning.points import Limits, PredictionTask, user_space
+from countperf.tuning.points import PredictionTask, user_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import LONGEST_S, rank_points
 from countperf.tuning.result import Budget, Plan
@@ -311,13 +311,7 @@ def _task(
                 " model='structural'",
                 parameter="model",
             )
-    limits = None
-    if device is not None:
-        limits = Limits(
-            max_group_size=device.limits.max_group_size,
-            max_group_shape=device.limits.max_group_shape,
-            local_memory_bytes=device.limits.local_memory_bytes,
-        )
+    limits = None if device is None else device.limits
     return PredictionTask(
         space=space, weights=weights, sizes=sizes, limits=limits, incomplete_ok=incomplete_ok
     )

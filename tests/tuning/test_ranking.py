@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
+from countperf.harness.device import DeviceLimits
 from countperf.tuning.exclusive_timing import exclusive_timing
-from countperf.tuning.points import Limits, Point, Predicted, PredictionTask, Refused, predict_point
+from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_point
 from countperf.tuning.ranker import Ranker, rank_points
 from countperf.tuning.ranking import by_stage
 from countperf.tuning.result import as_key
@@ -22,6 +23,7 @@ from countperf.tuning.sending import checked_space
 from countperf.tuning.space import Choice
 from countperf.workflow.tuning import load_space
 from tests.harness.fakes import IDENTITY
+from tests.harness.fakes import LIMITS as FAKE_LIMITS
 from tests.models.builders import make_weights
 from tests.tuning.spaces import DOUBLE, N, make_space
 
@@ -36,7 +38,9 @@ WEIGHTS = make_weights(
     }
 )
 CPU = IDENTITY.model_copy(update={"device_type": "cpu"})
-LIMITS = Limits(max_group_size=32, max_group_shape=(32, 32, 32), local_memory_bytes=2**15)
+LIMITS = replace(
+    FAKE_LIMITS, max_group_size=32, max_group_shape=(32, 32, 32), local_memory_bytes=2**15
+)
 
 
 class Inline(Executor):
@@ -112,11 +116,14 @@ def test_what_exceeds_the_limits_is_refused_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        (Limits(max_group_size=99, max_group_shape=(8,), local_memory_bytes=9), "along axis 0"),
-        (Limits(max_group_size=999, max_group_shape=(99, 99), local_memory_bytes=9), "10240 byte"),
+        (replace(LIMITS, max_group_size=99, max_group_shape=(8,)), "along axis 0"),
+        (
+            replace(LIMITS, max_group_size=999, local_memory_bytes=9),
+            "10240 byte",
+        ),
     ],
 )
-def test_each_limit_is_looked_at(limits: Limits, said: str) -> None:
+def test_each_limit_is_looked_at(limits: DeviceLimits, said: str) -> None:
     space = load_space("matmul")
     choice = {
         "items_i": 4,
