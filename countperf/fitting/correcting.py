@@ -34,29 +34,6 @@ same factors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Learnt:
-    """Correction learnt from the cases of a fit."""
-
-    kernels: tuple[str, ...]  # the measured kernels
-    roots: Matrix  # their profiles, means over their cases
-    logs: Matrix
-    alpha: Vector  # their coefficients
-    scale: float  # median squared distance of `logs`
-
-    def document(self, *, factor: float, uncorrected_factor: float) -> Correction:
-        """Return it as a part of a document; arguments as the attributes of `Correction`."""
-        return Correction(
-            kernels=self.kernels,
-            roots=tuple(map(tuple, self.roots.tolist())),
-            logs=tuple(map(tuple, self.logs.tolist())),
-            coefficients=tuple(self.alpha.astype(np.float32).tolist()),
-            scale=self.scale,
-            factor=factor,
-            uncorrected_factor=uncorrected_factor,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeftOut:
     """Families predicted by a fit of the others."""
 
@@ -112,7 +89,13 @@ class _Profiles:
         return covariance
 
 
-def learn(fitted: Estimate, observations: Sequence[Observation]) -> Learnt | None:
+def learn(
+    fitted: Estimate,
+    observations: Sequence[Observation],
+    *,
+    factor: float,
+    uncorrected_factor: float,
+) -> Correction | None:
     """Learn from the cases of a fit; None if they are of too few kernels."""
     from scipy.linalg import cho_factor, cho_solve
 
@@ -120,12 +103,15 @@ def learn(fitted: Estimate, observations: Sequence[Observation]) -> Learnt | Non
     if profiles is None:
         return None
     off = _off(profiles, fitted.design.times_s, fitted.predicted_s)
-    return Learnt(
+    alpha = np.asarray(cho_solve(cho_factor(profiles.covariance), off), np.float32)
+    return Correction(
         kernels=profiles.kernels,
-        roots=profiles.roots,
-        logs=profiles.logs,
-        alpha=np.asarray(cho_solve(cho_factor(profiles.covariance), off), np.float64),
+        roots=tuple(map(tuple, profiles.roots.tolist())),
+        logs=tuple(map(tuple, profiles.logs.tolist())),
+        coefficients=tuple(alpha.tolist()),
         scale=profiles.scale,
+        factor=factor,
+        uncorrected_factor=uncorrected_factor,
     )
 
 

@@ -143,7 +143,6 @@ def correction_of(
     if not any(case.predicted_s is not None for case in with_it):
         return None
     uncorrected, better = (held_out_figure(cases).factor for cases in (held_out, with_it))
-    learnt = learn(fitted, observations)
-    if learnt is None or np.log(uncorrected / better) <= REFINEMENT:
+    if np.log(uncorrected / better) <= REFINEMENT:
         return None
-    return learnt.document(factor=better, uncorrected_factor=uncorrected)
+    return learn(fitted, observations, factor=better, uncorrected_factor=uncorrected)

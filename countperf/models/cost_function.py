@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +25,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import Column, ModelFunction
-from countperf.models.unmeasured import Unmeasured
+from countperf.models.unmeasured import unmeasured_error
 from countperf.models.validity import refuse_negative
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
@@ -47,7 +47,8 @@ class CostFunction(ShortRepr, FieldsAlone):
     weights_s: NDArray[np.float64]
     # properties and derived features whose cost is not known
     lacking: tuple[str, ...] = ()
-    unmeasured: Unmeasured | None = None  # what to complain of where one of them is not zero
+    # kernels that would supply them; None to leave them out without a complaint
+    supplied_by: Mapping[str, tuple[str, ...]] | None = None
     factor: float = 1.0  # what the time is multiplied by: that of an anchor
     correction: Correction | None = None
 
@@ -134,7 +135,8 @@ class CostFunction(ShortRepr, FieldsAlone):
             with suppress(ArithmeticError, LookupError, ValueError):  # which arrays tell of
                 found = self._at_one_size(*[parameters[name] for name in names])
                 time_s = self._time(found)
-                if math.isfinite(time_s) and time_s >= 0.0 and not any(found[2]):
+                is_known = self.supplied_by is None or not any(found[2])
+                if is_known and math.isfinite(time_s) and time_s >= 0.0:
                     return float(time_s)
         values = self.vector.checked_parameters(parameters, {})
         arguments, shape, _ = self.vector.compiled.safe_arrays(values)
@@ -173,11 +175,11 @@ class CostFunction(ShortRepr, FieldsAlone):
 
     def _check_measured(self, lacking: list[Any]) -> None:
         names = [n for n, value in zip(self.lacking, lacking, strict=True) if np.any(value != 0)]
-        if self.unmeasured is not None and names:
-            spec, kernels = self.function.model.features, self.unmeasured.exercising_kernels
-            wanted = {spec.feature_of(name) or name: None for name in names}
-            some = {name: kernels[name] for name in wanted}
-            raise replace(self.unmeasured, exercising_kernels=some).error()
+        if self.supplied_by is not None and names:
+            spec = self.function.model.features
+            wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
+            some = {name: self.supplied_by.get(name, ()) for name in wanted}
+            raise unmeasured_error(self.kernel, self.device, some)
 
 
 def _columns_of(model: ModelDefinition, name: str) -> set[Column]:
@@ -210,5 +212,4 @@ def compile_cost(
     function = CostFunction.build(weights, vector)
     if incomplete_ok:
         return function
-    missing = [weights.features.feature_of(name) or name for name in function.lacking]
-    return replace(function, unmeasured=weights.unmeasured(vector.kernel, missing))
+    return replace(function, supplied_by=weights.exercising_kernels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -35,7 +35,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.units import unit_of
-from countperf.models.unmeasured import Unmeasured
+from countperf.models.unmeasured import unmeasured_error
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,
@@ -238,7 +238,8 @@ class FittedWeights(Table, Document):
         inputs = self.inputs(counts)
         missing = self.missing(inputs)
         if missing and not incomplete_ok:
-            raise self.unmeasured(vector.kernel, missing).error()
+            known = {name: self.exercising_kernels.get(name, ()) for name in missing}
+            raise unmeasured_error(vector.kernel, self.device.slug, known)
         charge = self.charge(inputs)
         time_s, parts, corrected = self.corrected(charge)
         outside = (
@@ -463,11 +464,6 @@ class FittedWeights(Table, Document):
             expected=self.device.slug,
             found=device.slug,
         )
-
-    def unmeasured(self, kernel: str, missing: Sequence[str]) -> Unmeasured:
-        """Return the complaint about features without a weight, with kernels that exercise them."""
-        known = {name: self.exercising_kernels.get(name, ()) for name in missing}
-        return Unmeasured(kernel=kernel, device=self.device.slug, exercising_kernels=known)
 
 
 def _plain(row: NDArray[np.float64]) -> Quantity:

@@ -88,21 +88,21 @@ def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
     cases = [case for kernel in kernels(1.6) for case in kernel.observe(WEIGHTS, features=FEATURES)]
     found = estimate(cases, MODEL, recipe_of(MODEL))
 
-    learnt = learn(found, cases)
+    learnt = learn(found, cases, factor=1.1, uncorrected_factor=1.2)
 
     assert learnt is not None
     assert learnt.kernels == tuple(sorted({case.kernel for case in cases}))
     names = [case.kernel for case in cases]
     off = np.log(found.design.times_s / found.predicted_s)
     means = [np.mean(off[[name == k for name in names]]) for k in learnt.kernels]
-    points = as_points(learnt.roots.T, learnt.logs.T, learnt.scale).T
+    roots, logs = np.array(learnt.roots).T, np.array(learnt.logs).T
+    points = as_points(roots, logs, learnt.scale).T
     apart = np.sqrt(((points[:, np.newaxis] - points) ** 2).sum(axis=2))
     covariance = np.exp(-apart)
     expected = np.linalg.solve(covariance + NOISE * np.eye(len(points)), means)
-    assert learnt.alpha == pytest.approx(expected, rel=1e-6)
+    assert learnt.coefficients == pytest.approx(expected, rel=1e-6)
     assert np.max(np.abs(means)) < LARGEST_LOG
-    told = learnt.document(factor=1.1, uncorrected_factor=1.2)
-    assert told.log_factor(learnt.roots.T, learnt.logs.T) == pytest.approx(
+    assert learnt.log_factor(roots, logs) == pytest.approx(
         covariance @ expected, rel=1e-6, abs=1e-7
     )
 
@@ -112,7 +112,7 @@ def test_few_kernels_say_nothing() -> None:
     found = estimate(cases, LINEAR, recipe_of(LINEAR))
 
     assert len({kernel.name for kernel in KERNELS}) < 20
-    assert learn(found, cases) is None
+    assert learn(found, cases, factor=1.1, uncorrected_factor=1.2) is None
 
 
 def test_families_left_out_are_corrected_by_the_others_alone() -> None:
@@ -128,9 +128,10 @@ def test_families_left_out_are_corrected_by_the_others_alone() -> None:
     outside = [each for each in cases if each.family != "f2"]
     near = estimate(outside, MODEL, recipe_of(MODEL))
     whole = estimate(cases, MODEL, recipe_of(MODEL))
-    learnt = learn(whole, cases)
+    learnt = learn(whole, cases, factor=1.1, uncorrected_factor=1.2)
     assert learnt is not None
-    points = as_points(learnt.roots.T, learnt.logs.T, learnt.scale).T
+    roots, logs = np.array(learnt.roots).T, np.array(learnt.logs).T
+    points = as_points(roots, logs, learnt.scale).T
     others = [i for i, name in enumerate(learnt.kernels) if name[:2] != "k2"]
     off = [
         np.mean(
