@@ -16,7 +16,7 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize
-from countperf.fitting.transfer.common_unknowns import shares_of, with_columns
+from countperf.fitting.transfer.common_unknowns import with_columns
 from countperf.fitting.transfer.prior import KnownDevice, KnownModel, ModelKind, prior_for
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
@@ -28,7 +28,7 @@ from countperf.models.library import fits_folders
 from countperf.models.structural import STRUCTURAL, structural
 from countperf.models.weights import WeightSet
 from countperf.workflow.calibration_cases import CODE_S
-from known_devices import MeasuredDevice, fit_devices
+from known_devices import MeasuredDevice, fit_devices, shares_of
 
 DEVICES = tuple(
     f"{runtime}-{processor}"
@@ -269,8 +269,7 @@ def choose(
         for kernel in kernels
     ]
     chosen = choose_kernels(populations, offers, budget_s=budget_s)
-    model = models["structural"]
-    return [_described(data, model, each.name, sizes) for each in chosen]
+    return [_described(data, each.name, sizes) for each in chosen]
 
 
 def _cost(data: Data, slug: str, places: Sequence[int]) -> float:
@@ -279,7 +278,7 @@ def _cost(data: Data, slug: str, places: Sequence[int]) -> float:
 
 
 def _described(
-    data: Data, model: KnownModel, kernel: str, sizes: Mapping[str, Mapping[str, tuple[int, ...]]]
+    data: Data, kernel: str, sizes: Mapping[str, Mapping[str, tuple[int, ...]]]
 ) -> ChosenKernel:
     """Describe a kernel by what one of its usual devices measured."""
     of_sizes = Counter(
@@ -293,14 +292,7 @@ def _described(
         if tuple(str(data.recorded(slug).lines[place]["parameters"]) for place in found[kernel])
         == usual
     )
-    places, design = data.design(slug, STRUCTURAL)
-    row_of = {place: row for row, place in enumerate(places)}
-    known = next(each for each in model.devices if each.device.slug == slug)
     chosen = sizes[slug][kernel]
-    own = with_columns(
-        design.of_cases(np.array([row_of[p] for p in chosen]), with_all=True), model.columns
-    )
-    shares = shares_of(own, known.logs)
     found = data.recorded(slug)
     return ChosenKernel(
         name=kernel,
@@ -309,8 +301,7 @@ def _described(
             ChosenSize(
                 parameters=found.lines[place]["parameters"],
                 run_s=float(f"{found.observations[place].time_s:.3g}"),
-                shares={str(i): round(float(s), 3) for i, s in enumerate(row) if s >= 0.01},
             )
-            for place, row in zip(chosen, shares, strict=True)
+            for place in chosen
         ),
     )

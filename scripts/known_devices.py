@@ -10,10 +10,10 @@ import numpy as np
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design
 from countperf.fitting.estimate import problem_of
-from countperf.fitting.solve import LogPrior, Solution, Vector, solve
+from countperf.fitting.solve import LogPrior, Matrix, Solution, Vector, solve
 from countperf.fitting.threads import on_one_thread
 from countperf.fitting.transfer.calibrated import prior_recipe
-from countperf.fitting.transfer.common_unknowns import guesses, shares_of, with_columns
+from countperf.fitting.transfer.common_unknowns import guesses, with_columns
 from countperf.fitting.transfer.prior import (
     KnownDevice,
     KnownModel,
@@ -36,6 +36,17 @@ _MOST_OFF = 1.5
 count or the time is wrong."""
 
 _DIGITS = 4
+
+
+_NOTHING = 60.0
+_TINY_S = 1e-15
+
+
+def shares_of(design: Design, logs: Sequence[float | None]) -> Matrix:
+    """Return the shares of their times that cases spend on each unknown, shape (n, n_unknowns)."""
+    known = np.array([-_NOTHING if log is None else log for log in logs])
+    parts = design.scaled * np.exp(known)
+    return parts / (parts.sum(axis=1, keepdims=True) + _TINY_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,7 +84,6 @@ def fit_devices(
             for each, old, design in zip(devices, model.devices, designs, strict=True)
         )
         model = model.model_copy(update={"devices": fitted})
-    model = model.model_copy(update={"shares": _mean_shares(model, designs)})
     return _with_residuals(model, devices, designs)
 
 
@@ -100,15 +110,6 @@ def _with_residuals(
         )
         known.append(device.model_copy(update={"residuals": residuals}))
     return model.model_copy(update={"devices": tuple(known), "kernels": kernels})
-
-
-def _mean_shares(model: KnownModel, designs: Sequence[Design]) -> tuple[float, ...]:
-    """Return the mean shares of all devices' cases."""
-    found = [
-        shares_of(design, each.logs).mean(axis=0)
-        for each, design in zip(model.devices, designs, strict=True)
-    ]
-    return tuple(float(f"{share:.3g}") for share in np.mean(found, axis=0))
 
 
 def _first(each: MeasuredDevice, design: Design, error: float) -> KnownDevice:

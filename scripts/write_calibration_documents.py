@@ -15,7 +15,7 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
-from calibration_data import CHOICE_ERROR, KINDS, Data, choose, known_model, slugs_of
+from calibration_data import KINDS, Data, choose, known_model, slugs_of
 from countperf.fitting.transfer import prior
 from countperf.fitting.transfer.choice import KernelChoice
 from countperf.fitting.transfer.prior import KnownDevices, KnownModel, ModelKind
@@ -24,10 +24,6 @@ from simulate_calibration import expected_errors
 
 _FOLDER = Path(prior.__file__).parent
 _BUDGET_S = 660.0
-_POPULATION = (
-    "measurement kernels of the catalogue, each family alike, on the CPUs that ship, under PoCL and"
-    " Intel's runtime"
-)
 
 
 def _of_kernels(model: KnownModel, wanted: Collection[str]) -> KnownModel:
@@ -58,12 +54,7 @@ def main() -> None:
         for kind in KINDS
     }
     chosen = data.kept("choice", partial(choose, data, models, budget_s=_BUDGET_S))
-    choice = KernelChoice(
-        population=_POPULATION,
-        error=CHOICE_ERROR,
-        columns=models["structural"].columns,
-        kernels=tuple(chosen),
-    )
+    choice = KernelChoice(kernels=tuple(chosen))
     (_FOLDER / "kernels.json").write_text(json.dumps(choice.to_object(), indent=None) + "\n")
     measured = {kernel.name for kernel in chosen}
     known = KnownDevices(

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from countperf.display import MOST_LINES
-from countperf.documents import Document
 from countperf.errors import DeviceError, ParameterError, UnstableMeasurementError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
-from countperf.fitting.transfer.prior import shipped_devices
 from countperf.fitting.transfer.result import CalibrationResult
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.device import Device
@@ -23,7 +21,6 @@ from countperf.harness.runner import KernelRunner
 from countperf.measurements import MeasurementSet
 from countperf.models import library
 from countperf.models.library import NamedFit, load_weights, named_fits
-from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.workflow import calibrating, calibration_cases
 from countperf.workflow.calibrating import calibrate
@@ -195,11 +192,3 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     assert found.unsettled == found.cases == 10
     assert "10 times did not settle and were used: intervals are wider" in repr(found)
     assert _stored(found, own)
-
-
-def test_the_shipped_choice_and_prior_have_the_same_columns() -> None:
-    model = shipped_devices().of(STRUCTURAL)
-
-    assert isinstance(shipped_choice(), Document)
-    assert model is not None
-    assert shipped_choice().columns == model.columns

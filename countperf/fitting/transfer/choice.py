@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import NonNegativeInt, PositiveFloat
 
 from countperf.documents import Document, Part
 
@@ -18,8 +18,6 @@ class ChosenSize(Part):
 
     parameters: dict[str, NonNegativeInt]  # its sizes
     run_s: PositiveFloat  # typical time of a run, s, over known devices
-    # share of its time by number of the column of the structural model
-    shares: dict[str, NonNegativeFloat]
 
 
 class ChosenKernel(Part):
@@ -35,9 +33,6 @@ class KernelChoice(Document):
 
     format: Literal["countperf-calibration-kernels"] = "countperf-calibration-kernels"
     version: Literal[1] = 1
-    population: str  # what is to be predicted well, in words
-    error: PositiveFloat  # size of the model's own errors that the choice assumed
-    columns: tuple[tuple[str, str], ...]  # term and feature of each column that shares are of
     kernels: tuple[ChosenKernel, ...]  # the most telling for its cost first
 
 

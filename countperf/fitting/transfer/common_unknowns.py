@@ -1,4 +1,4 @@
-"""Designs, first guesses and shares of time, over the unknowns that devices have in common."""
+"""Designs and first guesses, over the unknowns that devices have in common."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from countperf.fitting.design import Design
-from countperf.fitting.solve import Matrix
 from countperf.models.function import Column, ModelFunction
 
 _FIRST_SHARE = 0.05
 """Share of the time that a first guess gives each feature, in the median."""
-
-_NOTHING = 60.0
-_TINY_S = 1e-15
 
 
 def with_columns(design: Design, columns: Sequence[Column]) -> Design:
@@ -41,10 +37,3 @@ def guesses(design: Design) -> Callable[[Column], float | None]:
         return float(np.log(_FIRST_SHARE * np.median(design.times_s[has] / slopes[has, place])))
 
     return guess
-
-
-def shares_of(design: Design, logs: Sequence[float | None]) -> Matrix:
-    """Return the shares of their times that cases spend on each unknown, shape (n, n_unknowns)."""
-    known = np.array([-_NOTHING if log is None else log for log in logs])
-    parts = design.scaled * np.exp(known)
-    return parts / (parts.sum(axis=1, keepdims=True) + _TINY_S)

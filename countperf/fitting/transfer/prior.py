@@ -98,8 +98,6 @@ class KnownModel(Part):
     negligible: tuple[str, ...] = ()
     error: PositiveFloat  # size of the model's own errors, relative
     devices: tuple[KnownDevice, ...] = Field(min_length=1)  # the devices
-    # mean share of the time that each column takes in measured kernels, over devices
-    shares: tuple[NonNegativeFloat, ...] = ()
     errors: tuple[ExpectedErrors, ...] = ()  # by the number of measured kernels, the fewest first
     # measurement kernels that the devices' residuals belong to, in their order
     kernels: tuple[str, ...] = ()
