@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 
 hypothesis.settings.register_profile("patient", deadline=None)  # machines may be busy
 hypothesis.settings.load_profile("patient")
-_NEEDED = {"countperf/integrations/optuna.py": "optuna", "countperf/cli/completion.py": "shtab"}
+_NEEDED = {"countperf/integrations/optuna.py": "optuna"}
 collect_ignore = [path for path, package in _NEEDED.items() if find_spec(package) is None]
 """Modules whose package is not installed cannot be imported by the collection of doctests."""
 

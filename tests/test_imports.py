@@ -18,7 +18,6 @@ OPTIONAL = {
     "kernel_tuner": "extra 'tuners'",
     "matplotlib": "extra 'plot'",
     "optuna": "extra 'tuners'",
-    "shtab": "extra 'completion'",
     "triton": "not a dependency",
 }
 """Packages that need not be there: extras, and parts of some systems only."""

@@ -26,33 +26,6 @@ from countperf.terminal import shown
 from countperf.version import __version__
 
 
-class _PrintCompletion(argparse.Action):
-    """Prints a script for a shell, and ends the program."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[object] | None,
-        option_string: str | None = None,
-    ) -> None:
-        del namespace
-        try:
-            completion = import_module("countperf.cli.completion")
-        except ImportError:
-            parser.error(
-                "completion needs shtab; install it with: pip install 'countperf[completion]'"
-            )
-        shell = str(values)
-        if shell not in completion.SHELLS:
-            shells = ", ".join(completion.SHELLS)
-            parser.error(
-                f"argument {option_string}: no completion for {shell}; shells are {shells}"
-            )
-        print(completion.script(parser, shell))
-        parser.exit()
-
-
 class _Once(argparse.Action):
     """Stores a value, and refuses an option that is given twice."""
 
@@ -117,12 +90,6 @@ def parser() -> argparse.ArgumentParser:
         prog="countperf",
         description="Predict the run time of Loopy kernels from exact symbolic counts and weights "
         "fitted to a device.",
-    )
-    root.add_argument(
-        "--print-completion",
-        action=_PrintCompletion,
-        metavar="SHELL",
-        help="print the completion script for bash, zsh, tcsh or fish (needs shtab)",
     )
     root.add_argument("--version", action="version", version=f"countperf {__version__}")
     commands = root.add_subparsers(

@@ -25,7 +25,6 @@ _BAR = 24  # characters
 
 _STAGES = {
     "calibrating": "choosing sizes",
-    "predicting": "predicting",
     "finished": "gathering what was measured",
 }
 

@@ -9,7 +9,6 @@ from typing import Literal
 EventKind = Literal[
     "limited",
     "calibrating",
-    "predicting",
     "started",
     "resumed",
     "round",

@@ -328,7 +328,7 @@ def coverage(of: Coverage) -> Printed:
             for each in of.features
         ],
         shown=table_of([_shown_feature(each) for each in of.features], _COVERAGE_COLUMNS),
-        notes=[*notes, *(uncharged_lines(of.ignored) if of.ignored else [])],
+        notes=[*notes, *(uncharged_lines(of.ignored, every=True) if of.ignored else [])],
         facts=content,
     )
 

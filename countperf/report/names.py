@@ -48,32 +48,17 @@ def plain_name(part: str) -> PlainName:
 _FEW = 3
 
 
-def uncharged_text(names: Sequence[str]) -> str:
-    """Write which properties a model leaves out: few by name, of more how many of each group."""
-    if len(names) <= _FEW:
-        return f"not charged by this model: {', '.join(plain_name(name).text for name in names)}"
-    of_groups = ", ".join(f"{group} {len(held)}" for group, held in _by_group(names).items())
-    number = f"{len(names)} properties"
-    return f"not charged by this model: {number} ({of_groups}; --explain lists them)"
-
-
-def uncharged_lines(names: Sequence[str]) -> list[str]:
-    """Write all properties that a model leaves out: a paragraph for each group."""
-    return [
-        "not charged by this model:",
-        *(
-            line
-            for group, held in _by_group(names).items()
-            for line in wrap(
-                f"{group}: {', '.join(held)}",
-                _WIDTH,
-                initial_indent="  ",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        ),
-    ]
+def uncharged_lines(names: Sequence[str], *, every: bool = False) -> list[str]:
+    """Write which properties a model leaves out: few by name, of more how many, or all of them."""
+    if not every:
+        said = [plain_name(name).text for name in names]
+        said = said if len(said) <= _FEW else [f"{len(said)} properties (--explain lists them)"]
+        return [f"not charged by this model: {', '.join(said)}"]
+    paragraphs = (
+        wrap(f"{group}: {', '.join(held)}", _WIDTH, break_long_words=False, break_on_hyphens=False)
+        for group, held in _by_group(names).items()
+    )
+    return ["not charged by this model:", *(f"  {line}" for part in paragraphs for line in part)]
 
 
 def _by_group(names: Sequence[str]) -> dict[str, list[str]]:

@@ -24,7 +24,7 @@ from countperf.report.breakdown import (
     corrected_parts,
     correction_factor,
 )
-from countperf.report.names import OTHER, plain_name, uncharged_lines, uncharged_text
+from countperf.report.names import OTHER, plain_name, uncharged_lines
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
@@ -122,7 +122,7 @@ def prediction(of: Prediction) -> Printed:
         "complete": of.complete,
         "caches": "warm",
     }
-    notes = [uncharged_text(of.ignored)] if of.ignored else []
+    notes = uncharged_lines(of.ignored) if of.ignored else []
     notes += [*correction_lines(of), *verdict_lines(of.caveats)]
     if not isinstance(of.time_s, np.ndarray):
         head = prediction_head(of)
@@ -252,7 +252,7 @@ def explanation(
     terms = [f"time_s = {of.expression}"] if weights is None or len(of.terms) > 1 else []
     columns = {"part": "part", "time_s": "time", "share": "", "count": "count", "at": "at"}
     notes = [*_demand(of, device), *([] if device is not None else [NO_RATES])]
-    notes += uncharged_lines(made.ignored) if made.ignored else []
+    notes += uncharged_lines(made.ignored, every=True) if made.ignored else []
     return Printed(
         head=[*prediction_head(made), *terms],
         rows=[{n: v for n, v in row.items() if n != "shown"} for row in rows],

@@ -69,12 +69,12 @@ def compare(
         raise ParameterError(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
         )
-    profiles: Profiler = _CatalogueProfiles(device)
+    profiles = _catalogue_profiles(device)
     cases = tuple(found)
     if kernel is not None or timing is not None:
         own = _own_cases(kernel, timing, found.device.slug)
         cases = (*(each for each in cases if each.purpose == "measurement"), *own)
-        profiles = _OwnProfiles(kernel, device, profiles, profile_options)
+        profiles = _own_profiles(kernel, device, profiles, profile_options)
         purposes = ("application",)
     comparison = compare_models(
         model_makers,
@@ -132,42 +132,34 @@ def _own_cases(
     ]
 
 
-class _OwnProfiles:
-    """Profiles of a kernel of the user's, and of the catalogue's."""
-
-    def __init__(
-        self,
-        kernel: Any,
-        device: DeviceParameters,
-        others: Profiler,
-        options: Mapping[str, Any] | None,
-    ) -> None:
-        given = {"max_instructions": COMPARED_INSTRUCTIONS, **(options or {})}
-        self._profiler = profiler_of(kernel, device, {}, given)
-        self._others = others
-
-    def __call__(self, measurement: Measurement) -> ProfiledKernel:
-        if measurement.kernel.startswith(_OWN):
-            return self._profiler.at(measurement.parameters)
-        return self._others(measurement)
+def _own_profiles(
+    kernel: Any, device: DeviceParameters, others: Profiler, options: Mapping[str, Any] | None
+) -> Profiler:
+    """Return profiles of a kernel of the user's, and of the catalogue's."""
+    given = {"max_instructions": COMPARED_INSTRUCTIONS, **(options or {})}
+    profiler = profiler_of(kernel, device, {}, given)
+    return lambda measurement: (
+        profiler.at(measurement.parameters)
+        if measurement.kernel.startswith(_OWN)
+        else others(measurement)
+    )
 
 
-class _CatalogueProfiles:
-    """Profiles of measured kernels of the catalogue, each kernel counted once."""
+def _catalogue_profiles(device: DeviceParameters) -> Profiler:
+    """Return profiles of measured kernels of the catalogue, each kernel counted once."""
+    profilers: dict[object, KernelProfiler] = {}
 
-    def __init__(self, device: DeviceParameters) -> None:
-        self.device = device
-        self._profilers: dict[object, KernelProfiler] = {}
-
-    def __call__(self, measurement: Measurement) -> ProfiledKernel:
+    def profile(measurement: Measurement) -> ProfiledKernel:
         name = measurement.kernel
         statistics = entry(name).statistics_at(measurement.parameters)
         key = (name, tuple(sorted(statistics.items())))
-        if key not in self._profilers:
-            self._profilers[key] = profile_kernel(
+        if key not in profilers:
+            profilers[key] = profile_kernel(
                 entry(name).build(),
-                self.device,
+                device,
                 max_instructions=COMPARED_INSTRUCTIONS,
                 statistics=statistics,
             )
-        return self._profilers[key].at(measurement.parameters)
+        return profilers[key].at(measurement.parameters)
+
+    return profile

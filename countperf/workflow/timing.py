@@ -148,7 +148,7 @@ def _timed(
     progress: Progress,
 ) -> TimingDocument:
     """Predict the times of a kernel, measure them, and put them side by side."""
-    found, choice, predicted = predict_by_choice(work, target, progress)
+    found, choice, predicted = predict_by_choice(work, target)
     counts = count_digests(work)
     made_up = _made_up(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:

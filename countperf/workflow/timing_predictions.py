@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,9 @@ import numpy as np
 from countperf.display import ShortRepr
 from countperf.errors import CountingError, CountperfError, DeviceMismatchError, PredictionError
 from countperf.hardware.parameters import some_of
-from countperf.harness.progress import Progress, ProgressEvent
 from countperf.measurements import InstructionCounts, KernelCase, Statistic, counts_digest
 from countperf.sizes import size_arrays
+from countperf.steps import report, stepped
 from countperf.workflow.kernels import counted
 from countperf.workflow.prediction import Target, predict
 
@@ -80,13 +79,13 @@ class PredictedTime:
 
 
 def predict_by_choice(
-    work: KernelAtPoints, target: Target, progress: Progress
+    work: KernelAtPoints, target: Target
 ) -> tuple[WeightSet | str, str, list[PredictedTime]]:
     """Predict all sizes by one model, which is chosen as `countperf.predict` does."""
 
     def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[PredictedTime]]:
         at = replace(target, incomplete_ok=target.incomplete_ok and not is_attempt)
-        found = predict_times(work, weights, at, progress)
+        found = predict_times(work, weights, at)
         if is_attempt and (lacking := [each.reason for each in found if each.time_s is None]):
             raise PredictionError(lacking[0])
         return weights, found
@@ -96,7 +95,7 @@ def predict_by_choice(
     except DeviceMismatchError as error:
         if target.weights is not None:
             raise
-        return str(error), "", predict_times(work, str(error), target, progress)
+        return str(error), "", predict_times(work, str(error), target)
     return weights, choice, found
 
 
@@ -104,7 +103,6 @@ def predict_times(
     kernel: KernelAtPoints,
     weights: WeightSet | str,
     target: Target,
-    progress: Progress,
 ) -> list[PredictedTime]:
     """Predict the time of a kernel at each of its points."""
     if isinstance(weights, str):
@@ -128,28 +126,17 @@ def predict_times(
 
     shared = all(known == kernel.statistics[0] for known in kernel.statistics)
     if shared and len(kernel.points) > 1:
-        _tell(progress, kernel, 0, None)
+        report("predicting", 0)
         found = predicted(kernel.points, kernel.statistics[0])
         if not isinstance(found, str):
             return found
     # one after another, since a reason may hold for some of the points only
-    began = time.monotonic()
     each: list[PredictedTime] = []
-    for point, known in zip(kernel.points, kernel.statistics, strict=True):
-        spent_s = time.monotonic() - began
-        left = len(kernel.points) - len(each)
-        _tell(progress, kernel, len(each), spent_s / len(each) * left if each else None)
+    pairs = list(zip(kernel.points, kernel.statistics, strict=True))
+    for point, known in stepped(pairs, "predicting"):
         one = predicted([point], known)
         each += [PredictedTime(reason=one)] if isinstance(one, str) else one
     return each
-
-
-def _tell(progress: Progress, kernel: KernelAtPoints, done: int, remaining_s: float | None) -> None:
-    case = kernel.case_name(kernel.points[done])
-    total = len(kernel.points)
-    progress(
-        ProgressEvent(kind="predicting", case=case, done=done, total=total, remaining_s=remaining_s)
-    )
 
 
 def predicted_time(found: Prediction, place: int = 0) -> PredictedTime:

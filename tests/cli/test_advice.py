@@ -115,7 +115,7 @@ def test_every_parameter_that_messages_name_has_its_option() -> None:
     assert {*_OPTIONS.values()} <= {*OPTIONS}
     taken = [name for command in COMMANDS.values() for name in command.arguments]
     assert {*taken} == {*OPTIONS}
-    flags = {"--help", "--json", "--debug", "--version", "--print-completion"}
+    flags = {"--help", "--json", "--debug", "--version"}
     assert len(flags | {name for name in OPTIONS if name.startswith("--")}) <= 60
 
 
