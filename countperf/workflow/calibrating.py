@@ -126,7 +126,8 @@ def calibrate(
     devices = known or shipped_devices()
     without_code = _why_no_code(found)
     if without_code:
-        _warn_of_no_code(without_code, devices, progress)
+        message = f"no model will read compiled code, and errors are larger: {without_code}"
+        progress(ProgressEvent(kind="limited", message=message))
     is_here = found.identity.device_type == "cpu"
     own = counted_caches_of(found.identity, is_here=is_here)
     task = CalibrationTask(
@@ -143,7 +144,7 @@ def calibrate(
     cases = cases_of(task, (choice or shipped_choice()).kernels, progress)
     if not busy:
         forget_unsettled(task.store)
-    measured = _measure(task, cases, devices, progress, busy=busy)
+    measured = _measure(task, cases, progress, busy=busy)
     unsettled = sum(each.settling != "settled" for each in measured)
     _require_settled(measured, task.store, busy=busy)
     if task.reads_code:
@@ -190,19 +191,9 @@ def _why_no_code(device: Device) -> str:
     return ""
 
 
-def _warn_of_no_code(reason: str, known: KnownDevices, progress: Progress) -> None:
-    """Say, before anything is measured, that no model will read code, and the cost of that."""
-    models = [known.of(kind) for kind in (STRUCTURAL, COMPILED)]
-    errors = [f"{each.errors[-1].typical_error:.0%}" for each in models if each and each.errors]
-    cost = " instead of ".join(errors) if len(errors) == len(models) else "further"
-    message = f"no model will read compiled code ({reason}): usual kernels are off by {cost}"
-    progress(ProgressEvent(kind="limited", message=message))
-
-
 def _measure(
     task: CalibrationTask,
     cases: Sequence[KernelCase],
-    known: KnownDevices,
     progress: Progress,
     *,
     busy: bool,
@@ -210,12 +201,7 @@ def _measure(
     """Measure cases until the time for it is over, or too many of them do not settle."""
     kernels: set[str] = set()
     ends: Counter[str] = Counter()
-    old = MeasurementSet.read_file(task.store).measurements if task.store.exists() else ()
-    before = {each.kernel for each in old}
-    kind = COMPILED if task.reads_code else STRUCTURAL
-    model = known.of(kind)
     code_s = CODE_S / min(available_cores(), 2) if task.reads_code else 0.0
-    began = time.monotonic()
 
     def left_s() -> float:
         return task.deadline - _FIT_S - code_s * len(kernels) - time.monotonic()
@@ -229,13 +215,8 @@ def _measure(
         ends[event.kind] += 1
         if event.case:
             kernels.add(event.case.rsplit("/", 1)[0])
-        errors = None if model is None else model.errors_after(len(kernels | before))
-        said = "" if errors is None else f"expected error {errors.typical_error:.0%}"
-        share = (time.monotonic() - began) / max(time.monotonic() - began + left_s(), 1e-3)
-        total = round(event.done / share) if event.done and share > 0 else event.total
-        shown = said if event.kind == "round" else event.case
         kind = "measured" if event.kind == "unstable" else event.kind  # told all together later
-        progress(replace(event, kind=kind, case=shown, total=total, remaining_s=max(left_s(), 0.0)))
+        progress(replace(event, kind=kind, remaining_s=max(left_s(), 0.0)))
 
     return measure(
         cases,
