@@ -51,11 +51,8 @@ def coverage(
 
     Raises
     ------
-    DeviceMismatchError
-        The device is not that of the weights.
     CountperfError
-        The kernel cannot be counted; or as for `predict`, except that properties without a weight
-        are told, not raised.
+        As for `predict`, except that properties without a weight are told, not raised.
     """
     weights = Target(weights=weights, model=model, device=device, force=force).checked()
     known = kernel_statistics(kernel, statistics, given_sizes(parameters, more))
@@ -113,10 +110,8 @@ def with_transactions(
 
     Raises
     ------
-    CountingError
-        The kernel is a property vector, or cannot be counted.
-    PropertyNameError
-        A name is none of transactions.
+    CountingError, PropertyNameError
+        The kernel cannot be counted; a name is none of transactions.
 
     Examples
     --------

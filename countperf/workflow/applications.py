@@ -111,10 +111,8 @@ def measure_application(
 
     Raises
     ------
-    ParameterError
-        A text or a step is wrong, a step is on another device, or a transfer is too large.
-    DeviceError, MeasurementError, CountingError
-        The device does not work, or a kernel does not run.
+    ParameterError, DeviceError, MeasurementError, CountingError
+        A step is wrong or on another device, a transfer too large, or a kernel does not run.
     """
     steps = _steps_of(application)
     if any(step.device for step in steps):

@@ -49,10 +49,8 @@ def evaluate(
 
     Raises
     ------
-    DeviceMismatchError
-        The measurements are of another device.
-    FitError, DocumentError, PredictionError
-        Nothing can be evaluated.
+    DeviceMismatchError, FitError, DocumentError, PredictionError
+        The measurements are of another device, or nothing can be evaluated.
     """
     found = read_measurements(measurements)
     target = Target(weights=weights, model=model, device=found.device, force=force)

@@ -64,10 +64,8 @@ def predict_all(
 
     Raises
     ------
-    CountingError, ParameterError, DeviceParameterError
-        As in `countperf.mechanistic.predict_all.predict_all`.
-    DeviceError, DocumentError, KernelSpecificationError
-        There is no such device or kernel, or its file is damaged.
+    CountperfError
+        As in `countperf.mechanistic.predict_all.predict_all`; or there is no such device or kernel.
     """
     values = given_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, _with(profile_options, statistics, lines))
@@ -98,13 +96,12 @@ def occupancy(
     Returns
     -------
     KernelOccupancy
-        Resident groups of each device program, what limits them, and the nearest size of a group,
-        number of registers and amount of local memory at which more sub-groups are resident. Where
-        nobody knows the registers, an upper bound, with the number of registers that keeps it.
+        Resident groups of each device program, what limits them, and the nearest changes with which
+        more sub-groups are resident; an upper bound where nobody knows the registers.
 
     Raises
     ------
-    CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
+    CountperfError
         As for `predict_all`; or not even one group fits.
     """
     values = given_sizes(parameters, more)
@@ -153,7 +150,7 @@ def sweep(
 
     Raises
     ------
-    CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
+    CountperfError
         As for `predict_all` and `countperf.mechanistic.sweep.sweep`.
     """
     sizes = given_sizes(parameters, more)
@@ -192,10 +189,8 @@ def mechanistic_cost(
 
     Raises
     ------
-    ParameterError
-        There is no such model.
-    DeviceError, DocumentError
-        There is no such device, or its document is damaged.
+    ParameterError, DeviceError, DocumentError
+        There is no such model or device, or its document is damaged.
     """
     described = device if isinstance(device, DeviceParameters) else load_device(device)
     return MechanisticCost(model=model, device=described, options=options)

@@ -213,10 +213,8 @@ def predict(
     anchors : sequence of Timing, Path, str, or (Mapping from str to int, float)
         Measured runs of the kernel by which to correct: what `countperf.time_kernel` returned, or
         its file; or parameters, and time, s.
-    statistics : mapping from str to float or str, optional
-        What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
-    instruction_counts : mapping from str to mapping from str to number, optional
-        What one execution of an instruction without a counting rule does, as for `count_kernel`.
+    statistics, instruction_counts : mapping, optional
+        As for `count_kernel`; a kernel of the catalogue brings its own statistics.
 
     Returns
     -------
@@ -380,8 +378,7 @@ def with_compiled_code(
     statistics, instruction_counts
         As for `predict`.
     caches : CountedCaches, optional
-        For which the kernel is counted and its code is read, such as the ``counted_caches`` of
-        weights; by default those of the device.
+        For which code is read, such as those of weights; by default the device's.
 
     Returns
     -------
@@ -390,10 +387,8 @@ def with_compiled_code(
 
     Raises
     ------
-    CountingError
-        The kernel is a property vector, or cannot be counted.
-    KernelBuildError, DeviceError, ParameterError
-        As of `countperf.harness.compile.compiled_kernel.read_compiled`.
+    CountingError, KernelBuildError, DeviceError, ParameterError
+        The kernel is a property vector, or cannot be counted or compiled.
     """
     found = kernel_itself(kernel, "code to compile")
     label = device or "pocl:0"
