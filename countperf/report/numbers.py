@@ -7,29 +7,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 # SI Brochure (9th edition, 2019, with the prefixes of 2022), Table 7
-_PREFIXES = {
-    -30: "q",
-    -27: "r",
-    -24: "y",
-    -21: "z",
-    -18: "a",
-    -15: "f",
-    -12: "p",
-    -9: "n",
-    -6: "µ",
-    -3: "m",
-    0: "",
-    3: "k",
-    6: "M",
-    9: "G",
-    12: "T",
-    15: "P",
-    18: "E",
-    21: "Z",
-    24: "Y",
-    27: "R",
-    30: "Q",
-}
+_PREFIXES = dict(zip(range(-30, 31, 3), [*"qryzafpnµm", "", *"kMGTPEZYRQ"], strict=True))
 
 _LEAST_SHARE = 1e-3
 _WHOLE = 10  # factors from which on decimals are left out
@@ -54,27 +32,6 @@ def format_quantity(value: float, unit: str, *, digits: int = 3) -> str:
     rounded = round_to_digits(number, digits)
     exponent = _prefix_exponent(rounded)
     return f"{rounded.scaleb(-exponent):f} {si_prefix(exponent)}{unit}"
-
-
-def format_with_uncertainty(value: float, uncertainty: float, unit: str) -> str:
-    """Write a number rounded to its standard uncertainty, under one SI prefix.
-
-    The uncertainty keeps two significant digits if its first three are below 355, else one; 950 and
-    above become 1000. Source: Particle Data Group, Review of Particle Physics, Introduction,
-    section 5.3 (Rounding).
-    """
-    error = Decimal(uncertainty)
-    if not (error.is_finite() and error > 0):
-        return format_quantity(value, unit)
-    leading = int(error.scaleb(2 - error.adjusted()))
-    error = round_to_digits(error, 2 if leading < 355 else 1)
-    if leading >= 950:  # 0.964 has become 1: write 1.0
-        error = error.quantize(Decimal(1).scaleb(error.adjusted() - 1))
-    step = Decimal(1).scaleb(_exponent_of(error))
-    number = Decimal(value).quantize(step, context=_WIDE)
-    exponent = _prefix_exponent(max(abs(number), error))
-    shown = (f"{_WIDE.scaleb(_WIDE.plus(part), -exponent):f}" for part in (number, error))
-    return f"({' ± '.join(shown)}) {si_prefix(exponent)}{unit}"
 
 
 def format_percent(fraction: float) -> str:
@@ -120,12 +77,6 @@ def format_table(
 def _prefix_exponent(number: Decimal) -> int:
     """Return the multiple of 3 that leaves one to three digits before the point."""
     return max(min(number.adjusted() // 3 * 3, max(_PREFIXES)), min(_PREFIXES))
-
-
-def _exponent_of(number: Decimal) -> int:
-    exponent = number.as_tuple().exponent
-    assert isinstance(exponent, int)  # not for NaN and infinity
-    return exponent
 
 
 def width_text(factor: float) -> str:

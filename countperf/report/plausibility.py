@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.hardware.parameters import DeviceParameters, some_of
 from countperf.models.units import Charged, charged, unit_of
 from countperf.report.names import plain_name
-from countperf.report.numbers import format_percent, format_quantity, format_with_uncertainty
+from countperf.report.numbers import format_percent, format_quantity
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
@@ -132,11 +132,9 @@ def weight_rows(weights: WeightSet, device: DeviceParameters | None = None) -> l
         unit = unit_of(weight, model)
         rate, rate_unit = rate_of(weight, model) or (None, None)
         error_s = weight.standard_error_s
-        value = (
-            format_quantity(weight.value_s, "s")
-            if error_s is None
-            else format_with_uncertainty(weight.value_s, error_s, "s")
-        )
+        value = format_quantity(weight.value_s, "s")
+        if error_s is not None and weight.value_s:
+            value += f" ± {format_percent(error_s / abs(weight.value_s))}"
         rows.append(
             {
                 "feature": name,

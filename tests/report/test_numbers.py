@@ -10,7 +10,6 @@ from countperf.report.numbers import (
     format_percent,
     format_quantity,
     format_table,
-    format_with_uncertainty,
     si_prefix,
 )
 
@@ -75,23 +74,6 @@ def test_what_is_written_is_within_half_a_digit(value: float) -> None:
     assert float(number) * PREFIXES[unit.removesuffix("s")] == pytest.approx(value, rel=0.0051)
     assert 1 <= float(number) < 1000
     assert len(number.replace(".", "")) == 3
-
-
-@pytest.mark.parametrize(
-    ("value", "uncertainty", "text"),
-    [
-        pytest.param(0.827e-9, 0.119e-9, "(830 ± 120) ps", id="PDG's example: 0.119"),
-        pytest.param(0.827e-9, 0.367e-9, "(800 ± 400) ps", id="PDG's example: 0.367"),
-        pytest.param(14.674e-3, 0.964e-3, "(14.7 ± 1.0) ms", id="PDG's example: 0.964"),
-        pytest.param(-6.63e-12, 0.21e-12, "(-6.63 ± 0.21) ps", id="negative"),
-        pytest.param(1e-15, 2.5e-12, "(0.0 ± 2.5) ps", id="smaller than its uncertainty"),
-        pytest.param(-1e-15, 2.5e-12, "(0.0 ± 2.5) ps", id="no negative zero"),
-        pytest.param(1.5, 0.0, "1.50 s", id="no uncertainty"),
-        pytest.param(1.5, 1e-300, "(1.5" + "0" * 299, id="nearly none"),
-    ],
-)
-def test_rounding_to_the_uncertainty(value: float, uncertainty: float, text: str) -> None:
-    assert format_with_uncertainty(value, uncertainty, "s").startswith(text)
 
 
 @pytest.mark.parametrize(
