@@ -162,40 +162,39 @@ def comparison(of: Comparison) -> Printed:
     arithmetic mean; MAPE_shape that of the shape of throughput over occupancy. An empty cell: the
     model does not predict the kernel.
     """
-    shown = [
+    rows: list[dict[str, Any]] = [
         {
             "model": each.model,
             "constants": each.level,
-            "overall:error": overall.value,
-            "MAPE:error": None if (mape := each.mape()) is None else mape / 100,
+            "error": None if (overall := each.overall()) is None else overall.value,
+            "mape": None if (mape := each.mape()) is None else mape / 100,
             "in_sample": each.in_sample,
             "shape_error": sum(shapes) / len(shapes) / 100
             if (shapes := list(each.shape_errors.values()))
             else None,
             **{f"{_short(k)}:error": mean.value for k, mean in each.by_kernel().items()},
+            "cases": len(each.cases),
+            "lacking": each.lacking,
         }
         for each in of.models
-        if (overall := each.overall()) is not None
     ]
-    titles = {"in_sample": "in sample", "shape_error": "MAPE_shape"}
-    columns = {n: titles.get(n, n.removesuffix(":error")) for row in shown for n in row}
+    titles = {"error": "overall", "mape": "MAPE", "shape_error": "MAPE_shape"}
+    hidden = ("cases", "lacking")
     return Printed(
         head=[
             f"{of.device}: {of.test_cases} cases of test kernels, calibrated on "
             f"{of.measurement_cases} cases of measurement kernels"
         ],
-        rows=[
+        rows=rows,
+        shown=table_of(
+            [row for row in rows if row["error"] is not None],
             {
-                "model": each.model,
-                "constants": each.level,
-                "error": None if (overall := each.overall()) is None else overall.value,
-                "in_sample": each.in_sample,
-                "cases": len(each.cases),
-                "lacking": each.lacking,
-            }
-            for each in of.models
-        ],
-        shown=table_of(shown, columns),
+                name: titles.get(name, name.removesuffix(":error").replace("_", " "))
+                for row in rows
+                for name in row
+                if name not in hidden
+            },
+        ),
         notes=_gaps(of),
         facts={
             **of.to_object(),
