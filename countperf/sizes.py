@@ -6,9 +6,8 @@ do: ``n=256,512 m=16,32`` means two points and not four. All combinations are ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from countperf.errors import ParameterError
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 Sizes = Mapping[str, Any]
 """Values of the size parameters by name: an integer each, or a sequence or array of integers."""
 
-_LONGEST_ADVICE = 64
 _DIGITS = 20  # of the largest integer of 64 bits
 _MOST_VALUES = 10_000
 
@@ -101,7 +99,7 @@ def combine_sizes(sizes: Sizes) -> list[dict[str, int]]:
         listed = " and ".join(f"{name} ({len(values)})" for name, values in columns.items())
         raise ParameterError(
             f"the parameters {listed} have different numbers of values; give equally many, which"
-            f" go together value by value{_all_combinations(columns)}",
+            " go together value by value",
             parameter=next(iter(columns)),
         )
     found: list[dict[str, int]] = []
@@ -162,15 +160,3 @@ def _integer(name: str, value: Any) -> int:
         raise ParameterError(
             f"parameter {name} is {value!r}, which is no integer", parameter=name
         ) from error
-
-
-def _all_combinations(columns: Mapping[str, Sequence[int]]) -> str:
-    """Write all combinations of few values as an argument list that is taken."""
-    rows = list(product(*columns.values()))
-    texts = [
-        f"{name}={','.join(str(value) for value in column)}"
-        for name, column in zip(columns, zip(*rows, strict=True), strict=True)
-    ]
-    if max(map(len, texts)) > _LONGEST_ADVICE:
-        return ""
-    return f"; all combinations are {' '.join(texts)}"

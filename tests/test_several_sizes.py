@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import numpy as np
@@ -84,16 +83,6 @@ def test_lists_go_together_value_by_value() -> None:
 def test_what_is_no_list_of_points_is_refused(sizes: Any, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         combine_sizes(sizes)
-
-
-def test_the_advice_for_all_combinations_is_taken() -> None:
-    with pytest.raises(ParameterError) as caught:
-        combine_sizes({"n": (4, 8), "m": (1, 2, 3)})
-
-    advice = shlex.split(str(caught.value).rpartition("all combinations are ")[2])
-    given = dict(text.split("=") for text in advice)
-    points = combine_sizes({name: parse_sizes(name, text) for name, text in given.items()})
-    assert points == [{"n": n, "m": m} for n in (4, 8) for m in (1, 2, 3)]
 
 
 def test_arrays_are_those_of_the_points() -> None:
