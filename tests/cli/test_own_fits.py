@@ -124,7 +124,7 @@ def test_without_a_name_it_is_device_and_date(
     assert f"nothing ships for {DEVICE.slug}: the newest of your own fits" in printed
 
 
-@pytest.mark.parametrize("name", ["../elsewhere", "", "mine/", "a b", "/tmp/x", ".hidden"])
+@pytest.mark.parametrize("name", ["../elsewhere", "mine/", "a b", "/tmp/x", ".hidden"])
 def test_what_cannot_name_a_fit_is_refused_before_the_work(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
