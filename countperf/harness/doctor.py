@@ -21,7 +21,7 @@ from countperf.machine_code.throughput import find_analyzer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceReport:
+class DeviceReport(Trial):
     """A device, tried for real."""
 
     label: str  # which device
@@ -34,9 +34,6 @@ class DeviceReport:
     max_group_size: int
     local_memory_bytes: int
     global_memory_bytes: int
-    works: bool  # whether a one-line kernel was built and run and gave the right numbers
-    reason: str = ""  # if not: why, and what to do
-    advice: str = ""
     copy_bandwidth_byte_per_s: float | None = None  # bytes read plus bytes written per second
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 
 from countperf.harness.backend import Session
@@ -15,18 +14,10 @@ _EMPTY_SOURCE = "KERNEL nothing(GLOBAL float *unused) { }"
 _EMPTY_GROUP = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOverhead:
-    """Time of an empty launch."""
-
-    event_s: float  # by the clock's timer and by the host's clock, s
-    host_s: float
-
-
 def measure_launch_overhead(
     session: Session, clock: Clock | None = None, *, runs: int = 40
-) -> LaunchOverhead:
-    """Time the launch of a single group that does nothing."""
+) -> Timing:
+    """Return the median times of the launch of a single group that does nothing."""
     clock = clock or EventClock()
     program = session.load(_EMPTY_SOURCE)
     arguments = (session.allocate(4),)
@@ -35,8 +26,8 @@ def measure_launch_overhead(
         return clock.time_run(lambda: program.launch("nothing", 1, _EMPTY_GROUP, arguments))
 
     timings = [run() for _ in range(runs)][runs // 4 :]
-    return LaunchOverhead(
-        event_s=median(timing.time_s for timing in timings),
+    return Timing(
+        time_s=median(timing.time_s for timing in timings),
         host_s=median(timing.host_s for timing in timings),
     )
 
@@ -60,7 +51,7 @@ def measure_limits(
     """Find out what bounds the sizes on a device."""
     overhead = measure_launch_overhead(session, clock)
     return SizeLimits(
-        launch_overhead_s=max(overhead.event_s, overhead.host_s),
+        launch_overhead_s=max(overhead.time_s, overhead.host_s),
         memory_bytes=memory_limit(session.device.limits, available_memory()),
         overhead_factor=overhead_factor,
         max_run_s=max_run_s,

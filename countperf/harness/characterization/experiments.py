@@ -65,7 +65,7 @@ _LINK = Bounds("byte/s", 1e7, 1e12, "a link between host and device")
 def measure_launches(bench: Bench, _found: Found) -> Iterator[Finding]:
     """Measure the time of an empty launch by the device's timer."""
     runs = [measure_launch_overhead(bench.session, bench.clock, runs=24) for _ in range(3)]
-    found = estimate([run.event_s for run in runs])
+    found = estimate([run.time_s for run in runs])
     yield _LAUNCH.finding("launch overhead", found, "nothing: one group")
 
 
