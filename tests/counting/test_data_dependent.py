@@ -159,6 +159,7 @@ def test_one_error_names_everything_and_its_line_works(
 ) -> None:
     with pytest.raises(DataDependentControlFlowError) as caught:
         count_kernel(build(), view=view)
+    assert caught.value.statistics is not None
     assert {**caught.value.statistics, **wanted} == caught.value.statistics
     line = re.search(r"statistics=(\{.*\})$", str(caught.value))
     assert line is not None

@@ -353,6 +353,7 @@ def test_probabilities_by_instruction(statistics: dict[str, float]) -> None:
 def test_the_text_of_a_condition_names_it_everywhere() -> None:
     with pytest.raises(DataDependentControlFlowError) as caught:
         count_kernel(_branching())
+    assert caught.value.statistics is not None
     assert len(caught.value.statistics) == 1
     assert repr(caught.value.statistics) in str(caught.value)
     vector = count_kernel(_branching(), statistics=caught.value.statistics)
