@@ -225,17 +225,13 @@ class PropertyVector(Table, Mapping[str, Count]):
             view=view,
         )
 
-    def _changed(self, counts: Mapping[str, Count], **changes: Any) -> PropertyVector:
-        same = {name: getattr(self, name) for name in _SHARED}
-        found = PropertyVector(counts, **{**same, **changes})
-        found._ranges = self._ranges
-        return found
-
     def mapped(
         self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
     ) -> PropertyVector:
         """Return the vector with other counts, made from its own."""
-        found = self._changed(function(self._counts))
+        same = {name: getattr(self, name) for name in _SHARED}
+        found = PropertyVector(function(self._counts), **same)
+        found._ranges = self._ranges
         found._at_sizes = self._at_sizes
         return found
 
@@ -274,17 +270,6 @@ class PropertyVector(Table, Mapping[str, Count]):
         found = self.mapped(lambda known: known)
         found._at_sizes = {**self._at_sizes, roots: counts}
         return found
-
-    def with_code(self, code: CountsAt) -> PropertyVector:
-        """Return the vector with what the compiled code of the kernel executes.
-
-        Parameters
-        ----------
-        code : callable
-            From values of all parameters to instructions by property, ``code.load_vector`` and so
-            on, as of `countperf.harness.compile.compiled_kernel.CompiledKernel.counts`.
-        """
-        return self.with_counts_at(code, "code")
 
     def emitted(self) -> PropertyVector:
         """Return the source's view of a vector of the structure view; others as they are."""

@@ -10,7 +10,7 @@ import islpy as isl
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.context import context_of
-from countperf.symbolic.elimination import is_limited, sum_weight
+from countperf.symbolic.elimination import sum_weight
 from countperf.symbolic.isl_counts import (
     guards_of,
 )
@@ -46,7 +46,6 @@ class Counter:
 
     def __init__(self, assumptions: isl_sets.IntegerSet | None = None) -> None:
         self.context = context_of(assumptions)
-        self._memo: dict[Any, tuple[Term, ...] | UncountableSetError] = {}
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
         self._bounds_memo: dict[Any, isl_sets.Bounds] = {}
 
@@ -61,25 +60,11 @@ class Counter:
         terms: list[Term] = []
         try:
             for piece in isl_sets.lifted_pieces(integer_set):
-                terms += self._sum(self.context.rescale(piece), renamed)
+                rescaled = self.context.rescale(piece)
+                terms += sum_weight(rescaled, renamed, self.context.simplify)
         except UncountableSetError as error:
             raise _refused(integer_set, error) from error
         return PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters)
-
-    def _sum(self, polyhedron: Polyhedron, weight: QuasiPolynomial) -> tuple[Term, ...]:
-        key = (polyhedron, weight)
-        found = self._memo.get(key)
-        if found is None:
-            try:
-                found = sum_weight(polyhedron, weight, self.context.simplify)
-            except UncountableSetError as error:
-                if is_limited():  # without the limit it may be counted
-                    raise
-                found = error
-            self._memo[key] = found
-        if isinstance(found, UncountableSetError):
-            raise found
-        return found
 
     def count_product(self, factors: Sequence[Polyhedron]) -> PiecewiseQuasiPolynomial:
         """Count the points of a product of polyhedra."""

@@ -98,11 +98,6 @@ def limited_terms() -> Generator[None]:
         _is_limited.reset(token)
 
 
-def is_limited() -> bool:
-    """Return whether eliminations give up early."""
-    return _is_limited.get()
-
-
 class _Search:
     """A simplifier that gives up after an amount of work, the same on every machine."""
 
@@ -119,7 +114,7 @@ class _Search:
     def spend(self, terms: int) -> None:
         """Note the size of an intermediate weight."""
         self._spent += terms + 1
-        limit = _MAXIMUM_TERMS_IF_LIMITED if is_limited() else _MAXIMUM_TERMS
+        limit = _MAXIMUM_TERMS_IF_LIMITED if _is_limited.get() else _MAXIMUM_TERMS
         if self._spent > limit:
             raise UncountableSetError(
                 f"its elimination makes more than {limit} terms",

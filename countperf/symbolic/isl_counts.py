@@ -100,11 +100,8 @@ def _guards_of(parameter_set: isl_sets.ByText) -> tuple[Guards, ...]:
         equalities, inequalities = isl_sets.written_rows(piece)
         floors: list[QuasiPolynomial] = []
         for k in range(piece.dim(kinds.div)):
-            floor = _solved_division(k, names, equalities)
-            if floor is None:
-                atoms = [*map(QuasiPolynomial.name, names), *floors]
-                floor = _from_aff(piece.get_div(k), atoms)
-            floors.append(floor)
+            atoms = [*map(QuasiPolynomial.name, names), *floors]
+            floors.append(_from_aff(piece.get_div(k), atoms))
         result.append(
             (
                 _guards_of_rows(inequalities, names, floors),
@@ -112,20 +109,6 @@ def _guards_of(parameter_set: isl_sets.ByText) -> tuple[Guards, ...]:
             )
         )
     return tuple(result)
-
-
-def _solved_division(
-    position: int, names: Sequence[str], equalities: Sequence[Sequence[int]]
-) -> QuasiPolynomial | None:
-    """Return the value of a division that an equality states in parameters, as a floor."""
-    divisions = len(equalities[0]) - len(names) - 1 if equalities else 0
-    for row in equalities:
-        factor = row[position]
-        if factor and not any(row[:position]) and not any(row[position + 1 : divisions]):
-            sign = -1 if factor > 0 else 1
-            terms = [(n, sign * c) for n, c in zip(names, row[divisions:-1], strict=True) if c]
-            return QuasiPolynomial.affine(terms, sign * row[-1]).floor_divide(abs(factor))
-    return None
 
 
 def _guards_of_rows(
@@ -166,20 +149,20 @@ def _affine_value(aff: Any) -> QuasiPolynomial:
         QuasiPolynomial.name(space.get_dim_name(kinds.param, k))
         for k in range(space.dim(kinds.param))
     ]
-    count = len(atoms)
     for k in range(aff.dim(kinds.div)):
         atoms.append(_from_aff(aff.get_div(k), atoms))
-    total = QuasiPolynomial.constant(_rational(aff.get_constant_val()))
-    for k, atom in enumerate(atoms):
-        kind, place = (kinds.param, k) if k < count else (kinds.div, k - count)
-        total = total + atom * _rational(aff.get_coefficient_val(kind, place))
-    return total
+    denominator = aff.get_denominator_val()
+    return _numerator(aff, atoms, denominator) / denominator.to_python()
 
 
 def _from_aff(aff: Any, atoms: list[QuasiPolynomial]) -> QuasiPolynomial:
     """Return the floor of an affine function in parameters and earlier divisions."""
-    kinds = isl.dim_type
     denominator = aff.get_denominator_val()
+    return _numerator(aff, atoms, denominator).floor_divide(denominator.to_python())
+
+
+def _numerator(aff: Any, atoms: list[QuasiPolynomial], denominator: Any) -> QuasiPolynomial:
+    kinds = isl.dim_type
     parameters = aff.dim(kinds.param)
     total = QuasiPolynomial.constant(aff.get_constant_val().mul(denominator).to_python())
     for k, atom in enumerate(atoms):
@@ -187,7 +170,7 @@ def _from_aff(aff: Any, atoms: list[QuasiPolynomial]) -> QuasiPolynomial:
         coefficient = aff.get_coefficient_val(kind, place)
         if not coefficient.is_zero():
             total = total + atom * coefficient.mul(denominator).to_python()
-    return total.floor_divide(denominator.to_python())
+    return total
 
 
 def _rational(value: Any) -> Number:

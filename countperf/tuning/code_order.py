@@ -74,7 +74,7 @@ def _by_code(
         return point
     try:
         vector = count_kernel(unit, view="structure", caches=weights.counted_caches)
-        vector = vector.with_code(lambda _: code)
+        vector = vector.with_counts_at(lambda _: code, "code")
         prediction = weights.predict_counts(vector, sizes, incomplete_ok=True)
     except CountperfError:
         return point

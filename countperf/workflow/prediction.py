@@ -415,4 +415,4 @@ def _with_code(
     if isinstance(compiled, KernelBuildError):
         raise compiled
     cache = (vector.caches or DEFAULT_CACHES).code
-    return vector.with_code(lambda at: compiled.counts(at, statistics, cache=cache))
+    return vector.with_counts_at(lambda at: compiled.counts(at, statistics, cache=cache), "code")

@@ -90,7 +90,7 @@ def with_its_code(family: int = 2, place: int = 3) -> PropertyVector:
     def code(parameters: Mapping[str, int]) -> dict[str, int]:
         return code_of(family, place, parameters["n"])
 
-    return vector(family, place).with_code(code)
+    return vector(family, place).with_counts_at(code, "code")
 
 
 def test_instructions_tell_what_counts_do_not() -> None:
@@ -223,7 +223,7 @@ def with_late(family: int, place: int) -> PropertyVector:
         n = parameters["n"]
         return code_of(family, place, n) | {"miss.conflict.load": 1000 * n}
 
-    return vector(family, place).with_code(code)
+    return vector(family, place).with_counts_at(code, "code")
 
 
 def test_instructions_that_cycles_stand_for_are_ignored() -> None:

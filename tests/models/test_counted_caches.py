@@ -108,7 +108,9 @@ def test_code_read_for_another_cache_is_refused(columns: Any) -> None:
     other = own.model_copy(update={"code": load_hierarchy("amd-zen5").first.size})
     code = {"code.all": 100, "miss.conflict.store": 10, "code.cycles_operations": 50}
     right, wrong = (
-        count_kernel(columns, view="structure", caches=caches).with_code(lambda _: code)
+        count_kernel(columns, view="structure", caches=caches).with_counts_at(
+            lambda _: code, "code"
+        )
         for caches in (own, other)
     )
 
