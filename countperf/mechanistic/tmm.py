@@ -4,7 +4,7 @@ Models the trend of the time over groups, threads per core and problem size, up 
 bound of the threaded many-core memory model, times a factor for work groups that run in waves.
 Source: Ma, Chamberlain & Agrawal (2014), "Performance modeling for highly-threaded many-core GPUs";
 equation numbers are theirs. A step takes a
-cycle here; `countperf.fitting.device_constants` fits the factor.
+cycle here; `countperf compare` fits a factor.
 
 Assumptions: an operation is a step; scheduling inside a wave is perfect and the fullest compute
 unit sets its time; work per group shrinks as their number grows; waves are synchronous, so that
