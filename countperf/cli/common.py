@@ -57,6 +57,8 @@ _OPTIONS = {
     "registers_per_work_item": "--registers",
 }
 """Parameters that messages name whose options are called otherwise."""
+_AS_THEY_ARE = ("instruction_counts", "statistics")
+"""Parameters whose options take the text that a message prints, or are said apart."""
 _ADVICE = re.compile(r"\b([a-z]\w*)=(True|\{[^{}]*\}|'[^']*'|\"[^\"]*\"|[\w./-]*\w)?")
 _PAIR = re.compile(r"""['"]([^'"]*)['"]\s*:\s*['"]?([^'",}]+)""")
 
@@ -70,7 +72,7 @@ def in_options(text: str, options: argparse.Namespace) -> str:
     def option(match: re.Match[str]) -> str:
         name, value = match[1], match[2] or ""
         flag = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
-        if flag not in COMMANDS[options.command].arguments:
+        if name in _AS_THEY_ARE or flag not in COMMANDS[options.command].arguments:
             return match[0]
         if value.startswith("{"):
             pairs = (shlex.quote(f"{key}={one}") for key, one in _PAIR.findall(value))
