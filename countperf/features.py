@@ -50,10 +50,10 @@ class FeatureSpec(Part):
 
     def _covered_by(self, name: str) -> str | None:
         """Return the feature of the first pattern that covers a property, be it negligible."""
-        place = _first_cover(self.charged, name)
-        if place is None:
+        first_cover = _first_cover(self.charged, name)
+        if first_cover is None:
             return None
-        return ".".join(name.split(".")[: self.charged[place].count(".") + 1])
+        return ".".join(name.split(".")[: self.charged[first_cover].count(".") + 1])
 
     def ignores(self, name: str) -> bool:
         """Return whether the model leaves a property out by its definition."""
@@ -84,8 +84,8 @@ class FeatureSpec(Part):
 
     def position(self, feature: str) -> tuple[int, str]:
         """Return the sorting key of a feature: by pattern, then by name."""
-        place = _first_cover(self.charged, feature)
-        return len(self.charged) if place is None else place, feature
+        rank = _first_cover(self.charged, feature)
+        return len(self.charged) if rank is None else rank, feature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,13 +103,13 @@ def exercising_kernels_of(
     spec: FeatureSpec, kernels: Mapping[str, Iterable[str]]
 ) -> dict[str, tuple[str, ...]]:
     """List, for each feature, the kernels that have it."""
-    found: dict[str, list[str]] = {}
+    exercising_kernels: dict[str, list[str]] = {}
     for kernel, names in kernels.items():
         features = dict.fromkeys(spec.feature_of(name) for name in names)
         for feature in features:
             if feature is not None:
-                found.setdefault(feature, []).append(kernel)
-    return {feature: tuple(names) for feature, names in found.items()}
+                exercising_kernels.setdefault(feature, []).append(kernel)
+    return {feature: tuple(names) for feature, names in exercising_kernels.items()}
 
 
 def vector_of(
@@ -135,13 +135,13 @@ def vector_of(
 @lru_cache(maxsize=4096)
 def _first_cover(patterns: tuple[str, ...], name: str) -> int | None:
     """Return the position of the first pattern that covers a property."""
-    found = name.split(".")
-    for place, pattern in enumerate(patterns):
+    parts = name.split(".")
+    for position, pattern in enumerate(patterns):
         wanted = pattern.split(".")
-        if len(found) >= len(wanted) and all(
-            component in ("*", actual) for component, actual in zip(wanted, found, strict=False)
+        if len(parts) >= len(wanted) and all(
+            component in ("*", actual) for component, actual in zip(wanted, parts, strict=False)
         ):
-            return place
+            return position
     return None
 
 

@@ -179,8 +179,8 @@ class Evaluation(Table, Drawable, Document):
 
     def coverage(self) -> tuple[int, int]:
         """Return how many of the cases' 90 % intervals hold the time, and of how many."""
-        found = [case.is_covered for case in self.cases if case.is_covered is not None]
-        return sum(found), len(found)
+        coverage = [case.is_covered for case in self.cases if case.is_covered is not None]
+        return sum(coverage), len(coverage)
 
     def interval_factor(self) -> float | None:
         """Return by which factor the ends of 90 % intervals lie from their middle, in the median.

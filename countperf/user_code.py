@@ -30,7 +30,7 @@ def find_in_user_code(
     *,
     kind_name: str,
     error: MakeError,
-    convert: Callable[[object], object] = lambda found: found,
+    convert: Callable[[object], object] = lambda value: value,
 ) -> object:
     """Return the object that a text names, or what a function of that name returns."""
     place, _, name = specification.rpartition(":")
@@ -40,17 +40,17 @@ def find_in_user_code(
     with _on_module_path(Path.cwd() if file is None else file.resolve().parent):
         with guarded(f"{place} cannot be imported", error):
             module = importlib.import_module(place) if file is None else _executed(file)
-        found = convert(getattr(module, name, None))
-        if isinstance(found, kind):
-            return found
-        if not callable(found):
+        value = convert(getattr(module, name, None))
+        if isinstance(value, kind):
+            return value
+        if not callable(value):
             there = ", ".join(_named(module, kind)) or "none"
             raise error(
                 f"{specification}: {place} has no {kind_name} and no function of the name {name!r}"
                 f" (there: {there})"
             )
         with guarded(f"{specification} failed", error):
-            made: object = convert(found())
+            made: object = convert(value())
     if isinstance(made, kind):
         return made
     raise error(
@@ -156,5 +156,5 @@ def _lies_in(module: ModuleType, folder: Path, top: str) -> bool:
     file = getattr(module, "__file__", None)
     if file is None:
         return False
-    place = Path(file).resolve()
-    return place == folder / f"{top}.py" or folder / top in place.parents
+    path = Path(file).resolve()
+    return path == folder / f"{top}.py" or folder / top in path.parents

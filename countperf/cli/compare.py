@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     given = {"registers_per_work_item": options.registers} if options.registers else {}
     found = [
         compare(
-            place,
+            position,
             models=models,
             kernel=options.kernel,
             timing=options.timing,
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
             purposes=tuple(options.purpose or ("test",)),
             progress=say,
         )
-        for place in places
+        for position in places
     ]
     show_all(options, [comparison(each) for each in found], "comparisons")
     if options.output:

@@ -34,11 +34,11 @@ def run(options: argparse.Namespace) -> None:
 
 def _store(options: argparse.Namespace) -> Printed:
     """Read the code of measured kernels, and say of how many cases it is known."""
-    found = read_code(options.store, device=options.device, progress=say)
-    known = sum(each.code is not None for each in found)
+    store = read_code(options.store, device=options.device, progress=say)
+    known = sum(each.code is not None for each in store)
     return Printed(
-        head=[f"{known} of {len(found)} cases have their instructions"],
-        facts={"cases": len(found), "with_code": known},
+        head=[f"{known} of {len(store)} cases have their instructions"],
+        facts={"cases": len(store), "with_code": known},
     )
 
 

@@ -12,10 +12,13 @@ from countperf.workflow.devices import absences, devices
 def run(options: argparse.Namespace) -> None:
     """List the devices."""
     rows = [
-        {"device": found.label, "slug": found.identity.slug, "name": found.identity.name}
-        for found in devices()
+        {"device": device.label, "slug": device.identity.slug, "name": device.identity.name}
+        for device in devices()
     ]
-    notes = [f"no {each.label_prefix} device: {each.problem}; {each.advice}" for each in absences()]
+    notes = [
+        f"no {absence.label_prefix} device: {absence.problem}; {absence.advice}"
+        for absence in absences()
+    ]
     if options.json:
         print_json(rows)
     else:

@@ -18,16 +18,16 @@ def run(options: argparse.Namespace) -> None:
     if options.figure:
         check_figure_path(options.figure)
     check_writable(options.output, options.figure)  # before the work, not after it
-    found = MeasurementSet.read_file(options.measurements)
+    measurements = MeasurementSet.read_file(options.measurements)
     evaluation = evaluate(
-        found,
+        measurements,
         weights=options.weights,
         model=options.model,
         force=options.force,
         purposes=options.purpose,
     )
     ranking = evaluate_ranking(
-        found, weights=options.weights, model=options.model, force=options.force
+        measurements, weights=options.weights, model=options.model, force=options.force
     )
     shown = evaluation_printed(evaluation)
     is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])

@@ -95,9 +95,9 @@ def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[F
     """Fit the model that is named, else those that a campaign suffices for, the default first."""
     models = [options.model or "linear"]
     if not (options.model or options.output or options.device or options.nonnegative):
-        has_code = any(each.code for each in measurements)
+        has_code = any(measurement.code for measurement in measurements)
         models = ["structural", *(["compiled"] if has_code else []), "linear"]
-    found: list[FitResult] = []
+    fitted: list[FitResult] = []
     for model in models:
         if model in _CHOOSING:
             print(
@@ -114,12 +114,12 @@ def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[F
                 workers=options.workers or available_cores(),
             )
         except FitError as error:
-            if model == models[-1] and not found:
+            if model == models[-1] and not fitted:
                 raise
             print(f"countperf: no {model} model: {error}", file=sys.stderr)
             continue
-        found.append(result)
-    return found
+        fitted.append(result)
+    return fitted
 
 
 def _measurements(options: argparse.Namespace) -> MeasurementSet:

@@ -93,7 +93,9 @@ def _explained(made: DetailedPrediction, target: Target) -> Explained:
 
 def _say_models(*predictions: Prediction) -> None:
     """Say on standard error which models were chosen and why, each once."""
-    for choice in dict.fromkeys(each.model_choice for each in predictions if each.model_choice):
+    for choice in dict.fromkeys(
+        known.model_choice for known in predictions if prediction.model_choice
+    ):
         print(f"countperf: {choice}", file=sys.stderr)
 
 

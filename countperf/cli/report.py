@@ -109,18 +109,18 @@ def _test_kernels(
     tests = sorted((m for m in measured if m.purpose == "test"), key=lambda m: m.time_s)
     parts: list[Part] = []
     shown = 0
-    for each in {each.kernel: each for each in tests}.values():
-        vector = each.property_vector()
+    for test in {test.kernel: test for test in tests}.values():
+        vector = test.property_vector()
         if vector is None or shown == _SHOWN_KERNELS:
             continue
         try:
-            made = weights.predict_counts(vector, each.parameters)
+            made = weights.predict_counts(vector, test.parameters)
             explained = explain(weights, vector, made)
         except CountperfError:  # no weight for what it does: the page shows others
             continue
         shown += 1
         parts.append(prediction(made))
-        parts.append(Printed(head=[f"measured: {format_quantity(each.time_s, 's')}"]))
+        parts.append(Printed(head=[f"measured: {format_quantity(test.time_s, 's')}"]))
         parts += _figures(explained, device)
     return parts
 
@@ -159,13 +159,13 @@ def _figures(explained: Explanation, device: DeviceParameters | None) -> list[Pa
 def _search_page(path: Path) -> Page:
     header, entries = read_journal(path)
     found = [entry.content for entry in entries]
-    of_choice = {as_key(each.choice): each for each in found if isinstance(each, Trial)}
+    of_choice = {as_key(outcome.choice): outcome for outcome in found if isinstance(outcome, Trial)}
     if not of_choice:
         message = f"no variant of {header.space} has run: there is nothing to report yet"
         raise ParameterError(message, parameter="search")
     tried = [*of_choice.values()]
-    ends = [each for each in found if isinstance(each, End)][-1:]
-    by_time = sorted(tried, key=lambda each: each.time_s)
+    ends = [outcome for outcome in found if isinstance(outcome, End)][-1:]
+    by_time = sorted(tried, key=lambda outcome: outcome.time_s)
     slug = header.device.slug
     figure = variants_figure(
         tried, f"{header.space} on {slug}", ends[0].ranking_s if ends else None
@@ -174,14 +174,14 @@ def _search_page(path: Path) -> Page:
     columns |= {f"choice {name}": name for name in tried[0].choice} | {"": ""}
     rows: list[dict[str, Any]] = [
         {
-            "time_s": each.time_s,
-            "predicted_s": each.predicted_s,
-            **{f"choice {name}": value for name, value in each.choice.items()},
-            "": "stopped early" if each.cut_short else None,
+            "time_s": outcome.time_s,
+            "predicted_s": outcome.predicted_s,
+            **{f"choice {name}": value for name, value in outcome.choice.items()},
+            "": "stopped early" if outcome.cut_short else None,
         }
-        for each in by_time[:_MOST_VARIANTS]
+        for outcome in by_time[:_MOST_VARIANTS]
     ]
-    predicted = [f"{each.predicted} variants were predicted" for each in ends]
+    predicted = [f"{outcome.predicted} variants were predicted" for outcome in ends]
     return Page(
         title=f"Search for the fastest {header.space}, {point_text(header.sizes)}",
         lead=(

@@ -273,8 +273,8 @@ class _Executions:
         loop: str,
     ) -> PiecewiseQuasiPolynomial | None:
         """Count the executions of a copy that an unrolled loop makes; None if they differ."""
-        for each in conditions:
-            if isinstance(each, FirstIteration) and loop in each.loops:
+        for condition in conditions:
+            if isinstance(condition, FirstIteration) and loop in condition.loops:
                 return None
         return self.domains.executions(within - {loop}, conditions, grid).scale(times)
 
@@ -337,11 +337,11 @@ def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
     """Return the references to elements of some arrays in an expression."""
     dependencies: Any = DependencyMapper(include_subscripts=True)
     return {
-        each
-        for each in dependencies(expression)
-        if isinstance(each, p.Subscript)
-        and isinstance(each.aggregate, p.Variable)
-        and each.aggregate.name in arrays
+        dependency
+        for dependency in dependencies(expression)
+        if isinstance(dependency, p.Subscript)
+        and isinstance(dependency.aggregate, p.Variable)
+        and dependency.aggregate.name in arrays
     }
 
 

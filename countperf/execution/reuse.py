@@ -122,10 +122,10 @@ def reuse_path(
 ) -> ReusePath:
     """Find how far an access goes until it comes back."""
     of_kind: defaultdict[str, list[AxisStride]] = defaultdict(list)
-    for each in strides:
-        of_kind[each.kind].append(each)
+    for stride in strides:
+        of_kind[stride.kind].append(stride)
     items = of_kind["local"]
-    loops = [each for each in reversed(strides) if each.iname in own]
+    loops = [stride for stride in reversed(strides) if stride.iname in own]
     order = [
         *of_kind["unrolled"],
         *([*items, *loops] if items_first else [*loops, *items]),
@@ -134,19 +134,19 @@ def reuse_path(
     ]
     lines, steps = _ONE, list[WalkedStep]()
     copies: Copies | None = None
-    for each in order:
-        extent = _extent(place, each)
+    for stride in order:
+        extent = _extent(place, stride)
         if extent == _ONE:
             continue
-        if extent is None or each.stride is None:
+        if extent is None or stride.stride is None:
             return ReusePath(None, tuple(steps), copies)
-        is_copied = each.kind == "unrolled"
-        beside = _on_pairs(each, extent, bits) if is_copied else None
+        is_copied = stride.kind == "unrolled"
+        beside = _on_pairs(stride, extent, bits) if is_copied else None
         if beside and (not copies or beside.pairs * copies.number < copies.pairs * beside.number):
             copies = beside
-        if step_of(each.stride, bits) == _ELSEWHERE:
+        if step_of(stride.stride, bits) == _ELSEWHERE:
             lines *= extent
-            steps.append(WalkedStep(each.stride, extent, is_copied and items_first))
+            steps.append(WalkedStep(stride.stride, extent, is_copied and items_first))
         elif not is_copied:
             break
     return ReusePath(lines, tuple(steps), copies)
@@ -293,13 +293,13 @@ def _on_pitch(
     of each copy share sets of their own.
     """
     lines, zero = _ONE, list[QuasiPolynomial]()
-    for each in found.steps:
-        remainder = each.stride.modulo(elements)
-        if remainder and each.stride.is_constant:
-            if not each.of_copies:
+    for step in found.steps:
+        remainder = step.stride.modulo(elements)
+        if remainder and step.stride.is_constant:
+            if not step.of_copies:
                 return lines, ZERO_COUNT
             continue
-        lines *= each.number
+        lines *= step.number
         zero += [remainder] if remainder else []
     return lines, executions.restricted((), zero) if lines != _ONE else ZERO_COUNT
 

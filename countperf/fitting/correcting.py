@@ -174,5 +174,5 @@ def _means(rows: Matrix, members: NDArray[np.intp]) -> Matrix:
 def _median_distance(rows: Matrix) -> float:
     squares = (rows**2).sum(axis=1)
     apart = squares[:, np.newaxis] + squares - 2.0 * rows @ rows.T
-    found = float(np.median(apart[np.triu_indices_from(apart, 1)]))
-    return found if found > 0 else 1.0
+    median_distance = float(np.median(apart[np.triu_indices_from(apart, 1)]))
+    return median_distance if median_distance > 0 else 1.0

@@ -188,14 +188,14 @@ def build_design(
 def _counts_table(cases: Sequence[Observation], model: ModelDefinition) -> dict[str, Vector]:
     """Return the counts of all cases as arrays by property, zero where a case has none."""
     table: dict[str, Vector] = {}
-    for place, case in enumerate(cases):
+    for position, case in enumerate(cases):
         counts = case.counts
         if not all(name in counts for name in model.named_shape):
             counts = {**group_shape(counts), **counts}
         for name, count in counts.items():
             if name not in table:
                 table[name] = np.zeros(len(cases))
-            table[name][place] = float(cast("float", count))
+            table[name][position] = float(cast("float", count))
     return table
 
 
@@ -244,9 +244,9 @@ def _groups(
             members = grown
         left = [i for i in left if i not in members]
         columns = sorted(members)
-        found = _relations(names, projector[np.ix_(columns, columns)], scale, columns)
+        relations = _relations(names, projector[np.ix_(columns, columns)], scale, columns)
         groups.append(
-            IndistinguishableGroup(features=tuple(names[i] for i in columns), relations=found)
+            IndistinguishableGroup(features=tuple(names[i] for i in columns), relations=relations)
         )
     return tuple(groups)
 

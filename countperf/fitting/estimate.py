@@ -77,7 +77,7 @@ class Estimate(ShortRepr):
     def at_cases(self, cases: Design) -> Vector:
         """Predict cases that were not in the fit, s; NaN where the fit does not determine it."""
         function = self.function
-        places = {column: place for place, column in enumerate(function.columns)}
+        places = {column: position for position, column in enumerate(function.columns)}
         values = np.zeros((len(places), len(cases.times_s)))
         known = ~cases.has_unknown
         for column, numbers in zip(cases.function.columns, cases.counts.T, strict=True):
@@ -87,9 +87,9 @@ class Estimate(ShortRepr):
                 known &= numbers == 0
         scaled = function.scaled(values, cases.scales)
         by_key = dict(zip(function.keys, scaled, strict=True))
-        for place in np.flatnonzero(known) if self.diagnosis.groups else ():
-            changes = {key: float(row[place]) for key, row in by_key.items()}
-            known[place] = not broken_groups(self.diagnosis.groups, changes)
+        for position in np.flatnonzero(known) if self.diagnosis.groups else ():
+            changes = {key: float(row[position]) for key, row in by_key.items()}
+            known[position] = not broken_groups(self.diagnosis.groups, changes)
         return np.where(known, self.solution.coefficients @ scaled, np.nan)
 
 
@@ -160,8 +160,8 @@ def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) ->
 
 def _weights_of(near: Estimate, function: ModelFunction) -> Vector:
     """Return what a fit found, for a function of the same model; zero where it found nothing."""
-    found = near.solution.coefficients.tolist()
-    weights = dict(zip(near.function.columns, found, strict=True))
+    coefficients = near.solution.coefficients.tolist()
+    weights = dict(zip(near.function.columns, coefficients, strict=True))
     return np.array([weights.get(column, 0.0) for column in function.columns])
 
 

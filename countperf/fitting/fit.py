@@ -180,26 +180,28 @@ def _chosen(
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
     """Return the cases whose compiled code is known, and was followed to a possible end."""
-    found = tuple(case for case in observations if case.has_code)
-    if not found:
+    with_code = tuple(case for case in observations if case.has_code)
+    if not with_code:
         raise FitError(
             "no measured case says what its compiled code executes: read it first"
             " (countperf compiled --store FILE, where the device is)"
         )
-    return found
+    return with_code
 
 
 def _with_what_it_names(
     observations: Sequence[Observation], definition: ModelDefinition
 ) -> tuple[Observation, ...]:
     """Return the cases of which a model's group shape and transactions are known, if it has any."""
-    found = tuple(
+    with_what_it_names = tuple(
         case for case in observations if not definition.named_shape or says_group_shape(case.counts)
     )
     if not (named := definition.named_transactions):
-        return found
-    known = tuple(case for case in found if set(named) <= set(transaction_roots(case.counts)))
-    if found and not known:
+        return with_what_it_names
+    known = tuple(
+        case for case in with_what_it_names if set(named) <= set(transaction_roots(case.counts))
+    )
+    if with_what_it_names and not known:
         raise FitError(
             f"the {definition.name} model names {', '.join(named)}, and of no measured case"
             " transactions are known: fit with countperf.fit, or countperf fit, which find those of"

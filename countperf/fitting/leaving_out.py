@@ -141,10 +141,10 @@ def leave_families_out(
             predicted_s=None if math.isnan(time_s) else time_s,
             corrected_s=None
             if math.isnan(time_s) or factors is None
-            else time_s * math.exp(float(factors[place])),
+            else time_s * math.exp(float(factors[position])),
             overhead_only=prior is None and _only_launches(case.counts),
         )
-        for place, (case, time_s) in enumerate(zip(observations, times.tolist(), strict=True))
+        for position, (case, time_s) in enumerate(zip(observations, times.tolist(), strict=True))
     ]
     return tuple(case for family in families for case in cases if case.family == family)
 

@@ -59,22 +59,24 @@ class RankedSet(Part):
     @property
     def refused(self) -> int:
         """Number of variants without a prediction."""
-        return sum(each.predicted_s is None for each in self.variants)
+        return sum(variant.predicted_s is None for variant in self.variants)
 
     @property
     def incomplete(self) -> int:
         """Number of predictions that leave out properties without a weight."""
-        return sum(each.predicted_s is not None and not each.complete for each in self.variants)
+        return sum(
+            variant.predicted_s is not None and not variant.complete for variant in self.variants
+        )
 
     @property
     def fastest_s(self) -> float:
         """Shortest measured time, s."""
-        return min(each.measured_s for each in self.variants)
+        return min(variant.measured_s for variant in self.variants)
 
     @property
     def slowest_s(self) -> float:
         """Longest measured time, s."""
-        return max(each.measured_s for each in self.variants)
+        return max(variant.measured_s for variant in self.variants)
 
     @property
     def pairs(self) -> int:
@@ -109,10 +111,10 @@ class RankedSet(Part):
 
     def _signs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the signs of measured and of predicted differences of all pairs."""
-        measured = np.array([each.measured_s for each in self.variants])
-        noise = np.array([each.noise_s for each in self.variants])
+        measured = np.array([variant.measured_s for variant in self.variants])
+        noise = np.array([variant.noise_s for variant in self.variants])
         # by place, since the difference of two infinite times is none
-        predicted = np.unique([_rank(each) for each in self.variants], return_inverse=True)[1]
+        predicted = np.unique([_rank(variant) for variant in self.variants], return_inverse=True)[1]
         i, j = np.triu_indices(len(self.variants), 1)
         difference = measured[j] - measured[i]
         tied = np.abs(difference) <= np.maximum(noise[i], noise[j])
@@ -162,25 +164,25 @@ Predict = Callable[[Measurement], "tuple[float, bool] | None"]
 def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) -> RankingEvaluation:
     """Compare the measured order of variants with the predicted one."""
     weights.check_counting_rules()
-    variants = [each for each in measurements if each.purpose == "variant"]
+    variants = [measurement for measurement in measurements if measurement.purpose == "variant"]
     return RankingEvaluation(
         device=weights.device.slug,
         model=weights.model,
-        sets=ranked_sets(variants, lambda each: _predicted(weights, each)),
+        sets=ranked_sets(variants, lambda measurement: _predicted(weights, measurement)),
     )
 
 
 def ranked_sets(measurements: Sequence[Measurement], predict: Predict) -> tuple[RankedSet, ...]:
     """Sort measured variants into sets, with the predictions of any model."""
     sets: dict[tuple[str, tuple[tuple[str, int], ...]], list[RankedVariant]] = {}
-    for each in measurements:
-        found = predict(each)
+    for measurement in measurements:
+        found = predict(measurement)
         time_s, complete = (None, True) if found is None else found
-        sets.setdefault((each.family, tuple(each.parameters.items())), []).append(
+        sets.setdefault((measurement.family, tuple(measurement.parameters.items())), []).append(
             RankedVariant(
-                variant=each.variant,
-                measured_s=each.time_s,
-                noise_s=each.noise_floor * each.time_s,
+                variant=measurement.variant,
+                measured_s=measurement.time_s,
+                noise_s=measurement.noise_floor * measurement.time_s,
                 predicted_s=time_s if time_s is not None and 0 < time_s < float("inf") else None,
                 complete=complete,
             )

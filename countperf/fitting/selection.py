@@ -59,15 +59,15 @@ def select_model(
     while True:
         for name, model in stepped(ahead.items(), "trying models"):
             trials[name] = _try(observations, model, weigh_noise, executor)
-        left_out = {name: each.left_out for name, each in trials.items() if not each.failure}
-        failures = {name: each.failure for name, each in trials.items() if each.failure}
+        left_out = {name: trial.left_out for name, trial in trials.items() if not trial.failure}
+        failures = {name: trial.failure for name, trial in trials.items() if trial.failure}
         figures = _figures(left_out, failures)
         ranked = sorted(figures, key=lambda name: figures[name].factor)
         best = float(np.log(figures[ranked[0]].factor))
         if refine is None or best > reached - REFINEMENT:
             break
         reached = best
-        known = [each.model for each in trials.values()]
+        known = [trial.model for trial in trials.values()]
         more = [model for model in refine(trials[ranked[0]].model) if model not in known]
         ahead = numbered(more, after=len(trials))
         if not ahead:

@@ -161,7 +161,7 @@ class Problem:
             self.scale = _typical_sizes(relative)
         self.matrix = relative / self.scale
         self.low, self.high = (
-            np.broadcast_to(each, self.scale.shape) * self.scale for each in bounds
+            np.broadcast_to(bound, self.scale.shape) * self.scale for bound in bounds
         )
         self._floor = _FLOOR
         if prior is not None:
@@ -187,15 +187,15 @@ class Problem:
         if self.recipe.residual == "relative":
             return self.row_weights * (1.0 - ratio)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            found = self.row_weights * np.where(
+            residuals = self.row_weights * np.where(
                 ratio >= self._floor,
                 np.log(np.maximum(ratio, self._floor)),
                 np.log(self._floor) + ratio / self._floor - 1.0,
             )
         if self.prior is None:
-            return found
+            return residuals
         away = self._error * (self.prior.root @ (unknowns - self.prior.mean))
-        return np.concatenate([found, away])
+        return np.concatenate([residuals, away])
 
     def jacobian(self, unknowns: Vector) -> Matrix:
         """Return the derivatives of the residuals, shape (n_residuals, n_weights)."""
@@ -215,18 +215,18 @@ class Problem:
 
     def loss_weights(self, residuals: Vector) -> Vector:
         """Return the weight that the loss gives each residual."""
-        found = self.recipe.loss_weights(residuals)
-        found[len(self.matrix) :] = 1.0
-        return found
+        loss_weights = self.recipe.loss_weights(residuals)
+        loss_weights[len(self.matrix) :] = 1.0
+        return loss_weights
 
     def step(self, triangle: Matrix, target: Vector, unknowns: Vector) -> Vector:
         """Return the unknowns that a linear problem leads to, within the bounds."""
         if self.prior is None:
-            found = bounded_least_squares(triangle, target, self.low, self.high)
+            step = bounded_least_squares(triangle, target, self.low, self.high)
         else:
             ahead = np.asarray(np.linalg.lstsq(triangle, target, rcond=None)[0], np.float64)
-            found = np.clip(ahead, unknowns - _LONGEST, unknowns + _LONGEST)
-        return np.clip(found, self.low, self.high)
+            step = np.clip(ahead, unknowns - _LONGEST, unknowns + _LONGEST)
+        return np.clip(step, self.low, self.high)
 
     def starts(self) -> Iterator[Vector]:
         """Return where to begin, the best guess first."""
@@ -266,10 +266,10 @@ def _typical_sizes(matrix: Matrix) -> Vector:
     and the penalty of `countperf.fitting.solve` keep fits from it, wherever they begin.
     """
     sizes = np.ones(matrix.shape[1])
-    for place, column in enumerate(np.abs(matrix).T):
+    for position, column in enumerate(np.abs(matrix).T):
         present = column[column > 0]
         if present.size:
-            sizes[place] = np.quantile(present, _LARGE) * math.sqrt(present.size)
+            sizes[position] = np.quantile(present, _LARGE) * math.sqrt(present.size)
     return sizes
 
 
@@ -366,11 +366,11 @@ def _damped_step(
             rows = math.sqrt(damping) * sizes
             matrix = np.vstack([triangle, np.diag(rows)])
             wanted = np.concatenate([target, rows * solved])
-        found = problem.step(matrix, wanted, solved)
-        residuals = problem.residuals(found)
+        damped_step = problem.step(matrix, wanted, solved)
+        residuals = problem.residuals(damped_step)
         ahead = problem.cost(residuals)
         if ahead <= cost:
-            return _Step(unknowns=found, residuals=residuals, cost=ahead, damping=damping)
+            return _Step(unknowns=damped_step, residuals=residuals, cost=ahead, damping=damping)
         damping = max(damping * _DAMPING_FACTOR, _LEAST_DAMPING)
     return None
 
@@ -410,7 +410,7 @@ def _solution(problem: Problem, end: _End) -> Solution:
     variance = (problem.recipe.model_error or 1.0) ** 2
     if problem.prior is None and freedom:
         variance = float(np.sum(weights * residuals**2)) / freedom
-    found = problem.weights(unknowns)
+    solution = problem.weights(unknowns)
     covariance = None
     if freedom or problem.prior is not None:
         inverse = (right[kept].T / values[kept] ** 2) @ right[kept]
@@ -418,10 +418,10 @@ def _solution(problem: Problem, end: _End) -> Solution:
         members = free[seen]
         outer = np.outer(norms[seen], norms[seen])
         covariance[np.ix_(members, members)] = variance * inverse / outer
-        slopes = 1.0 / problem.scale if problem.prior is None else found
+        slopes = 1.0 / problem.scale if problem.prior is None else solution
         covariance *= np.outer(slopes, slopes)
     return Solution(
-        coefficients=found,
+        coefficients=solution,
         covariance=covariance,
         residuals=residuals[:number],
         rank=rank,
@@ -505,10 +505,12 @@ def _bounded(scaled: Matrix, target: Vector, low: Vector, high: Vector) -> Vecto
     if np.count_nonzero(values > RANK_TOLERANCE * values.max(initial=0.0)) < columns:
         penalty = _PENALTY * np.linalg.norm(scaled, 2) * np.eye(columns)
         matrix, wanted = np.vstack([scaled, penalty]), np.concatenate([target, np.zeros(columns)])
-    found = lsq_linear(
+    bounded = lsq_linear(
         matrix, wanted, bounds=(low, high), method="bvls", tol=1e-14, max_iter=20 * columns
     )
-    if not found.success:
-        message = f"bounded least squares gave up: {found.message}; fit without the bounds"
+    if not bounded.success:
+        message = f"bounded least squares gave up: {bounded.message}; fit without the bounds"
         raise FitNotConvergedError(message)
-    return np.where(found.active_mask == 0, found.x, np.where(found.active_mask < 0, low, high))
+    return np.where(
+        bounded.active_mask == 0, bounded.x, np.where(bounded.active_mask < 0, low, high)
+    )

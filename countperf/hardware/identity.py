@@ -113,11 +113,11 @@ def describe_processor(model_name: str, vendor: str, family: int, model: int) ->
 
 def processor_generation(processor: str) -> str:
     """Return the generation of a processor; empty where it has none of its own."""
-    found = re.search(r"(AuthenticAMD|GenuineIntel) family (\d+) model (\d+)", processor)
-    if found is None:
+    match = re.search(r"(AuthenticAMD|GenuineIntel) family (\d+) model (\d+)", processor)
+    if match is None:
         return ""
-    family, model = int(found[2]), int(found[3])
-    if found[1] == "GenuineIntel":  # hypervisors show the numbers of older generations: no names
+    family, model = int(match[2]), int(match[3])
+    if match[1] == "GenuineIntel":  # hypervisors show the numbers of older generations: no names
         name = processor.rpartition(" (")[0]
         return "" if re.search(r"\d", name) else f"model{model}"
     names = [name for first, name in _ZEN_GENERATIONS.get(family, ()) if first <= model]

@@ -70,12 +70,12 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
     named = validate(_Sources, {"sources": fields.pop("sources", {})}, path=path).sources
 
     def read(row: type[_Row], entry: object, where: str) -> tuple[dict[str, Any], str]:
-        found = validate(row, entry, path=path, root=where).model_dump(exclude_unset=True)
-        source = found.pop("source")
+        values = validate(row, entry, path=path, root=where).model_dump(exclude_unset=True)
+        source = values.pop("source")
         if not named.get(source):
             known = ", ".join(named) or "none"
             _fail(f"{source!r} is not in [sources] ({known})", f"{where}.source", path)
-        return found, named[source]
+        return values, named[source]
 
     plain: dict[str, Any] = {}
     sources: dict[str, str] = {}

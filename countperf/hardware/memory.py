@@ -32,5 +32,5 @@ def memory_hierarchy_of(identity: DeviceIdentity, *, is_here: bool = False) -> M
 
 def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> CountedCaches:
     """Return the caches for which kernels are counted for a device."""
-    found = memory_hierarchy_of(identity, is_here=is_here)
-    return DEFAULT_CACHES if found.name == UNKNOWN else found.counted
+    counted_caches = memory_hierarchy_of(identity, is_here=is_here)
+    return DEFAULT_CACHES if counted_caches.name == UNKNOWN else counted_caches.counted

@@ -115,22 +115,22 @@ class ArrayArgument:
         given: Sequence[int] | None = None,
     ) -> tuple[int, ...]:
         """Return the shape at given sizes."""
-        found = [
+        extents = [
             None if extent is None else evaluate_integer(extent, parameters)
             for extent in self.shape
         ]
-        for axis, extent in enumerate(found):
+        for axis, extent in enumerate(extents):
             if extent is not None and extent < 0:
                 raise KernelBuildError(
                     f"argument {self.name!r}: its extent {self.shape[axis]} along axis {axis} is"
                     f" {extent}; pass larger sizes"
                 )
-        if None not in found:
-            return tuple(extent for extent in found if extent is not None)
-        if given is not None and len(given) == len(found):
-            known = zip(found, given, strict=True)
+        if None not in extents:
+            return tuple(extent for extent in extents if extent is not None)
+        if given is not None and len(given) == len(extents):
+            known = zip(extents, given, strict=True)
             return tuple(other if extent is None else extent for extent, other in known)
-        axes = range(len(found))
+        axes = range(len(extents))
         unit = [[int(other == axis) for other in axes] for axis in axes]
         ranges = None if addressed is None else self._ranges(addressed, unit, parameters)
         if ranges is None:
@@ -139,10 +139,10 @@ class ArrayArgument:
                 " goes in it; pass an array for it in make_arguments, or declare its shape:"
                 f' lp.GlobalArg({self.name!r}, np.{self.dtype.name}, shape="n")'
             )
-        highs = [each.high for each in ranges] or [-1] * len(found)
+        highs = [each.high for each in ranges] or [-1] * len(extents)
         return tuple(
             max(0, high + 1) if extent is None else extent
-            for extent, high in zip(found, highs, strict=True)
+            for extent, high in zip(extents, highs, strict=True)
         )
 
     def _ranges(
@@ -180,11 +180,11 @@ class ArrayArgument:
         for axis, stride in enumerate(self.strides):
             if axis not in axes and axis != self.vector_axis:
                 span = max(span, abs(evaluate_integer(stride, parameters)) * shape[axis])
-        found: dict[str, int] = {}
+        chosen_strides: dict[str, int] = {}
         for axis in sorted(axes, reverse=True):
-            found[axes[axis]] = span
+            chosen_strides[axes[axis]] = span
             span *= max(1, shape[axis])
-        return found
+        return chosen_strides
 
     def placement(
         self,
@@ -214,7 +214,7 @@ class ArrayArgument:
                 f"argument {self.name!r} takes {count} elements, and the kernel computes indices"
                 f" up to {self.index_limit}; make it with index_dtype=np.int64"
             )
-        found = Placement(
+        placement = Placement(
             name=self.name,
             dtype=self.dtype,
             shape=extents,
@@ -223,8 +223,8 @@ class ArrayArgument:
             count=count,
         )
         if addressed is not None:
-            self._check_addressed(found, addressed, parameters)
-        return found
+            self._check_addressed(placement, addressed, parameters)
+        return placement
 
     def needed_count(self, parameters: Mapping[str, Any], addressed: AddressedElements) -> int:
         """Return how many elements a buffer has to have for a launch.
@@ -293,10 +293,10 @@ class KernelArray:
 
     def whole(self, part: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of the array, given that of a part of it."""
-        found = list(part)
+        whole = list(part)
         for axis, extent in zip(self.separate, self.extent, strict=True):
-            found.insert(axis, extent)
-        return tuple(found)
+            whole.insert(axis, extent)
+        return tuple(whole)
 
     def without_separate(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of a part, given that of the array."""
@@ -304,9 +304,9 @@ class KernelArray:
 
     def split(self, array: NDArray[Any]) -> Iterator[tuple[ArrayArgument, NDArray[Any]]]:
         """Yield the arguments and the part of an array that each holds."""
-        for place, argument in self.parts.items():
+        for part, argument in self.parts.items():
             index: list[Any] = [slice(None)] * array.ndim
-            for axis, where in zip(self.separate, place, strict=True):
+            for axis, where in zip(self.separate, part, strict=True):
                 index[axis] = where
             yield argument, array[(*index, ...)]
 

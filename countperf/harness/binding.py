@@ -138,8 +138,8 @@ def _shape(
         own = array.without_separate(given.shape)
         return array.whole(parts[0].extents(values, kernel.addressed, own))
     # parts of an array without a declared shape may go differently far
-    found = [part.extents(values, kernel.addressed) for part in parts]
-    return array.whole([max(extents) for extents in zip(*found, strict=True)])
+    shape = [part.extents(values, kernel.addressed) for part in parts]
+    return array.whole([max(extents) for extents in zip(*shape, strict=True)])
 
 
 def _check_array(array: KernelArray, given: NDArray[Any], shape: tuple[int, ...]) -> None:
@@ -192,9 +192,9 @@ def check_accesses(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]
     )
     if key in kernel.checked_indices:
         return
-    found = find_outside(source, bindings.scalars, bindings.shapes, contents, accesses)
-    if found is not None:
-        raise KernelBuildError(f"kernel {kernel.name!r}: {_reason(found)}")
+    outside = find_outside(source, bindings.scalars, bindings.shapes, contents, accesses)
+    if outside is not None:
+        raise KernelBuildError(f"kernel {kernel.name!r}: {_reason(outside)}")
     kernel.checked_indices.add(key)
 
 

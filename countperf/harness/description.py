@@ -88,10 +88,12 @@ class Kernel:
     def needed_bytes(self, values: Mapping[str, Any]) -> dict[str, int]:
         """Return the bytes that each buffer has to have, by argument."""
         self.check_sizes(values)
-        found: dict[str, int] = {}
+        needed_bytes: dict[str, int] = {}
         for name, argument in self.arguments.items():
-            found[name] = argument.needed_count(values, self.addressed) * argument.dtype.itemsize
-        return found
+            needed_bytes[name] = (
+                argument.needed_count(values, self.addressed) * argument.dtype.itemsize
+            )
+        return needed_bytes
 
     def check_sizes(self, values: Mapping[str, Any]) -> None:
         """Compare sizes with what the kernel assumes, and temporaries with what is addressed."""
@@ -151,9 +153,9 @@ def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
         if not hasattr(arg, "dim_tags"):
             scalars[arg.name] = np.dtype(arg.dtype.numpy_dtype)
             continue
-        found = _array(entry, t_unit.target, arg, limit, read)
-        parts |= {part.name for part in found.parts.values()}
-        arrays.append(found)
+        array = _array(entry, t_unit.target, arg, limit, read)
+        parts |= {part.name for part in array.parts.values()}
+        arrays.append(array)
     return Kernel(
         name=entry.name,
         arrays=tuple(arrays),
@@ -177,12 +179,12 @@ def with_argument_types(t_unit: Any) -> Any:
 
 
 def _read_variables(kernel: Any) -> frozenset[str]:
-    found: set[str] = set()
+    variables: set[str] = set()
     for instruction in kernel.instructions:
-        found |= instruction.read_dependency_names()
+        variables |= instruction.read_dependency_names()
     for rule in kernel.substitutions.values():
-        found |= get_dependencies(rule.expression)
-    return frozenset(found)
+        variables |= get_dependencies(rule.expression)
+    return frozenset(variables)
 
 
 def _array(

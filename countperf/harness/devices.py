@@ -34,19 +34,19 @@ class Discovery:
     def absence(self, name: str) -> Findings | None:
         """Return why there is no device of that name, if its beginning is a backend's."""
         wanted = name.strip().lower().partition(":")[0]
-        return next((each for each in self.absences if each.label_prefix == wanted), None)
+        return next((absence for absence in self.absences if absence.label_prefix == wanted), None)
 
 
 @cache
 def discover() -> Discovery:
     """List the devices of all backends; the first call decides which drivers the process sees."""
-    findings = [each.discover() for each in backends().values()]
-    searches = [each.drivers for each in findings if each.drivers is not None]
+    findings = [backend.discover() for backend in backends().values()]
+    searches = [backend.drivers for backend in findings if backend.drivers is not None]
     return Discovery(
         drivers=searches[0] if searches else DriverSearch(files=()),
-        platforms=tuple(platform for each in findings for platform in each.platforms),
-        devices=tuple(device for each in findings for device in each.devices),
-        absences=tuple(each for each in findings if each.problem and each.label_prefix),
+        platforms=tuple(platform for backend in findings for platform in backend.platforms),
+        devices=tuple(device for backend in findings for device in backend.devices),
+        absences=tuple(backend for backend in findings if backend.problem and backend.label_prefix),
     )
 
 

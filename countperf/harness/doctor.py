@@ -149,7 +149,9 @@ def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
     if drivers.problem:
         advice.append(f"{drivers.problem}: {drivers.advice}")
     advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
-    advice += [f"{each.problem}: {each.advice}" for each in found.absences if each.is_expected]
+    advice += [
+        f"{absence.problem}: {absence.advice}" for absence in found.absences if absence.is_expected
+    ]
     advice += [
         f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall that"
         " driver, or remove the file"

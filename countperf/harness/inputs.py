@@ -58,7 +58,7 @@ def made_up_indices(
     Parameters and errors are those of `default_inputs`.
     """
     *_, indices = _found(kernel, np.random.default_rng(0), parameters, given, statistics)
-    return "; ".join(f"{name}: {each.text}" for name, each in indices.items())
+    return "; ".join(f"{name}: {index.text}" for name, index in indices.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,18 +158,18 @@ def _limits(
     sizes = {name: int(scalars[name]) for name in kernel.integers}
     contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
     try:
-        found = index_limits(source, sizes, shapes, contents)
+        limits = index_limits(source, sizes, shapes, contents)
     except CountingError as error:
         raise KernelBuildError(
             f"kernel {kernel.name!r}: {error}; no inputs are made for it, pass make_arguments"
         ) from error
-    wrong = [a.name for a in kernel.arrays if a.name in found and a.dtype.kind not in "iu"]
+    wrong = [a.name for a in kernel.arrays if a.name in limits and a.dtype.kind not in "iu"]
     if wrong:
         raise KernelBuildError(
             f"kernel {kernel.name!r}: {wrong[0]!r}, which is no integer array, decides where memory"
             " is accessed; pass make_arguments"
         )
-    return found
+    return limits
 
 
 def _numbers(

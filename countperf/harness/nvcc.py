@@ -143,7 +143,7 @@ def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
 
 def parse_resources(text: str) -> dict[str, KernelResources]:
     """Read what ``ptxas -v`` says."""
-    found: dict[str, KernelResources] = {}
+    resources: dict[str, KernelResources] = {}
     entry, spills = "", 0
     for line in text.splitlines():
         if match := _ENTRY.search(line):
@@ -152,13 +152,13 @@ def parse_resources(text: str) -> dict[str, KernelResources]:
             spills = int(match[1]) + int(match[2])
         elif entry and (match := _REGISTERS.search(line)):
             shared = _SHARED.search(line)
-            found[entry] = KernelResources(
+            resources[entry] = KernelResources(
                 registers=int(match[1]),
                 spill_bytes=spills,
                 shared_bytes=sum(int(part or 0) for part in shared.groups()) if shared else 0,
             )
             entry, spills = "", 0
-    return found
+    return resources
 
 
 def find_disassembler() -> Path | None:

@@ -12,13 +12,13 @@ from countperf.errors import KernelBuildError
 
 def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
     """Return the names of the components of a vector type, padding left out; of others none."""
-    found: dict[int, str] = {}
+    components: dict[int, str] = {}
     fields: Any = dtype.fields or {}
     for name in dtype.names or ():
-        place = int(fields[name][1])
+        component = int(fields[name][1])
         if not name.startswith("padding"):
-            found.setdefault(place, name)
-    return tuple(found[place] for place in sorted(found))
+            components.setdefault(component, name)
+    return tuple(components[component] for component in sorted(components))
 
 
 def as_scalar(dtype: np.dtype[Any], value: Any, what: str = "scalar argument") -> Any:

@@ -103,7 +103,9 @@ class Calibration(Document):
 
     def choice(self, entry: Sizable) -> SizeChoice | None:
         """Return the choice for a kernel, if there is one."""
-        return next((each for each in self.choices if size_key(each) == size_key(entry)), None)
+        return next(
+            (choice for choice in self.choices if size_key(choice) == size_key(entry)), None
+        )
 
     def cases(self, entries: Iterable[Sizable]) -> list[KernelCase]:
         """Make the cases of kernels at the chosen sizes."""

@@ -57,8 +57,8 @@ def _run_trial(session: Session) -> bool:
     values = np.arange(_TRIAL_ITEMS, dtype=np.float32)[::-1].copy()
     source, target = session.upload(values), session.allocate(values.nbytes)
     program.launch("trial", _TRIAL_ITEMS // _COPY_GROUP, _COPY_GROUP, (source, target))
-    found = session.download(target, values.dtype, values.size)
-    return np.array_equal(found, 2 * values + np.arange(_TRIAL_ITEMS, dtype=np.float32))
+    result = session.download(target, values.dtype, values.size)
+    return np.array_equal(result, 2 * values + np.arange(_TRIAL_ITEMS, dtype=np.float32))
 
 
 def measure_copy_bandwidth(device: Device, clock: Clock | None = None, runs: int = 6) -> float:

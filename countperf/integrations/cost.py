@@ -21,7 +21,7 @@ def predicted_times(cost: Cost, configurations: Sequence[Choice]) -> NDArray[np.
     """Return the predicted time of each configuration, s; nan where there is none."""
     times = np.full(len(configurations), np.nan)
     reason = "all predictions are nan or infinite"
-    for place, configuration in enumerate(configurations):
+    for position, configuration in enumerate(configurations):
         try:
             time_s = float(cost(dict(configuration)))
         except CountperfError as error:
@@ -33,7 +33,7 @@ def predicted_times(cost: Cost, configurations: Sequence[Choice]) -> NDArray[np.
                 " seconds, or nan where it has no prediction",
                 parameter="cost",
             )
-        times[place] = time_s if math.isfinite(time_s) else np.nan
+        times[position] = time_s if math.isfinite(time_s) else np.nan
     if np.isnan(times).all():
         raise ParameterError(
             f"the cost function predicts none of {len(configurations)} configurations: {reason};"

@@ -45,8 +45,8 @@ class PosteriorStrategy:
     def __call__(self, func: Any, searchspace: Any) -> tuple[tuple[Any, ...], float]:
         """Search until Kernel Tuner's budget is spent or all configurations were measured."""
         names = list(searchspace.tune_params)
-        values = [tuple(each) for each in searchspace.list]
-        configurations = [dict(zip(names, each, strict=True)) for each in values]
+        values = [tuple(value) for value in searchspace.list]
+        configurations = [dict(zip(names, value, strict=True)) for value in values]
         predicted_s = None
         if self._cost is not None:
             predicted_s = predicted_times(self._cost, configurations)

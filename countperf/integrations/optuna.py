@@ -65,7 +65,7 @@ class PosteriorSampler(BaseSampler):
         names = self._configurations[0]
         return {
             name: CategoricalDistribution(
-                list(dict.fromkeys(each[name] for each in self._configurations))
+                list(dict.fromkeys(configuration[name] for configuration in self._configurations))
             )
             for name in names
         }
@@ -77,13 +77,13 @@ class PosteriorSampler(BaseSampler):
         search_space: dict[str, BaseDistribution],  # noqa: ARG002
     ) -> dict[str, Any]:
         """Return the configuration to try next; the study ends when all were tried."""
-        place = self._search.ask()
-        if place is None:
+        index = self._search.ask()
+        if index is None:
             study.stop()
             return dict(self._configurations[self._search.best or 0])
         trial_id = trial._trial_id  # pyright: ignore[reportPrivateUsage]  # Optuna's storage takes it
-        study._storage.set_trial_system_attr(trial_id, _PLACE, place)  # pyright: ignore[reportPrivateUsage]
-        return dict(self._configurations[place])
+        study._storage.set_trial_system_attr(trial_id, _PLACE, index)  # pyright: ignore[reportPrivateUsage]
+        return dict(self._configurations[index])
 
     def sample_independent(
         self,
@@ -103,8 +103,8 @@ class PosteriorSampler(BaseSampler):
         values: Sequence[float] | None,
     ) -> None:
         """Learn from a trial that has ended."""
-        place = trial.system_attrs.get(_PLACE)
-        if place is None:
+        index = trial.system_attrs.get(_PLACE)
+        if index is None:
             return
         ran = state == TrialState.COMPLETE and values is not None and values[0] > 0
-        self._search.tell(place, float(values[0]) if ran and values is not None else None)
+        self._search.tell(index, float(values[0]) if ran and values is not None else None)

@@ -52,7 +52,7 @@ def early_config_prune(cost: Cost, *, keep: int) -> Prune:
 
     def prune(configs: Sequence[Any], named_args: Mapping[str, Any], **more: Any) -> list[Any]:
         arguments = {**named_args, **more}
-        times = predicted_times(cost, [configuration_of(each, arguments) for each in configs])
+        times = predicted_times(cost, [configuration_of(config, arguments) for config in configs])
         order = np.argsort(np.where(np.isnan(times), np.inf, times), kind="stable")
         return [configs[place] for place in order[:keep]]
 

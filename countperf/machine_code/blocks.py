@@ -85,7 +85,7 @@ class Code:
     @cached_property
     def minds_vectors(self) -> bool:
         """Whether integers in vectors are followed, too."""
-        return any(leads_to_integers(each.mnemonic, each.operands) for each in self.lines)
+        return any(leads_to_integers(line.mnemonic, line.operands) for line in self.lines)
 
     def follow_vectors(self) -> None:
         """Follow integers in vectors from now on."""
@@ -95,35 +95,35 @@ class Code:
     @cached_property
     def places(self) -> dict[int, int]:
         """Numbers of lines by address."""
-        return {line.address: place for place, line in enumerate(self.lines)}
+        return {line.address: position for position, line in enumerate(self.lines)}
 
     @cached_property
     def _starts(self) -> frozenset[int]:
         """Numbers of lines that begin blocks."""
-        found = {self.places.get(address, -1) for address in self.entries.values()}
-        for place, line in enumerate(self.lines):
+        starts = {self.places.get(address, -1) for address in self.entries.values()}
+        for position, line in enumerate(self.lines):
             if line.mnemonic[0] == "j":
                 target = self.target(line)
-                found.add(place + 1)
+                starts.add(position + 1)
                 if target is not None:
-                    found.add(target)
-        return frozenset(found)
+                    starts.add(target)
+        return frozenset(starts)
 
     def straight(self, executed: Mapping[int, int]) -> list[tuple[tuple[int, ...], bool]]:
         """Return lines that are executed one after the other, equally often."""
-        found: list[list[int]] = []
+        straight: list[list[int]] = []
         ended = True
         for place in sorted(executed):
             if (
                 ended
                 or place in self._starts
-                or place != found[-1][-1] + 1
-                or executed[place] != executed[found[-1][-1]]
+                or place != straight[-1][-1] + 1
+                or executed[place] != executed[straight[-1][-1]]
             ):
-                found.append([])
-            found[-1].append(place)
+                straight.append([])
+            straight[-1].append(place)
             ended = self.lines[place].mnemonic.startswith(("j", "ret", "call"))
-        return [(tuple(each), self._repeats(each)) for each in found]
+        return [(tuple(each), self._repeats(each)) for each in straight]
 
     def _repeats(self, places: Sequence[int]) -> bool:
         last = self.lines[places[-1]]
@@ -139,10 +139,10 @@ class Code:
 
     def block(self, start: int, *, notes: bool = False) -> Block:
         """Return the block that begins with a line, with or without actions that take notes."""
-        found = self._blocks.get((start, notes))
-        if found is None:
-            found = self._blocks[start, notes] = self._made(start, notes=notes)
-        return found
+        block = self._blocks.get((start, notes))
+        if block is None:
+            block = self._blocks[start, notes] = self._made(start, notes=notes)
+        return block
 
     def _made(self, start: int, *, notes: bool) -> Block:
         actions: list[Action] = []
@@ -230,10 +230,10 @@ class Code:
     def _needed(self) -> frozenset[int]:
         """Instructions with vectors that can decide anything."""
         blocks: list[list[int]] = [[]]
-        for place, line in enumerate(self.lines):
-            if place in self._starts:
+        for position, line in enumerate(self.lines):
+            if position in self._starts:
                 blocks.append([])
-            blocks[-1].append(place)
+            blocks[-1].append(position)
             if line.mnemonic.startswith(("j", "ret", "call")):
                 blocks.append([])
         lines = [(line.mnemonic, line.operands) for line in self.lines]
@@ -242,60 +242,62 @@ class Code:
     @cached_property
     def last_back(self) -> dict[int, int]:
         """The last branch back to each place that branches lead back to."""
-        found: dict[int, int] = {}
-        for place, line in enumerate(self.lines):
+        last_back: dict[int, int] = {}
+        for position, line in enumerate(self.lines):
             target = self.target(line) if line.mnemonic[0] == "j" else None
-            if target is not None and target <= place:
-                found[target] = place
-        return found
+            if target is not None and target <= position:
+                last_back[target] = position
+        return last_back
 
     @cached_property
     def to_end(self) -> dict[int, int]:
         """The least number of lines from each to one that returns; a call is as bad as many."""
         into: dict[int, list[int]] = {}
         ends: list[int] = []
-        for place, line in enumerate(self.lines):
+        for position, line in enumerate(self.lines):
             name, target = line.mnemonic, self.target(line) if line.mnemonic[0] == "j" else None
             if name.startswith("ret") or (name[0] == "j" and target is None):
-                ends.append(place)
+                ends.append(position)
                 if name.startswith(("ret", "jmp")):
                     continue
             if target is not None:
-                into.setdefault(target, []).append(place)
+                into.setdefault(target, []).append(position)
             if not name.startswith(("jmp", "ud2", "hlt")):
-                into.setdefault(place + 1, []).append(place)
-        found: dict[int, int] = {}
-        waiting = [(1, place) for place in ends]
+                into.setdefault(position + 1, []).append(position)
+        to_end: dict[int, int] = {}
+        waiting = [(1, position) for position in ends]
         heapq.heapify(waiting)
         while waiting:
-            length, place = heapq.heappop(waiting)
-            if place in found:
+            length, position = heapq.heappop(waiting)
+            if position in to_end:
                 continue
-            found[place] = length
-            for each in into.get(place, ()):
+            to_end[position] = length
+            for each in into.get(position, ()):
                 is_call = self.lines[each].mnemonic.startswith("call")
                 heapq.heappush(waiting, (length + (_CALL if is_call else 1), each))
-        return found
+        return to_end
 
     @cached_property
     def _divisions(self) -> dict[int, Action]:
         """Division functions by address."""
-        found: dict[int, Action] = {}
+        divisions: dict[int, Action] = {}
         for name, address in self.entries.items():
             kind = DIVISION.fullmatch(name)
             if kind is not None and address in self.places:
-                found[self.places[address]] = divide(kind[1] == "i", kind[2], int(kind[3]))
-        return found
+                divisions[self.places[address]] = divide(kind[1] == "i", kind[2], int(kind[3]))
+        return divisions
 
     @cached_property
     def _after_division(self) -> frozenset[int]:
         """Return addresses of division functions."""
-        found: set[int] = set()
-        for place in self._divisions:
-            while place < len(self.lines) and not self.lines[place].mnemonic.startswith("ret"):
-                place += 1
-            found.add(place)
-        return frozenset(found)
+        after_division: set[int] = set()
+        for position in self._divisions:
+            while position < len(self.lines) and not self.lines[position].mnemonic.startswith(
+                "ret"
+            ):
+                position += 1
+            after_division.add(position)
+        return frozenset(after_division)
 
 
 def _note_of_access(number: int, operands: str) -> Action | None:

@@ -53,9 +53,9 @@ def middle_group(launch: KernelLaunch) -> tuple[int, int, int]:
 
 def fill_arrays(machine: Machine, launch: KernelLaunch, contents: Mapping[str, ArrayData]) -> None:
     """Let arrays hold what is given by their names."""
-    for place, name in launch.arrays.items():
+    for index, name in launch.arrays.items():
         if name in contents:
-            start = _ARRAYS + place * _APART
+            start = _ARRAYS + index * _APART
             machine.arrays.append((start, start + _APART // 2, contents[name]))
 
 
@@ -63,10 +63,10 @@ def pocl_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:
     """Return the state in which PoCL calls the function of a group."""
     machine = Machine()
     cells = [*launch.arguments, *[None] * _LOCAL_ARRAYS]
-    for place, value in enumerate(cells):
-        cell = _ARGUMENTS + (1 << 20) + _CELL * place
-        machine.store(_ARGUMENTS + _WORD * place, 64, cell)
-        _put(machine, cell, value, place)
+    for position, value in enumerate(cells):
+        cell = _ARGUMENTS + (1 << 20) + _CELL * position
+        machine.store(_ARGUMENTS + _WORD * position, 64, cell)
+        _put(machine, cell, value, position)
     _words(machine, _CONTEXT, (*launch.groups, 0, 0, 0, *launch.group_shape))
     _call(machine, _ARGUMENTS, _CONTEXT, *number)
     return machine
@@ -76,10 +76,10 @@ def intel_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:
     """Return the state in which Intel's runtime calls the function of a group."""
     machine = Machine()
     end = _ARGUMENTS
-    for place, value in enumerate(launch.arguments):
+    for position, value in enumerate(launch.arguments):
         size = _WORD if value is None else len(value)
         end += -end % size
-        _put(machine, end, value, place)
+        _put(machine, end, value, position)
         end += size
     end += -end % _WORD
     shape = launch.group_shape
@@ -101,8 +101,8 @@ def _put(machine: Machine, address: int, value: bytes | None, place: int) -> Non
 
 
 def _words(machine: Machine, address: int, values: Sequence[int]) -> None:
-    for place, value in enumerate(values):
-        machine.store(address + _WORD * place, 64, value)
+    for position, value in enumerate(values):
+        machine.store(address + _WORD * position, 64, value)
 
 
 def _call(machine: Machine, *values: int) -> None:

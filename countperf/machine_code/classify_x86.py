@@ -77,13 +77,13 @@ def instruction_in(line: str) -> tuple[int, str, str] | None:
 
     Prefixes and comments are left out, and the names of places that branches and calls go to.
     """
-    found = LINE.match(line)
-    if found is None:
+    match = LINE.match(line)
+    if match is None:
         return None
-    mnemonic, operands = [*PREFIXES.sub("", found[2]).split(maxsplit=1), ""][:2]
+    mnemonic, operands = [*PREFIXES.sub("", match[2]).split(maxsplit=1), ""][:2]
     if mnemonic.startswith(("j", "call")):
         operands = operands.split(" <")[0]
-    return int(found[1], 16), mnemonic, operands.strip()
+    return int(match[1], 16), mnemonic, operands.strip()
 
 
 @lru_cache(maxsize=2**14)
@@ -103,7 +103,7 @@ def classify(mnemonic: str, operands: str) -> tuple[str, ...]:
 
 def _vector(name: str, parts: Sequence[str], width: int) -> tuple[str, ...]:
     """Classify what has a vector register among its operands."""
-    memory = next((each for each in parts if "(" in each), "")
+    memory = next((part for part in parts if "(" in part), "")
     direction = "store" if memory and memory == parts[-1] else "load"
     embedded = _EMBEDDED.search(memory)
     if flop := _flop(name, width):
@@ -153,7 +153,7 @@ def _integer(name: str, parts: Sequence[str]) -> tuple[str, ...]:
         return ("other",)
     if name.startswith("lea") or not parts:
         return ("iop.scalar",)
-    memory = next((each for each in parts if "(" in each), "")
+    memory = next((part for part in parts if "(" in part), "")
     loads = [_access("load", memory, "integer")] if memory else []
     stores = [_access("store", memory, "integer")] if memory and memory == parts[-1] else []
     if _MOVES.fullmatch(name):

@@ -179,11 +179,11 @@ def _places(mask: int) -> list[int]:
 
 
 def _gather_bits(_bits: int, a: int, mask: int) -> _Outcome:
-    return sum((a >> place & 1) << k for k, place in enumerate(_places(mask))), _KEPT
+    return sum((a >> position & 1) << k for k, position in enumerate(_places(mask))), _KEPT
 
 
 def _spread_bits(_bits: int, a: int, mask: int) -> _Outcome:
-    return sum((a >> k & 1) << place for k, place in enumerate(_places(mask))), _KEPT
+    return sum((a >> k & 1) << position for k, position in enumerate(_places(mask))), _KEPT
 
 
 def _kept(function: Callable[[int, int, int], int]) -> _Rule:

@@ -66,29 +66,32 @@ class Program(Code):
     def _followed(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
         counts: Counter[int] = Counter()
         stack: list[int] = []
-        place: int | None = self.places[self.entries[entry]]
+        position: int | None = self.places[self.entries[entry]]
         steps = 0
         loops = Loops(machine)
-        while place is not None:
-            block = self.block(place, notes=place not in counts)
+        while position is not None:
+            block = self.block(position, notes=position not in counts)
             for action in block.actions:
                 action(machine)
-            counts[place] += 1
+            counts[position] += 1
             steps += block.steps
             if steps > most_steps:
                 raise CountingError(f"gave up after {most_steps} steps")
             if block.condition is None:
-                loops.passed(place)
+                loops.passed(position)
             if block.called is not None and block.following is not None:
-                place = self._entered(block.called, block.following, machine, stack)
+                position = self._entered(block.called, block.following, machine, stack)
                 continue
             if block.leaves:
                 if self.lines[block.lines[-1]].mnemonic.startswith("jmp"):
                     forget_call(machine)  # on to a function of which nothing is known
-                place = stack.pop() if stack else None
+                position = stack.pop() if stack else None
                 continue
             if block.condition is None:
-                before, place = place, block.following if block.target is None else block.target
+                before, position = (
+                    position,
+                    block.following if block.target is None else block.target,
+                )
                 if block.target is not None and block.target <= before:
                     counts.update(loops.back(before, block.target))
                 continue
@@ -96,14 +99,14 @@ class Program(Code):
             taken = block.condition(machine)
             if taken is None:
                 flags = None
-                taken = self._shorter(block) if stack else self._guess(block, place)
-            loops.passed(place, block.suffix, taken, flags)
+                taken = self._shorter(block) if stack else self._guess(block, position)
+            loops.passed(position, block.suffix, taken, flags)
             if taken and block.target is None:  # a tail call
-                place = stack.pop() if stack else None
+                position = stack.pop() if stack else None
                 continue
-            if taken and block.target is not None and block.target <= place:
-                counts.update(loops.back(place, block.target))
-            place = block.target if taken else block.following
+            if taken and block.target is not None and block.target <= position:
+                counts.update(loops.back(position, block.target))
+            position = block.target if taken else block.following
         return self._lines_of(counts)
 
     def _entered(
@@ -124,11 +127,11 @@ class Program(Code):
 
     def _lines_of(self, blocks: Mapping[int, int]) -> Counter[int]:
         """Return how often each line runs, from how often each block does."""
-        found: Counter[int] = Counter()
+        lines: Counter[int] = Counter()
         for start, count in blocks.items():
             for line in self.block(start, notes=True).lines:
-                found[line] += count
-        return found
+                lines[line] += count
+        return lines
 
     def _guess(self, block: Block, place: int) -> bool:
         """Decide a branch that depends on data: on to what it guards."""

@@ -24,33 +24,33 @@ def functions_of(
     symbols: Iterable[str], start: int, apart: int, find_library: FindLibrary
 ) -> dict[str, tuple[Line, ...]]:
     """Return the code of the functions that are found, each at an address of its own."""
-    found: dict[str, tuple[Line, ...]] = {}
+    functions: dict[str, tuple[Line, ...]] = {}
     for number, symbol in enumerate(symbols):
         if named := _FUNCTION.fullmatch(symbol):
             path = find_library(f"libocl_svml_{named[1]}.so")
             if path is not None and (lines := _function(symbol, path)):
-                found[symbol] = _moved(lines, start + number * apart - lines[0].address)
-    return found
+                functions[symbol] = _moved(lines, start + number * apart - lines[0].address)
+    return functions
 
 
 @lru_cache(maxsize=256)
 def _function(symbol: str, path: Path) -> tuple[Line, ...]:
     lines: list[Line] = []
     is_inside = False
-    for each in disassemble_function(path, symbol).splitlines():
-        if header := HEADER.match(each):
+    for text_line in disassemble_function(path, symbol).splitlines():
+        if header := HEADER.match(text_line):
             is_inside = header[2] == symbol
-        elif is_inside and (found := instruction_in(each)):
+        elif is_inside and (found := instruction_in(text_line)):
             lines.append(Line(*found))
     return tuple(lines)
 
 
 def _moved(lines: Iterable[Line], by: int) -> tuple[Line, ...]:
     """Give lines other addresses, and branches the targets that go with them."""
-    found: list[Line] = []
+    moved: list[Line] = []
     for line in lines:
         operands = line.operands
         if line.mnemonic[0] == "j" or line.mnemonic.startswith("call"):
             operands = _TARGET.sub(lambda t: f"{int(t[1], 16) + by:x}", operands)
-        found.append(Line(line.address + by, line.mnemonic, operands))
-    return tuple(found)
+        moved.append(Line(line.address + by, line.mnemonic, operands))
+    return tuple(moved)

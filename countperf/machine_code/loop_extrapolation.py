@@ -209,7 +209,7 @@ class Loops:
         slices = [log[a.written : b.written] for a, b in itertools.pairwise(states)]
         if len({len(each) for each in slices}) > 1:
             return None
-        found: list[_Write] = []
+        written: list[_Write] = []
         for writes in zip(*slices, strict=True):
             values = [value for _, _, value in writes]
             if all(value is None for value in values):
@@ -222,21 +222,21 @@ class Loops:
             address, bits, value = writes[-1]
             if value is None:
                 return None
-            found.append(_Write(address, bits, value, grown[0], step[0]))
-        return found
+            written.append(_Write(address, bits, value, grown[0], step[0]))
+        return written
 
     def _iterations(self, states: Sequence[_State]) -> int | None:
         """Return for how many more iterations all is decided alike; None for endless ones."""
         branches = [self._flags[a.passed : b.passed] for a, b in itertools.pairwise(states)]
         log = self.machine.journal.decided
         moves = [log[a.decided : b.decided] for a, b in itertools.pairwise(states)]
-        if len({len(each) for each in moves}) > 1:
+        if len({len(move) for move in moves}) > 1:
             return None
         least: int | None = None
         for decisions in itertools.chain(zip(*branches, strict=True), zip(*moves, strict=True)):
             suffixes = {suffix for suffix, _ in decisions}
-            flags = [each for _, each in decisions]
-            if all(each is None for each in flags):
+            flags = [move for _, move in decisions]
+            if all(move is None for move in flags):
                 continue
             growth = even_flags(flags)
             if growth is None or len(suffixes) > 1:
@@ -309,12 +309,12 @@ class Loops:
             for each in growth.written:
                 value = (each.value + each.grown * number) % (1 << each.bits)
                 machine.store(each.address + each.step * number, each.bits, value)
-        found: Counter[int] = Counter()
-        for place, _, number in self._way[before.passed : now.passed]:
-            found[place] += number * times
-        for place, number in found.items():
-            self.repeated(place, number)
-        return found
+        counts: Counter[int] = Counter()
+        for count, _, number in self._way[before.passed : now.passed]:
+            counts[count] += number * times
+        for count, number in counts.items():
+            self.repeated(count, number)
+        return counts
 
 
 def _words(vectors: Lanes) -> npt.NDArray[np.uint32]:
@@ -346,10 +346,10 @@ def without_carry(rows: Sequence[Sequence[Value]], shift: int) -> int | None:
     if grown is None:
         return None
     most, largest = ENDLESS, (1 << _LANE_BITS >> shift) - 1
-    for place, (value, step) in enumerate(zip(rows[-1], grown, strict=True)):
+    for position, (value, step) in enumerate(zip(rows[-1], grown, strict=True)):
         if value is None:
             continue
-        if value > (0 if place % 2 else largest) or (place % 2 and step):
+        if value > (0 if position % 2 else largest) or (position % 2 and step):
             return None
         if step:
             most = min(most, (largest - value) // step if step > 0 else value // -step)
@@ -368,7 +368,7 @@ def _even_vectors(rows: Sequence[bytes]) -> tuple[bool, npt.NDArray[np.uint32] |
 
 def even_flags(flags: Sequence[Flags | None]) -> tuple[int, int] | None:
     """Return by how much what flags compare grows; None if unevenly."""
-    if all(each is None for each in flags):
+    if all(flag is None for flag in flags):
         return 0, 0
     steps = {
         None if a is None or b is None else growth_of(a, b) for a, b in itertools.pairwise(flags)

@@ -35,19 +35,19 @@ class Register(NamedTuple):
 
 
 def _registers() -> dict[str, Register]:
-    found: dict[str, Register] = {}
+    registers: dict[str, Register] = {}
     for number, name in enumerate(_NAMES):
-        found[f"%r{name}"] = Register(number, 64)
-        found[f"%e{name}"] = Register(number, 32)
-        found[f"%{name}"] = Register(number, 16)
+        registers[f"%r{name}"] = Register(number, 64)
+        registers[f"%e{name}"] = Register(number, 32)
+        registers[f"%{name}"] = Register(number, 16)
         low = f"{name[0]}l" if name.endswith("x") else f"{name}l"
-        found[f"%{low}"] = Register(number, 8)
+        registers[f"%{low}"] = Register(number, 8)
         if name.endswith("x"):
-            found[f"%{name[0]}h"] = Register(number, 8, 8)
+            registers[f"%{name[0]}h"] = Register(number, 8, 8)
     for number in range(8, 16):
         for suffix, bits in (("", 64), ("d", 32), ("w", 16), ("b", 8)):
-            found[f"%r{number}{suffix}"] = Register(number, bits)
-    return found
+            registers[f"%r{number}{suffix}"] = Register(number, bits)
+    return registers
 
 
 REGISTERS: Mapping[str, Register] = _registers()
@@ -186,14 +186,14 @@ class Machine:
 
     def load_lanes(self, address: Value, size: int) -> Lanes:
         """Return bytes in memory, each four of them known or not."""
-        found = np.full(size, UNKNOWN, dtype=np.int16)
+        lanes = np.full(size, UNKNOWN, dtype=np.int16)
         step = min(4, size)
         if address is not None:
             for place in range(0, size, step):
                 value = self.load(address + place, 8 * step)
                 if value is not None:
-                    found[place : place + step] = list(value.to_bytes(step, "little"))
-        return found
+                    lanes[place : place + step] = list(value.to_bytes(step, "little"))
+        return lanes
 
     def store_lanes(
         self, address: Value, lanes: Lanes, chosen: Lanes | None = None, step: int = 4

@@ -106,17 +106,17 @@ def mask_action(mnemonic: str, parts: Sequence[str]) -> Action | None:
 
 def _source(mnemonic: str, parts: Sequence[str], bits: int) -> Source | None:
     """Return what computes the mask that an instruction writes; None if it has no rule."""
-    if (found := _COMPARISON.match(mnemonic)) and len(parts) == 3:
-        return _compared(_ORDER[found[1]], parts, BITS[found[3]], is_signed=not found[2])
-    if (found := _TEST.match(mnemonic)) and len(parts) == 3:
-        is_zero = found[1] == "n"
+    if (match := _COMPARISON.match(mnemonic)) and len(parts) == 3:
+        return _compared(_ORDER[match[1]], parts, BITS[match[3]], is_signed=not match[2])
+    if (match := _TEST.match(mnemonic)) and len(parts) == 3:
+        is_zero = match[1] == "n"
         return _compared(
-            lambda a, b: ((a & b) == 0) == is_zero, parts, BITS[found[2]], is_signed=False
+            lambda a, b: ((a & b) == 0) == is_zero, parts, BITS[match[2]], is_signed=False
         )
-    if found := _SIGNS.match(mnemonic):
+    if match := _SIGNS.match(mnemonic):
         zero = [parts[0], parts[0], parts[1]]
-        return _compared(lambda a, _: a < 0, zero, BITS[found[1]], is_signed=True)
-    numbers = [int(found[1]) for part in parts[:-1] if (found := MASK.match(part)) is not None]
+        return _compared(lambda a, _: a < 0, zero, BITS[match[1]], is_signed=True)
+    numbers = [int(match[1]) for part in parts[:-1] if (match := MASK.match(part)) is not None]
     name = mnemonic[:-1]
     if mnemonic.startswith("kmov"):
         read = reader(parts[0], bits)
@@ -152,9 +152,9 @@ def _source(mnemonic: str, parts: Sequence[str], bits: int) -> Source | None:
 
 def _cut(mask: Lanes, bits: int) -> Lanes:
     """Return the low bits of a mask; the others are zero."""
-    found = np.zeros(MASK_BITS, dtype=np.int16)
-    found[:bits] = mask[:bits]
-    return found
+    cut = np.zeros(MASK_BITS, dtype=np.int16)
+    cut[:bits] = mask[:bits]
+    return cut
 
 
 def _bits_of(value: int | None, bits: int) -> Lanes:
@@ -208,10 +208,10 @@ def _test(is_or: bool, parts: Sequence[str], bits: int) -> Action | None:
 
 def spread_mask(text: str, size: int, width: int) -> Source | None:
     """Return what sets all bytes of the elements for which a mask has a one."""
-    found = MASK.match(text)
-    if found is None:
+    match = MASK.match(text)
+    if match is None:
         return None
-    number = int(found[1])
+    number = int(match[1])
 
     def spread(machine: Machine) -> Lanes:
         bits = machine.masks[number, : width // size]

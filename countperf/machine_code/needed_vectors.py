@@ -30,7 +30,7 @@ _TESTS = ("vptest", "vtestp", "kortest", "ktest", "vucomi", "vcomi", "ucomi", "c
 
 
 def _named(text: str) -> set[str]:
-    return {f"k{found[2]}" if found[2] else f"v{found[1]}" for found in _REGISTER.finditer(text)}
+    return {f"k{match[2]}" if match[2] else f"v{match[1]}" for match in _REGISTER.finditer(text)}
 
 
 class _Effect:

@@ -25,8 +25,8 @@ def find_objdump() -> Path | None:
 def disassemble(path: Path, what: str = "-d") -> str:
     """Write out the machine code of an x86-64 object."""
     text = _output(path, what, "--no-show-raw-insn")
-    found = _FORMAT.search(text)
-    name = found[1] if found else "unknown format"
+    match = _FORMAT.search(text)
+    name = match[1] if match else "unknown format"
     if name != "elf64-x86-64":
         raise DeviceError(
             f"{path.name} holds code of {name}; compiled code is read for elf64-x86-64 only: count"

@@ -44,15 +44,15 @@ def program_of(path: Path, find_library: FindLibrary) -> Program:
             constants[start] = section.content
     entries: dict[str, int] = {}
     lines: list[Line] = []
-    for each in text.splitlines():
-        if header := HEADER.match(each):
+    for text_line in text.splitlines():
+        if header := HEADER.match(text_line):
             entries[header[2]] = int(header[1], 16)
-        elif relocation := _RELOCATION.match(each):
+        elif relocation := _RELOCATION.match(text_line):
             name = relocation[1]
             if name not in places:
                 places[name] = symbols[name] = _SYMBOLS_AT + len(symbols) * _SYMBOLS_APART
             lines[-1] = _relocated(lines[-1], places[name] + int(relocation[2] or "0", 16))
-        elif found := instruction_in(_absolute(each)):
+        elif found := instruction_in(_absolute(text_line)):
             lines.append(Line(*found))
     lines = _linked(lines, entries)
     for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART, find_library).items():
@@ -68,22 +68,22 @@ def _linked(lines: Sequence[Line], entries: Mapping[str, int]) -> list[Line]:
         for name, address in entries.items()
         if name.endswith(_STUB) and name.removesuffix(_STUB) in entries
     }
-    found: list[Line] = []
+    linked: list[Line] = []
     target: int | None = None
     for line in lines:
         target = targets.get(line.address, target)
         if target is not None and line.mnemonic == "jmp":
             line, target = Line(line.address, line.mnemonic, f"{target:x}"), None
-        found.append(line)
-    return found
+        linked.append(line)
+    return linked
 
 
 def _absolute(line: str) -> str:
     """Give an operand next to the code its address, which the disassembler says behind it."""
-    place = _PLACE.search(line)
-    if place is None:
+    match = _PLACE.search(line)
+    if match is None:
         return line
-    return _NEXT_TO_CODE.sub(f"0x{place[1]}()", line.partition("#")[0]).rstrip()
+    return _NEXT_TO_CODE.sub(f"0x{match[1]}()", line.partition("#")[0]).rstrip()
 
 
 def _relocated(line: Line, address: int) -> Line:
@@ -122,7 +122,7 @@ def entry_of(program: Program, kernel: str, group_shape: Sequence[int]) -> str:
         return pocl
     vector = re.compile(rf"_ZGV[a-z][NM](\d+)[a-z]*_{re.escape(kernel)}")
     for name in program.entries:
-        found = vector.fullmatch(name)
-        if found is not None and group_shape[0] % int(found[1]) == 0:
+        match = vector.fullmatch(name)
+        if match is not None and group_shape[0] % int(match[1]) == 0:
             return name
     return kernel

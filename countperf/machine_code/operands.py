@@ -50,13 +50,13 @@ def immediate(text: str, bits: int = 8) -> Value:
 
 def address_of(text: str) -> Read | None:
     """Return what computes the address of an operand in memory; None if it is none."""
-    found = _MEMORY.match(text)
-    if found is None:
+    match = _MEMORY.match(text)
+    if match is None:
         return None
-    offset = int(found["offset"] or "0", 0)
-    base, index = (REGISTERS.get(found[name] or "") for name in ("base", "index"))
-    scale = int(found["scale"] or 1)
-    if (found["base"] and base is None) or (found["index"] and index is None):
+    offset = int(match["offset"] or "0", 0)
+    base, index = (REGISTERS.get(match[name] or "") for name in ("base", "index"))
+    scale = int(match["scale"] or 1)
+    if (match["base"] and base is None) or (match["index"] and index is None):
         return lambda _: None
     if index is None:
         if base is None:
@@ -172,8 +172,8 @@ def source_of(text: str, size: int) -> Source:
     address = address_of(_BROADCAST.sub("", text))
     if address is None:
         return lambda _: lanes_of(None, size)
-    found = _BROADCAST.search(text)
-    if found is None:
+    match = _BROADCAST.search(text)
+    if match is None:
         return lambda machine: machine.load_lanes(address(machine), size)
-    times = int(found[1])
+    times = int(match[1])
     return lambda machine: np.tile(machine.load_lanes(address(machine), size // times), times)

@@ -36,5 +36,5 @@ def _version(path: Path) -> int:
     if number.isdigit():
         return int(number)
     said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True)
-    found = re.search(r"LLVM version (\d+)", said.stdout.decode())
-    return int(found[1]) if found else -1
+    version = re.search(r"LLVM version (\d+)", said.stdout.decode())
+    return int(version[1]) if version else -1

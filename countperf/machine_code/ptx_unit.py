@@ -113,12 +113,12 @@ class PtxState:
 
     def _packed(self, operand: str) -> tuple[npt.NDArray[np.uint64], Lanes]:
         names = parts_of(operand)
-        found, lost = np.zeros(LANES, np.uint64), np.zeros(LANES, np.int64)
-        for place, name in enumerate(names):
+        packed, lost = np.zeros(LANES, np.uint64), np.zeros(LANES, np.int64)
+        for position, name in enumerate(names):
             value, gone = self.value(name)
-            found = found | value << np.uint64(64 // len(names) * place)
+            packed = packed | value << np.uint64(64 // len(names) * position)
             lost = np.minimum(lost, gone)
-        return found, lost
+        return packed, lost
 
     def write(self, name: str, value: _Values, lost: Lanes, active: Bits | bool) -> None:
         """Write a register in some lanes."""
@@ -147,32 +147,32 @@ def parts_of(operand: str) -> list[str]:
 def execute_ptx(opcode: str, operands: Sequence[str], state: PtxState, active: Bits) -> None:
     """Execute an instruction in the lanes that are active."""
     head, *modifiers = opcode.split(".")
-    types = [each for each in (numpy_type(part) for part in modifiers) if each is not None]
+    types = [operand for operand in (numpy_type(part) for part in modifiers) if operand is not None]
     targets = parts_of(operands[0]) if operands[0].startswith("{") else operands[0].split("|")
     if head in ("ld", "ldu"):
         _load(modifiers, types, operands[1], targets, state, active)
         return
-    inputs = [state.value(each) for each in operands[1:]]
+    inputs = [state.value(operand) for operand in operands[1:]]
     lost = merged([gone for _, gone in inputs])
     if operands[0].startswith("{"):  # a value is taken apart
         size = 64 // len(targets) if modifiers[-1] == "b64" else 32 // len(targets)
-        for place, name in enumerate(targets):
-            part = inputs[0][0] >> np.uint64(size * place) & np.uint64(2**size - 1)
+        for position, name in enumerate(targets):
+            part = inputs[0][0] >> np.uint64(size * position) & np.uint64(2**size - 1)
             state.write(name, part, lost, active)
         return
     with np.errstate(all="ignore"):
-        found = _result(head, modifiers, types, [bits for bits, _ in inputs]) if types else None
-    if found is None:
-        found = np.zeros(LANES, np.uint64)
+        result = _result(head, modifiers, types, [bits for bits, _ in inputs]) if types else None
+    if result is None:
+        result = np.zeros(LANES, np.uint64)
         lost = merged([lost, np.full(LANES, state.not_followed(opcode))])
     if head in ("and", "or") and types[-1:] == [np.dtype(np.uint8)]:  # one decides alone
         decisive = np.uint64(0 if head == "and" else 1)
         decided = np.any([(b & _ONE == decisive) & (gone == 0) for b, gone in inputs], axis=0)
         lost = np.where(decided, 0, lost)
-        found = np.where(decided, decisive, found)
-    state.write(targets[0], found, lost, active)
+        result = np.where(decided, decisive, result)
+    state.write(targets[0], result, lost, active)
     if len(targets) > 1:
-        state.write(targets[1], 1 - found, lost, active)
+        state.write(targets[1], 1 - result, lost, active)
 
 
 def _load(
@@ -259,18 +259,20 @@ def _multiplied(
     if "hi" in modifiers:
         size = 8 * a.dtype.itemsize
         products = [int(x) * int(y) >> size & 2**64 - 1 for x, y in zip(a, b, strict=True)]
-        found = np.array(products, dtype=np.uint64).astype(a.dtype)
+        multiplied = np.array(products, dtype=np.uint64).astype(a.dtype)
     else:
         size = (2 if "wide" in modifiers else 1) * a.dtype.itemsize
         wide = np.dtype(f"{a.dtype.kind}{size}")
-        found = a.astype(wide) * b.astype(wide)
-    return found + _typed(added[0], found.dtype) if added else found
+        multiplied = a.astype(wide) * b.astype(wide)
+    return multiplied + _typed(added[0], multiplied.dtype) if added else multiplied
 
 
 def _quotient(a: _Values, b: _Values) -> _Values:
     divisor = np.where(b == 0, b.dtype.type(1), b)
-    found = a // divisor
-    return np.where((found < 0) & (found * divisor != a), found + 1, found).astype(a.dtype)
+    quotient = a // divisor
+    return np.where((quotient < 0) & (quotient * divisor != a), quotient + 1, quotient).astype(
+        a.dtype
+    )
 
 
 def _compared(
@@ -284,21 +286,23 @@ def _compared(
         outcome = _COMPARISONS[name](a, b) & ~either
     else:  # unordered: true where one is no number
         outcome = _COMPARISONS[name.removesuffix("u")](a, b) | either
-    found = outcome.astype(np.uint8)
+    compared = outcome.astype(np.uint8)
     if more:
         operation = next((each for each in ("and", "or", "xor") if each in modifiers), None)
         if operation is None:
             return None
-        found = _LOGIC[operation](found, (more[0] & _ONE).astype(np.uint8))
-    return found
+        compared = _LOGIC[operation](compared, (more[0] & _ONE).astype(np.uint8))
+    return compared
 
 
 def _converted(modifiers: Sequence[str], kind: np.dtype[Any], value: _Values) -> _Values | None:
-    rounding = next((_ROUNDINGS[each] for each in modifiers if each in _ROUNDINGS), None)
-    found = value if rounding is None or value.dtype.kind != "f" else rounding(value)
+    rounding = next(
+        (_ROUNDINGS[modifier] for modifier in modifiers if modifier in _ROUNDINGS), None
+    )
+    converted = value if rounding is None or value.dtype.kind != "f" else rounding(value)
     if kind.kind in "iu" and value.dtype.kind == "f":
         limits = np.iinfo(kind)
         # the largest number of 64 bits is none of f64
         most = limits.max if kind.itemsize < 8 else np.nextafter(float(limits.max), 0)
-        found = np.clip(np.nan_to_num(found.astype(np.float64)), limits.min, most)
-    return found.astype(kind)
+        converted = np.clip(np.nan_to_num(converted.astype(np.float64)), limits.min, most)
+    return converted.astype(kind)

@@ -91,7 +91,7 @@ class SassInstruction:
         own = (self.guard,) if self.guard else ()
         if self.base != "BRA":
             return own
-        return own + tuple(each for each in self.operands[:-1] if PREDICATES.match(each))
+        return own + tuple(operand for operand in self.operands[:-1] if PREDICATES.match(operand))
 
     @property
     def label(self) -> str:
@@ -156,16 +156,16 @@ def results_of(opcode: str, operands: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(maxsize=2**12)
 def reads_of(opcode: str, operands: tuple[str, ...]) -> frozenset[str]:
     """Return the registers and predicates that an instruction reads, but for its guard."""
-    taken = {place for _, place in _results(opcode, operands)}
-    found: set[str] = set()
-    for place, each in enumerate(operands):
-        if place not in taken:
-            for match in _NAMES.finditer(each):
+    taken = {position for _, position in _results(opcode, operands)}
+    reads: set[str] = set()
+    for position, operand in enumerate(operands):
+        if position not in taken:
+            for match in _NAMES.finditer(operand):
                 name, kind = match[1], match[2]
-                found |= set(_wide(name, _width_read(opcode, operands, place, name + kind)))
-    if ".X" in opcode and not any("P" in name for name in found):
-        found.add("CC")
-    return frozenset(found)
+                reads |= set(_wide(name, _width_read(opcode, operands, position, name + kind)))
+    if ".X" in opcode and not any("P" in name for name in reads):
+        reads.add("CC")
+    return frozenset(reads)
 
 
 def _results(opcode: str, operands: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -215,7 +215,7 @@ def _width_written(opcode: str) -> int:
         return _data_width(opcode)
     if base == "CS2R":
         return 1 if "32" in modifiers else 2
-    types = [each for each in modifiers if re.fullmatch(r"[FSU]\d+", each)]
+    types = [modifier for modifier in modifiers if re.fullmatch(r"[FSU]\d+", modifier)]
     if base.endswith("I2F"):
         return 2 if "F64" in modifiers else 1
     if base.endswith("F2I"):
@@ -234,7 +234,7 @@ def _width_read(opcode: str, operands: Sequence[str], place: int, name: str) -> 
         return 1
     if _ACCESS.match(base):
         return _data_width(opcode)
-    types = [each for each in modifiers if re.fullmatch(r"[FSU]\d+", each)]
+    types = [modifier for modifier in modifiers if re.fullmatch(r"[FSU]\d+", modifier)]
     if base.endswith("I2F"):
         return 2 if {"S64", "U64"} & set(modifiers) else 1
     if base.endswith("F2I"):
@@ -242,7 +242,7 @@ def _width_read(opcode: str, operands: Sequence[str], place: int, name: str) -> 
     if base in ("F2F", "FRND"):
         return 2 if types[-1:] == ["F64"] else 1
     if "WIDE" in modifiers or (base.removeprefix("U") == "IMAD" and "HI" in modifiers):
-        registers = [p for p, each in enumerate(operands) if not PREDICATES.match(each)]
+        registers = [p for p, modifier in enumerate(operands) if not PREDICATES.match(modifier)]
         return 2 if place == registers[-1] and len(registers) > 3 else 1
     return 2 if _is_wide(base, modifiers) else 1
 

@@ -72,15 +72,15 @@ def is_on_stack(address: int, top: int) -> bool:
 
 def directions_of(mnemonic: str, operands: str) -> tuple[tuple[str, int, bool], ...]:
     """Return the accesses of an instruction: ``load`` or ``store``, bytes, no spill."""
-    found: list[tuple[str, int, bool]] = []
+    directions: list[tuple[str, int, bool]] = []
     for kind in classify(mnemonic, operands):
         names = kind.split(".")
         is_spill = names[0] == "spill"
         names = names[is_spill:]
         if names[0] in ("load", "store"):
             size = int(names[-1]) // 8 if names[-1].isdigit() else _bytes_of(mnemonic, operands)
-            found.append((names[0], size, not is_spill))
-    return tuple(found)
+            directions.append((names[0], size, not is_spill))
+    return tuple(directions)
 
 
 def _bytes_of(mnemonic: str, operands: str) -> int:

@@ -74,28 +74,28 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
     """Return what executing lines takes on the processor of reference."""
     blocks = _blocks_of(program, executed)
     analyze((block for block, _, _ in blocks), analyzed)
-    found: Counter[str] = Counter()
+    cycles: Counter[str] = Counter()
     for block, times, is_loop in blocks:
         each = analyzed[block]
-        found["cycles"] += round(times * each.cycles)
-        found["cycles_throughput"] += round(times * each.throughput)
-        found["cycles_operations"] += round(times * each.operations)
+        cycles["cycles"] += round(times * each.cycles)
+        cycles["cycles_throughput"] += round(times * each.throughput)
+        cycles["cycles_operations"] += round(times * each.operations)
         if is_loop:
-            found["cycles_loop"] += round(times * each.cycles)
-    return found
+            cycles["cycles_loop"] += round(times * each.cycles)
+    return cycles
 
 
 def _blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Block, int, bool]]:
     """Return blocks that matter, how often each is executed, and whether it repeats itself."""
     whole = sum(executed.values())
-    found: list[tuple[Block, int, bool]] = []
+    blocks: list[tuple[Block, int, bool]] = []
     for lines, is_loop in program.straight(executed):
         times = executed[lines[0]]
         if times * len(lines) >= SMALLEST_SHARE * whole:
-            block = _text(program.lines[each] for each in lines)
+            block = _text(program.lines[line] for line in lines)
             if block:
-                found.append((block, times, is_loop))
-    return found
+                blocks.append((block, times, is_loop))
+    return blocks
 
 
 def blocks_of(program: Program, executed: Mapping[int, int]) -> list[Block]:

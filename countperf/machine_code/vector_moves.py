@@ -110,7 +110,9 @@ def _put_together(kind: str, s: _Shape) -> list[int]:
         return [ZERO if half & 8 else half & 3 for half in (s.by & 0xF, s.by >> 4)]
     bits = s.elements.bit_length() - 1
     places = [s.by >> bits * k & (s.elements - 1) for k in range(s.elements)]
-    return [place + (0 if k < s.elements // 2 else s.elements) for k, place in enumerate(places)]
+    return [
+        position + (0 if k < s.elements // 2 else s.elements) for k, position in enumerate(places)
+    ]
 
 
 def _halves(kind: str, _s: _Shape) -> Sequence[int]:
@@ -184,7 +186,7 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
         size = ELEMENT_BYTES[found["size"]]
         return rearranged([source_of(parts[0], size)], [0] * (width // size), size)
     if (found := _NARROWED.match(mnemonic)) and (vector := VECTOR.match(parts[0])):
-        wide, size = (ELEMENT_BYTES[each] for each in found.groups())
+        wide, size = (ELEMENT_BYTES[group] for group in found.groups())
         whole = WIDTHS[vector[1]]
         return rearranged([source_of(parts[0], whole)], range(0, whole // size, wide // size), size)
     for pattern, operands, size, rule in _ORDERS:

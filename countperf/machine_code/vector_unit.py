@@ -119,11 +119,11 @@ def vector_action(mnemonic: str, operands: str) -> Action | None:
 
 def _element(mnemonic: str) -> int:
     """Return bytes of the elements that bits of a mask stand for."""
-    found = _ELEMENT.search(mnemonic)
-    if found is None:
+    match = _ELEMENT.search(mnemonic)
+    if match is None:
         return 4
-    bits = found["bits"] or found["wide"]
-    return int(bits) // 8 if bits else ELEMENT_BYTES[found["of"] or found["last"]]
+    bits = match["bits"] or match["wide"]
+    return int(bits) // 8 if bits else ELEMENT_BYTES[match["of"] or match["last"]]
 
 
 def _under(source: Source, old: Source | None, mask: int, size: int, most: int) -> Source:
@@ -365,7 +365,7 @@ def _ternary(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     sources = [source_of(part, width) for part in parts[:0:-1]]
 
     def combine(machine: Machine) -> Lanes:
-        (a, known), (b, also), (c, too) = (elements_of(each(machine), 32) for each in sources)
+        (a, known), (b, also), (c, too) = (elements_of(source(machine), 32) for source in sources)
         value = np.zeros_like(a)
         for row in range(8):
             if table >> row & 1:
@@ -440,13 +440,13 @@ def _gathered(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
     number, is_known = int(vector[2]), mnemonic.startswith("vp")
 
     def gather(machine: Machine) -> None:
-        found = machine.vectors[number].copy()
+        lanes = machine.vectors[number].copy()
         for lane, address in enumerate(addresses):
             if chosen := int(machine.masks[mask, lane]):
                 at = address(machine) if chosen == 1 and is_known else None
-                found[size * lane : size * (lane + 1)] = machine.load_lanes(at, size)
-        found[size * len(addresses) :] = 0
-        machine.vectors[number] = found
+                lanes[size * lane : size * (lane + 1)] = machine.load_lanes(at, size)
+        lanes[size * len(addresses) :] = 0
+        machine.vectors[number] = lanes
         machine.masks[mask] = 0
 
     def scatter(machine: Machine) -> None:
@@ -465,12 +465,12 @@ def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:
     kind = _INDEXED.match(mnemonic)
     assert kind is not None
     size, index_size = ELEMENT_BYTES[kind["element"]], ELEMENT_BYTES[kind["index"]]
-    place = _PLACE.match(next(part for part in operands_of(operands) if "(" in part))
+    match = _PLACE.match(next(part for part in operands_of(operands) if "(" in part))
     count = widest(operands) // max(size, index_size)
-    if place is None:
+    if match is None:
         return [lambda _: None] * count, size
-    base = REGISTERS.get(place["base"] or "")
-    offset, scale, vector = (int(place[name] or "0", 0) for name in ("offset", "scale", "index"))
+    base = REGISTERS.get(match["base"] or "")
+    offset, scale, vector = (int(match[name] or "0", 0) for name in ("offset", "scale", "index"))
 
     def lane_of(lane: int) -> Read:
         def address(machine: Machine) -> Value:
@@ -496,22 +496,22 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
         return action_of(mnemonic, ",".join(parts))
     number, width = int(vector[2]), WIDTHS[vector[1]]
     source: Source | None = None
-    if (found := _EXTRACTED.match(mnemonic)) and len(parts) == 3:
-        size = ELEMENT_BYTES[found[1] or found[2]]
+    if (match := _EXTRACTED.match(mnemonic)) and len(parts) == 3:
+        size = ELEMENT_BYTES[match[1] or match[2]]
         start = size * ((immediate(parts[0]) or 0) % (16 // size))
         source = lambda machine: machine.vectors[number, start : start + size]  # noqa: E731
         width = size
     elif mnemonic in _SCALARS and len(parts) == 2:
         width = _SCALARS[mnemonic]
         source = source_of(parts[0], width)
-    elif found := _SIGNS.match(mnemonic):
-        return _signs(number, width, ELEMENT_BYTES[found[1] or found[2]], last)
+    elif match := _SIGNS.match(mnemonic):
+        return _signs(number, width, ELEMENT_BYTES[match[1] or match[2]], last)
     if last in REGISTERS:
         write = writer(last, max(32, REGISTERS[last].bits))
         return lambda machine: write(machine, None if source is None else joined(source(machine)))
     assert address is not None
-    if (found := _MASKED.match(mnemonic)) and len(parts) == 3:
-        signs, size = VECTOR.match(parts[1]), ELEMENT_BYTES[found[1]]
+    if (match := _MASKED.match(mnemonic)) and len(parts) == 3:
+        signs, size = VECTOR.match(parts[1]), ELEMENT_BYTES[match[1]]
         values = VECTOR.match(parts[0])
         assert signs is not None
         assert values is not None

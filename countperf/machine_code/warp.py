@@ -77,7 +77,11 @@ class WarpProgram:
     @cached_property
     def block_ends(self) -> tuple[int, ...]:
         """Place behind the block that an instruction is in, by the place of the instruction."""
-        starts = {each.target for each in self.instructions if each.target is not None}
+        starts = {
+            instruction.target
+            for instruction in self.instructions
+            if instruction.target is not None
+        }
         ends = [0] * len(self.instructions)
         end = len(ends)
         for place in reversed(range(len(ends))):
@@ -162,7 +166,7 @@ class WarpProgram:
     def skips_call(self, place: int) -> bool:
         """Say whether a call lies between a forward branch and its target."""
         target = self.instructions[place].target or place
-        return any(each.base in _REFUSED for each in self.instructions[place:target])
+        return any(instruction.base in _REFUSED for instruction in self.instructions[place:target])
 
 
 class _Walk:
@@ -219,7 +223,7 @@ class _Walk:
     def _condition(self, place: int, active: Bits) -> Bits:
         """Return the active lanes in which an instruction is executed."""
         each = self.program.instructions[place]
-        found = active
+        condition = active
         for name in each.conditions:
             value = self.state.read(name)
             holds = value == 1
@@ -227,8 +231,8 @@ class _Walk:
             if doubtful.any():
                 reason = self.state.name_of(int(value[doubtful].min()))
                 holds = holds | (doubtful & self.program.decided(place, reason))
-            found = found & holds
-        return found
+            condition = condition & holds
+        return condition
 
     def _branch(self, place: int, active: Bits, own: Bits) -> None:
         each = self.program.instructions[place]

@@ -70,21 +70,21 @@ class WarpState:
         else:
             value = self._named(match["name"])
         known = value >= 0
-        found = value
+        taken = value
         if "|" in operand:
-            found = np.abs(signed(found)) & MASK
+            taken = np.abs(signed(taken)) & MASK
         match match["sign"]:
             case "-":
-                found = -found & MASK
+                taken = -taken & MASK
             case "~":
-                found = ~found & MASK
+                taken = ~taken & MASK
             case "!":
-                found = 1 - found
+                taken = 1 - taken
             case _:
                 pass
         if ".H1" in match["rest"]:
-            found = found >> 16
-        return np.where(known, found, value)
+            taken = taken >> 16
+        return np.where(known, taken, value)
 
     def not_followed(self, name: str) -> Lanes:
         """Return a value that an instruction makes that is not followed."""
@@ -109,8 +109,8 @@ class WarpState:
         if name in ("PT", "UPT"):
             return lanes_of(1)
         if name.startswith("SR"):
-            found = self.special.get(name)
-            return self.not_followed(name) if found is None else found
+            lanes = self.special.get(name)
+            return self.not_followed(name) if lanes is None else lanes
         return self.registers.get(name, lanes_of(0))
 
     def write(self, name: str, value: Lanes, active: Bits) -> None:

@@ -59,7 +59,7 @@ def _not_followed(opcode: str, operands: tuple[str, ...], state: WarpState) -> L
     is_float = classify_sass(opcode, operands).startswith("flop.")
     if is_float or is_data(opcode, operands):
         return unknown()
-    texts = (*reads_of(opcode, operands), *(each for each in operands if "c[" in each))
+    texts = (*reads_of(opcode, operands), *(operand for operand in operands if "c[" in operand))
     return joined(state.not_followed(opcode), state.not_followed(opcode), *map(state.read, texts))
 
 
@@ -83,10 +83,10 @@ def _move(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) 
             low = value & (1 << bits) - 1
             high = low >> bits - 1 << bits if kind.startswith("S") else 0
             value = joined(low - high, value)
-    found = {name: value}
+    results = {name: value}
     if "64" in modifiers or (operands[1] == "SRZ" and "32" not in modifiers):
-        found[next_register(name)] = state.read(upper_of(source))
-    return found
+        results[next_register(name)] = state.read(upper_of(source))
+    return results
 
 
 def _permute(
@@ -95,8 +95,10 @@ def _permute(
     """Follow the choice of four bytes out of eight; 8 more in a digit takes the byte's sign."""
     if modifiers:
         return None
-    low, choice, high = (state.read(each) for each in operands[1:4])
-    whole = np.stack([(each >> 8 * place) & 0xFF for each in (low, high) for place in range(4)])
+    low, choice, high = (state.read(operand) for operand in operands[1:4])
+    whole = np.stack(
+        [(operand >> 8 * place) & 0xFF for operand in (low, high) for place in range(4)]
+    )
     result = np.zeros(LANES, dtype=np.int64)
     needed: list[Lanes] = [choice]
     for place in range(4):
@@ -112,10 +114,12 @@ def _half_constant(
     _modifiers: frozenset[str], operands: Sequence[str], _state: WarpState
 ) -> dict[str, Lanes] | None:
     """Follow ``HFMA2 Rd, -RZ, RZ, high, low``, which writes a constant as two halves."""
-    if [each.strip("-") for each in operands[1:3]] != ["RZ", "RZ"]:
+    if [operand.strip("-") for operand in operands[1:3]] != ["RZ", "RZ"]:
         return None
-    numbers = [float(each.replace("INF", "inf").replace("QNAN", "nan")) for each in operands[-2:]]
-    high, low = (int(np.float16(each).view(np.uint16)) for each in numbers)
+    numbers = [
+        float(operand.replace("INF", "inf").replace("QNAN", "nan")) for operand in operands[-2:]
+    ]
+    high, low = (int(np.float16(operand).view(np.uint16)) for operand in numbers)
     return {operands[0]: lanes_of(high << 16 | low)}
 
 
@@ -132,10 +136,10 @@ def _add(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -
     # carries are known of sums of two, not of differences
     is_simple = len(carries) < 2 and "RZ" in rest and not any(each.startswith("-") for each in rest)
     carried = joined(raw >> 32, *terms) if is_simple else state.not_followed("a carry")
-    found = {register_of(name): joined(raw, *terms)} | dict.fromkeys(carries, carried)
+    results = {register_of(name): joined(raw, *terms)} | dict.fromkeys(carries, carried)
     if ".CC" in name:
-        found["CC"] = carried
-    return found
+        results["CC"] = carried
+    return results
 
 
 def _multiply(
@@ -143,10 +147,10 @@ def _multiply(
 ) -> dict[str, Lanes] | None:
     if modifiers & {"MOV"}:
         return {register_of(operands[0]): state.read(operands[-1])}
-    if "X" in modifiers or any(PREDICATES.match(each) for each in operands[1:]):
+    if "X" in modifiers or any(PREDICATES.match(operand) for operand in operands[1:]):
         return None
     name, *rest = operands
-    first, second, third = (state.read(each) for each in (*rest, "RZ")[:3])
+    first, second, third = (state.read(operand) for operand in (*rest, "RZ")[:3])
     is_signed = "U32" not in modifiers
     one, other = (signed(first), signed(second)) if is_signed else (first, second)
     if "WIDE" in modifiers or "HI" in modifiers:
@@ -166,8 +170,8 @@ def _wide(
         product + int(c) + (max(0, int(d)) << 32)
         for c, d, product in zip(third, upper, products, strict=True)
     ]
-    low = np.array([each & MASK for each in totals], dtype=np.int64)
-    high = np.array([each >> 32 & MASK for each in totals], dtype=np.int64)
+    low = np.array([total & MASK for total in totals], dtype=np.int64)
+    high = np.array([total >> 32 & MASK for total in totals], dtype=np.int64)
     if "HI" in modifiers:  # what is added has 64 bits, too
         return {register_of(name): joined(high, *inputs)}
     return {
@@ -183,7 +187,7 @@ def _short_multiply(
     if modifiers & {"S16", "X", "CHI", "CLO"} or ".CC" in operands[0]:
         return None
     name, *texts = operands
-    first, second, third = (state.read(each) for each in texts)
+    first, second, third = (state.read(text) for text in texts)
     whole = state.read(texts[1].removesuffix(".H1"))
     value = (first & 0xFFFF) * (second & 0xFFFF)
     if "PSL" in modifiers:
@@ -199,7 +203,7 @@ def _scaled_add(
     modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes] | None:
     name, *texts = operands
-    is_plain = not any(PREDICATES.match(each) for each in texts) and ".CC" not in name
+    is_plain = not any(PREDICATES.match(text) for text in texts) and ".CC" not in name
     if "X" in modifiers or not is_plain:
         return None
     first, second = state.read(texts[0]), state.read(texts[1])

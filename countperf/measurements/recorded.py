@@ -65,8 +65,8 @@ def read_times(path: Path | str) -> pd.DataFrame:
 
     text = _text(path)
     if text.lstrip()[:1] in ("{", "["):
-        found = _records(text, path)
-        timed = zip(found.configurations, found.times_s, strict=True)
+        records = _records(text, path)
+        timed = zip(records.configurations, records.times_s, strict=True)
         return pd.DataFrame([{**at, "seconds": s} for at, s in timed if not math.isnan(s)])
     if _EXTRA_P.match(text):
         return pd.DataFrame(_extra_p(text, path))
@@ -231,10 +231,10 @@ class _Field:
 
     def rows(self) -> list[_Field]:
         """Return the elements of a list that is not empty."""
-        found = self.list()
-        if not found:
+        rows = self.list()
+        if not rows:
             raise self.bad("is an empty list")
-        return found
+        return rows
 
     def number(self) -> float:
         """Return a number that is not negative; nan for nothing, an error's name, or infinity."""
@@ -249,29 +249,29 @@ class _Field:
 
     def time(self) -> float:
         """Return a time, which is positive; nan for what is none, such as an error's name."""
-        found = self.number()
-        if found == 0:
+        time = self.number()
+        if time == 0:
             raise self.bad("is no time: 0; a positive number is wanted")
-        return found
+        return time
 
     def unit_s(self) -> float:
         """Return a unit of time, s."""
-        found = _UNITS_S.get(str(self.value).lower())
-        if found is None:
+        unit_s = _UNITS_S.get(str(self.value).lower())
+        if unit_s is None:
             raise self.bad(f"is no unit of time: {self.value!r}; there are {', '.join(_UNITS_S)}")
-        return found
+        return unit_s
 
     def configuration(self) -> dict[str, Value]:
         """Return values of parameters."""
-        found: dict[str, Value] = {}
+        configuration: dict[str, Value] = {}
         for name, value in self.object().items():
             plain = number_or_text(value) if isinstance(value, str) else value
             is_number = isinstance(plain, int | float) and abs(plain) < _LARGEST
             if not is_number and not isinstance(plain, str):
                 message = f"is no number, text or truth value: {str(value)[:40]}"
                 raise self.get(name).bad(message)
-            found[name] = plain
-        return found
+            configuration[name] = plain
+        return configuration
 
 
 _Record: TypeAlias = tuple[_Field, dict[str, Value], float]
@@ -284,21 +284,21 @@ def _records(text: str, path: Path | str) -> Records:
         raise content.bad(f"is no object; read are: {KINDS}")
     if "cache" in content.value:
         name, device = (content.get(each).value for each in ("kernel_name", "device_name"))
-        found = _kernel_tuner(content)
+        records = _kernel_tuner(content)
     elif "Results" in content.value:
         metadata, rows = content.get("Metadata"), content.get("Results").rows()
         name, device = rows[0].get("KernelName").value, metadata.get("Device").value
-        found = _ktt(rows, metadata.get("TimeUnit").unit_s())
+        records = _ktt(rows, metadata.get("TimeUnit").unit_s())
     elif "results" in content.value:
         metadata = content.get("metadata", {})
         name = metadata.get("kernel_name").value
         device = metadata.get("device_name").value or metadata.get("device").value
-        found = _t4(content.get("results").rows(), metadata)
+        records = _t4(content.get("results").rows(), metadata)
     else:
         raise content.bad(f"has none of the formats that are read: {KINDS}")
     repeated: dict[tuple[Value, ...], list[float]] = {}
     names: list[str] = []
-    for where, configuration, time_s in found:
+    for where, configuration, time_s in records:
         names = names or list(configuration)
         if configuration.keys() != set(names):
             wanted, there = ", ".join(names), ", ".join(configuration)
@@ -371,7 +371,7 @@ def _t4(rows: Iterable[_Field], metadata: _Field) -> Iterator[_Record]:
     unit_s = unit.unit_s() if unit.value else math.nan
     for row in rows:
         times = row.get("times", {}).get("runtimes", []).list()
-        runs = _Field(_mean([each.number() for each in times]), row.path, row.place)
+        runs = _Field(_mean([time_s.number() for time_s in times]), row.path, row.place)
         is_right = (
             row.get("invalidity", "correct").value == "correct"
             and row.get("correctness", 1).value != 0

@@ -84,10 +84,10 @@ def lines_of_table(
     ]
     rows = _Rows(columns, records, kernels, tuple(transactions), frozenset(ignore), purpose, caches)
     rows.check_columns()
-    found = [rows.measurement(number) for number in range(len(records))]
+    lines = [rows.measurement(number) for number in range(len(records))]
     rows.refuse_idle_columns()
     seen: dict[str, int] = {}
-    for number, each in enumerate(found):
+    for number, each in enumerate(lines):
         if each.case in seen:
             raise TableError(
                 f"row {number + 1}: case {each.case} stands in row {seen[each.case] + 1} already; "
@@ -96,7 +96,7 @@ def lines_of_table(
                 column="kernel",
             )
         seen[each.case] = number
-    return tuple(found)
+    return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class _Rows:
 
     def check_columns(self) -> None:
         """Refuse a table without kernels or times, and columns of which nobody knows the use."""
-        times = [each for each in self.columns if each in SECONDS]
+        times = [column for column in self.columns if column in SECONDS]
         if "kernel" not in self.columns:
             raise TableError(
                 "the table has no column 'kernel'; add one with the names that kernels= has"

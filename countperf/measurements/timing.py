@@ -116,7 +116,7 @@ class TimingDocument(Table, Drawable, Document):
     def runs(self) -> tuple[tuple[dict[str, int], float], ...]:
         """Parameters of each measured point, and its time, s."""
         return tuple(
-            (dict(each.measurement.parameters), each.measurement.time_s) for each in self.sizes
+            (dict(size.measurement.parameters), size.measurement.time_s) for size in self.sizes
         )
 
     def runs_of(self, vector: PropertyVector) -> list[Measurement]:
@@ -132,19 +132,19 @@ class TimingDocument(Table, Drawable, Document):
             wanted["source"] = counts_digest(vector.emitted())
             if vector.caches is not None and not vector.caches.counts_alike(DEFAULT_CACHES):
                 del wanted["structure"]  # timings have those for the usual caches
-        if not any(set(wanted) & set(each.counts) for each in self.sizes):
+        if not any(set(wanted) & set(size.counts) for size in self.sizes):
             raise PredictionError(
                 f"the timing of {self.kernel!r} does not tell which kernel it is of, since that"
                 f" could not be counted in the {vector.view} view: time it with the statistics"
                 " that it needs to be counted"
             )
-        found = [each.measurement for each in self.sizes if _agree(each.counts, wanted)]
-        if not found:
+        runs = [size.measurement for size in self.sizes if _agree(size.counts, wanted)]
+        if not runs:
             raise PredictionError(
                 f"the timing is of {self.kernel!r}, and kernel {vector.kernel!r} has other counts:"
                 " time that kernel itself, with the statistics that its prediction gets"
             )
-        return found
+        return runs
 
 
 def _agree(counts: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -90,12 +90,12 @@ class Schedule(Table):
     @property
     def time_s(self) -> float:
         """Time from the start to the end of the last step, s."""
-        return max(each.end_s for each in self.steps)
+        return max(step.end_s for step in self.steps)
 
     @property
     def serial_s(self) -> float:
         """Time of all steps one after the other, s."""
-        return sum(each.end_s - each.start_s for each in self.steps)
+        return sum(step.end_s - step.start_s for step in self.steps)
 
 
 def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str = "") -> Schedule:
@@ -141,15 +141,15 @@ def step_name(step: Step, place: int) -> str:
 
 def _check_names(steps: Sequence[Step]) -> None:
     known: set[str] = set()
-    for place, step in enumerate(steps):
+    for position, step in enumerate(steps):
         for name in step.after:
             if name not in known:
                 message = (
-                    f"step {place + 1} waits for {name!r}, which is no earlier step; there are"
+                    f"step {position + 1} waits for {name!r}, which is no earlier step; there are"
                     f" {', '.join(sorted(known)) or 'none'}"
                 )
                 raise ParameterError(message, parameter="after")
-        name = step_name(step, place)
+        name = step_name(step, position)
         if name in known:
             message = f"two steps are called {name!r}; give each a name of its own"
             raise ParameterError(message, parameter="name")

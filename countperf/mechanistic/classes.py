@@ -96,7 +96,7 @@ def _adapted(
     stated: InstructionClass, name: str, other: str, times: float, excess: float
 ) -> InstructionClass:
     source = stated.source if name == other else f"{stated.source} (as {other})"
-    found = replace(
+    adapted = replace(
         stated,
         name=name,
         cpi=stated.cpi * times,
@@ -104,10 +104,10 @@ def _adapted(
         source=source,
     )
     if excess <= 1:
-        return found
+        return adapted
     if ".local." in name:
-        return conflict_cost(excess - 1, found)
-    return memory_cost(excess, dram=found, cache=found)
+        return conflict_cost(excess - 1, adapted)
+    return memory_cost(excess, dram=adapted, cache=adapted)
 
 
 def without_excess(name: str) -> tuple[str, float]:
@@ -184,11 +184,11 @@ def with_dram_ratio(device: DeviceParameters, ratio: float | None) -> DevicePara
     def at_ratio(stated: InstructionClass) -> InstructionClass:
         if ratio < 1 and second_level is None:
             return stated
-        found = memory_cost(ratio, dram=stated, cache=second_level or stated)
-        return replace(found, source=f"{stated.source}; DRAM moved {ratio:.3g} of the bytes")
+        at_ratio = memory_cost(ratio, dram=stated, cache=second_level or stated)
+        return replace(at_ratio, source=f"{stated.source}; DRAM moved {ratio:.3g} of the bytes")
 
     classes = {
-        name: at_ratio(each) if name.startswith(_GLOBAL) else each
-        for name, each in device.classes.items()
+        name: at_ratio(kind) if name.startswith(_GLOBAL) else kind
+        for name, kind in device.classes.items()
     }
     return device.replaced(classes=classes)

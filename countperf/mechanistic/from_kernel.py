@@ -56,17 +56,17 @@ class KernelProfiler(ShortRepr):
                 " single profile; take launches_at() or predict_all()"
             )
             raise ModelNotApplicableError(message, parameter="kernel")
-        ((found, _),) = self.launches_at(parameters)
-        if self.lacks_registers(found.profile):
-            raise missing_registers(found.profile.name, self.device)
-        return found
+        ((profiled, _),) = self.launches_at(parameters)
+        if self.lacks_registers(profiled.profile):
+            raise missing_registers(profiled.profile.name, self.device)
+        return profiled
 
     def launches_at(
         self, parameters: Mapping[str, Any], /
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return profile and launch of each device program, and how often it is launched."""
         values = self._checked(parameters)
-        found: list[tuple[ProfiledKernel, int]] = []
+        launches: list[tuple[ProfiledKernel, int]] = []
         for program in self.programs:
             at_sizes = ProgramAtSizes(
                 program,
@@ -87,11 +87,11 @@ class KernelProfiler(ShortRepr):
             profiled = ProfiledKernel(profile=profile, launch=launch)
             if self.metrics:
                 profiled = with_measured(profiled, self.metrics, self.device)
-            found.append((profiled, at_sizes.launches))
-        if not found:
+            launches.append((profiled, at_sizes.launches))
+        if not launches:
             message = f"kernel '{self.kernel}' launches nothing at {values}"
             raise ModelNotApplicableError(message, parameter="kernel")
-        return tuple(found)
+        return tuple(launches)
 
     def _active_groups(self, profile: KernelProfile) -> int | None:
         if self.active_groups is None and profile.local_bytes_per_group:
@@ -174,8 +174,8 @@ def _where_nvcc_finds_them(capability: str | None) -> str:
         return ""
     version = tuple(map(int, capability.split(".")))
     newest = "13 or 12" if version >= (7, 5) else "12" if version >= (5, 0) else ""
-    found = f"; the nvcc of CUDA {newest} finds them, where it is installed"
-    return found if newest else " and no nvcc of CUDA 12 or 13 finds"
+    note = f"; the nvcc of CUDA {newest} finds them, where it is installed"
+    return note if newest else " and no nvcc of CUDA 12 or 13 finds"
 
 
 def registers_are_missing(profile: KernelProfile, device: DeviceParameters) -> bool:

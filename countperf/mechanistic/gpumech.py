@@ -146,14 +146,14 @@ def _nonoverlapped(
 def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Interval, ...]:
     """Cut the program of a sub-group into intervals, by issuing it in order and alone."""
     classes = [device.require_class(name, model="GPUMech") for name in graph.nodes]
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     finish: list[float] = []
     time = 0.0
     instructions = 0
     for instruction, sources in zip(classes, graph.predecessors(), strict=True):
         ready = max((finish[source] for source in sources), default=0.0)
         if ready > time + _ROUNDING:
-            found.append(Interval(instructions, ready - time))
+            intervals.append(Interval(instructions, ready - time))
             instructions, time = 0, ready
         is_memory = instruction.kind == "memory"
         finish.append(time + (instruction.latency if is_memory else 1.0))
@@ -161,8 +161,8 @@ def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Int
         instructions += not is_memory
     end = max(*finish, time)
     if instructions or end > time + _ROUNDING:
-        found.append(Interval(instructions, end - time))
-    return tuple(found)
+        intervals.append(Interval(instructions, end - time))
+    return tuple(intervals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

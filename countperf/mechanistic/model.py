@@ -100,17 +100,17 @@ class MechanisticModel(ABC):
         )
 
     def _ignored(self, profile: KernelProfile) -> set[str]:
-        found: set[str] = set()
+        ignored: set[str] = set()
         names = {*profile.alpha, *(profile.idg.nodes if profile.idg is not None else ())}
         kinds = {self.device.classes[name].kind for name in names if name in self.device.classes}
         if "barrier" in kinds or profile.alpha_sync:
-            found.add("barriers")
+            ignored.add("barriers")
         if profile.sub_group_idgs is not None and len(set(profile.sub_group_idgs)) > 1:
-            found.add("divergence")
+            ignored.add("divergence")
         cost = self.device.classes.get("barrier")
         is_free = cost is not None and cost.cpi < 1e-6  # nobody stated what barriers cost
         charged = self.charges - {"barriers"} if is_free else self.charges
-        return found - charged
+        return ignored - charged
 
 
 def seconds_from_throughput(

@@ -101,11 +101,11 @@ def _changed(
         if value == uses[name]:
             continue
         try:
-            found = resident_groups(device, **{**uses, name: value})
+            changed = resident_groups(device, **{**uses, name: value})
         except ParameterError:  # not even one group fits
             continue
-        if found.occupancy_max > residency.occupancy_max:
-            return Change(resource=name, value=value, residency=found)
+        if changed.occupancy_max > residency.occupancy_max:
+            return Change(resource=name, value=value, residency=changed)
     return None
 
 

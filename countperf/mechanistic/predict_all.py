@@ -197,13 +197,13 @@ def _predicted(
     values: Mapping[str, Any],
 ) -> MechanisticPrediction:
     parts: list[tuple[MechanisticPrediction, int]] = []
-    for place, (profiled, number) in enumerate(launches):
+    for position, (profiled, number) in enumerate(launches):
         if not isinstance(model, RooflineModel | ByteRooflineModel) and profiler.lacks_registers(
             profiled.profile
         ):
             raise missing_registers(profiled.profile.name, profiler.device)
         if isinstance(model, PipelineModel):
-            profiled = _simulated(model, profiler, profiled, values, place)
+            profiled = _simulated(model, profiler, profiled, values, position)
         parts.append((model.predict(profiled, values), number))
     if len(parts) == 1 and parts[0][1] == 1:
         return replace(parts[0][0], kernel=profiler.kernel)

@@ -116,7 +116,7 @@ def read_profiler_csv(path: Path | str) -> tuple[KernelMetrics, ...]:
 def parse_profiler_csv(text: str, *, name: str = "the table") -> tuple[KernelMetrics, ...]:
     """Parse a profiler's table; parameters, result and errors as of `read_profiler_csv`."""
     cells = list(_cells(text, name))
-    numbers = [match[1] for each in cells if (match := _NUMBER.fullmatch(each.text))]
+    numbers = [match[1] for cell in cells if (match := _NUMBER.fullmatch(cell.text))]
     has_commas = not all(map(_POINTS.fullmatch, numbers)) and all(map(_COMMAS.fullmatch, numbers))
     return _collected(cells, has_commas=has_commas)
 
@@ -250,16 +250,16 @@ def _number(cell: _Cell, *, has_commas: bool) -> float | None:
 
 
 def _collected(cells: Sequence[_Cell], *, has_commas: bool) -> tuple[KernelMetrics, ...]:
-    found: dict[tuple[str, tuple[str, ...]], dict[str, list[tuple[float, int]]]] = {}
+    collected: dict[tuple[str, tuple[str, ...]], dict[str, list[tuple[float, int]]]] = {}
     launches: dict[tuple[str, tuple[str, ...]], set[tuple[str, str]]] = {}
     for cell in cells:
         value = _number(cell, has_commas=has_commas)
         if value is not None:
             key = (cell.kernel, cell.size)
             weighted = (value, cell.launches or 1)
-            found.setdefault(key, {}).setdefault(cell.metric, []).append(weighted)
+            collected.setdefault(key, {}).setdefault(cell.metric, []).append(weighted)
             launches.setdefault(key, set()).add(cell.launch)
-    if not found:
+    if not collected:
         raise TableError("the table has no metric with a number", column="Metric Value")
     return tuple(
         KernelMetrics(
@@ -272,7 +272,7 @@ def _collected(cells: Sequence[_Cell], *, has_commas: bool) -> tuple[KernelMetri
             groups=_product(key[1][0]),
             work_items_per_group=_product(key[1][1]),
         )
-        for key, metrics in found.items()
+        for key, metrics in collected.items()
     )
 
 
@@ -329,8 +329,8 @@ def with_measured(
     """Return a profile with what a profiler measured in the place of what was counted."""
     name = profiled.profile.name
     size = (profiled.launch.num_groups, profiled.launch.work_items_per_group)
-    named = [each for each in metrics if _is_called(each.kernel, name)]
-    chosen = [each for each in named if _has_size(each, size)]
+    named = [metric for metric in metrics if _is_called(metric.kernel, name)]
+    chosen = [metric for metric in named if _has_size(metric, size)]
     if len(chosen) != 1:
         there = ", ".join(map(_described, chosen or named or metrics)) or "none"
         if named and not chosen:
@@ -351,8 +351,8 @@ def with_measured(
         )
         raise TableError(message, column="Metric Name")
     sub_groups = profiled.launch.total_sub_groups(device.require_int("sub_group_size"))
-    changes: dict[str, Any] = {field: each.value for field, each in found.items()}
-    marks = {field: ", ".join(each.metrics) for field, each in found.items()}
+    changes: dict[str, Any] = {field: metric.value for field, metric in found.items()}
+    marks = {field: ", ".join(metric.metrics) for field, metric in found.items()}
     launch = profiled.launch
     if (share := changes.pop("occupancy", None)) is not None:
         most = device.require("max_sub_groups_per_compute_unit", model="achieved occupancy")

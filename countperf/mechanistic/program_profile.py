@@ -92,14 +92,16 @@ class ProgramAtSizes:
     def profile(self, registers_per_work_item: int | None) -> KernelProfile:
         """Return the profile of one launch."""
         instructions = self._instructions()
-        names = {each.node: each.name for each in instructions}
+        names = {instruction.node: instruction.name for instruction in instructions}
         graphs, is_shortened = self._graphs(names)
         barriers = Fraction(self.program.barriers.evaluate(self.values)) / (
             self.program.grid.group_size * self.groups * self.launches
         )
         alpha: dict[str, Fraction] = {}
-        for each in instructions:
-            alpha[each.name] = alpha.get(each.name, Fraction(0)) + self._mean(each)
+        for instruction in instructions:
+            alpha[instruction.name] = alpha.get(instruction.name, Fraction(0)) + self._mean(
+                instruction
+            )
         if barriers:
             alpha[BARRIER] = barriers
         alpha = {name: count for name, count in alpha.items() if count}
@@ -131,7 +133,7 @@ class ProgramAtSizes:
         return each.sub_group_executions / (self.sub_groups * self.launches)
 
     def _instructions(self) -> list[_Instruction]:
-        found: list[_Instruction] = []
+        instructions: list[_Instruction] = []
         for statement in self.program.statements:
             for node in statement.nodes:
                 place = (statement.within, node.cases)
@@ -139,7 +141,7 @@ class ProgramAtSizes:
                 by_sub_groups = Fraction(executions.evaluate(self.values)) * node.share
                 items = self.program.domains.executions(*place, self.program.grid)
                 cost = self._cost(statement, node) if by_sub_groups else None
-                found.append(
+                instructions.append(
                     _Instruction(
                         node=node,
                         name=_class_name(node.key, cost),
@@ -148,7 +150,7 @@ class ProgramAtSizes:
                         cost=cost,
                     )
                 )
-        return found
+        return instructions
 
     def _cost(self, statement: Statement, node: Node) -> AccessCost | None:
         if not isinstance(node.key, MemoryAccess):
@@ -165,7 +167,7 @@ class ProgramAtSizes:
 
     def _graphs(self, names: Mapping[Node, str]) -> tuple[list[InstructionGraph], bool]:
         places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}
-        differ = any(self.program.depends_on_lane(place) for place in places)
+        differ = any(self.program.depends_on_lane(position) for position in places)
         first = self._expanded(0)
         if not first.nodes and not differ:
             message = (
@@ -177,8 +179,8 @@ class ProgramAtSizes:
         if others * len(first.nodes) > _MOST_INSTRUCTIONS:
             others = 0
         expansions = [first, *(self._expanded(number + 1) for number in range(others))]
-        graphs = [self._graph(each, names) for each in expansions if each.nodes]
-        is_shortened = any(each.is_shortened for each in expansions)
+        graphs = [self._graph(expansion, names) for expansion in expansions if expansion.nodes]
+        is_shortened = any(expansion.is_shortened for expansion in expansions)
         if len(set(graphs)) == 1:
             return graphs[:1], is_shortened
         # a program for each sub-group of the group, or that of one of them for all
@@ -197,20 +199,22 @@ class ProgramAtSizes:
 
     def _memory(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
         coalesced, uncoalesced, lines, size, moved = (Fraction(0) for _ in range(5))
-        for each in instructions:
-            if not isinstance(each.node.key, MemoryAccess) or each.cost is None:
+        for instruction in instructions:
+            if not isinstance(instruction.node.key, MemoryAccess) or instruction.cost is None:
                 continue
-            if not each.cost.lines:
+            if not instruction.cost.lines:
                 continue
-            number = self._mean(each)
-            bytes_asked = self.sub_group_size * each.node.key.bits // 8
+            number = self._mean(instruction)
+            bytes_asked = self.sub_group_size * instruction.node.key.bits // 8
             size += number * bytes_asked
-            moved += number * each.cost.bytes_moved
-            if self._is_coalesced(each.cost, bytes_asked):
+            moved += number * instruction.cost.bytes_moved
+            if self._is_coalesced(instruction.cost, bytes_asked):
                 coalesced += number
             else:
                 uncoalesced += number
-                lines += number * (self.sub_group_size if self.splits_fully else each.cost.lines)
+                lines += number * (
+                    self.sub_group_size if self.splits_fully else instruction.cost.lines
+                )
         accesses = coalesced + uncoalesced
         return {
             "alpha_mem_coal": float(coalesced),
@@ -227,19 +231,21 @@ class ProgramAtSizes:
 
     def _totals(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
         flops, work, lines, moved, cuda, issued = (Fraction(0) for _ in range(6))
-        for each in instructions:
-            issued += self._mean(each)
-            if isinstance(each.node.key, Operation):
-                kind, type_name = each.node.key.kind, each.node.key.type_name
-                work += each.item_executions
-                cuda += self._mean(each)
+        for instruction in instructions:
+            issued += self._mean(instruction)
+            if isinstance(instruction.node.key, Operation):
+                kind, type_name = instruction.node.key.kind, instruction.node.key.type_name
+                work += instruction.item_executions
+                cuda += self._mean(instruction)
                 if type_name.startswith("f"):
-                    flops += each.item_executions * _FLOPS.get(kind, 0)
-            elif each.cost is not None:
-                lines += each.sub_group_executions * each.cost.lines
-                moved += each.sub_group_executions * each.cost.bytes_moved
-                fewest = -(-self.sub_group_size * each.node.key.bits // (8 * self.shape.line_bytes))
-                issued += self._mean(each) * max(0, each.cost.lines - fewest)
+                    flops += instruction.item_executions * _FLOPS.get(kind, 0)
+            elif instruction.cost is not None:
+                lines += instruction.sub_group_executions * instruction.cost.lines
+                moved += instruction.sub_group_executions * instruction.cost.bytes_moved
+                fewest = -(
+                    -self.sub_group_size * instruction.node.key.bits // (8 * self.shape.line_bytes)
+                )
+                issued += self._mean(instruction) * max(0, instruction.cost.lines - fewest)
         barriers = Fraction(self.program.barriers.evaluate(self.values))
         issued += barriers / (self.program.grid.group_size * self.groups * self.launches)
         return {

@@ -102,11 +102,11 @@ class PtxProgram:
     def loops(self) -> tuple[str, ...]:
         """Return the labels of loops, in order."""
         heads = {
-            each.target
-            for place, each in enumerate(self.instructions)
-            if each.target is not None and each.target <= place
+            instruction.target
+            for position, instruction in enumerate(self.instructions)
+            if instruction.target is not None and instruction.target <= position
         }
-        return tuple(label for label, place in self.labels.items() if place in heads)
+        return tuple(label for label, position in self.labels.items() if position in heads)
 
     def graph(
         self,
@@ -200,17 +200,17 @@ def _program(name: str, parameters: tuple[str, ...], body: str) -> PtxProgram:
                 jumps[len(instructions)] = operands[-1]
             instructions.append(_instruction(name, match[1] or "", match[2], operands))
     placed = [
-        replace(each, target=labels[jumps[place]]) if place in jumps else each
-        for place, each in enumerate(instructions)
+        replace(instruction, target=labels[jumps[position]]) if position in jumps else instruction
+        for position, instruction in enumerate(instructions)
     ]
     return PtxProgram(name=name, instructions=tuple(placed), labels=labels, parameters=parameters)
 
 
 def _statements(body: str) -> Iterator[tuple[str, str]]:
     """Yield labels and instructions between the outermost braces; scopes within are left out."""
-    place, depth = body.index("{"), 0
-    while match := _STATEMENT.match(body, place):
-        place = match.end()
+    position, depth = body.index("{"), 0
+    while match := _STATEMENT.match(body, position):
+        position = match.end()
         brace, label, text = match.groups()
         if brace:
             depth += 1 if brace == "{" else -1

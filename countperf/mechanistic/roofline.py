@@ -152,15 +152,15 @@ class RooflineModel(MechanisticModel):
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time; see `MechanisticModel.estimate`."""
         check_launch(launch, self.device)
-        found = profile_roof(profile, self.device, model=self.model)
+        estimate = profile_roof(profile, self.device, model=self.model)
         size = self.device.require_int("sub_group_size", model=self.model)
         sub_groups = launch.total_sub_groups(size)
-        time_s = seconds_from_throughput(found.wpc, sub_groups, self.device, model=self.model)
+        time_s = seconds_from_throughput(estimate.wpc, sub_groups, self.device, model=self.model)
         return Estimate(
             time_s=time_s,
-            bound=found.kind,
-            breakdown={found.kind: time_s},
-            results={"wpc": found.wpc, **{f"busy[{k}]": v for k, v in found.busy.items()}},
+            bound=estimate.kind,
+            breakdown={estimate.kind: time_s},
+            results={"wpc": estimate.wpc, **{f"busy[{k}]": v for k, v in estimate.busy.items()}},
         )
 
 
@@ -176,15 +176,15 @@ class ByteRooflineModel(MechanisticModel):
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time, the same for every launch; see `MechanisticModel.estimate`."""
         check_launch(launch, self.device)
-        found = byte_roof(
+        estimate = byte_roof(
             total_flops=profile.require("total_flops", model=self.model),
             total_bytes=profile.require("total_bytes", model=self.model),
             peak_flops=self.device.require("peak_flops", model=self.model),
             bandwidth_byte_per_s=self.device.require("bandwidth_byte_per_s", model=self.model),
         )
         return Estimate(
-            time_s=found.time_s,
-            bound=found.bound,
-            breakdown={found.bound: found.time_s},
-            results={"intensity": found.intensity, "ridge": found.ridge},
+            time_s=estimate.time_s,
+            bound=estimate.bound,
+            breakdown={estimate.bound: estimate.time_s},
+            results={"intensity": estimate.intensity, "ridge": estimate.ridge},
         )

@@ -82,11 +82,11 @@ class SassSegment:
     @property
     def pairs(self) -> int:
         """Pairs of instructions that are issued at once."""
-        return sum(each.with_previous for each in self.instructions)
+        return sum(instruction.with_previous for instruction in self.instructions)
 
     def count(self, *units: str) -> int:
         """Return the instructions of some units, see `unit_of`."""
-        return sum(unit_of(each) in units for each in self.instructions)
+        return sum(unit_of(instruction) in units for instruction in self.instructions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +99,18 @@ class SassAnalysis:
     @property
     def loops(self) -> int:
         """Number of loops."""
-        return 1 + max((loop for each in self.segments for loop in each.loops), default=-1)
+        return 1 + max((loop for segment in self.segments for loop in segment.loops), default=-1)
 
     def trips(self, executed: Mapping[int, int]) -> tuple[float, ...]:
         """Return the trip count of each loop from how often instructions are executed."""
         times: dict[int, float] = {}
-        found: dict[int, float] = {}
-        for each in self.segments:
-            for around, loop in zip((-1, *each.loops), each.loops, strict=False):
+        counts: dict[int, float] = {}
+        for segment in self.segments:
+            for around, loop in zip((-1, *segment.loops), segment.loops, strict=False):
                 if loop not in times:
-                    times[loop] = executed[each.place]
-                    found[loop] = times[loop] / (times.get(around, 1.0) or 1.0)
-        return tuple(found[loop] for loop in sorted(found))
+                    times[loop] = executed[segment.place]
+                    counts[loop] = times[loop] / (times.get(around, 1.0) or 1.0)
+        return tuple(counts[loop] for loop in sorted(counts))
 
     def latency_bound(self, *trips: float) -> float:
         """Return the cycles of the critical path."""
@@ -148,8 +148,8 @@ class SassAnalysis:
         for number in trips:
             check_not_negative(number, "trips")
         return [
-            (prod((float(trips[loop]) for loop in each.loops), start=1.0), each)
-            for each in self.segments
+            (prod((float(trips[loop]) for loop in segment.loops), start=1.0), segment)
+            for segment in self.segments
         ]
 
 
@@ -185,14 +185,14 @@ def _segments(
                 " analyzed"
             )
             raise ParameterError(message, parameter="text")
-    places = [place for place, each in enumerate(listed) if each.base != "NOP"]
+    places = [position for position, each in enumerate(listed) if each.base != "NOP"]
     code = [
         replace(each, target=None if each.target is None else bisect_left(places, each.target))
         for each in map(listed.__getitem__, places)
     ]
     loops = _loops(name, code)
     end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
-    cuts = sorted({0, end, *(place for loop in loops for place in loop if place < end)})
+    cuts = sorted({0, end, *(position for loop in loops for position in loop if position < end)})
     return tuple(
         replace(
             _segment(code, first, after, loops=loops, end=end, latencies=latencies),
@@ -205,10 +205,10 @@ def _segments(
 def _loops(name: str, code: Sequence[SassInstruction]) -> list[tuple[int, int]]:
     """Return the first instruction of each loop, and the one behind its last, in order."""
     found: dict[int, int] = {}
-    for place, each in enumerate(code):
+    for position, each in enumerate(code):
         # the code ends in a branch to itself, which is never executed
-        if each.base == "BRA" and each.target is not None and each.target < place:
-            found[each.target] = place + 1  # continued in several places, it ends at the last
+        if each.base == "BRA" and each.target is not None and each.target < position:
+            found[each.target] = position + 1  # continued in several places, it ends at the last
     loops = sorted(found.items())
     for (_, after), (first, later) in combinations(loops, 2):
         if first < after < later:
@@ -280,12 +280,12 @@ def _path(
 
 
 def _is_conditional(instruction: SassInstruction) -> bool:
-    return any(each not in ("PT", "UPT") for each in instruction.conditions)
+    return any(condition not in ("PT", "UPT") for condition in instruction.conditions)
 
 
 def _needs(instruction: SassInstruction) -> frozenset[str]:
     """Return what an instruction waits for."""
-    return instruction.reads | {each.lstrip("!") for each in instruction.conditions}
+    return instruction.reads | {condition.lstrip("!") for condition in instruction.conditions}
 
 
 def _latency(instruction: SassInstruction, latencies: SassLatencies) -> float:
@@ -293,12 +293,12 @@ def _latency(instruction: SassInstruction, latencies: SassLatencies) -> float:
         case "global":
             return latencies.global_memory
         case "shared":
-            found, field = latencies.shared_memory, "shared_memory"
+            latency, field = latencies.shared_memory, "shared_memory"
         case "constant":
-            found, field = latencies.constant_memory, "constant_memory"
+            latency, field = latencies.constant_memory, "constant_memory"
         case "core" | "other unit":
             return latencies.arithmetic
-    if found is None:
+    if latency is None:
         message = f"{instruction.opcode} needs the latency {field}; pass it in SassLatencies"
         raise ParameterError(message, parameter=field)
-    return found
+    return latency

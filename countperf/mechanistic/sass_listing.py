@@ -27,21 +27,21 @@ class SassCode:
 
 def parse_sass(text: str) -> dict[str, SassCode]:
     """Read the functions of a listing."""
-    found: dict[str, SassCode] = {}
+    codes: dict[str, SassCode] = {}
     architectures = {match[1] for line in text.splitlines() if (match := _ARCHITECTURE.match(line))}
     for name, architecture, lines in _functions(text):
         code = _code(lines)
         if not code.instructions:
             continue
         key = f"{name} ({architecture})" if len(architectures) > 1 else name
-        if key in found:
+        if key in codes:
             message = f"the listing has two functions {key}; pass that of one object file"
             raise ParameterError(message, parameter="text")
-        found[key] = code
-    if not found:
+        codes[key] = code
+    if not codes:
         message = "no instruction in the listing; pass what cuobjdump -sass or nvdisasm prints"
         raise ParameterError(message, parameter="text")
-    return found
+    return codes
 
 
 def _functions(text: str) -> Iterator[tuple[str, str, list[str]]]:
@@ -63,12 +63,12 @@ def _functions(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _code(lines: list[str]) -> SassCode:
-    found: list[SassInstruction] = []
+    code: list[SassInstruction] = []
     labels: dict[str, int] = {}
     in_braces = opened = False
     for line in lines:
         if (label := _LABEL.match(line)) is not None:
-            labels[label[1]] = len(found)
+            labels[label[1]] = len(code)
             continue
         match = _LINE.match(line)
         if match is None:
@@ -85,9 +85,9 @@ def _code(lines: list[str]) -> SassCode:
         _ = instruction.name  # refuses what is not known
         if match[7] or match[8]:
             in_braces = False
-        found.append(instruction)
-    labels |= {hex(each.address): place for place, each in enumerate(found)}
-    return SassCode([_with_target(each, labels) for each in found])
+        code.append(instruction)
+    labels |= {hex(each.address): position for position, each in enumerate(code)}
+    return SassCode([_with_target(each, labels) for each in code])
 
 
 def _with_target(instruction: SassInstruction, labels: dict[str, int]) -> SassInstruction:

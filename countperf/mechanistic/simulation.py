@@ -184,17 +184,17 @@ def _compile(workload: Workload) -> _Compiled:
 def _waits(
     graph: InstructionGraph, classes: Mapping[str, InstructionClass]
 ) -> list[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
+    waits: list[tuple[int, ...]] = []
     last = -1  # a barrier's result is there after all earlier ones
     for node, (name, own) in enumerate(zip(graph.nodes, graph.predecessors(), strict=True)):
         first = max(last, 0)
         if classes[name].kind == "barrier":
-            found.append(tuple(range(first, node)))
+            waits.append(tuple(range(first, node)))
             last = node
         else:
             kept = tuple(index for index in own if index > last)
-            found.append(kept if last < 0 else (last, *kept))
-    return found
+            waits.append(kept if last < 0 else (last, *kept))
+    return waits
 
 
 class _Run:
@@ -366,11 +366,11 @@ class _Run:
 
 
 def _followers(waits: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in waits]
+    followers: list[list[int]] = [[] for _ in waits]
     for node, used in enumerate(waits):
         for index in used:
-            found[index].append(node)
-    return found
+            followers[index].append(node)
+    return followers
 
 
 def _fraction(value: float) -> Fraction:

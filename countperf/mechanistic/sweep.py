@@ -175,10 +175,12 @@ def _group_sizes(profiled: ProfiledKernel, device: DeviceParameters) -> Sequence
     """Return whole numbers of sub-groups, doubling, that the device takes and that fit."""
     size = device.require_int("sub_group_size", model="a sweep")
     most = device.max_work_items_per_group or size * 32
-    found: list[int] = []
-    while (items := size << len(found)) <= most:
-        found.append(items)
-    return [items for items in found if _fits(vary(profiled, "group_size", items, device), device)]
+    group_sizes: list[int] = []
+    while (items := size << len(group_sizes)) <= most:
+        group_sizes.append(items)
+    return [
+        items for items in group_sizes if _fits(vary(profiled, "group_size", items, device), device)
+    ]
 
 
 def _fits(profiled: ProfiledKernel, device: DeviceParameters) -> bool:

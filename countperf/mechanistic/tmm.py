@@ -177,7 +177,7 @@ class TmmModel(MechanisticModel):
         cores = device.require_int("cores_per_compute_unit", model=model)
         groups = geometry.occupancy / geometry.sub_groups_per_group
         items = groups * launch.work_items_per_group / cores
-        found = scheduled_steps(
+        estimate = scheduled_steps(
             work=profile.require("work", model=model),
             transactions=profile.require("transactions", model=model),
             latency_steps=device.require("latency_steps", model=model),
@@ -188,17 +188,17 @@ class TmmModel(MechanisticModel):
             num_compute_units=units,
             max_work_items_per_core=device.max_work_items_per_core,
         )
-        time_s = found.steps / device.require("clock_hz", model=model)
-        even_s = time_s / found.scheduling
-        bound = _BOUNDS[found.which]
+        time_s = estimate.steps / device.require("clock_hz", model=model)
+        even_s = time_s / estimate.scheduling
+        bound = _BOUNDS[estimate.which]
         return Estimate(
             time_s=time_s,
             bound=bound,
             breakdown={bound: even_s, "scheduling": time_s - even_s},
             results={
-                "steps": found.steps,
-                "scheduling": found.scheduling,
-                "waves": found.waves,
+                "steps": estimate.steps,
+                "scheduling": estimate.scheduling,
+                "waves": estimate.waves,
                 "work_items_per_core": items,
                 "occupancy": geometry.occupancy,
             },

@@ -145,20 +145,22 @@ class VolkovModel(MechanisticModel):
         geometry = launch_geometry(profile, launch, self.device)
         top = profile_roof(profile, self.device, model=self.model)
         latency = latency_alone(profile, self.device, model=self.model)
-        found = occupancy_roof(occupancy=geometry.occupancy, latency_app=latency, wpc_roof=top.wpc)
+        estimate = occupancy_roof(
+            occupancy=geometry.occupancy, latency_app=latency, wpc_roof=top.wpc
+        )
         return throughput_estimate(
-            wpc=found.wpc,
+            wpc=estimate.wpc,
             wpc_roof=top.wpc,
             kind=top.kind,
             total_sub_groups=geometry.total_sub_groups,
             device=self.device,
             model=self.model,
             results={
-                "wpc": found.wpc,
-                "cpr": found.cpr,
+                "wpc": estimate.wpc,
+                "cpr": estimate.cpr,
                 "occupancy": geometry.occupancy,
                 "latency_app": latency,
-                "ridge_occupancy": found.ridge_occupancy,
+                "ridge_occupancy": estimate.ridge_occupancy,
             },
         )
 

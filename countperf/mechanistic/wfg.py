@@ -190,17 +190,17 @@ def _check_blocks(blocks: Sequence[Block]) -> None:
 def blocks_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Block, ...]:
     """Cut the program of a sub-group at memory instructions and barriers."""
     sources = graph.predecessors()
-    found: list[Block] = []
+    blocks: list[Block] = []
     depths: dict[int, int] = {}
     for index, name in enumerate(graph.nodes):
         kind = device.require_class(name, model="the work flow graph").kind
         if kind == "compute":
             depths[index] = 1 + max((depths.get(source, 0) for source in sources[index]), default=0)
             continue
-        found += _computations(depths)
+        blocks += _computations(depths)
         depths = {}
-        found.append(Block("mem" if kind == "memory" else "sync"))
-    return (*found, *_computations(depths))
+        blocks.append(Block("mem" if kind == "memory" else "sync"))
+    return (*blocks, *_computations(depths))
 
 
 def _computations(depths: dict[int, int]) -> list[Block]:

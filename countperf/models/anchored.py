@@ -76,10 +76,10 @@ class AnchoredWeights(ShortRepr):
         if kernel is not None:
             self._check(self.weights.counted(kernel))
         values = given_sizes(parameters, more)
-        found = self.weights.predict_counts(self.vector, values, level=level)
-        low_high = found.interval_s
+        prediction = self.weights.predict_counts(self.vector, values, level=level)
+        low_high = prediction.interval_s
         return replace(
-            found,
+            prediction,
             model=self.model,
             origin=WeightsAndKernel(
                 weights=self.weights,
@@ -87,16 +87,16 @@ class AnchoredWeights(ShortRepr):
                 parameters=values,
                 level=level,
             ),
-            time_s=self.factor * found.time_s,
-            breakdown={name: self.factor * part for name, part in found.breakdown.items()},
+            time_s=self.factor * prediction.time_s,
+            breakdown={name: self.factor * part for name, part in prediction.breakdown.items()},
             interval_s=None
             if low_high is None
             else (
-                self._end(found.time_s, low_high[0]),
-                self._end(found.time_s, low_high[1]),
+                self._end(prediction.time_s, low_high[0]),
+                self._end(prediction.time_s, low_high[1]),
             ),
             verdicts=(
-                *found.verdicts,
+                *prediction.verdicts,
                 Verdict(
                     name="anchor",
                     passed=True,
@@ -157,7 +157,7 @@ def anchor(
     if not runs:
         raise ParameterError("anchoring needs a measured run", parameter="runs")
     sizes = [dict(at) for at, _ in map(_run, runs)]
-    if doubled := [at for place, at in enumerate(sizes) if at in sizes[:place]]:
+    if doubled := [at for position, at in enumerate(sizes) if at in sizes[:position]]:
         listed = ", ".join(f"{name}={value}" for name, value in doubled[0].items())
         raise ParameterError(
             f"two runs have the same sizes, {listed or 'none'}: give one, the faster",

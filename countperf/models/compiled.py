@@ -190,7 +190,7 @@ def _lines() -> dict[str, str]:
 def _traffic() -> dict[str, str]:
     """Return bytes, separate pieces and lines by where in memory they are."""
     size = "(bytes_group_load_dense + bytes_group_load_sparse)"
-    found = {
+    traffic = {
         "load_bytes": size,
         "load_beyond_l2": f"{size}*beyond_l2",
         "load_segments_beyond_l2": "segments_group_load*beyond_l2",
@@ -204,6 +204,6 @@ def _traffic() -> dict[str, str]:
         "load_memory_lines_out_of_reach": _accesses("load", "beyond_l2", "beyond_l2"),
         "store_lines_out_of_reach": _accesses("store", "strided", "l1_reuse"),
     }
-    found |= {name: f"({lines})*out_of_reach" for name, lines in reach.items()}
-    found["store_data_out_of_reach"] = "issue_scalar_gmem_store_data*out_of_reach"
-    return found
+    traffic |= {name: f"({lines})*out_of_reach" for name, lines in reach.items()}
+    traffic["store_data_out_of_reach"] = "issue_scalar_gmem_store_data*out_of_reach"
+    return traffic

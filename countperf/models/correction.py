@@ -100,12 +100,12 @@ class Correction(Part):
                 apart = _squared_distances(points, axes, squares, products) + rest
                 return float(np.exp(-np.sqrt(apart)) @ alpha)
             rows = points.reshape(len(points), math.prod(points.shape[1:])).T
-            found = [
+            log_factor = [
                 np.exp(-np.sqrt(_squared_distances(some, axes, squares, some @ axes) + rest))
                 @ alpha
                 for some in np.split(rows, range(_AT_ONCE, len(rows), _AT_ONCE))
             ]
-            return np.concatenate(found).reshape(points.shape[1:])
+            return np.concatenate(log_factor).reshape(points.shape[1:])
 
         return log_factor
 
@@ -151,8 +151,10 @@ def similarity(points: Array, others: Array) -> Array:
 
 def _squared_distances(points: Array, others: Array, squares: Array, products: Array) -> Array:
     """Return the squared distances of points, shape (..., n_axes), from others, as columns."""
-    found = squares - 2.0 * products
-    found += np.einsum("...i,...i->...", points, points)[..., np.newaxis]
-    close = np.nonzero(found < _CLOSE * squares)  # where little is left of large numbers
-    found[close] = ((points[close[:-1]] - others.T[close[-1]]) ** 2).sum(axis=-1)
-    return found
+    squared_distances = squares - 2.0 * products
+    squared_distances += np.einsum("...i,...i->...", points, points)[..., np.newaxis]
+    close = np.nonzero(
+        squared_distances < _CLOSE * squares
+    )  # where little is left of large numbers
+    squared_distances[close] = ((points[close[:-1]] - others.T[close[-1]]) ** 2).sum(axis=-1)
+    return squared_distances

@@ -92,13 +92,13 @@ class CostFunction(ShortRepr, FieldsAlone):
     def _columns(self) -> dict[int, list[str]]:
         """The columns that the kernel has, by position, with what they are sums of."""
         model = self.function.model
-        found = {
-            place: [feature]
+        columns = {
+            position: [feature]
             if feature in model.derived
             else [n for n in self.vector if model.term_features[term].feature_of(n) == feature]
-            for place, (term, feature) in enumerate(self.function.columns)
+            for position, (term, feature) in enumerate(self.function.columns)
         }
-        return {place: names for place, names in found.items() if names}
+        return {position: names for position, names in columns.items() if names}
 
     def _written(self, *, arrays: bool) -> Callable[..., list[Any]]:
         """Write a function of the sizes: features, the same scaled, and what has no known cost."""
@@ -119,7 +119,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
         features = [source.named(" + ".join(known[n] for n in s)) for s in self._columns.values()]
-        scales = [model.terms[columns[place][0]].scale for place in self._columns]
+        scales = [model.terms[columns[position][0]].scale for position in self._columns]
         scaled = [
             f"{feature} * {known[scale]}" if scale else feature
             for feature, scale in zip(features, scales, strict=True)
@@ -170,7 +170,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     @cached_property
     def _similar(self) -> tuple[list[Column], Callable[..., Quantity]]:
         assert self.correction is not None
-        columns = [self.function.columns[place] for place in self._columns]
+        columns = [self.function.columns[position] for position in self._columns]
         return columns, self.correction.of_columns(list(self._columns))
 
     def _check_measured(self, lacking: list[Any]) -> None:

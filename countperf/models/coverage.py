@@ -204,21 +204,23 @@ def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tup
         for status in ("unmeasured", "inseparable")
     )
     beyond = [row for row in features if row.beyond > EXTRAPOLATION_FACTOR and row.matters]
-    found: list[str] = []
+    verdict: list[str] = []
     mends: list[str] = []
     if unmeasured:
-        found.append(f"never measured: {_names(unmeasured)}")
+        verdict.append(f"never measured: {_names(unmeasured)}")
         mends.append(_measuring(unmeasured, "write and measure kernels that have"))
     if apart:
-        found.append(f"not told apart, and in another proportion here: {_names(apart)}")
+        verdict.append(f"not told apart, and in another proportion here: {_names(apart)}")
         mends.append(_measuring(apart, "write and measure kernels that set apart"))
     if beyond:
         far = (f"{row.beyond:.3g} in {row.name}" for row in beyond)
-        found.append(f"by factors beyond the largest measured: {', '.join(far)}")
+        verdict.append(f"by factors beyond the largest measured: {', '.join(far)}")
         mends.append("measure this kernel once, for countperf predict --anchor, at such sizes")
-    grade: Grade = "not covered" if unmeasured or apart else "extrapolates" if found else "covered"
-    if not found:
-        found.append(
+    grade: Grade = (
+        "not covered" if unmeasured or apart else "extrapolates" if verdict else "covered"
+    )
+    if not verdict:
+        verdict.append(
             "every feature was measured; with sizes, ranges can be looked at"
             if needs_sizes
             else "no feature that matters is more than"
@@ -227,7 +229,7 @@ def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tup
     return grade, Verdict(
         name="coverage",
         passed=grade == "covered",
-        message="; ".join(found),
+        message="; ".join(verdict),
         remedy="; ".join(dict.fromkeys(mends)),
     )
 

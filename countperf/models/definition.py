@@ -214,10 +214,10 @@ class ModelDefinition(Document):
 
     def made_of(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what is `issued`, and the shape of work groups as far as the model names it."""
-        found = {n: count for n, count in self.issued(counts).items() if n not in GROUP_SHAPE}
+        made = {n: count for n, count in self.issued(counts).items() if n not in GROUP_SHAPE}
         wanted = self.named_shape
         known = counts if all(name in counts for name in wanted) else group_shape(counts)
-        return found | {name: known[name] for name in wanted if name in known}
+        return made | {name: known[name] for name in wanted if name in known}
 
     @cached_property
     def named_shape(self) -> tuple[str, ...]:
@@ -257,8 +257,10 @@ class ModelDefinition(Document):
     def base_properties(self) -> dict[str, str]:
         """Properties by the names that they have in formulas: ``groups``, ``lmem_load_32``."""
         names = [n for formula in self.needed_derived.values() for n in formula.names]
-        found = {name: property_of(name) for name in names if name not in self.derived}
-        return {name: property for name, property in found.items() if property is not None}
+        base_properties = {name: property_of(name) for name in names if name not in self.derived}
+        return {
+            name: property for name, property in base_properties.items() if property is not None
+        }
 
     @cached_property
     def term_features(self) -> dict[str, FeatureSpec]:

@@ -196,7 +196,7 @@ class _Checker(ast.NodeTransformer):
         if not is_right:
             wanted = "at least 2" if name in ("min", "max") else "1"
             self._refuse(f"{name} takes {wanted} arguments, not {len(node.args)}", node)
-        return ast.Call(_name(name), [self.visit(each) for each in node.args], [])
+        return ast.Call(_name(name), [self.visit(arg) for arg in node.args], [])
 
     def visit_Attribute(self, node: ast.Attribute) -> NoReturn:
         dotted = ast.unparse(node)

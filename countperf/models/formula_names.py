@@ -15,10 +15,10 @@ _WORDS_OF_SEVERAL = re.compile(
 
 def _components(name: str) -> list[str]:
     """Return the components of a property's name that a name of a formula may stand for."""
-    found: list[str] = []
+    components: list[str] = []
     for number, piece in enumerate(_WORDS_OF_SEVERAL.split(name)):
-        found += [piece] if number % 2 else piece.strip("_").split("_")
-    return [component for component in found if component]
+        components += [piece] if number % 2 else piece.strip("_").split("_")
+    return [component for component in components if component]
 
 
 def property_of(name: str) -> str | None:

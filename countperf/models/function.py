@@ -41,8 +41,8 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
     values: dict[Column, Quantity] = {}
     covered: set[str] = set()
     for term, spec in model.term_features.items():
-        found = spec.apply(present)
-        values.update({(term, feature): value for feature, value in found.values.items()})
+        applied = spec.apply(present)
+        values.update({(term, feature): value for feature, value in applied.values.items()})
         covered.update(name for name in present if spec.feature_of(name) is not None)
     names: dict[str, Any] = {}
     for name, wanted in model.base_properties.items():
@@ -86,11 +86,11 @@ class ModelFunction(ShortRepr):
         self, values: NDArray[np.float64], variables: Mapping[str, Quantity]
     ) -> NDArray[np.float64]:
         """Return features times the scales of their terms: derivatives of the time by weights."""
-        found = np.array(values, np.float64)
+        scaled = np.array(values, np.float64)
         for term, members in self.members.items():
             if (scale := self.model.terms[term].scale) and members.size:
-                found[members] *= variables[scale]
-        return found
+                scaled[members] *= variables[scale]
+        return scaled
 
     def times(
         self,
@@ -99,8 +99,8 @@ class ModelFunction(ShortRepr):
         weights: Sequence[float] | NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Return predicted times, s; weights in s per unit, other arguments as for `scaled`."""
-        found = np.tensordot(np.asarray(weights, np.float64), self.scaled(values, variables), 1)
-        return np.asarray(found, np.float64)
+        times = np.tensordot(np.asarray(weights, np.float64), self.scaled(values, variables), 1)
+        return np.asarray(times, np.float64)
 
     @cached_property
     def lower(self) -> NDArray[np.float64]:

@@ -79,12 +79,12 @@ class NamedFit:
     @property
     def models(self) -> dict[str, Path]:
         """The documents by the short names of their models, sorted."""
-        found: dict[str, Path] = {}
+        models: dict[str, Path] = {}
         for path in sorted(self.folder.glob("*.json"), key=lambda path: path.stem != "weights"):
             model = _model_in(path)
-            if model and ((name := short_name(model)) not in found or path.stem == name):
-                found[name] = path
-        return dict(sorted(found.items()))
+            if model and ((name := short_name(model)) not in models or path.stem == name):
+                models[name] = path
+        return dict(sorted(models.items()))
 
     @property
     def default(self) -> Path | None:
@@ -98,8 +98,8 @@ class NamedFit:
     def path_of(self, model: str | None) -> Path:
         """Return the document of a model."""
         models = self.models
-        found = self.default if model is None else models.get(model)
-        if found is None:
+        path = self.default if model is None else models.get(model)
+        if path is None:
             there = ", ".join(models) or "none"
             kind = short_name(model or "")
             asked = f" (ask for {kind}, which is chosen among such)" if kind in models else ""
@@ -107,7 +107,7 @@ class NamedFit:
                 f"{self.name} has no weights of a model {model!r}{asked}; there are: {there}",
                 parameter="model",
             )
-        return found
+        return path
 
 
 def _model_in(path: Path) -> str:
@@ -179,8 +179,8 @@ def _modified(path: Path) -> float:
 
 def fits_for(device: DeviceIdentity) -> tuple[NamedFit, ...]:
     """Return the fits whose device matches: one that ships first, then the user's, newest first."""
-    found = [fit for fit in named_fits().values() if _is_of(fit, device)]
-    return tuple(sorted(found, key=lambda fit: (fit.is_own, -_age(fit))))
+    fits = [fit for fit in named_fits().values() if _is_of(fit, device)]
+    return tuple(sorted(fits, key=lambda fit: (fit.is_own, -_age(fit))))
 
 
 def store_own_fit(
@@ -276,14 +276,14 @@ def load_weights(
     path = Path(name) if fit is None else fit.path_of(model)
     if fit is None and not isinstance(name, Path) and not _looks_like_a_path(path):
         raise _unknown(name, folders, own)
-    found = WeightSet.read_file(path)
-    if model is not None and model not in (found.model, short_name(found.model)):
+    weights = WeightSet.read_file(path)
+    if model is not None and model not in (weights.model, short_name(weights.model)):
         raise ParameterError(
-            f"the weights in {path} are of the model {short_name(found.model)}, not {model!r}:"
+            f"the weights in {path} are of the model {short_name(weights.model)}, not {model!r}:"
             " leave the model out, or name another file",
             parameter="model",
         )
-    return found
+    return weights
 
 
 def _looks_like_a_path(path: Path) -> bool:

@@ -147,10 +147,10 @@ def structural(
 def _beyond_caches(memory: MemoryHierarchy) -> dict[str, Cache]:
     """Return the caches beyond the first, by the name of the share of memory beyond each."""
     second, *farther = memory.caches[1:]
-    found = {"beyond_l2": second}
+    beyond_caches = {"beyond_l2": second}
     for level, cache in enumerate(farther, start=3):
-        found["beyond_llc" if cache is farther[-1] else f"beyond_l{level}"] = cache
-    return found
+        beyond_caches["beyond_llc" if cache is farther[-1] else f"beyond_l{level}"] = cache
+    return beyond_caches
 
 
 def candidates(

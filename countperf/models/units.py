@@ -45,11 +45,11 @@ def _of_derived(feature: str, model: ModelDefinition) -> Charged:
     formula = model.needed_derived[feature]
     bases = {n: model.base_properties[n] for n in formula.names if n in model.base_properties}
     amounts = {n: charged(base, describe(base).unit) for n, base in bases.items()}
-    known = [each for each in amounts.values() if each is not None]
-    if len(known) < len(bases) or len({each.unit for each in known}) != 1:
+    known = [amount for amount in amounts.values() if amount is not None]
+    if len(known) < len(bases) or len({amount.unit for amount in known}) != 1:
         return Charged(kind="derived", unit=DERIVED)
-    if any(each.size != 1 for each in known):  # a sum of amounts, not of accesses
-        ones = {n: 1.0 / each.size for n, each in amounts.items() if each is not None}
+    if any(amount.size != 1 for amount in known):  # a sum of amounts, not of accesses
+        ones = {n: 1.0 / amount.size for n, amount in amounts.items() if amount is not None}
         if formula(dict.fromkeys(formula.names, 1.0) | ones) != len(bases):
             return Charged(kind="derived", unit=DERIVED)
     return Charged(kind=known[0].kind, unit=known[0].unit)

@@ -128,7 +128,7 @@ class WeightSet(FittedWeights):
         force: bool = False,
     ) -> Prediction:
         """Predict as `FittedWeights.predict_counts`; the prediction can be anchored."""
-        found = super().predict_counts(
+        prediction = super().predict_counts(
             kernel,
             parameters,
             incomplete_ok=incomplete_ok,
@@ -137,7 +137,7 @@ class WeightSet(FittedWeights):
             force=force,
         )
         origin = WeightsAndKernel(weights=self, kernel=kernel, parameters=parameters, level=level)
-        return replace(found, origin=origin)
+        return replace(prediction, origin=origin)
 
     def compile(self, kernel: object, *, incomplete_ok: bool = False) -> CostFunction:
         """Return the predicted time of a kernel as a fast function of its parameters.

@@ -66,9 +66,9 @@ def counted_anew(count: Callable[[], PropertyVector]) -> PropertyVector:
 def _forget_kernels_of_loopy() -> None:
     """Clear Loopy's caches in memory, of 256 kernels and 64 MB of pages each or without a bound."""
     loopy.tools.clear_in_mem_caches()
-    for each in loopy.tools.caches:
+    for cache in loopy.tools.caches:
         with suppress(AttributeError, sqlite3.Error):  # closed, or in use
-            cast("Any", each).conn.execute("PRAGMA shrink_memory")
+            cast("Any", cache).conn.execute("PRAGMA shrink_memory")
     memoized = getattr(loopy.symbolic, "_get_dependencies_and_reduction_inames", None)
     getattr(getattr(memoized, "__wrapped__", None), "_memoize_dic", {}).clear()
 

@@ -179,8 +179,8 @@ def describe(name: str) -> KernelProperty:
 
 def _unit_and_description(name: str) -> tuple[str, str]:
     for pattern, unit, description in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
-        found = pattern.fullmatch(name)
-        if found is not None and int(found.groupdict().get("bits", 8)) % 8 == 0:
+        match = pattern.fullmatch(name)
+        if match is not None and int(match.groupdict().get("bits", 8)) % 8 == 0:
             return unit, description
     raise PropertyNameError(
         f"{name!r} is no property name; names look like flop.add.f32, flop.special.f32.rsqrt, "

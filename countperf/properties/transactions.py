@@ -82,11 +82,11 @@ class TransactionCounts(FieldsAlone):
 
     def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
         """Count the transactions at sizes."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for root in self.roots:
             counted = self._counted(root, parameters)
-            found |= {f"{root}.{name}": number for name, number in counted.items()}
-        return found
+            sizes |= {f"{root}.{name}": number for name, number in counted.items()}
+        return sizes
 
     def _counted(self, root: str, parameters: Mapping[str, int]) -> dict[str, int]:
         kind, _, numbers = root.partition(".")

@@ -117,9 +117,9 @@ class PropertyVector(Table, Mapping[str, Count]):
     # --- mapping
 
     def __getitem__(self, name: str) -> Count:
-        found = self._counts.get(name)
-        if found is not None:
-            return found
+        count = self._counts.get(name)
+        if count is not None:
+            return count
         validate_name(name)
         members = [c for other, c in self._counts.items() if other.startswith(f"{name}.")]
         if not members:
@@ -230,10 +230,10 @@ class PropertyVector(Table, Mapping[str, Count]):
     ) -> PropertyVector:
         """Return the vector with other counts, made from its own."""
         same = {name: getattr(self, name) for name in _SHARED}
-        found = PropertyVector(function(self._counts), **same)
-        found._ranges = self._ranges
-        found._at_sizes = self._at_sizes
-        return found
+        mapped = PropertyVector(function(self._counts), **same)
+        mapped._ranges = self._ranges
+        mapped._at_sizes = self._at_sizes
+        return mapped
 
     def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
         """Have parameters refused that the kernel's arguments do not hold, which no document says.
@@ -267,18 +267,18 @@ class PropertyVector(Table, Mapping[str, Count]):
             What the names of these begin with; what was known at sizes of the same ones is
             replaced.
         """
-        found = self.mapped(lambda known: known)
-        found._at_sizes = {**self._at_sizes, roots: counts}
-        return found
+        replaced = self.mapped(lambda known: known)
+        replaced._at_sizes = {**self._at_sizes, roots: counts}
+        return replaced
 
     def emitted(self) -> PropertyVector:
         """Return the source's view of a vector of the structure view; others as they are."""
         if self.view != "structure":
             return self
-        found = self.mapped(lambda counts: {n: c for n, c in counts.items() if is_emitted(n)})
-        found.view = "source"
-        found.caches = None
-        return found
+        emitted = self.mapped(lambda counts: {n: c for n, c in counts.items() if is_emitted(n)})
+        emitted.view = "source"
+        emitted.caches = None
+        return emitted
 
     # --- evaluation
 
@@ -316,12 +316,12 @@ class PropertyVector(Table, Mapping[str, Count]):
         """
         values = self.checked_parameters(parameters, more)
         if any(isinstance(v, np.ndarray) for v in values.values()):
-            found = dict(zip(self._counts, self.compiled.at_arrays(values), strict=True))
+            evaluate = dict(zip(self._counts, self.compiled.at_arrays(values), strict=True))
         else:
-            found = dict(zip(self._counts, self.compiled.at(values), strict=True))
+            evaluate = dict(zip(self._counts, self.compiled.at(values), strict=True))
         for counts in self._at_sizes.values():
-            found |= counts_at_sizes(counts, values)
-        return found
+            evaluate |= counts_at_sizes(counts, values)
+        return evaluate
 
     def checked_parameters(
         self, parameters: Mapping[str, Any] | None, more: Mapping[str, Any]

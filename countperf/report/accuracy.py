@@ -164,19 +164,19 @@ def comparison(of: Comparison) -> Printed:
     """
     rows: list[dict[str, Any]] = [
         {
-            "model": each.model,
-            "constants": each.level,
-            "error": None if (overall := each.overall()) is None else overall.value,
-            "mape": None if (mape := each.mape()) is None else mape / 100,
-            "in_sample": each.in_sample,
+            "model": model.model,
+            "constants": model.level,
+            "error": None if (overall := model.overall()) is None else overall.value,
+            "mape": None if (mape := model.mape()) is None else mape / 100,
+            "in_sample": model.in_sample,
             "shape_error": sum(shapes) / len(shapes) / 100
-            if (shapes := list(each.shape_errors.values()))
+            if (shapes := list(model.shape_errors.values()))
             else None,
-            **{f"{_short(k)}:error": mean.value for k, mean in each.by_kernel().items()},
-            "cases": len(each.cases),
-            "lacking": each.lacking,
+            **{f"{_short(k)}:error": mean.value for k, mean in model.by_kernel().items()},
+            "cases": len(model.cases),
+            "lacking": model.lacking,
         }
-        for each in of.models
+        for model in of.models
     ]
     titles = {"error": "overall", "mape": "MAPE", "shape_error": "MAPE_shape"}
     hidden = ("cases", "lacking")
@@ -200,12 +200,12 @@ def comparison(of: Comparison) -> Printed:
             **of.to_object(),
             "geometric_mean": [
                 {
-                    **picked(each, "model", "level"),
-                    "overall": None if (overall := each.overall()) is None else overall.value,
-                    "mape_percent": each.mape(),
-                    "by_kernel": {k: e.value for k, e in each.by_kernel().items()},
+                    **picked(model, "model", "level"),
+                    "overall": None if (overall := model.overall()) is None else overall.value,
+                    "mape_percent": model.mape(),
+                    "by_kernel": {k: e.value for k, e in model.by_kernel().items()},
                 }
-                for each in of.models
+                for model in of.models
             ],
         },
     )
@@ -214,11 +214,11 @@ def comparison(of: Comparison) -> Printed:
 def _gaps(of: Comparison) -> list[str]:
     """Say once for each reason which models and kernels have no prediction."""
     gaps: dict[str, dict[str, None]] = {}
-    for each in of.models:
-        who = f"{each.model} ({each.level})"
-        if each.lacking:
-            gaps.setdefault(f"no prediction: {each.lacking}", {})[who] = None
-        for kernel, reason in each.refusals.items():
+    for model in of.models:
+        who = f"{model.model} ({model.level})"
+        if model.lacking:
+            gaps.setdefault(f"no prediction: {model.lacking}", {})[who] = None
+        for kernel, reason in model.refusals.items():
             gaps.setdefault(f"no prediction of {_short(kernel)}: {reason}", {})[who] = None
     for kernel, reason in of.unprofiled.items():
         gaps.setdefault(f"no profile: {reason}", {})[kernel] = None
@@ -318,15 +318,17 @@ def coverage(of: Coverage) -> Printed:
         head=lines,
         rows=[
             {
-                "feature": each.name,
-                "name": plain_name(each.name).text,
-                **picked(each, "status", "share", "value", "unit"),
-                "smallest_measured": None if each.measured is None else each.measured.smallest,
-                "largest_measured": None if each.measured is None else each.measured.largest,
+                "feature": feature.name,
+                "name": plain_name(feature.name).text,
+                **picked(feature, "status", "share", "value", "unit"),
+                "smallest_measured": None
+                if feature.measured is None
+                else feature.measured.smallest,
+                "largest_measured": None if feature.measured is None else feature.measured.largest,
             }
-            for each in of.features
+            for feature in of.features
         ],
-        shown=table_of([_shown_feature(each) for each in of.features], _COVERAGE_COLUMNS),
+        shown=table_of([_shown_feature(feature) for feature in of.features], _COVERAGE_COLUMNS),
         notes=[*notes, *(uncharged_lines(of.ignored, every=True) if of.ignored else [])],
         facts=content,
     )

@@ -89,7 +89,9 @@ class _Writer:
 
     def fields(self, of: Any) -> dict[str, Any]:
         """Return the fields of a record; where statistics enter its executions, these say so."""
-        found = {each.name: self.value(getattr(of, each.name)) for each in fields(of) if each.repr}
+        found = {
+            field.name: self.value(getattr(of, field.name)) for field in fields(of) if field.repr
+        }
         if estimate := found.pop("is_estimate", ""):
             found["executions"]["reason"] = estimate
         return found

@@ -111,10 +111,10 @@ def _rows(parts: Mapping[str, float], order: Sequence[str], number: int) -> list
     """Return rows that show so many of the largest parts by themselves."""
     groups: dict[str, _Group] = {}
     whole = sum(parts.values())
-    for place, part in enumerate(order):
+    for position, part in enumerate(order):
         name = plain_name(part)
         group = groups.setdefault(name.group, _Group())
-        if place < number and parts[part] >= _LEAST_SHARE * whole:
+        if position < number and parts[part] >= _LEAST_SHARE * whole:
             group.rows.append(_Row(name=name, time_s=parts[part]))
         else:
             group.rest.append(part)

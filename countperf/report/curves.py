@@ -171,7 +171,7 @@ def _places(sizes: Sequence[TimedSize]) -> tuple[str, list[float]]:
 
     The axis is the first parameter that tells all sizes apart; without one they are numbered.
     """
-    points = [each.measurement.parameters for each in sizes]
+    points = [size.measurement.parameters for size in sizes]
     for name in points[0]:
         if len({point[name] for point in points}) == len(points):
             return f"size {name}", [float(point[name]) for point in points]
@@ -212,8 +212,11 @@ def model_roofline_figure(answers: ModelAnswers) -> Figure:
             raise ParameterError(message, parameter="figure")
     flops, moved = answers.total_flops or 0.0, answers.total_bytes or 1.0
     points = {
-        f"{name}: {format_quantity(float(each.time_s), 's')}": (name, flops / float(each.time_s))
-        for name, each in answers.predictions.items()
+        f"{name}: {format_quantity(float(prediction.time_s), 's')}": (
+            name,
+            flops / float(prediction.time_s),
+        )
+        for name, prediction in answers.predictions.items()
     }
     title = f"{answers.kernel} on {answers.device}, {point_text(answers.parameters)}"
     return _roofline(points, flops / moved, device, title)
@@ -239,8 +242,8 @@ def _roofline(
     if peak is not None:
         label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
         panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")
-    for place, (label, (gid, rate)) in enumerate(points.items()):
-        mark, color = "*osD^v"[place % 6], RED if place == 0 else CYCLE[place % len(CYCLE)]
+    for position, (label, (gid, rate)) in enumerate(points.items()):
+        mark, color = "*osD^v"[position % 6], RED if position == 0 else CYCLE[position % len(CYCLE)]
         look: dict[str, Any] = {"color": color, "markersize": 9, "label": label, "gid": gid}
         panel.plot([intensity], [rate / 1e9], mark, **look)
     panel.set(xscale="log", yscale="log", ylabel="arithmetic rate, Gflop/s")
@@ -262,10 +265,13 @@ def sweep_figure(found: Sweep) -> Figure:
     over_intensity = found.over == "intensity"
     figure = new_figure((8, 5))
     panel = figure.subplots()
-    for place, name in enumerate(found.models):
+    for position, name in enumerate(found.models):
         across, up = _curve(found, [(p, found.throughput(p, name)) for p in found.points])
         if across:
-            color, style = CYCLE[place % len(CYCLE)], ("-", "--", ":")[place // len(CYCLE) % 3]
+            color, style = (
+                CYCLE[position % len(CYCLE)],
+                ("-", "--", ":")[position // len(CYCLE) % 3],
+            )
             panel.plot(across, up, marker=".", color=color, linestyle=style, label=name)
     if not panel.lines:
         message = f"no model predicts {found.kernel} on {found.device}; to_frame() says why"
@@ -294,8 +300,8 @@ def _draw_roofs(panel: Axes, found: Sweep) -> None:
         if min(above) > _NEAR or len(up) < len(points):
             continue
         panel.plot(across, up, color=GRAY, linewidth=2.5, alpha=0.5, zorder=0, gid=f"roof-{name}")
-        place = above.index(min(above))
-        panel.annotate(f"roof: {name}", (across[place], up[place]), fontsize=9, va="bottom")
+        index = above.index(min(above))
+        panel.annotate(f"roof: {name}", (across[index], up[index]), fontsize=9, va="bottom")
 
 
 def _curve(

@@ -101,11 +101,13 @@ def prediction_figure(
     figure = new_figure((7.0, 1.8 + 0.36 * len(rows)))
     panel = figure.subplots()
     scale, unit = scale_of([row.time_s for row in rows])
-    for place, row in enumerate(rows):
-        panel.barh(place, row.time_s / scale, color=_GROUP_COLORS[row.group], gid=f"bar-{place}")
+    for position, row in enumerate(rows):
+        panel.barh(
+            position, row.time_s / scale, color=_GROUP_COLORS[row.group], gid=f"bar-{position}"
+        )
         panel.annotate(
             row.share,
-            (max(0.0, row.time_s / scale), place),
+            (max(0.0, row.time_s / scale), position),
             xytext=(3, 0),
             textcoords="offset points",
             va="center",
@@ -200,7 +202,11 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
 
     Kernels are marked by their purpose. Lines stand at a factor of 1 and of 1.6 up and down.
     """
-    shown = [each for each in evaluations if any(case.predicted_s > 0 for case in each.cases)]
+    shown = [
+        evaluation
+        for evaluation in evaluations
+        if any(case.predicted_s > 0 for case in evaluation.cases)
+    ]
     return _ratios_figure([(f"{e.device}, {short_name(e.model)}", _by_purpose(e)) for e in shown])
 
 

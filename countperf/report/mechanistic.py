@@ -84,7 +84,9 @@ def _below(of: ModelAnswers) -> list[str]:
     if not known:
         return []
     least_s, what = max(known)
-    names = [name for name, each in of.predictions.items() if each.time_s < 0.999 * least_s]
+    names = [
+        name for name, prediction in of.predictions.items() if prediction.time_s < 0.999 * least_s
+    ]
     least = f"{format_quantity(least_s, 's')} at the peak of {what}"
     said = f"- below the roofline ({least}), which they leave out: {', '.join(names)}"
     return [said] if names else []
@@ -167,8 +169,8 @@ def _states(of: ProgramOccupancy) -> list[dict[str, Any]]:
     return [
         row("", of.uses, of.residency),
         *(
-            row(each.resource, {**of.uses, each.resource: each.value}, each.residency)
-            for each in of.changes
+            row(change.resource, {**of.uses, change.resource: change.value}, change.residency)
+            for change in of.changes
         ),
     ]
 
@@ -181,14 +183,14 @@ def sweep(of: Sweep) -> Printed:
             "sub_groups": point.occupancy,
             "flop_per_byte": point.intensity,
             "model": name,
-            "time_s": None if isinstance(each, Exception) else float(each.time_s),
-            "bound": None if isinstance(each, Exception) else each.bound,
+            "time_s": None if isinstance(answer, Exception) else float(answer.time_s),
+            "bound": None if isinstance(answer, Exception) else answer.bound,
             "sub_groups_per_cycle": of.throughput(point, name),
             "roof_sub_groups_per_cycle": min(point.roofs.values(), default=None),
-            "lacks": lacking_input(each) if isinstance(each, Exception) else "",
+            "lacks": lacking_input(answer) if isinstance(answer, Exception) else "",
         }
         for point in of.points
-        for name, each in point.answers.items()
+        for name, answer in point.answers.items()
     ]
     shown = [
         {
@@ -196,8 +198,8 @@ def sweep(of: Sweep) -> Printed:
             "sub-groups": point.occupancy,
             "flop/byte": point.intensity,
             **{
-                f"{name}_s": None if isinstance(each, Exception) else float(each.time_s)
-                for name, each in point.answers.items()
+                f"{name}_s": None if isinstance(answer, Exception) else float(answer.time_s)
+                for name, answer in point.answers.items()
             },
         }
         for point in of.points
@@ -223,12 +225,12 @@ def schedule(of: Schedule) -> Printed:
         ],
         rows=[
             {
-                "step": each.name,
-                **picked(each.step, "kind", "device", "stream"),
-                **picked(each, "start_s", "end_s"),
-                "duration_s": each.end_s - each.start_s,
+                "step": step.name,
+                **picked(step.step, "kind", "device", "stream"),
+                **picked(step, "start_s", "end_s"),
+                "duration_s": step.end_s - step.start_s,
             }
-            for each in of.steps
+            for step in of.steps
         ],
         columns={
             **{name: name for name in ("step", "device", "stream")},

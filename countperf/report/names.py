@@ -62,8 +62,10 @@ def uncharged_lines(names: Sequence[str], *, every: bool = False) -> list[str]:
 
 
 def _by_group(names: Sequence[str]) -> dict[str, list[str]]:
-    found = {group: [name for name in names if plain_name(name).group == group] for group in GROUPS}
-    return {group: held for group, held in found.items() if held}
+    groups = {
+        group: [name for name in names if plain_name(name).group == group] for group in GROUPS
+    }
+    return {group: held for group, held in groups.items() if held}
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Page:
             (
                 title,
                 re.sub(r"[^a-z0-9]+", "-", title.lower()),
-                [_html(part, f"s{section}p{place}-") for place, part in enumerate(parts)],
+                [_html(part, f"s{section}p{position}-") for position, part in enumerate(parts)],
             )
             for section, (title, parts) in enumerate(self.sections.items())
             if parts

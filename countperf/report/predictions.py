@@ -53,7 +53,7 @@ def counts(
     points: Sequence[Mapping[str, int]] = (),
 ) -> Printed:
     """Give a kernel's counts: values where parameters were given, and symbolic ones."""
-    titles = [point_text(each) for each in points] if len(points) > 1 else ["value"]
+    titles = [point_text(point) for point in points] if len(points) > 1 else ["value"]
     view = {} if vector.view == "source" else {"view": vector.view}
     rows = [
         {
@@ -175,7 +175,11 @@ def _breakdown(of: Prediction) -> Table:
 
 def correction_lines(of: Prediction) -> list[str]:
     """Write after which measured kernels a time was corrected, if it was."""
-    return [f"{each.name}: {each.message}" for each in of.verdicts if each.name == CORRECTION]
+    return [
+        f"{verdict.name}: {verdict.message}"
+        for verdict in of.verdicts
+        if verdict.name == CORRECTION
+    ]
 
 
 def prediction_head(of: Prediction) -> list[str]:
@@ -267,7 +271,7 @@ def explanation(
             **prediction(made).facts,
             "explanation": {
                 "expression": of.expression,
-                "terms": [{"term": each.name, "part_s": each.part_s} for each in of.terms],
+                "terms": [{"term": term.name, "part_s": term.part_s} for term in of.terms],
                 "parts": [{new: row.get(old) for old, new in _PART.items()} for row in rows],
                 **picked(of, "global_bytes", "flops"),
             },

@@ -85,9 +85,9 @@ class Table:
         def row(cells: Sequence[str], tag: str) -> str:
             number = ' class="number"'
             return "".join(
-                f'<{tag} data-head="{escape(titles[place])}"'
-                f"{number if place in self.right else ''}>{escape(text)}</{tag}>"
-                for place, text in enumerate(cells)
+                f'<{tag} data-head="{escape(titles[position])}"'
+                f"{number if position in self.right else ''}>{escape(text)}</{tag}>"
+                for position, text in enumerate(cells)
             )
 
         body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
@@ -108,8 +108,8 @@ def table_of(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> T
         header=tuple(titles[name] for name in names),
         rows=tuple(zip(*(cells[name] for name in names), strict=True)),
         right=tuple(
-            place
-            for place, name in enumerate(names)
+            position
+            for position, name in enumerate(names)
             if name.endswith("_s")
             or name in _NUMBERS
             or all(_is_number(row.get(name)) for row in rows)

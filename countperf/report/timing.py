@@ -38,21 +38,21 @@ def timing(of: TimingDocument) -> Printed:
     }
     sizes: list[dict[str, Any]] = [
         {
-            **picked(each.measurement, "parameters", "spread", "noise", "stable", "remarks"),
-            "measured_s": each.measurement.time_s,
-            **picked(each, "predicted_s", "interval_s", "verdict", "reason"),
+            **picked(size.measurement, "parameters", "spread", "noise", "stable", "remarks"),
+            "measured_s": size.measurement.time_s,
+            **picked(size, "predicted_s", "interval_s", "verdict", "reason"),
         }
-        for each in of.sizes
+        for size in of.sizes
     ]
-    failures = [picked(each, "parameters", "stage", "reason") for each in of.failures]
+    failures = [picked(size, "parameters", "stage", "reason") for size in of.failures]
     rows: list[dict[str, Any]] = [
         {
-            "parameters": each["parameters"],
-            **{name: _or_nan(each.get(name), name) for name in _TIMES},
-            "verdict": each.get("verdict", "failed"),
-            "remark": "; ".join(filter(None, (each["reason"], *each.get("remarks", ())))),
+            "parameters": size["parameters"],
+            **{name: _or_nan(size.get(name), name) for name in _TIMES},
+            "verdict": size.get("verdict", "failed"),
+            "remark": "; ".join(filter(None, (size["reason"], *size.get("remarks", ())))),
         }
-        for each in (*sizes, *failures)
+        for size in (*sizes, *failures)
     ]
     return Printed(
         head=[_sentence(of), *([_made_up(of)] if of.made_up else []), _how(of)],
@@ -78,10 +78,10 @@ def _or_nan(value: Any, name: str) -> Any:
 def _sentence(of: TimingDocument) -> str:
     """Say what the measured times say of the predicted ones."""
     where = f"{of.kernel} on {of.device.slug}"
-    known = [each for each in of.sizes if each.predicted_s is not None]
+    known = [size for size in of.sizes if size.predicted_s is not None]
     if not known:
         return f"{where}: no prediction: {of.sizes[0].reason}"
-    verdicts = Counter(each.verdict for each in of.sizes)
+    verdicts = Counter(size.verdict for size in of.sizes)
     logs = [abs(math.log(e.measurement.time_s / e.predicted_s)) for e in known if e.predicted_s]
     said = ", ".join(f"{number} {_VERDICTS[word]}" for word, number in verdicts.items())
     return f"{where}: {said}; off by a factor of {math.exp(sum(logs) / len(logs)):.2f} on average"
@@ -98,28 +98,28 @@ def _made_up(of: TimingDocument) -> str:
 def _how(of: TimingDocument) -> str:
     """Say how it was measured, and by what predicted."""
     protocol = of.protocol
-    rounds = sorted({len(each.measurement.samples_s) for each in of.sizes})
+    rounds = sorted({len(size.measurement.samples_s) for size in of.sizes})
     number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
     how = (
         f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
         f" {number} round{'' if rounds == [1] else 's'}"
     )
-    predicts = any(each.predicted_s is not None for each in of.sizes)
+    predicts = any(size.predicted_s is not None for size in of.sizes)
     return f"{how}; predicted by the {short_name(of.model)} model" if predicts else how
 
 
 def _notes(of: TimingDocument) -> list[str]:
     """Say what to know of single sizes, each text once."""
     notes: dict[str, list[str]] = {}
-    some = any(each.predicted_s is not None for each in of.sizes)
-    for each in of.sizes:
-        said = [*each.measurement.remarks]
-        if each.measurement.settling == "unsettled":
+    some = any(size.predicted_s is not None for size in of.sizes)
+    for size in of.sizes:
+        said = [*size.measurement.remarks]
+        if size.measurement.settling == "unsettled":
             said.append("the rounds disagree; time again when the machine is quiet")
-        if each.reason and some:  # if there are none, the first line says why
-            said.append(each.reason)
+        if size.reason and some:  # if there are none, the first line says why
+            said.append(size.reason)
         for text in said:
-            notes.setdefault(text, []).append(point_text(each.measurement.parameters))
+            notes.setdefault(text, []).append(point_text(size.measurement.parameters))
     for failed in of.failures:
         notes.setdefault(f"failed: {failed.reason}", []).append(point_text(failed.parameters))
     lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
@@ -140,26 +140,26 @@ def launches(kernels: Sequence[Any], problems: Sequence[str] = ()) -> Printed:
     """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""
     if not kernels:
         return Printed(head=["no kernel was launched"], notes=problems)
-    known = [each for each in kernels if each.predicted_s is not None]
-    number = sum(each.launches for each in kernels)
-    total = format_quantity(sum(each.total_s for each in known), "s")
-    names = len({each.kernel for each in kernels})
+    known = [kernel for kernel in kernels if kernel.predicted_s is not None]
+    number = sum(kernel.launches for kernel in kernels)
+    total = format_quantity(sum(kernel.total_s for kernel in known), "s")
+    names = len({kernel.kernel for kernel in kernels})
     return Printed(
         head=[
             f"{number} launch{'' if number == 1 else 'es'} of {names}"
             f" kernel{'' if names == 1 else 's'};"
-            f" {total} predicted for {sum(each.launches for each in known)} of them"
+            f" {total} predicted for {sum(kernel.launches for kernel in known)} of them"
         ],
         rows=[
             {
-                **picked(each, "kernel", "launches", "device", "exact", "model", "reason"),
-                "parameters": point_text(each.parameters),
+                **picked(kernel, "kernel", "launches", "device", "exact", "model", "reason"),
+                "parameters": point_text(kernel.parameters),
                 **{
-                    name: _or_nan(getattr(each, name), name)
+                    name: _or_nan(getattr(kernel, name), name)
                     for name in ("flops", "global_bytes", "predicted_s", "interval_s", "total_s")
                 },
             }
-            for each in kernels
+            for kernel in kernels
         ],
         columns=_LAUNCH_COLUMNS,
         notes=problems,

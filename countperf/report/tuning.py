@@ -82,8 +82,8 @@ def ranking(of: Ranking, *, written_to: str | None = None) -> Printed:
         every = f"{written_to} has" if written_to else "--output FILE writes down"
         notes.append(f"{every} every refused one with its reason")
     rows = [
-        {"place": place, **{n: v for n, v in each.items() if n not in _ASIDE}}
-        for place, each in enumerate(best, start=1)
+        {"place": position, **{n: v for n, v in each.items() if n not in _ASIDE}}
+        for position, each in enumerate(best, start=1)
     ]
     return Printed(
         head=[] if best else ["no variant has a prediction"],
@@ -200,21 +200,22 @@ def _tried(of: Trial) -> dict[str, Any]:
 def _refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     return {
         stage: {
-            "count": each.count,
-            "examples": [point(example) for example in each.examples[:_EXAMPLES]],
+            "count": refusal.count,
+            "examples": [point(example) for example in refusal.examples[:_EXAMPLES]],
             "reasons": [
-                {"count": reason.count, "example": point(reason.example)} for reason in each.reasons
+                {"count": reason.count, "example": point(reason.example)}
+                for reason in refusal.reasons
             ],
         }
-        for stage, each in refusals.items()
+        for stage, refusal in refusals.items()
     }
 
 
 def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
     return [
-        f"refused ({stage}): {reason.count} of {each.count}, such as {_example(reason)}"
-        for stage, each in refusals.items()
-        for reason in each.reasons[:_EXAMPLES]
+        f"refused ({stage}): {reason.count} of {refusal.count}, such as {_example(reason)}"
+        for stage, refusal in refusals.items()
+        for reason in refusal.reasons[:_EXAMPLES]
     ]
 
 

@@ -53,12 +53,12 @@ def candidates_lines(candidates: Sequence[Candidate]) -> list[str]:
     columns |= {"in_sample_error": "in-sample", "predicted": "cases predicted", "failure": ""}
     rows = [
         {
-            "model": f"{each.model}{' (chosen)' if each.chosen else ''}",
-            "factor": each.held_out_factor,
-            **picked(each, "held_out_error", "in_sample_error", "failure"),
-            "predicted": f"{each.predicted_cases} of {each.cases}",
+            "model": f"{candidate.model}{' (chosen)' if candidate.chosen else ''}",
+            "factor": candidate.held_out_factor,
+            **picked(candidate, "held_out_error", "in_sample_error", "failure"),
+            "predicted": f"{candidate.predicted_cases} of {candidate.cases}",
         }
-        for each in candidates
+        for candidate in candidates
     ]
     chosen = [f"{e.model}: {e.description}" for e in candidates if e.chosen and e.description]
     return [*table_of(rows, columns).lines(indent=""), *chosen] if rows else []
@@ -87,13 +87,13 @@ def fit(of: FitResult, device: DeviceParameters | None = None) -> Printed:
             {
                 **picked(case, "kernel", "family", "stable"),
                 "case": case.name,
-                "measured_s": float(of.design.times_s[place]),
-                "predicted_s": float(of.predicted_s[place]),
-                "relative_error": float(of.relative_errors[place]),
-                "noise": float(of.design.noise[place]),
+                "measured_s": float(of.design.times_s[position]),
+                "predicted_s": float(of.predicted_s[position]),
+                "relative_error": float(of.relative_errors[position]),
+                "noise": float(of.design.noise[position]),
                 "held_out_s": held_out.get(case.name),
             }
-            for place, case in enumerate(of.observations)
+            for position, case in enumerate(of.observations)
         ],
         shown=weights_table(of.weights, device),
         notes=[*([] if device is not None else [NO_RATES]), *verdict_lines(of.verdicts)],
@@ -124,7 +124,7 @@ def calibration(of: CalibrationResult) -> Printed:
         if of.is_kin
         else f"  prior: {known}: no known device has this platform, so that it says little",
     ]
-    notes = [line for each in of.models for line in _model_lines(each)]
+    notes = [line for model in of.models for line in _model_lines(model)]
     if of.without_code:
         notes.append(f"no weights that read compiled code: {of.without_code}")
     if of.is_complete:
@@ -138,7 +138,7 @@ def calibration(of: CalibrationResult) -> Printed:
     what = ("name", "known", "store", "kernels", "cases", "unsettled", "spent_s", "without_code")
     return Printed(
         head=head,
-        rows=[_model_row(each) for each in of.models],
+        rows=[_model_row(model) for model in of.models],
         columns=columns,
         notes=notes,
         facts={
@@ -148,14 +148,16 @@ def calibration(of: CalibrationResult) -> Printed:
             "complete": of.is_complete,
             "models": [
                 {
-                    **{n: v for n, v in _model_row(each).items() if n not in ("weights", "factor")},
-                    "written": each.path,
+                    **{
+                        n: v for n, v in _model_row(model).items() if n not in ("weights", "factor")
+                    },
+                    "written": model.path,
                     "candidates": [
                         picked(tried, "model", "description", "held_out_error", "chosen")
-                        for tried in each.fit.candidates
+                        for tried in model.fit.candidates
                     ],
                 }
-                for each in of.models
+                for model in of.models
             ],
         },
     )
@@ -222,19 +224,19 @@ def characterization(of: Characterization) -> Printed:
     """Give numbers with their spread, marks at those not plausible, and what is missing."""
     cells = tuple(
         (
-            "" if each.is_plausible else "!!",
-            each.name,
-            f"{each.value:.4g}",
-            each.unit,
-            f"spread {format_percent(each.spread)}",
-            "" if each.is_plausible else each.remark,
+            "" if finding.is_plausible else "!!",
+            finding.name,
+            f"{finding.value:.4g}",
+            finding.unit,
+            f"spread {format_percent(finding.spread)}",
+            "" if finding.is_plausible else finding.remark,
         )
-        for each in of.findings
+        for finding in of.findings
     )
     count = f": {len(cells)} numbers" if cells else ""
     return Printed(
         head=[f"{of.device.slug}, {of.device.name}{count}"],
-        rows=[plain(each) for each in of.findings],
+        rows=[plain(finding) for finding in of.findings],
         shown=Table(header=(), rows=cells),
         notes=[f"left out: {name}: {reason}" for name, reason in of.left_out.items()],
         facts=of.to_object(),

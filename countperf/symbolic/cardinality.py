@@ -132,16 +132,16 @@ class Counter:
     def _bounds(self, names: list[str], nonnegative: frozenset[QuasiPolynomial]) -> isl_sets.Bounds:
         """Return the smallest and largest possible value of parameters under guards."""
         key = (tuple(names), nonnegative)
-        found = self._bounds_memo.get(key)
-        if found is None:
+        bounds = self._bounds_memo.get(key)
+        if bounds is None:
             region = self._region(frozenset(names), nonnegative, frozenset())
             moved = region.from_params() if region.is_params() else region
             moved = moved.move_dims(
                 isl.dim_type.set, 0, isl.dim_type.param, 0, moved.dim(isl.dim_type.param)
             )
-            found = {} if moved.is_empty() else sets.constant_bounds(moved)
-            self._bounds_memo[key] = found
-        return found
+            bounds = {} if moved.is_empty() else sets.constant_bounds(moved)
+            self._bounds_memo[key] = bounds
+        return bounds
 
     def is_nonnegative(
         self,

@@ -148,8 +148,8 @@ class CountSource:
         self, nonnegative: Iterable[QuasiPolynomial], zero: Iterable[QuasiPolynomial]
     ) -> list[str]:
         """Return the conditions that polynomials are at least zero, or zero."""
-        found = [f"{self._polynomial(guard, 1)} >= 0" for guard in nonnegative]
-        return found + [f"{self._polynomial(guard, 1)} == 0" for guard in zero]
+        guards = [f"{self._polynomial(guard, 1)} >= 0" for guard in nonnegative]
+        return guards + [f"{self._polynomial(guard, 1)} == 0" for guard in zero]
 
     def _guarded(self, value: str, guards: list[str]) -> str:
         if not guards:

@@ -133,12 +133,12 @@ class Context:
 
     def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         """Return the hull as a set in a space; parameters that it lacks are projected out."""
-        found = self._sets.get((parameters, dimensions))
-        if found is None:
+        hull = self._sets.get((parameters, dimensions))
+        if hull is None:
             if len(self._sets) == _MAXIMUM_SPACES:
                 self._sets.clear()
-            found = self._sets[parameters, dimensions] = self._found_as_set(parameters, dimensions)
-        return found
+            hull = self._sets[parameters, dimensions] = self._found_as_set(parameters, dimensions)
+        return hull
 
     def _found_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         hull = self._hull

@@ -66,10 +66,10 @@ def at_values(
     """Fix the parameters of a set whose values are known, and eliminate the others."""
     result = isl_sets.as_set(integer_set)
     eliminated: list[str] = []
-    for place, name in enumerate(isl_sets.names_of(result, parameters=True)):
+    for position, name in enumerate(isl_sets.names_of(result, parameters=True)):
         if name in values:
-            result = result.fix_val(_DT.param, place, isl.Val(str(int(values[name]))))
-        elif result.involves_dims(_DT.param, place, 1):
+            result = result.fix_val(_DT.param, position, isl.Val(str(int(values[name]))))
+        elif result.involves_dims(_DT.param, position, 1):
             eliminated.append(name)
     result = result.project_out(_DT.param, 0, result.dim(_DT.param))
     return result, tuple(eliminated)

@@ -115,7 +115,7 @@ def _guards_of_rows(
     rows: Sequence[Sequence[int]], names: Sequence[str], floors: Sequence[QuasiPolynomial]
 ) -> frozenset[QuasiPolynomial]:
     """Return rows as expressions in parameters and floors, those left out that always hold."""
-    found: set[QuasiPolynomial] = set()
+    guards: set[QuasiPolynomial] = set()
     for row in rows:
         terms = zip(names, row[len(floors) : -1], strict=True)
         total = QuasiPolynomial.affine([term for term in terms if term[1]], row[-1])
@@ -123,8 +123,8 @@ def _guards_of_rows(
             if coefficient:
                 total = total + floor * coefficient
         if not (total.is_constant and total.constant_term >= 0):
-            found.add(total)
-    return frozenset(found)
+            guards.add(total)
+    return frozenset(guards)
 
 
 def from_pieces(function: Any) -> PiecewiseQuasiPolynomial:

@@ -50,15 +50,15 @@ def assumptions_of(kernel: Any) -> IntegerSet:
 
     Loopy's development version keeps those on parameters that were fixed to a number.
     """
-    found = _set_of(kernel.assumptions)
+    assumptions = _set_of(kernel.assumptions)
     if _namedisl is None:
-        return found
+        return assumptions
     known = {*kernel.arg_dict, *kernel.all_params()}
-    found = found.params()
-    for place in reversed(range(found.dim(isl.dim_type.param))):
-        if found.get_dim_name(isl.dim_type.param, place) not in known:
-            found = found.project_out(isl.dim_type.param, place, 1)
-    return found
+    assumptions = assumptions.params()
+    for place in reversed(range(assumptions.dim(isl.dim_type.param))):
+        if assumptions.get_dim_name(isl.dim_type.param, place) not in known:
+            assumptions = assumptions.project_out(isl.dim_type.param, place, 1)
+    return assumptions
 
 
 def with_sets_in_fixed_order(kernel: Any) -> Any:
@@ -74,9 +74,10 @@ def with_sets_in_fixed_order(kernel: Any) -> Any:
 
 def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:
     """Return the smallest and largest value of a loop variable, and their number, of isl."""
-    found = kernel.get_iname_bounds(iname)
+    bounds = kernel.get_iname_bounds(iname)
     return tuple(
-        _as_isl(each) for each in (found.lower_bound_pw_aff, found.upper_bound_pw_aff, found.size)
+        _as_isl(each)
+        for each in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff, bounds.size)
     )
 
 

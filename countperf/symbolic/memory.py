@@ -45,4 +45,4 @@ class FieldsAlone:
     """A dataclass that is pickled without what it has cached."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {each.name: self.__dict__[each.name] for each in fields(cast("Any", self))}
+        return {field.name: self.__dict__[field.name] for field in fields(cast("Any", self))}

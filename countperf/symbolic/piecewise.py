@@ -159,11 +159,11 @@ class PiecewiseQuasiPolynomial(Formula):
 
     def names(self) -> set[str]:
         """Return the parameters that occur."""
-        found: set[str] = set()
+        names: set[str] = set()
         for term in self.terms:
             for polynomial in (term.value, *term.nonnegative, *term.zero):
-                found |= polynomial.names()
-        return found
+                names |= polynomial.names()
+        return names
 
     def evaluate(self, values: Mapping[str, int]) -> Number:
         """Return the value at integer parameters, exactly."""

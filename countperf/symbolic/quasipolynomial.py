@@ -168,10 +168,10 @@ class QuasiPolynomial(Formula):
 
     def names(self) -> set[str]:
         """Return all names that occur, also inside floors."""
-        found: set[str] = set()
+        names: set[str] = set()
         for atom in self.atoms():
-            found |= {atom} if isinstance(atom, str) else atom.names()
-        return found
+            names |= {atom} if isinstance(atom, str) else atom.names()
+        return names
 
     @property
     def is_affine(self) -> bool:

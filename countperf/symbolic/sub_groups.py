@@ -46,8 +46,8 @@ def executed_by_sub_groups(
 
 def _with_interval(integer_set: isl_sets.IntegerSet, name: str, extent: int) -> isl_sets.IntegerSet:
     """Add a dimension that takes the values from 0 to extent - 1, whatever the others are."""
-    place = integer_set.dim(_DT.set)
-    wider = integer_set.add_dims(_DT.set, 1).set_dim_name(_DT.set, place, name)
+    position = integer_set.dim(_DT.set)
+    wider = integer_set.add_dims(_DT.set, 1).set_dim_name(_DT.set, position, name)
     dimension = QuasiPolynomial.name(name)
     return sets.restrict(wider, nonnegative=[dimension, extent - 1 - dimension])
 
@@ -83,9 +83,9 @@ class Membership:
             bounds.append((low, high))
         self.bounds = tuple(bounds)
         box: Any = isl.Set.universe(self._set.get_space())
-        for place, (low, high) in enumerate(bounds):
-            box = box.lower_bound_val(_DT.set, place, isl.Val(low))
-            box = box.upper_bound_val(_DT.set, place, isl.Val(high))
+        for position, (low, high) in enumerate(bounds):
+            box = box.lower_bound_val(_DT.set, position, isl.Val(low))
+            box = box.upper_bound_val(_DT.set, position, isl.Val(high))
         self.is_box = bool(box.is_subset(self._set))
         basic_sets = [piece.remove_redundancies() for piece in self._set.get_basic_sets()]
         if not any(piece.dim(_DT.div) for piece in basic_sets):

@@ -116,8 +116,8 @@ class BuildWorkers:
 
     def is_free(self, choice: Choice) -> bool:
         """Tell whether the process of a variant is building no other one, nor this one."""
-        place = self._places.get(as_key(choice))
-        return all(self._places[key] != place for key in self.building)
+        position = self._places.get(as_key(choice))
+        return all(self._places[key] != position for key in self.building)
 
     def built_s(self, choice: Choice) -> float | None:
         """Return the processor time that building a variant took, s; None if it failed."""
@@ -169,8 +169,8 @@ class BuildWorkers:
     def _busy(self) -> list[int]:
         """Return the numbers of the processes that are building, or about to be able to."""
         busy = {self._places[key] for key in self.building}
-        busy.update(place for place, lane in enumerate(self._lanes) if lane.pool.is_starting)
-        return [number for place in busy for number in self._lanes[place].pool.running()]
+        busy.update(position for position, lane in enumerate(self._lanes) if lane.pool.is_starting)
+        return [number for position in busy for number in self._lanes[position].pool.running()]
 
     def _call(self, place: int, method: str, *given: Any) -> Future[Any]:
         """Have a process do what is waited for, which may take no longer than there is time."""

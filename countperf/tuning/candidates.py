@@ -106,7 +106,7 @@ class Candidates:
                 ),
             )
         self.points = tuple(kept.values())
-        self._places = {key: place for place, key in enumerate(kept)}
+        self._places = {key: position for position, key in enumerate(kept)}
         self._found = self._gained = None
         self._written = np.array([point.written for point in self.points], np.float64)
         self._posterior = Posterior(

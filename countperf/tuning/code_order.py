@@ -49,7 +49,7 @@ def ranked_by_code(
             ]
         )
     )
-    found = [
+    ranked = [
         _by_code(
             point,
             unit,
@@ -59,8 +59,8 @@ def ranked_by_code(
         )
         for point, (unit, _), compiled in zip(chosen, units, read, strict=True)
     ]
-    found.sort(key=lambda point: point.time_s)
-    return replace(ranking, best=(*found, *ranking.best[first:]))
+    ranked.sort(key=lambda point: point.time_s)
+    return replace(ranking, best=(*ranked, *ranking.best[first:]))
 
 
 def _by_code(
@@ -178,8 +178,8 @@ def _permuted(chosen: Sequence[Predicted], read: Sequence[Predicted]) -> dict[Ke
     known = set(order)
     own = sorted(point.time_s for point in chosen if as_key(point.choice) in known)
     return {
-        key: time_s * (1 + _APART * place)
-        for place, (key, time_s) in enumerate(zip(order, own, strict=True))
+        key: time_s * (1 + _APART * position)
+        for position, (key, time_s) in enumerate(zip(order, own, strict=True))
     }
 
 

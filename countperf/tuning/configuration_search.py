@@ -125,7 +125,9 @@ class ConfigurationSearch:
     @property
     def best(self) -> int | None:
         """Position of the fastest configuration so far; None if none ran."""
-        ran = {place: value for place, value in self._log_times.items() if not np.isnan(value)}
+        ran = {
+            position: value for position, value in self._log_times.items() if not np.isnan(value)
+        }
         return min(ran, key=ran.__getitem__) if ran else None
 
     def tell(self, position: int, time_s: float | None, *, cost_s: float | None = None) -> None:
@@ -232,7 +234,7 @@ class ConfigurationSearch:
         lower[known:, known:] = corner
         factors.extend(_solved(corner, reach - there.T @ factors.white))
         factors.lower = lower
-        factors.places += [int(place) for place in places]
+        factors.places += [int(position) for position in places]
 
     def _log_cost(self, mean: Array) -> Array:
         """Return the logarithm of what measuring is expected to take: as told, by the run time."""
@@ -324,10 +326,10 @@ def _most_probable(there: Array, values: Array, base: Array, start: _Scales | No
     if start is not None:
         at = np.append(np.log(start.lengths), np.log(start.noise))
     bounds = [(-5.0, 8.0)] * count + [(-12.0, 3.0)]
-    found = minimize(
+    most_probable = minimize(
         evidence, at, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": _ITERATIONS}
     ).x
-    return _Scales(lengths=np.exp(found[:-1]), noise=float(np.exp(found[-1])))
+    return _Scales(lengths=np.exp(most_probable[:-1]), noise=float(np.exp(most_probable[-1])))
 
 
 def prior_logs(count: int) -> Array:

@@ -35,18 +35,18 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Sequence[Any]]:
             f"the signature of '{name}' cannot be read: {error}; pass a function of Python, and"
             " import what its annotations name"
         ) from error
-    found: dict[str, Sequence[Any]] = {}
+    parameters: dict[str, Sequence[Any]] = {}
     for argument in signature.parameters.values():
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             continue
         values = _values(hints.get(argument.name), argument.default)
         if values is not None:
-            found[argument.name] = values
+            parameters[argument.name] = values
         elif argument.default is argument.empty:
             raise SearchSpaceError(f"argument {argument.name} of '{name}' has no values: {_HOW}")
-    if not found:
+    if not parameters:
         raise SearchSpaceError(f"'{name}' has no argument with values: {_HOW}")
-    return found
+    return parameters
 
 
 def _values(hint: object, default: object) -> Sequence[Any] | None:

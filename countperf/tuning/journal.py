@@ -57,7 +57,7 @@ _KINDS: Mapping[str, type[Trial | Refused | End]] = {"tried": Trial, "refused": 
 def _line_of(kind: str) -> type[Part]:
     """Return what a line with all fields of a result is validated by."""
     hints = get_type_hints(_KINDS[kind], include_extras=True)
-    given: dict[str, Any] = {each.name: (hints[each.name], ...) for each in fields(_KINDS[kind])}
+    given: dict[str, Any] = {field.name: (hints[field.name], ...) for field in fields(_KINDS[kind])}
     given |= {"kind": (Literal[kind], ...), "spent_s": (NonNegativeFloat, ...)}
     return create_model(kind, __base__=Part, **given)
 
@@ -177,7 +177,9 @@ def search_header(
     weights = question.weights
     text = repr((sorted(weights.to_object().items()), question.incomplete_ok))
     listed = repr([(name, list(values)) for name, values in space.parameters.items()])
-    rules = repr([str(getattr(each, "__qualname__", each)) for each in space.constraints])
+    rules = repr(
+        [str(getattr(constraint, "__qualname__", constraint)) for constraint in space.constraints]
+    )
     return {
         "space": space.name,
         "parameters": list(space.parameters),

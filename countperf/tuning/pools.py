@@ -376,11 +376,11 @@ def _without_callers_modules() -> Generator[None]:
     original, safe = spawn.get_preparation_data, os.environ.get(_SAFE_PATH)
 
     def prepared(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = original(name)
+        preparation: dict[str, Any] = original(name)
         if name.startswith(_NAME):
-            found.pop("init_main_from_name", None)
-            found.pop("init_main_from_path", None)
-        return {**found, "sys_path": path_of_children()}
+            preparation.pop("init_main_from_name", None)
+            preparation.pop("init_main_from_path", None)
+        return {**preparation, "sys_path": path_of_children()}
 
     spawn.get_preparation_data = prepared
     os.environ[_SAFE_PATH] = "1"  # of the fork server, whose first imports are on its own path

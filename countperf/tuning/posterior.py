@@ -119,13 +119,13 @@ class _Sampler:
         matters = draw.matters.copy()
         factors = _factor(self._similar, matters[:, None, None])
         after = np.ones((len(matters) + 1, *self._unit.shape))
-        for place in reversed(range(len(matters))):
-            after[place] = after[place + 1] * factors[place]
+        for position in reversed(range(len(matters))):
+            after[position] = after[position + 1] * factors[position]
         before = np.ones(self._unit.shape)
-        for place, similar in enumerate(self._similar):
-            among = before * after[place + 1] * _factor(similar, MATTERS[:, None, None])
-            matters[place] = self._pick(MATTERS, among, np.full(len(MATTERS), draw.own))
-            before = before * _factor(similar, matters[place])
+        for position, similar in enumerate(self._similar):
+            among = before * after[position + 1] * _factor(similar, MATTERS[:, None, None])
+            matters[position] = self._pick(MATTERS, among, np.full(len(MATTERS), draw.own))
+            before = before * _factor(similar, matters[position])
         own = self._pick(OWN, np.broadcast_to(before, (len(OWN), *before.shape)), OWN)
         return Draw(matters=matters, own=own)
 
@@ -321,11 +321,13 @@ def ranks(
 def _shares(parts: Sequence[Mapping[str, float]], count: int) -> Array:
     """Write shares as a matrix, shape (n, k); what has none is one part."""
     rows = [part or {"": 1.0} for part in parts] or [{"": 1.0}] * count
-    names = {name: place for place, name in enumerate(sorted({n for row in rows for n in row}))}
+    names = {
+        name: position for position, name in enumerate(sorted({n for row in rows for n in row}))
+    }
     shares = np.zeros((count, len(names)))
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         for name, share in row.items():
-            shares[place, names[name]] = share
+            shares[position, names[name]] = share
     return shares
 
 

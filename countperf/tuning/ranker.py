@@ -216,9 +216,9 @@ class Ranker:
         if self._left is not None:
             chosen = chosen[: self._left]
             self._left -= len(chosen)
-        self._chunks.extend(self._cut([self._ahead[place] for place in chosen]))
+        self._chunks.extend(self._cut([self._ahead[position] for position in chosen]))
         taken = set(chosen)
-        self._ahead = [each for place, each in enumerate(self._ahead) if place not in taken]
+        self._ahead = [each for position, each in enumerate(self._ahead) if position not in taken]
 
     def _look_ahead(self, count: int) -> None:
         self._ahead.extend(islice(self._waiting, max(0, count - len(self._ahead))))
@@ -231,7 +231,9 @@ class Ranker:
         if not self._tally.predicted:
             return list(range(min(_SAMPLE, len(self._ahead))))
         choices = [choice for _, choice in self._ahead]
-        company_of = {place: each for each in self._space.companies(choices) for place in each}
+        company_of = {
+            place: company for company in self._space.companies(choices) for place in company
+        }
         count = max(_PROMISING_WINDOW, 4 * capacity(self._executor))
         chosen: dict[int, None] = {}
         for order, most in (
@@ -261,7 +263,7 @@ class Ranker:
         return [
             piece
             for places in self._space.companies(choice for _, choice in points)
-            for piece in _pieces([points[place] for place in places], most)
+            for piece in _pieces([points[position] for position in places], most)
         ]
 
     def _submit(self, until_s: float | None, most: int) -> None:

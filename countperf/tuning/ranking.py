@@ -92,14 +92,14 @@ class Ranking(Table):
     @property
     def refused(self) -> int:
         """Number of points without a prediction."""
-        return sum(each.count for each in self.refusals.values())
+        return sum(refusal.count for refusal in self.refusals.values())
 
     def check_predicted(self) -> None:
         """Raise an error with the most frequent reasons if no variant has a prediction."""
         if self.predicted:
             return
-        reasons = [(r, stage) for stage, each in self.refusals.items() for r in each.reasons]
-        reasons.sort(key=lambda each: -each[0].count)
+        reasons = [(r, stage) for stage, refusal in self.refusals.items() for r in refusal.reasons]
+        reasons.sort(key=lambda refusal: -refusal[0].count)
         said = [f"{r.count} ({stage}): {r.example.reason}" for r, stage in reasons[:_NAMED]]
         if len(reasons) > _NAMED:
             said.append("others for other reasons")

@@ -29,12 +29,12 @@ class RecordedSpace(ShortRepr):
     @classmethod
     def read_file(cls, path: Path | str) -> RecordedSpace:
         """Read the file of a tuner (`countperf.measurements.recorded`)."""
-        found = read_records(path)
+        file = read_records(path)
         return cls(
-            name=found.name,
-            device=found.device,
-            configurations=found.configurations,
-            times_s=np.array(found.times_s),
+            name=file.name,
+            device=file.device,
+            configurations=file.configurations,
+            times_s=np.array(file.times_s),
         )
 
     @property
@@ -45,9 +45,9 @@ class RecordedSpace(ShortRepr):
     def where(self, /, **values: Value) -> RecordedSpace:
         """Return the configurations that have these values."""
         kept = [
-            place
-            for place, each in enumerate(self.configurations)
-            if all(each.get(name) == value for name, value in values.items())
+            position
+            for position, configuration in enumerate(self.configurations)
+            if all(configuration.get(name) == value for name, value in values.items())
         ]
         if not np.isfinite(self.times_s[kept]).any():
             raise DocumentError(
@@ -58,17 +58,22 @@ class RecordedSpace(ShortRepr):
         return RecordedSpace(
             name=self.name,
             device=self.device,
-            configurations=tuple(self.configurations[place] for place in kept),
+            configurations=tuple(self.configurations[position] for position in kept),
             times_s=self.times_s[kept],
         )
 
     def times_of(self, configurations: Sequence[Choice]) -> NDArray[np.float64]:
         """Return the times of configurations of another file, s; nan where this one has none."""
         known = {
-            frozenset(each.items()): time_s
-            for each, time_s in zip(self.configurations, self.times_s, strict=True)
+            frozenset(configuration.items()): time_s
+            for configuration, time_s in zip(self.configurations, self.times_s, strict=True)
         }
-        times = np.array([known.get(frozenset(each.items()), np.nan) for each in configurations])
+        times = np.array(
+            [
+                known.get(frozenset(configuration.items()), np.nan)
+                for configuration in configurations
+            ]
+        )
         if not np.isfinite(times).any():
             raise DocumentError(
                 f"no configuration that ran in '{self.name}', such as {self.configurations[0]}, is"
@@ -98,10 +103,10 @@ def replay(
     count = len(recorded.configurations)
     search = ConfigurationSearch(recorded.configurations, predicted_s=predicted_s)
     for _ in range(min(count, measurements or max(24, count // 100))):
-        place = search.ask()
-        assert place is not None
-        time_s = float(recorded.times_s[place])
-        search.tell(place, None if np.isnan(time_s) else time_s)
+        index = search.ask()
+        assert index is not None
+        time_s = float(recorded.times_s[index])
+        search.tell(index, None if np.isnan(time_s) else time_s)
     if search.best is None:
         raise ParameterError(
             f"none of {len(search.told)} configurations ran; allow more of them",

@@ -310,7 +310,7 @@ class _Search:
             )
         about = outlook(self._space, self._known, self._ranking)
         if self._journal is not None:
-            known = {each.name: getattr(about, each.name) for each in fields(Outlook)}
+            known = {field.name: getattr(about, field.name) for field in fields(Outlook)}
             end = End(stopped=stopped, budget=self._spending.budget, **known)
             self._journal.append({**written(end), "spent_s": spent_s})
         return self._result(stopped, about, spent_s)

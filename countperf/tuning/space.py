@@ -255,10 +255,10 @@ class SearchSpace(ShortRepr):
 
     def companies(self, choices: Iterable[Choice]) -> list[list[int]]:
         """Return the positions of choices, those side by side that are predicted together."""
-        found: dict[tuple[Value, ...], list[int]] = {}
-        for place, choice in enumerate(choices):
-            found.setdefault(self.beside(choice), []).append(place)
-        return list(found.values())
+        companies: dict[tuple[Value, ...], list[int]] = {}
+        for position, choice in enumerate(choices):
+            companies.setdefault(self.beside(choice), []).append(position)
+        return list(companies.values())
 
     def label(self, choice: Choice) -> str:
         """Write a choice as text: ``tile=8,unroll=2``."""

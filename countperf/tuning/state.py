@@ -152,5 +152,5 @@ def outcome(
         confidence=plan.confidence,
         spent_s=spent_s,
         numbers_checked=space.reference is not None,
-        **{each.name: getattr(about, each.name) for each in fields(Outlook)},
+        **{field.name: getattr(about, field.name) for field in fields(Outlook)},
     )

@@ -177,7 +177,7 @@ def _usual_store(name: str) -> Path:
 
 
 def _devices_of(known: KnownDevices) -> list[KnownDevice]:
-    return [each for model in known.models for each in model.devices]
+    return [device for model in known.models for device in model.devices]
 
 
 def _why_no_code(device: Device) -> str:
@@ -244,7 +244,7 @@ def forget_unsettled(store: Path) -> None:
 
 def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> None:
     """Refuse a fit to times that do not repeat."""
-    unsettled = sum(not _is_settled(each) for each in measured)
+    unsettled = sum(not _is_settled(failure) for failure in measured)
     if unsettled > _MOST_UNSETTLED * len(measured) and not busy:
         raise UnstableMeasurementError(
             f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
@@ -252,9 +252,9 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
             " those programs and calibrate again, which goes on from there; or pass"
             " busy=True, which uses the others as well and makes intervals wider"
         )
-    kernels = {each.kernel for each in measured if busy or _is_settled(each)}
+    kernels = {failure.kernel for failure in measured if busy or _is_settled(failure)}
     if len(kernels) < _FEWEST_KERNELS:
-        first = next((each.reason for each in measured.failures), "the time was over")
+        first = next((failure.reason for failure in measured.failures), "the time was over")
         raise UnstableMeasurementError(
             f"only {len(kernels)} kernels could be measured ({first}); give more (minutes=NUMBER);"
             f" what was measured is kept in {store}"
@@ -343,7 +343,10 @@ def _compared(
         return nothing
     if not old.counted_caches.counts_alike(caches, reads_code=kind == COMPILED):
         return nothing
-    by_old = predicted_by(old, [each for each in observations if kind != COMPILED or each.has_code])
+    by_old = predicted_by(
+        old,
+        [observation for observation in observations if kind != COMPILED or observation.has_code],
+    )
     shared = {case.name for case in by_old}
     by_new = [case for case in fit.held_out if case.name in shared]
     if 2 * len(by_new) < len(fit.held_out):

@@ -79,7 +79,7 @@ def sized_here(
             break
         number += 8
     cases: list[KernelCase] = []
-    for each in entries[:number]:
-        of_kernel = chosen.cases([each])
+    for tried in entries[:number]:
+        of_kernel = chosen.cases([tried])
         cases += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
     return cases

@@ -73,7 +73,7 @@ def compare(
     cases = tuple(found)
     if kernel is not None or timing is not None:
         own = _own_cases(kernel, timing, found.device.slug)
-        cases = (*(each for each in cases if each.purpose == "measurement"), *own)
+        cases = (*(case for case in cases if case.purpose == "measurement"), *own)
         profiles = _own_profiles(kernel, device, profiles, profile_options)
         purposes = ("application",)
     comparison = compare_models(
@@ -113,22 +113,22 @@ def _own_cases(
             " --device DEVICE --save FILE"
         )
         raise ParameterError(message, parameter="timing")
-    found = timing if isinstance(timing, TimingDocument) else TimingDocument.read_file(timing)
-    if found.device.slug != slug:
+    timings = timing if isinstance(timing, TimingDocument) else TimingDocument.read_file(timing)
+    if timings.device.slug != slug:
         message = (
-            f"the times are of {found.device.slug}, the measurements that calibrate of {slug}; time"
-            " the kernel on the same device"
+            f"the times are of {timings.device.slug}, the measurements that calibrate of {slug};"
+            " time the kernel on the same device"
         )
         raise ParameterError(message, parameter="timing")
     return [
-        each.measurement.model_copy(
+        size.measurement.model_copy(
             update={
                 "purpose": "application",
-                "kernel": f"{_OWN}{found.kernel}",
-                "case": f"{_OWN}{each.measurement.case}",
+                "kernel": f"{_OWN}{timings.kernel}",
+                "case": f"{_OWN}{size.measurement.case}",
             }
         )
-        for each in found.sizes
+        for size in timings.sizes
     ]
 
 

@@ -41,8 +41,8 @@ def executed_on_gpu(
     every_group: bool = False,
 ) -> GpuCounts:
     """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed."""
-    found = GpuKernel(kernel_itself(kernel, "code to compile"), capability)
-    return found.counts(parameters or {}, every_group=every_group)
+    executed = GpuKernel(kernel_itself(kernel, "code to compile"), capability)
+    return executed.counts(parameters or {}, every_group=every_group)
 
 
 def read_code(
@@ -121,17 +121,17 @@ def _code_of(
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
     entries = [entry(name) for name, _ in cases]
     units = [(each.build(), some[0][1]) for each, (_, some) in zip(entries, cases, strict=True)]
-    found: list[tuple[str, dict[str, int] | str]] = []
+    code: list[tuple[str, dict[str, int] | str]] = []
     names: list[str] = []
     requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = []
     read = read_compiled(units, find_device(label))
     for known, (_, some), compiled in zip(entries, cases, read, strict=True):
         for case, parameters, cache in some:
             if isinstance(compiled, KernelBuildError):
-                found.append((case, str(compiled)))
+                code.append((case, str(compiled)))
                 continue
             names.append(case)
             requests.append((compiled, parameters, known.statistics_at(parameters), cache))
     for case, counts in zip(names, counts_of_many(requests), strict=True):
-        found.append((case, str(counts) if isinstance(counts, CountingError) else counts))
-    return found
+        code.append((case, str(counts) if isinstance(counts, CountingError) else counts))
+    return code

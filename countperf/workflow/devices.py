@@ -22,7 +22,7 @@ def devices() -> tuple[Device, ...]:
 
 def absences() -> tuple[Findings, ...]:
     """List why kinds of devices are absent that the machine seems to be set up for."""
-    return tuple(each for each in discover().absences if each.is_expected)
+    return tuple(absence for absence in discover().absences if absence.is_expected)
 
 
 def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:

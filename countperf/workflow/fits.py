@@ -132,8 +132,8 @@ def check_device(
 
 def check_here() -> tuple[WeightsCheck, ...]:
     """Check all fits of the working devices of this machine."""
-    working = [each for each in discover().devices if try_device(each).works]
-    return tuple(check for each in working for check in check_device(each))
+    working = [device for device in discover().devices if try_device(device).works]
+    return tuple(check for device in working for check in check_device(device))
 
 
 def _fastest_run(device: Device, case: KernelCase) -> float:

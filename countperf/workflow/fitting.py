@@ -63,8 +63,8 @@ def catalogue_exercising_kernels(model: ModelDefinition) -> Mapping[str, tuple[s
 
 def lookup_of(model: ModelDefinition) -> Callable[[str], tuple[str, ...]]:
     """Return what looks up a feature's kernels; the catalogue is gone through once, if asked."""
-    found = cache(lambda: catalogue_exercising_kernels(model))
-    return lambda feature: found().get(feature, ())
+    lookup = cache(lambda: catalogue_exercising_kernels(model))
+    return lambda feature: lookup().get(feature, ())
 
 
 _MANY_CASES = 1000

@@ -78,15 +78,15 @@ def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
 
     bound: dict[str, Any] = {}
 
-    def unit_or_itself(found: object) -> object:
+    def unit_or_itself(loaded: object) -> object:
         """Return the translation unit of what a package that generates kernels handed out."""
-        unit = known_unit(found)
+        unit = known_unit(loaded)
         if unit is None:
-            return found
-        bound.update(bound_arguments(found))
+            return loaded
+        bound.update(bound_arguments(loaded))
         return unit
 
-    found: Any = find_in_user_code(
+    loaded: Any = find_in_user_code(
         specification,
         lp.TranslationUnit,
         kind_name="loopy.TranslationUnit",
@@ -94,9 +94,9 @@ def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
         convert=unit_or_itself,
     )
     name = specification.rpartition(":")[2]
-    if found.entrypoints == {_UNNAMED} and name.isidentifier():
-        found = lp.rename_callable(found, _UNNAMED, name)
-    return found, bound
+    if loaded.entrypoints == {_UNNAMED} and name.isidentifier():
+        loaded = lp.rename_callable(loaded, _UNNAMED, name)
+    return loaded, bound
 
 
 def table_kernels(names: Iterable[str], place: str | None) -> dict[str, Any]:

@@ -49,21 +49,24 @@ def with_known_transactions(
     Cases of other kernels, and those of which transactions are not known, are left as they are.
     """
     waiting: dict[str, list[Measurement]] = {}
-    for each in measurements:
-        known = transaction_roots(each.transactions or {})
-        if each.properties is not None and set(definition.named_transactions) - set(known):
-            waiting.setdefault(each.kernel, []).append(each)
+    for measurement in measurements:
+        known = transaction_roots(measurement.transactions or {})
+        if measurement.properties is not None and set(definition.named_transactions) - set(known):
+            waiting.setdefault(measurement.kernel, []).append(measurement)
     if not waiting:
         return measurements
-    some = [(name, tuple((m.case, m.parameters) for m in each)) for name, each in waiting.items()]
+    some = [
+        (name, tuple((m.case, m.parameters) for m in measurement))
+        for name, measurement in waiting.items()
+    ]
     find = partial(_transactions_of, definition.named_transactions)
     parts = map(find, some) if executor is None else executor.map(find, some)
     parts = stepped(parts, "counting transactions", total=len(some))
     found = {case: numbers for part in parts for case, numbers in part.items()}
 
-    def renewed(each: Measurement) -> Measurement:
-        known = {**(each.transactions or {}), **found.get(each.case, {})}
-        return each.model_copy(update={"transactions": known or None})
+    def renewed(measurement: Measurement) -> Measurement:
+        known = {**(measurement.transactions or {}), **found.get(measurement.case, {})}
+        return measurement.model_copy(update={"transactions": known or None})
 
     return replace(measurements, measurements=tuple(map(renewed, measurements)))
 
@@ -73,7 +76,7 @@ def _transactions_of(
 ) -> dict[str, dict[str, int]]:
     """Return the transactions of a kernel of the catalogue by case, where they are known."""
     name, cases = kernel
-    found: dict[str, dict[str, int]] = {}
+    transactions: dict[str, dict[str, int]] = {}
     with contextlib.suppress(KernelSpecificationError):
         described = entry(name)
         count = TransactionCounts(kernel=described.build(), roots=roots, statistics={})
@@ -82,8 +85,8 @@ def _transactions_of(
             if statistics != count.statistics:
                 count = replace(count, statistics=statistics)
             with contextlib.suppress(CountingError):
-                found[case] = count(parameters)
-    return found
+                transactions[case] = count(parameters)
+    return transactions
 
 
 def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
@@ -156,7 +159,7 @@ def measurements_of_table(
             message = f"{table}: no row of the column 'kernel' is {name!r}; leave :{name} out"
             raise TableError(message, column="kernel")
     named = frame["kernel"].tolist() if "kernel" in frame.columns else []
-    names = [str(each) for each in dict.fromkeys(named)]
+    names = [str(name_) for name_ in dict.fromkeys(named)]
     return MeasurementSet.from_table(
         frame,
         table_kernels(names, place or None),

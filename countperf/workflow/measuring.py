@@ -254,9 +254,9 @@ def _measure(
     """Find out which sizes kernels take on a device, and measure them."""
     runner = KernelRunner.open(device)
     protocol = profile.protocol
-    sets = dict.fromkeys(each.family for each in wanted if each.purpose == "variant")
-    tried = [each for family in sets for each in variant_entries(family)[:_TRIED_VARIANTS]]
-    others = [each for each in wanted if each.purpose != "variant"]
+    sets = dict.fromkeys(entry.family for entry in wanted if entry.purpose == "variant")
+    tried = [entry for family in sets for entry in variant_entries(family)[:_TRIED_VARIANTS]]
+    others = [entry for entry in wanted if entry.purpose != "variant"]
     with open_store(store, runner, protocol) as file:  # before anything is written or timed
         limits = measure_limits(
             runner.session,
@@ -273,7 +273,7 @@ def _measure(
         )
         cases = sizes.cases(others)
         for family in sets:
-            choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
+            choices = [sizes.choice(entry) for entry in variant_entries(family)[:_TRIED_VARIANTS]]
             largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
             for exponent in largest.exponents:
                 cases += (e.case(exponent) for e in wanted if e.family == family)

@@ -133,8 +133,8 @@ def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightS
     if fit is None or COMPILED not in fit.models:
         return f"{name} has no weights of the model {COMPILED}"
     found = load_weights(name, model=COMPILED)
-    present = [each.identity for each in discover().devices]
-    if not any(found.device.matches(each) for each in present):
+    present = [device.identity for device in discover().devices]
+    if not any(found.device.matches(device) for device in present):
         return f"the device of the weights, {found.device.slug}, is not here to compile for"
     if identity is not None and not found.device.matches(identity):
         return f"the device asked for, {identity.slug}, is not that of the weights"
@@ -259,7 +259,7 @@ def explain(
 
     Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
     """
-    named = {each.name for each in fields(Target)} & options.keys()
+    named = {field.name for field in fields(Target)} & options.keys()
     target = Target(**{name: options.pop(name) for name in named})
     sizes = given_sizes(parameters, options)
     found = predict_in_detail(
@@ -286,7 +286,7 @@ def predict_in_detail(
 
     Parameters and errors are those of `predict`.
     """
-    runs = [_anchor(each) for each in anchors]
+    runs = [_anchor(anchor) for anchor in anchors]
     known = kernel_statistics(kernel, statistics, sizes)
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if not isinstance(found, PropertyVector | Mapping):

@@ -194,7 +194,7 @@ class LaunchLog:
     @property
     def launches(self) -> int:
         """Number of all launches."""
-        return sum(each.number for each in self._kinds.values())
+        return sum(kind.number for kind in self._kinds.values())
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each kernel, sizes and device, those that take longest first.

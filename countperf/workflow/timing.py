@@ -148,7 +148,7 @@ def _timed(
     progress: Progress,
 ) -> TimingDocument:
     """Predict the times of a kernel, measure them, and put them side by side."""
-    found, choice, predicted = predict_by_choice(work, target)
+    result, choice, predicted = predict_by_choice(work, target)
     counts = count_digests(work)
     made_up = _made_up(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
@@ -177,8 +177,8 @@ def _timed(
         device=measured.header.device,
         protocol=used,
         environment=measured.header.environment,
-        weights="" if isinstance(found, str) else found.device.slug,
-        model="" if isinstance(found, str) else found.model,
+        weights="" if isinstance(result, str) else result.device.slug,
+        model="" if isinstance(result, str) else result.model,
         model_choice=choice,
         interval_level=target.level,
         made_up=made_up,
@@ -219,7 +219,7 @@ def _work(
                 make_arguments, reference = found.make_arguments, reference or found.reference
             fixed = {size.name: size.fixed for size in found.sizes if size.fixed is not None}
             sizes = {**fixed, **sizes}
-    arguments = {each.name: each for each in unit.default_entrypoint.args}
+    arguments = {arg.name: arg for arg in unit.default_entrypoint.args}
     bound_sizes = {
         name: int(value)
         for name, value in bound.items()
@@ -243,10 +243,8 @@ def _work(
 
 def _made_up(work: KernelAtPoints) -> str:
     """Say which index arrays are made up at the first size; a failure is the measurement's."""
-    types = (getattr(each.dtype, "numpy_dtype", None) for each in work.unit.default_entrypoint.args)
-    if work.make_arguments is not None or all(
-        each is None or each.kind not in "iu" for each in types
-    ):
+    types = (getattr(arg.dtype, "numpy_dtype", None) for arg in work.unit.default_entrypoint.args)
+    if work.make_arguments is not None or all(arg is None or arg.kind not in "iu" for arg in types):
         return ""
     with suppress(CountperfError, LoopyError):
         kernel = describe_kernel(work.unit.copy(target=PyOpenCLTarget()), lambda _: [])
@@ -256,7 +254,7 @@ def _made_up(work: KernelAtPoints) -> str:
 
 def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
     arguments = unit.default_entrypoint.args
-    known = [each.name for each in arguments if isinstance(each, ValueArg)]
+    known = [argument.name for argument in arguments if isinstance(argument, ValueArg)]
     for size in sizes:
         if size not in known:
             listed = ", ".join(known) or "none"

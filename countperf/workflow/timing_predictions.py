@@ -85,18 +85,18 @@ def predict_by_choice(
 
     def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[PredictedTime]]:
         at = replace(target, incomplete_ok=target.incomplete_ok and not is_attempt)
-        found = predict_times(work, weights, at)
-        if is_attempt and (lacking := [each.reason for each in found if each.time_s is None]):
+        predicted = predict_times(work, weights, at)
+        if is_attempt and (lacking := [each.reason for each in predicted if each.time_s is None]):
             raise PredictionError(lacking[0])
-        return weights, found
+        return weights, predicted
 
     try:
-        (weights, found), choice = target.by_choice(predicted)
+        (weights, result), choice = target.by_choice(predicted)
     except DeviceMismatchError as error:
         if target.weights is not None:
             raise
         return str(error), "", predict_times(work, str(error), target)
-    return weights, choice, found
+    return weights, choice, result
 
 
 def predict_times(
@@ -111,7 +111,7 @@ def predict_times(
     def predicted(points: Sequence[Mapping[str, int]], known: Any) -> list[PredictedTime] | str:
         columns = {name: [point[name] for point in points] for name in points[0]}
         try:
-            found = predict(
+            predicted = predict(
                 kernel.unit,
                 size_arrays(columns),
                 weights=weights,
@@ -122,7 +122,7 @@ def predict_times(
             )
         except CountperfError as error:
             return str(error)
-        return [predicted_time(found, place) for place in range(len(points))]
+        return [predicted_time(predicted, place) for place in range(len(points))]
 
     shared = all(known == kernel.statistics[0] for known in kernel.statistics)
     if shared and len(kernel.points) > 1:

@@ -94,7 +94,7 @@ def fit_new_device(
         known.definition(policy, memory, units=units) for policy in known.policies(device)
     ]
     near = known.near(device)
-    fits = [_fitted(observations, near, device, each) for each in definitions]
+    fits = [_fitted(observations, near, device, definition) for definition in definitions]
     if (own := known.itself(device)) is not None:
         fits.append(_changed(observations, known, own, memory))
     fits.sort(key=lambda fit: fit.held_out_factor)
@@ -221,11 +221,11 @@ def predicted_by(
 
     Cases with what has no weight are left out.
     """
-    found: list[HeldOutCase] = []
+    predicted: list[HeldOutCase] = []
     for case in observations:
         inputs = weights.inputs(case.counts)
         if not weights.missing(inputs):
-            found.append(
+            predicted.append(
                 HeldOutCase(
                     name=case.name,
                     kernel=case.kernel,
@@ -234,4 +234,4 @@ def predicted_by(
                     predicted_s=float(np.asarray(weights.charge(inputs).time_s)),
                 )
             )
-    return tuple(found)
+    return tuple(predicted)

@@ -16,7 +16,7 @@ _FIRST_SHARE = 0.05
 
 def with_columns(design: Design, columns: Sequence[Column]) -> Design:
     """Return a design over given columns; those that it lacks are zero, others are dropped."""
-    places = {column: place for place, column in enumerate(design.function.columns)}
+    places = {column: position for position, column in enumerate(design.function.columns)}
     counts = np.zeros((len(design.times_s), len(columns)))
     for number, column in enumerate(columns):
         if column in places:
@@ -27,7 +27,7 @@ def with_columns(design: Design, columns: Sequence[Column]) -> Design:
 
 def guesses(design: Design) -> Callable[[Column], float | None]:
     """Return what guesses the logarithm of a weight: that of a small share of the time."""
-    places = {column: place for place, column in enumerate(design.function.columns)}
+    places = {column: position for position, column in enumerate(design.function.columns)}
     slopes = design.scaled
 
     def guess(column: Column) -> float | None:

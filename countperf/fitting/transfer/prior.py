@@ -104,11 +104,11 @@ class KnownModel(Part):
 
     @model_validator(mode="after")
     def _each_device_has_all_columns(self) -> Self:
-        for each in self.devices:
-            if {len(each.logs), len(each.variances)} != {len(self.columns)}:
-                raise ValueError(f"{each.device.slug} has not one weight for each column")
-            if len(each.residuals) not in {0, len(self.kernels)}:
-                raise ValueError(f"{each.device.slug} has not one residual for each kernel")
+        for device in self.devices:
+            if {len(device.logs), len(device.variances)} != {len(self.columns)}:
+                raise ValueError(f"{device.device.slug} has not one weight for each column")
+            if len(device.residuals) not in {0, len(self.kernels)}:
+                raise ValueError(f"{device.device.slug} has not one residual for each kernel")
         return self
 
     def definition(
@@ -117,12 +117,12 @@ class KnownModel(Part):
         """Return the model under a policy, for a device of `units` compute units."""
         if self.kind == COMPILED:
             order: Order = next(name for name in get_args(Order) if ORDERS[name] == policy)
-            found = compiled(order, units=units, memory=memory)
+            definition = compiled(order, units=units, memory=memory)
         else:
             own = policy.model_copy(update={"units": units if policy.units else 0})
-            found = structural(own, memory=memory)
-        names = tuple(dict.fromkeys((*found.negligible, *self.negligible)))
-        return found.model_copy(update={"negligible": names})
+            definition = structural(own, memory=memory)
+        names = tuple(dict.fromkeys((*definition.negligible, *self.negligible)))
+        return definition.model_copy(update={"negligible": names})
 
     def policies(self, device: DeviceIdentity) -> tuple[ExecutionPolicy, ...]:
         """Return policies to try: those of known devices of the platform, or of all without any.
@@ -130,15 +130,15 @@ class KnownModel(Part):
         Policies of structural models are tried with vectors of half and twice the width, too.
         """
         near = [each for each in self.devices if is_alike(each.device, device)] or self.devices
-        found = [each.policy for each in near]
+        policies = [each.policy for each in near]
         if self.kind != COMPILED:
-            found += [
+            policies += [
                 policy.model_copy(update={"width": width})
-                for policy in tuple(found)
+                for policy in tuple(policies)
                 for width in _WIDTHS
                 if policy.width in _WIDTHS
             ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(policies))
 
     def near(self, device: DeviceIdentity) -> Self:
         """Return the known devices of the platform if there are enough of them, else all.
@@ -161,24 +161,24 @@ class KnownModel(Part):
         A residual is the logarithm of measured over fitted time. The expected one is a share
         (`CARRIED`) of the mean over known devices of the platform.
         """
-        found: dict[str, list[float]] = {}
+        carried: dict[str, list[float]] = {}
         for each in self.devices:
             if is_alike(each.device, device):
                 for kernel, off in zip(self.kernels, each.residuals, strict=False):
                     if off is not None:
-                        found.setdefault(kernel, []).append(off)
-        return {kernel: CARRIED * float(np.mean(offs)) for kernel, offs in found.items()}
+                        carried.setdefault(kernel, []).append(off)
+        return {kernel: CARRIED * float(np.mean(offs)) for kernel, offs in carried.items()}
 
     def without(self, left_out: Callable[[DeviceIdentity], bool]) -> Self:
         """Return the same without some of the devices."""
-        kept = tuple(each for each in self.devices if not left_out(each.device))
+        kept = tuple(device for device in self.devices if not left_out(device.device))
         return self.model_copy(update={"devices": kept})
 
     def errors_after(self, kernels: int) -> ExpectedErrors | None:
         """Return the errors that are expected once so many kernels are measured."""
         if not self.errors:
             return None
-        wanted = [each for each in self.errors if each.kernels <= kernels]
+        wanted = [error for error in self.errors if error.kernels <= kernels]
         return wanted[-1] if wanted else self.errors[0]
 
 
@@ -193,7 +193,7 @@ class KnownDevices(Document):
 
     def of(self, kind: str) -> KnownModel | None:
         """Return what is known of a model's weights; None if nothing is."""
-        return next((each for each in self.models if each.kind == kind), None)
+        return next((model for model in self.models if model.kind == kind), None)
 
 
 _SHIPPED = Path(__file__).parent / "known-devices.json"
@@ -220,11 +220,11 @@ def prior_for(
     """Return the prior of a new device's weights."""
     known = model.devices
     near = [is_alike(each.device, device) for each in known]
-    places = {column: place for place, column in enumerate(model.columns)}
+    places = {column: position for position, column in enumerate(model.columns)}
     mean, variance = np.empty(len(columns)), np.empty(len(columns))
     for number, column in enumerate(columns):
-        place = places.get(column)
-        found = [] if place is None else _values(known, near, place)
+        position = places.get(column)
+        found = [] if position is None else _values(known, near, position)
         if not found:
             value = guess(column)
             mean[number] = -30.0 if value is None else value
@@ -242,12 +242,12 @@ def _values(
     known: Sequence[KnownDevice], near: Sequence[bool], place: int
 ) -> list[tuple[float, float, bool]]:
     """Return logarithm, variance and platform of each device that has a weight."""
-    found: list[tuple[float, float, bool]] = []
+    values: list[tuple[float, float, bool]] = []
     for each, alike in zip(known, near, strict=True):
         log, variance = each.logs[place], each.variances[place]
         if log is not None and variance is not None:
-            found.append((log, variance, alike))
-    return found
+            values.append((log, variance, alike))
+    return values
 
 
 def _shared(columns: Sequence[Column]) -> tuple[Vector, ...]:

@@ -60,7 +60,7 @@ class Estimate:
 def estimate(repetitions: Sequence[float], value: float | None = None) -> Estimate:
     """Summarize repetitions."""
     middle = median(repetitions) if value is None else value
-    distance = median(abs(each - middle) for each in repetitions)
+    distance = median(abs(repetition - middle) for repetition in repetitions)
     return Estimate(middle, distance / abs(middle) if middle else 0.0)
 
 

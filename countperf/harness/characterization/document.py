@@ -39,4 +39,4 @@ class Characterization(Table, Document):
 
     def find(self, name: str) -> Finding | None:
         """Return the finding of that name, if there is one."""
-        return next((each for each in self.findings if each.name == name), None)
+        return next((finding for finding in self.findings if finding.name == name), None)

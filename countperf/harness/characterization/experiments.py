@@ -154,15 +154,15 @@ def measure_mixes(bench: Bench, found: Found) -> Iterator[Finding]:
             cost.checked(f"mix of {FAST} and {slow.name}")
             rates[ratio] = Estimate(1 / cost.value, cost.spread)
         verdict = judge_mix(
-            {ratio: each.value for ratio, each in rates.items()},
+            {ratio: rate.value for ratio, rate in rates.items()},
             costs[FAST],
             costs[slow.name] * slow.instructions,
         )
-        listed = ", ".join(f"{ratio}: {each.value:.3g}" for ratio, each in rates.items())
+        listed = ", ".join(f"{ratio}: {rate.value:.3g}" for ratio, rate in rates.items())
         yield Finding(
             name=f"mix of {FAST} and {slow.name}",
-            value=max(each.value for each in rates.values()),
-            spread=max(each.spread for each in rates.values()),
+            value=max(rate.value for rate in rates.values()),
+            spread=max(rate.spread for rate in rates.values()),
             unit="instruction/cycle",
             kernel=f"mix<ratio>: throughput of {FAST} by ratio {listed}",
             is_plausible=verdict.error < 0.25,
@@ -189,10 +189,10 @@ def measure_barriers(bench: Bench, _found: Found) -> Iterator[Finding]:
 
 def measure_local(bench: Bench, _found: Found) -> Iterator[Finding]:
     """Measure latency and cost of local loads, and bank conflicts by stride."""
-    found = bench.step_cycles(
+    cycles = bench.step_cycles(
         COMMON_SOURCE, "local_latency", 1, bench.lanes, 8, (np.int32(bench.lanes),)
     )
-    yield _LOCAL_LATENCY.finding("local latency", *found)
+    yield _LOCAL_LATENCY.finding("local latency", *cycles)
     costs: dict[int, float] = {}
     for stride in (*STRIDES, 64):
         after = (np.int32(stride), np.int32(bench.lanes * stride))

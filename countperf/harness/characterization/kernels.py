@@ -114,7 +114,7 @@ def mix_source(fast: InstructionTest, slow: InstructionTest, ratio: int) -> str:
     steps: list[str] = []
     for number in range(CHAINS):
         places = range(number * ratio, (number + 1) * ratio)
-        steps += [_renamed(fast.step, fast_names[place % CHAINS]) for place in places]
+        steps += [_renamed(fast.step, fast_names[position % CHAINS]) for position in places]
         steps.append(_renamed(slow.step, slow_names[number], "cd"))
     parts = [(fast, fast_names, "ab"), (slow, slow_names, "cd")]
     return _looped(f"mix{ratio}_{slow.identifier}", parts, steps)

@@ -83,23 +83,23 @@ def _older_constants(
     for each work item, where the stride is a line or more). A step of Ma's machine is an operation
     of a core, of which a compute unit has as many as results of the fastest class a cycle.
     """
-    found: dict[str, tuple[float, Finding]] = {}
+    constants: dict[str, tuple[float, Finding]] = {}
     fastest = known.get("fma.f32 cpi")
     if fastest is not None:
-        found["cores_per_compute_unit"] = (max(1, round(lanes / fastest.value)), fastest)
+        constants["cores_per_compute_unit"] = (max(1, round(lanes / fastest.value)), fastest)
     if "clock" not in known or 1 not in rates:
-        return found
+        return constants
 
     def cycles(stride: int) -> float:
         return known["clock"].value * units * lanes * WORD / rates[stride]
 
-    found["departure_del_coal_cycles"] = (cycles(1), known["load bandwidth stride 1"])
+    constants["departure_del_coal_cycles"] = (cycles(1), known["load bandwidth stride 1"])
     line = moved_together(rates)
     apart = [stride for stride in rates if line is not None and stride * WORD >= line]
     if apart:
         finding = known[f"load bandwidth stride {min(apart)}"]
-        found["departure_del_uncoal_cycles"] = (cycles(min(apart)) / lanes, finding)
-    return found
+        constants["departure_del_uncoal_cycles"] = (cycles(min(apart)) / lanes, finding)
+    return constants
 
 
 def _source(finding: Finding) -> str:
@@ -107,10 +107,10 @@ def _source(finding: Finding) -> str:
 
 
 def _classes(known: dict[str, Finding], lanes: int, units: int) -> dict[str, InstructionClass]:
-    found: dict[str, InstructionClass] = {}
+    classes: dict[str, InstructionClass] = {}
 
     def add(name: str, subsystem: str, kind: InstructionKind, cpi: float, latency: str) -> None:
-        found[name] = InstructionClass(
+        classes[name] = InstructionClass(
             name=name,
             subsystem=subsystem,
             cpi=cpi,
@@ -137,7 +137,7 @@ def _classes(known: dict[str, Finding], lanes: int, units: int) -> dict[str, Ins
         rate = known["load bandwidth stride 1"].value / (units * lanes * WORD)
         cpi = known["clock"].value / rate
         add("ld.global.s32", "memory", "memory", cpi, "memory latency")
-    return found
+    return classes
 
 
 def _subsystem(name: str, known: dict[str, Finding]) -> str:

@@ -53,9 +53,11 @@ class _Apart(Session):
     ) -> cl.Program:
         """Build with an option that no other unit has."""
         apart = (*options, f"-DCOUNTPERF_UNIT={self.number}")
-        found = super().build(source, apart, cache_folder=cache_folder or self.folder / "binaries")
-        self.program = found
-        return found
+        program = super().build(
+            source, apart, cache_folder=cache_folder or self.folder / "binaries"
+        )
+        self.program = program
+        return program
 
 
 def main(folder: Path) -> None:

@@ -74,7 +74,7 @@ class CompiledKernel:
     ) -> tuple[FollowedLaunch, ...]:
         """Follow a group of each launch."""
         contents = contents_for(self.data_loops, statistics or {})
-        found: list[FollowedLaunch] = []
+        followed: list[FollowedLaunch] = []
         for launch in self.host.launches(parameters):
             program = self.programs.get(launch.kernel)
             if program is None:
@@ -89,8 +89,8 @@ class CompiledKernel:
                     f"the compiled code of {launch.kernel!r} cannot be followed: {error}; predict"
                     " with a model that does not read it"
                 ) from error
-            found.append(FollowedLaunch(launch, program, executed, machine.accessed))
-        return tuple(found)
+            followed.append(FollowedLaunch(launch, program, executed, machine.accessed))
+        return tuple(followed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ def read_compiled(
     """Compile kernels with an OpenCL runtime for CPUs, and read their code."""
     platform = device.identity.platform
     return tuple(
-        found if isinstance(found, KernelBuildError) else kernel_of(unit, found, platform)
-        for (unit, _), found in zip(units, compile_many(units, device), strict=True)
+        compiled if isinstance(compiled, KernelBuildError) else kernel_of(unit, compiled, platform)
+        for (unit, _), compiled in zip(units, compile_many(units, device), strict=True)
     )
 
 

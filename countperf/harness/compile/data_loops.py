@@ -53,27 +53,27 @@ class DataLoop:
         def sums(place: int, apart: int) -> int:
             return int(place * rows // apart)
 
-        found: dict[str, ArrayData] = {}
+        contents: dict[str, ArrayData] = {}
         for name, (kind, apart) in self.arrays.items():
             if kind == "length":
-                found[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1) - sums(k, 1))
+                contents[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1) - sums(k, 1))
             elif kind == "begin":
-                found[name] = ArrayData(self.itemsize, lambda k, apart=apart: sums(k, apart))
+                contents[name] = ArrayData(self.itemsize, lambda k, apart=apart: sums(k, apart))
             else:
-                found[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1))
-        return found
+                contents[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1))
+        return contents
 
 
 def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
     """Return the loops of a kernel whose trip counts are read from arrays."""
     temporaries = set(kernel.temporary_variables)
-    found: list[DataLoop] = []
+    data_loops: list[DataLoop] = []
     for iname in sorted(kernel.all_inames()):
         domain = domain_of(kernel, [iname])
         names = {*names_of(domain, parameters=True)} & temporaries
         if names and (loop := _data_loop(kernel, iname, names)) is not None:
-            found.append(loop)
-    return tuple(found)
+            data_loops.append(loop)
+    return tuple(data_loops)
 
 
 def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
@@ -117,15 +117,15 @@ def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
         case int():
             yield _Term("", None, factor * expression)
         case p.Sum():
-            for each in expression.children:
-                yield from _terms(kernel, each, factor)
+            for child in expression.children:
+                yield from _terms(kernel, child, factor)
         case p.Product():
-            numbers = [each for each in expression.children if isinstance(each, int)]
-            others = [each for each in expression.children if not isinstance(each, int)]
+            numbers = [child for child in expression.children if isinstance(child, int)]
+            others = [child for child in expression.children if not isinstance(child, int)]
             if len(others) != 1:
                 raise _NotToldError
-            for each in numbers:
-                factor *= each
+            for child in numbers:
+                factor *= child
             yield from _terms(kernel, others[0], factor)
         case TypeCast():
             yield from _terms(kernel, expression.child, factor)
@@ -160,7 +160,7 @@ def contents_for(
     loops: tuple[DataLoop, ...], statistics: Mapping[str, Any]
 ) -> dict[str, ArrayData]:
     """Return what arrays hold so that loops run as often as is stated."""
-    found: dict[str, ArrayData] = {}
+    contents: dict[str, ArrayData] = {}
     for loop in loops:
         mean = statistics.get(loop.iname)
         if not isinstance(mean, int | float | Fraction):
@@ -174,5 +174,5 @@ def contents_for(
                 " array nor the difference of two, as compiled code is followed with: predict with"
                 " a model that does not read it"
             )
-        found |= loop.contents(Fraction(mean))
-    return found
+        contents |= loop.contents(Fraction(mean))
+    return contents

@@ -88,16 +88,18 @@ class CudaLaunches:
         values = {name: parameters.get(name, 1) for name in scalars}
         values |= dict.fromkeys(self._description.offsets, 0)
         numbers = {name: as_scalar(dtype, values[name], name) for name, dtype in scalars.items()}
-        found: list[GpuLaunch] = []
+        launches: list[GpuLaunch] = []
 
         def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
-            if prod(int(each) for each in grid):
-                scalar = tuple(each if isinstance(each, np.generic) else None for each in arguments)
-                found.append(GpuLaunch(kernel, three(grid), three(shape), scalar))
+            if prod(int(argument) for argument in grid):
+                scalar = tuple(
+                    argument if isinstance(argument, np.generic) else None for argument in arguments
+                )
+                launches.append(GpuLaunch(kernel, three(grid), three(shape), scalar))
 
         arrays = dict.fromkeys(self._description.arguments)
         self._code.host(note, lambda _: None, **(arrays | numbers))
-        return found
+        return launches
 
 
 class GpuKernel:
@@ -120,12 +122,12 @@ class GpuKernel:
     @cached_property
     def programs(self) -> dict[str, WarpProgram]:
         """The code of each device program, by name."""
-        found = parse_sass(self.listing)
+        programs = parse_sass(self.listing)
         return {
             name: WarpProgram(
                 [
-                    replace(each, operands=_operands(each, self._major))
-                    for each in found[name].instructions
+                    replace(instruction, operands=_operands(instruction, self._major))
+                    for instruction in programs[name].instructions
                 ],
                 name,
             )
@@ -143,12 +145,12 @@ class GpuKernel:
             axes = self._chosen(launch, program, every_group=every_group)
             assumed += prod(launch.groups) - prod(map(len, axes))
             for executed, times in self._followed(launch, program, axes):
-                for place, each in enumerate(program.instructions):
+                for position, instruction in enumerate(program.instructions):
                     for found, number in (
-                        (instructions, executed.instructions[place]),
-                        (lanes, executed.lanes[place]),
+                        (instructions, executed.instructions[position]),
+                        (lanes, executed.lanes[position]),
                     ):
-                        found[each.name] += number * times
+                        found[instruction.name] += number * times
                         found["all"] += number * times
         return GpuCounts(
             instructions={name: n for name, n in sorted(instructions.items()) if n},
@@ -212,21 +214,21 @@ class GpuKernel:
     def _constants(self, launch: GpuLaunch) -> dict[int, int | None]:
         """Return the words of constant bank 0; places of arrays and real numbers are data."""
         place, *shapes = _BANKS[self._major]
-        found: dict[int, int | None] = {
+        constants: dict[int, int | None] = {
             first + 4 * axis: extent
             for first, extents in zip(shapes, (launch.shape, launch.groups), strict=True)
             for axis, extent in enumerate(extents)
         }
-        for each in launch.arguments:
-            size = 8 if each is None else each.nbytes
+        for argument in launch.arguments:
+            size = 8 if argument is None else argument.nbytes
             place = -(-place // size) * size
-            is_whole = isinstance(each, np.integer | np.bool_)
-            for number, byte in enumerate(each.tobytes() if is_whole else bytes(size)):
+            is_whole = isinstance(argument, np.integer | np.bool_)
+            for number, byte in enumerate(argument.tobytes() if is_whole else bytes(size)):
                 word = (place + number) & ~3
                 bits = byte << 8 * (place + number - word)
-                found[word] = (found.get(word) or 0) | bits if is_whole else None
+                constants[word] = (constants.get(word) or 0) | bits if is_whole else None
             place += size
-        return found
+        return constants
 
 
 def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:
@@ -238,8 +240,8 @@ def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:
     if major not in (5, 6) or instruction.base != "IADD3":
         return instruction.operands
     return tuple(
-        hex(int(each, 16) - (1 << 20)) if _NEGATIVE.match(each) else each
-        for each in instruction.operands
+        hex(int(operand, 16) - (1 << 20)) if _NEGATIVE.match(operand) else operand
+        for operand in instruction.operands
     )
 
 

@@ -60,8 +60,8 @@ class HostCode:
     def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
         """Return what is launched at given sizes, but for launches of no group."""
         arguments = {name: name for name in self.arrays} | self.numbers(parameters)
-        found = launches_of(self.text, self.function, arguments)
-        return tuple(each for each in found if each.number_of_groups)
+        launches = launches_of(self.text, self.function, arguments)
+        return tuple(launch for launch in launches if launch.number_of_groups)
 
 
 def _no_launch(_: Mapping[str, Any]) -> list[Any]:
@@ -83,19 +83,19 @@ class _KernelStandIn:
     def _set_arg_multi(self, pairs: tuple[Any, ...]) -> None:
         self.arguments |= dict.fromkeys(pairs[::2])
         self.arrays |= {
-            place: value
-            for place, value in zip(pairs[::2], pairs[1::2], strict=True)
+            index: value
+            for index, value in zip(pairs[::2], pairs[1::2], strict=True)
             if isinstance(value, str)
         }
 
     def _set_arg_buf_multi(self, pairs: tuple[Any, ...]) -> None:
         self.arguments |= {
-            place: bytes(value) for place, value in zip(pairs[::2], pairs[1::2], strict=True)
+            index: bytes(value) for index, value in zip(pairs[::2], pairs[1::2], strict=True)
         }
 
     def _set_arg_buf_pack_multi(self, triples: tuple[Any, ...]) -> None:
-        for place, kind, value in zip(triples[::3], triples[1::3], triples[2::3], strict=True):
-            self.arguments[place] = struct.pack(kind.decode(), value)
+        for index, kind, value in zip(triples[::3], triples[1::3], triples[2::3], strict=True):
+            self.arguments[index] = struct.pack(kind.decode(), value)
 
 
 class _AnyNumber:
@@ -120,7 +120,7 @@ def launches_of(
     host_code: str, host_function: str, arguments: Mapping[str, Any]
 ) -> tuple[KernelLaunch, ...]:
     """Run Loopy's host code with stand-ins for the device."""
-    found: list[KernelLaunch] = []
+    launches: list[KernelLaunch] = []
 
     def enqueue(
         _: Any,
@@ -129,7 +129,7 @@ def launches_of(
         group_shape: tuple[int, ...],
         *__: Any,
     ) -> None:
-        found.append(
+        launches.append(
             KernelLaunch(
                 kernel=kernel.name,
                 arguments=tuple(each for _, each in sorted(kernel.arguments.items())),
@@ -149,7 +149,7 @@ def launches_of(
         **arguments,
         allocator=lambda size: SimpleNamespace(size=size, release=lambda: None),
     )
-    return tuple(found)
+    return tuple(launches)
 
 
 def three(extents: Sequence[int]) -> tuple[int, int, int]:

@@ -101,19 +101,19 @@ def keep(key: str | None, paths: Sequence[Path]) -> None:
 
 
 def _digest(paths: Sequence[Path]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in paths:
         content = path.read_bytes()
-        found.update(f"{path.parent.name}/{path.name} {len(content)}\n".encode() + content)
-    return found.hexdigest()
+        digest.update(f"{path.parent.name}/{path.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def _remove_oldest(folder: Path) -> None:
-    entries = [each for each in folder.iterdir() if each.is_dir()]
+    entries = [entry for entry in folder.iterdir() if entry.is_dir()]
     if len(entries) > MOST_ENTRIES:
-        entries.sort(key=lambda each: each.stat().st_mtime)
-        for each in entries[: len(entries) // 4]:
-            _remove(each)
+        entries.sort(key=lambda entry: entry.stat().st_mtime)
+        for entry in entries[: len(entries) // 4]:
+            _remove(entry)
 
 
 def _remove(entry: Path) -> None:

@@ -42,12 +42,12 @@ def find_library(name: str) -> Path | None:
 
 def programs_of(objects: Sequence[Path]) -> Programs:
     """Return the code in objects by the names of kernels."""
-    found: dict[str, Program] = {}
+    programs: dict[str, Program] = {}
     for path in objects:
         program = program_of(path, find_library)
         names = [path.stem] if path.suffix == ".so" else program.entries
-        found |= dict.fromkeys(names, program)
-    return found
+        programs |= dict.fromkeys(names, program)
+    return programs
 
 
 def compile_many(
@@ -70,11 +70,12 @@ def compile_many(
         _check(unit, parameters)
     keys = [key_of(unit, parameters, device) for unit, parameters in units]
     old = [kept(key) for key in keys]
-    new = [place for place, paths in enumerate(old) if paths is None]
+    new = [position for position, paths in enumerate(old) if paths is None]
     made = _compiled([units[p] for p in new], [keys[p] for p in new], device)
     compiled = dict(zip(new, made, strict=True))
     return tuple(
-        compiled[place] if paths is None else programs_of(paths) for place, paths in enumerate(old)
+        compiled[position] if paths is None else programs_of(paths)
+        for position, paths in enumerate(old)
     )
 
 
@@ -105,9 +106,9 @@ def _compiled(
             end = f"no result after {error.timeout:.0f} s"
         outcomes = folder / OUTCOMES
         lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
-        found = [_outcome(json.loads(line), key) for line, key in zip(lines, keys, strict=False)]
+        compiled = [_outcome(json.loads(line), key) for line, key in zip(lines, keys, strict=False)]
     missing = KernelBuildError(f"the process that builds and launches kernels ended with {end}")
-    return (*found, *[missing] * (len(units) - len(found)))
+    return (*compiled, *[missing] * (len(units) - len(compiled)))
 
 
 def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:

@@ -110,5 +110,5 @@ def with_machine_code(
             text = compile_ptx(code.source, capability)
         found["ptx"] = parse_ptx(text)
         found["origin"] = f"instructions: PTX for compute capability {capability}{reason}"
-    given = {each.name: getattr(profiler, each.name) for each in fields(profiler)}
+    given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
     return MachineCodeProfiler(**given, **found)

@@ -102,7 +102,7 @@ class CudaProgram:
     ) -> list[CudaSpan]:
         """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
         function = self.function(name)
-        given = tuple(as_argument(each) for each in arguments)
+        given = tuple(as_argument(argument) for argument in arguments)
         with self._session.span() as spans:
             self._session.enqueue(function, (groups,), (group_size,), given)
         return spans
