@@ -93,9 +93,7 @@ def _explained(made: DetailedPrediction, target: Target) -> Explained:
 
 def _say_models(*predictions: Prediction) -> None:
     """Say on standard error which models were chosen and why, each once."""
-    for choice in dict.fromkeys(
-        known.model_choice for known in predictions if prediction.model_choice
-    ):
+    for choice in dict.fromkeys(known.model_choice for known in predictions if known.model_choice):
         print(f"countperf: {choice}", file=sys.stderr)
 
 

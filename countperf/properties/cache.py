@@ -98,8 +98,12 @@ def _key_builder() -> Callable[[Any], str]:
     class KeyBuilder(LoopyKeyBuilder):
         """Loopy's, exact fractions, which statistics may be, and fields of structured types.
 
-        Loopy's own names all vectors and structures of one size alike.
+        Loopy's own names all vectors and structures of one size alike, and warns of NaN, which
+        statistics are refused for later.
         """
+
+        def update_for_float(self, key_hash: Any, key: float) -> None:
+            key_hash.update(repr(key).encode())
 
         def update_for_Fraction(self, key_hash: Any, key: Any) -> None:  # noqa: N802
             key_hash.update(repr(key).encode())

@@ -143,8 +143,9 @@ def _program_lines(of: ProgramOccupancy) -> list[str]:
     lines: list[str] = []
     if not of.registers_are_known:
         lines.append(
-            f"{of.program}: at most so many; the registers of a work item are not known: up to"
-            f" {of.most_registers} keep this; state them (registers_per_work_item=N)"
+            f"{of.program}: at most {of.residency.active_groups} groups, since the registers of a"
+            f" work item are not known: up to {of.most_registers} keep this; state them"
+            " (registers_per_work_item=N)"
         )
     if not of.changes:
         lines.append(f"{of.program}: no change of a single resource makes more sub-groups resident")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import islpy as isl
@@ -27,10 +28,14 @@ from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
 from countperf.symbolic.terms import (
     Term,
     all_nonnegative,
+    contradict,
     is_increasing,
     shifted,
     without_floors,
 )
+
+_MANY_TERMS = 14
+"""Of two counts together, from which their minimum is found term by term, if they allow it."""
 
 
 def _refused(integer_set: isl_sets.IntegerSet, error: UncountableSetError) -> UncountableSetError:
@@ -218,9 +223,16 @@ class Counter:
         says so.
         """
         terms: list[Term] = []
+        if len(left.terms) + len(right.terms) > _MANY_TERMS:
+            joined = self._minimum_of_parts(left, right)
+            if joined is not None:
+                return joined
         try:
             regions = self.regions([left, right])
         except CountingError as error:
+            joined = self._minimum_of_parts(left, right)
+            if joined is not None:
+                return joined
             fewer = min(left, right, key=lambda count: len(count.terms))
             return fewer.approximated(frozenset([f"a bound of a minimum: {error}"]))
         for guards, zeros, (a, b) in regions:
@@ -232,6 +244,37 @@ class Counter:
                 terms.append(Term(guards | {b - a}, zeros, a))
                 terms.append(Term(guards | {a - b - 1}, zeros, b))
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
+
+    def _minimum_of_parts(
+        self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
+    ) -> PiecewiseQuasiPolynomial | None:
+        """Return a minimum as that of each two terms where both hold; None if terms overlap.
+
+        Outside the terms of one of the counts it is zero, and so is the minimum.
+        """
+        if not (self._has_disjoint_terms(left) and self._has_disjoint_terms(right)):
+            return None
+        terms: list[Term] = []
+        for a in left.terms:
+            for b in right.terms:
+                guards, zeros = a.nonnegative | b.nonnegative, a.zero | b.zero
+                if self.is_empty(guards, zeros):
+                    continue
+                gap = b.value - a.value
+                if not gap or self.is_nonnegative(gap, guards):
+                    terms.append(Term(guards, zeros, a.value))
+                elif self.is_nonnegative(-gap, guards):
+                    terms.append(Term(guards, zeros, b.value))
+                else:
+                    terms.append(Term(guards | {gap}, zeros, a.value))
+                    terms.append(Term(guards | {-gap - 1}, zeros, b.value))
+        return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
+
+    def _has_disjoint_terms(self, count: PiecewiseQuasiPolynomial) -> bool:
+        return all(
+            contradict(a, b) or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
+            for a, b in combinations(count.terms, 2)
+        )
 
     def regions(self, counts: Sequence[PiecewiseQuasiPolynomial]) -> list[Region]:
         """Split the assumed parameters so that each count is one quasi-polynomial on each part."""

@@ -31,6 +31,11 @@ def multiply_terms(left: Sequence[Term], right: Sequence[Term]) -> tuple[Term, .
 # --- Signs of polynomials, as far as coefficients and lower bounds show them
 
 
+def contradict(left: Term, right: Term) -> bool:
+    """Return whether a guard of one term says the opposite of a guard of the other."""
+    return any(-guard - 1 in right.nonnegative for guard in left.nonnegative)
+
+
 def shifted(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> QuasiPolynomial:
     """Return a polynomial in the distances of its names from their lower bounds."""
     return polynomial.substitute(

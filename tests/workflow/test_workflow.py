@@ -35,6 +35,7 @@ from countperf.workflow import (
     prediction,
 )
 from measurement_kernels.catalog import entry, families
+from measurement_kernels.groups import SizeClass
 from rental import publishing
 from tests.models.builders import make_weights
 from tests.shipped import shipped_measurements
@@ -81,7 +82,7 @@ def test_a_damaged_property_vector_names_its_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("group_class", ["small", "medium", "large"])
-def test_profiles_cover_every_family(group_class: str) -> None:
+def test_profiles_cover_every_family(group_class: SizeClass) -> None:
     quick = measuring.profile_entries(measuring.PROFILES["quick"], group_class)
     all_shapes = replace(measuring.PROFILES["quick"], shapes_per_kernel=3)
     paper = measuring.profile_entries(all_shapes, group_class)
