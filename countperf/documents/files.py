@@ -27,12 +27,12 @@ def parse_json(
         raise DocumentError(located(message + where, path), path=path_text(path))
 
     def whole(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        whole = dict(pairs)
-        if len(whole) < len(pairs):
+        content = dict(pairs)
+        if len(content) < len(pairs):
             counts = Counter(name for name, _ in pairs)
             twice = next(name for name, count in counts.items() if count > 1)
             refuse(f"the field {_shortened(twice)} is there twice in an object; leave one of them")
-        return whole
+        return content
 
     def integer(digits: str) -> int:
         if len(digits) > _DIGITS or not _SMALLEST <= (value := int(digits)) <= _LARGEST:

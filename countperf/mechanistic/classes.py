@@ -184,8 +184,8 @@ def with_dram_ratio(device: DeviceParameters, ratio: float | None) -> DevicePara
     def at_ratio(stated: InstructionClass) -> InstructionClass:
         if ratio < 1 and second_level is None:
             return stated
-        at_ratio = memory_cost(ratio, dram=stated, cache=second_level or stated)
-        return replace(at_ratio, source=f"{stated.source}; DRAM moved {ratio:.3g} of the bytes")
+        cost = memory_cost(ratio, dram=stated, cache=second_level or stated)
+        return replace(cost, source=f"{stated.source}; DRAM moved {ratio:.3g} of the bytes")
 
     classes = {
         name: at_ratio(kind) if name.startswith(_GLOBAL) else kind

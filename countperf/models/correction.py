@@ -100,12 +100,12 @@ class Correction(Part):
                 apart = _squared_distances(points, axes, squares, products) + rest
                 return float(np.exp(-np.sqrt(apart)) @ alpha)
             rows = points.reshape(len(points), math.prod(points.shape[1:])).T
-            log_factor = [
+            log_factors = [
                 np.exp(-np.sqrt(_squared_distances(some, axes, squares, some @ axes) + rest))
                 @ alpha
                 for some in np.split(rows, range(_AT_ONCE, len(rows), _AT_ONCE))
             ]
-            return np.concatenate(log_factor).reshape(points.shape[1:])
+            return np.concatenate(log_factors).reshape(points.shape[1:])
 
         return log_factor
 

@@ -46,7 +46,7 @@ NAMESPACE: Mapping[str, Any] = {
     "divide": np.divide,
     "power": lambda base, exponent: np.power(np.asarray(base, np.float64), exponent),
 }
-"""What the sources of formulas call, for arrays; infinity or NaN where there is no value."""
+"""Functions that sources of formulas call, for arrays; infinity or NaN where there is no value."""
 
 SCALAR_NAMESPACE: Mapping[str, Any] = {
     **{name: getattr(math, name) for name in FUNCTIONS if hasattr(math, name)},

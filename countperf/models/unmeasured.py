@@ -27,8 +27,7 @@ def unmeasured_error(
         for name, kernels in exercising_kernels.items()
     )
     message = (
-        f"kernel {kernel!r} needs {', '.join(exercising_kernels)}, for which the"
-        " weights"
+        f"kernel {kernel!r} needs {', '.join(exercising_kernels)}, for which the weights"
         f" of {device} have no value ({mends}); refit with such measurements, or ask for a"
         " prediction without their cost (incomplete_ok=True)"
     )

@@ -140,7 +140,7 @@ class Trial(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What a search knows of the variants that it did not measure."""
+    """Knowledge of a search about the variants that it did not measure."""
 
     # variants that there are not, by stage, those that failed on the device included
     refusals: Mapping[str, RefusalCount] = field(default_factory=dict[str, RefusalCount])

@@ -85,10 +85,10 @@ def predict_by_choice(
 
     def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[PredictedTime]]:
         at = replace(target, incomplete_ok=target.incomplete_ok and not is_attempt)
-        predicted = predict_times(work, weights, at)
-        if is_attempt and (lacking := [each.reason for each in predicted if each.time_s is None]):
+        times = predict_times(work, weights, at)
+        if is_attempt and (lacking := [time.reason for time in times if time.time_s is None]):
             raise PredictionError(lacking[0])
-        return weights, predicted
+        return weights, times
 
     try:
         (weights, result), choice = target.by_choice(predicted)
@@ -111,7 +111,7 @@ def predict_times(
     def predicted(points: Sequence[Mapping[str, int]], known: Any) -> list[PredictedTime] | str:
         columns = {name: [point[name] for point in points] for name in points[0]}
         try:
-            predicted = predict(
+            prediction = predict(
                 kernel.unit,
                 size_arrays(columns),
                 weights=weights,
@@ -122,7 +122,7 @@ def predict_times(
             )
         except CountperfError as error:
             return str(error)
-        return [predicted_time(predicted, place) for place in range(len(points))]
+        return [predicted_time(prediction, number) for number in range(len(points))]
 
     shared = all(known == kernel.statistics[0] for known in kernel.statistics)
     if shared and len(kernel.points) > 1:

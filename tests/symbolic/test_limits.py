@@ -1,4 +1,4 @@
-"""What the elimination refuses, and what helps."""
+"""Refusals of the elimination, and what helps."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from countperf.harness.characterization.kernels import (
 from countperf.harness.overhead import measure_launch_overhead
 
 Found = dict[str, Finding]
-"""What was found so far, by name."""
+"""Findings so far, by name."""
 
 MIX_RATIOS = (1, 2, 4, 8, 16)
 MIXED = ("add.s32", "rsqrt.f32", "mad.s32", "fma.f64")
