@@ -22,11 +22,6 @@ def run(options: argparse.Namespace) -> None:
         shown = _store(options)
     elif options.ptx:
         shown = _executed_on_gpu(options)
-    elif options.every_group:
-        raise ParameterError(
-            "--every-group is of --ptx CAPABILITY; pass that too, or leave it out",
-            parameter="every_group",
-        )
     else:
         shown = _executed(options)
     show(options, shown)
@@ -45,14 +40,21 @@ def _store(options: argparse.Namespace) -> Printed:
 def _executed(options: argparse.Namespace) -> Printed:
     """Give what a kernel's code executes."""
     sizes = as_dict(options.parameters)
-    vector = with_compiled_code(options.kernel, sizes, device=options.device)
+    vector = with_compiled_code(
+        options.kernel, sizes, device=options.device, every_group=options.every_group
+    )
     counts = {
         name: number
         for name, number in vector.evaluate(sizes).items()
         if name.startswith((CODE, MISS, SPILL))
     }
     return Printed(
-        head=["of all work groups, if each executes what the one in the middle does"],
+        head=[
+            "of all work groups, each followed"
+            if options.every_group
+            else "of all work groups, if each executes what the one in the middle does;"
+            " --every-group follows them all"
+        ],
         rows=[{"instructions": name, "executed": number} for name, number in counts.items()],
         facts=counts,
     )

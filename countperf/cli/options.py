@@ -263,8 +263,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " of the group in the middle"
     ),
     "--every-group": flag(
-        "with --ptx: follow each group, where by default the one in the middle stands"
-        " for those that seem to execute as much"
+        "follow each group, where by default the one in the middle stands for all"
+        " (with --ptx: for those that seem to execute as much)"
     ),
     "--ptx": value(
         "CAPABILITY",

@@ -363,6 +363,7 @@ def with_compiled_code(
     statistics: Mapping[str, Statistic] | None = None,
     instruction_counts: InstructionCounts | None = None,
     caches: CountedCaches | None = None,
+    every_group: bool = False,
     **more: int,
 ) -> PropertyVector:
     """Count a kernel, compile it, and keep what its code executes with the counts.
@@ -379,6 +380,8 @@ def with_compiled_code(
         As for `predict`.
     caches : CountedCaches, optional
         For which code is read, such as those of weights; by default the device's.
+    every_group : bool
+        Follow the code of every work group; by default the one in the middle stands for all.
 
     Returns
     -------
@@ -400,7 +403,7 @@ def with_compiled_code(
         caches=caches or counted_caches_of(find_device(label).identity, is_here=True),
     )
     sizes = given_sizes(parameters, more)
-    return _with_code(vector, found, sizes, label, statistics)
+    return _with_code(vector, found, sizes, label, statistics, every_group=every_group)
 
 
 def _with_code(
@@ -409,10 +412,14 @@ def _with_code(
     sizes: Mapping[str, int],
     device: str,
     statistics: Mapping[str, Statistic] | None = None,
+    *,
+    every_group: bool = False,
 ) -> PropertyVector:
     """Compile a kernel on a device, and add what its code executes to its counts."""
     (compiled,) = read_compiled([(kernel, sizes)], find_device(device))
     if isinstance(compiled, KernelBuildError):
         raise compiled
     cache = (vector.caches or DEFAULT_CACHES).code
-    return vector.with_counts_at(lambda at: compiled.counts(at, statistics, cache=cache), "code")
+    return vector.with_counts_at(
+        lambda at: compiled.counts(at, statistics, cache=cache, every_group=every_group), "code"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from countperf.errors import CountingError, KernelBuildError
@@ -61,9 +62,10 @@ class CompiledKernel:
         statistics: Mapping[str, Any] | None = None,
         *,
         cache: CacheSize = DEFAULT_CACHES.code,
+        every_group: bool = False,
     ) -> dict[str, int]:
-        """Follow a group of each launch; return instructions of all groups, by property name."""
-        followed = self.follow(parameters, statistics)
+        """Follow groups of each launch; return instructions of all groups, by property name."""
+        followed = self.follow(parameters, statistics, every_group=every_group)
         analyze((block for each in followed for block in each.blocks), self.analyzed)
         return counted(followed, self.analyzed, cache=cache)
 
@@ -71,25 +73,30 @@ class CompiledKernel:
         self,
         parameters: Mapping[str, int],
         statistics: Mapping[str, Any] | None = None,
+        *,
+        every_group: bool = False,
     ) -> tuple[FollowedLaunch, ...]:
-        """Follow a group of each launch."""
+        """Follow the middle group of each launch, which stands for all, or every group."""
         contents = contents_for(self.data_loops, statistics or {})
         followed: list[FollowedLaunch] = []
         for launch in self.host.launches(parameters):
             program = self.programs.get(launch.kernel)
             if program is None:
                 raise CountingError(f"there is no code of kernel {launch.kernel!r}")
-            machine = GROUP_STATES[self.platform](launch, middle_group(launch))
-            fill_arrays(machine, launch, contents)
             entry = entry_of(program, launch.kernel, launch.group_shape)
-            try:
-                executed = program.executed(entry, machine)
-            except CountingError as error:
-                raise CountingError(
-                    f"the compiled code of {launch.kernel!r} cannot be followed: {error}; predict"
-                    " with a model that does not read it"
-                ) from error
-            followed.append(FollowedLaunch(launch, program, executed, machine.accessed))
+            groups = product(*map(range, launch.groups)) if every_group else [middle_group(launch)]
+            alike = 1 if every_group else launch.number_of_groups
+            for group in groups:
+                machine = GROUP_STATES[self.platform](launch, group)
+                fill_arrays(machine, launch, contents)
+                try:
+                    executed = program.executed(entry, machine)
+                except CountingError as error:
+                    raise CountingError(
+                        f"the compiled code of {launch.kernel!r} cannot be followed: {error};"
+                        " predict with a model that does not read it"
+                    ) from error
+                followed.append(FollowedLaunch(alike, program, executed, machine.accessed))
         return tuple(followed)
 
 
@@ -97,7 +104,7 @@ class CompiledKernel:
 class FollowedLaunch:
     """Instructions that a group of a launch executes."""
 
-    launch: KernelLaunch  # the launch
+    groups: int  # for so many it stands
     program: Program  # its code
     executed: Mapping[int, int]  # how often each line is executed, by number
     accessed: Mapping[int, int]  # where lines accessed memory when they were executed first
@@ -117,7 +124,7 @@ def counted(
     """Return what all groups of launches execute, by property name."""
     found: Counter[str] = Counter()
     for each in followed:
-        program, executed, groups = each.program, each.executed, each.launch.number_of_groups
+        program, executed, groups = each.program, each.executed, each.groups
         for place, count in executed.items():
             line = program.lines[place]
             for name, number in properties_of(line.mnemonic, line.operands):

@@ -54,6 +54,18 @@ def pocl() -> Device:
         pytest.skip(str(error))
 
 
+def triangle() -> Any:
+    """Sums over the columns up to the diagonal, one multiply-add each."""
+    unit = lp.make_kernel(
+        "{ [i, j] : 0 <= i < n and 0 <= j <= i }",
+        "z[i] = sum(j, x[j] * y[i])",
+        [lp.GlobalArg("x, y, z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
 UNITS = {
     "axpy": (axpy, {"n": 256}),
     "alone": (lambda: double(1), {"n": 8}),
@@ -97,6 +109,16 @@ def test_a_kernel_that_cannot_run_says_why_and_keeps_no_other_from_it(
     assert isinstance(failed, KernelBuildError)
     assert "groups of 65536 work items" in str(failed)
     assert isinstance(compiled["behind it"], CompiledKernel)
+
+
+@pytest.mark.device
+@needs_objdump
+def test_every_group_of_a_triangle_executes_what_its_rows_have(pocl: Device) -> None:
+    (followed,) = read_compiled([(triangle(), {"n": 1000})], pocl)
+    assert isinstance(followed, CompiledKernel)
+    counts = followed.counts({"n": 1000}, every_group=True)
+    assert counts["code.arithmetic_scalar"] == 1000 * 1001 // 2
+    assert followed.counts({"n": 1000})["code.arithmetic_scalar"] != 1000 * 1001 // 2
 
 
 @pytest.mark.device
