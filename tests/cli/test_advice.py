@@ -74,7 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "report timing.json --output page.html",
             "countperf report KERNEL SIZES makes one of the kernel",
             "report my.py:scale n=1024 --weights pocl-epyc-zen5 --output page.html",
-            marks=pytest.mark.extra("plot"),
+            marks=pytest.mark.extra("report"),
         ),
     ],
 )
