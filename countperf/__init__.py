@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from countperf.tuning.apart import measure
     from countperf.tuning.space import SearchSpace
     from countperf.workflow.analyzing import coverage, with_transactions
-    from countperf.workflow.applications import measure_application, predict_application
+    from countperf.workflow.applications import predict_application
     from countperf.workflow.devices import devices
     from countperf.workflow.evaluating import evaluate
     from countperf.workflow.fits import available_weights
@@ -69,7 +69,6 @@ _HOMES = {
     "load_kernel": "countperf.workflow.kernels",
     "load_weights": "countperf.models.library",
     "measure": "countperf.tuning.apart",
-    "measure_application": "countperf.workflow.applications",
     "measure_catalogue": "countperf.workflow.measuring",
     "mechanistic_cost": "countperf.workflow.mechanistic",
     "occupancy": "countperf.workflow.mechanistic",
@@ -113,7 +112,6 @@ __all__ = [
     "load_kernel",
     "load_weights",
     "measure",
-    "measure_application",
     "measure_catalogue",
     "mechanistic_cost",
     "occupancy",

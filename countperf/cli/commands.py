@@ -167,7 +167,7 @@ COMMANDS: Mapping[str, Command] = {
         keeps=_READS,
     ),
     "sweep": Command(
-        "predict a kernel by mechanistic models over occupancy, intensity or parallelism",
+        "predict a kernel by mechanistic models over occupancy, group size or intensity",
         (*_KERNEL, "--over", "--model", "--device", *_MECHANISTIC, "--figure"),
         {
             "--model": _help(
@@ -177,17 +177,13 @@ COMMANDS: Mapping[str, Command] = {
         _READS,
     ),
     "application": Command(
-        "predict and measure a sequence of transfers and kernels",
-        ("application", "--on", "--model", "--registers", "--device", "--longest"),
+        "predict a sequence of transfers and kernels",
+        ("application", "--on", "--model", "--registers"),
         {
             "--on": several(
                 _help("described device, such as nvidia-gtx-970; several for devices 0, 1, ...")
             ),
             "--model": _help("model of kernels (default: merpsys)", default="merpsys"),
-            "--device": _help("also measure the steps on this device (such as pocl:0), one by one"),
-            "--longest": _help(
-                "end a kernel that takes longer than so long (default: 300)", default=300.0
-            ),
         },
     ),
     "evaluate": Command(

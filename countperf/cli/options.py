@@ -252,10 +252,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--nonnegative": flag("keep weights at least zero (the paper's may be negative)"),
     # mechanistic axes, machine code
     "--over": choice(
-        "the axis: groups resident on a compute unit (default), work items of a group, how often"
-        " each operation is executed, work items whose computations (ilp) or memory instructions"
-        " (mlp) one work item overlaps",
-        *("occupancy", "group_size", "intensity", "ilp", "mlp"),
+        "the axis: groups resident on a compute unit (default), work items of a group, or how often"
+        " each operation is executed",
+        *("occupancy", "group_size", "intensity"),
         default="occupancy",
     ),
     "--executed": flag(

@@ -20,9 +20,8 @@ is what the throughput tables of the CUDA C++ Programming Guide have in common):
 3. Special functions cost what the device states for any of them (``cos.approx.f32``), in their
    type; a real power takes a logarithm, a multiplication and an exponential.
 4. Stores cost what loads do. An element of 64 bits takes twice the cost of one of 32.
-5. Waste in global memory (``x8``) raises the cost as `countperf.mechanistic.pipeline.memory_cost`
-   does for traffic beyond what was asked for; passes over the banks of local memory as
-   `countperf.mechanistic.pipeline.conflict_cost` does.
+5. Waste in global memory (``x8``) raises the cost as `memory_cost` does for traffic beyond what was
+   asked for; so do passes over the banks of local memory.
 
 Divisions, remainders and functions of types for which the device states nothing are refused.
 
@@ -38,7 +37,6 @@ from dataclasses import replace
 from countperf.errors import DeviceParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, some_of
 from countperf.mechanistic.checks import check_not_negative
-from countperf.mechanistic.pipeline import conflict_cost, memory_cost
 
 BARRIER = "barrier"
 SECOND_LEVEL = "ld.l2.s32"
@@ -103,11 +101,21 @@ def _adapted(
         latency=stated.latency + (times - 1) * stated.cpi,
         source=source,
     )
-    if excess <= 1:
-        return adapted
-    if ".local." in name:
-        return conflict_cost(excess - 1, adapted)
-    return memory_cost(excess, dram=adapted, cache=adapted)
+    return memory_cost(excess, dram=adapted, cache=adapted) if excess > 1 else adapted
+
+
+def memory_cost(
+    dram_ratio: float, *, dram: InstructionClass, cache: InstructionClass
+) -> InstructionClass:
+    """Return the cost of a memory instruction part of whose bytes come from DRAM."""
+    ratio = check_not_negative(dram_ratio, "dram_ratio")
+    if ratio > 1:
+        return replace(dram, cpi=ratio * dram.cpi, latency=dram.latency + (ratio - 1) * dram.cpi)
+    return replace(
+        dram,
+        cpi=ratio * dram.cpi + (1 - ratio) * cache.cpi,
+        latency=ratio * dram.latency + (1 - ratio) * cache.latency,
+    )
 
 
 def without_excess(name: str) -> tuple[str, float]:

@@ -40,7 +40,7 @@ from typing import Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_choice, check_positive
+from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Bound,
     Estimate,
@@ -50,7 +50,6 @@ from countperf.mechanistic.model import (
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     InstructionGraph,
-    Interval,
     KernelProfile,
     LaunchConfiguration,
 )
@@ -60,6 +59,18 @@ Policy = Literal["rr", "rr_corrected", "gto"]
 
 _ROUNDING = 1e-12
 _LATENCY_BOUND = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Issued instructions up to a stall, for the interval model."""
+
+    insts: float  # instructions issued
+    stall: float  # cycles of the stall that ends the interval
+
+    def __post_init__(self) -> None:
+        check_not_negative(self.insts, "intervals")
+        check_not_negative(self.stall, "intervals")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,12 +192,9 @@ class GpuMechModel(MechanisticModel):
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
-        intervals = profile.intervals
-        repetitions = 1.0
-        if intervals is None:
-            repetitions = profile.repetitions()
-            graph: InstructionGraph = profile.require("idg", model=self.model)
-            intervals = intervals_of(graph, self.device)
+        repetitions = profile.repetitions()
+        graph: InstructionGraph = profile.require("idg", model=self.model)
+        intervals = intervals_of(graph, self.device)
         if not any(interval.insts for interval in intervals):
             message = (
                 f"kernel {profile.name!r}: no instruction of kind compute, which {self.model} needs"

@@ -62,7 +62,6 @@ from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 from countperf.mechanistic.transit import TwoSubsystems, two_subsystems
 from countperf.mechanistic.volkov import latency_alone
 
-CaseRule = Literal["text", "printed"]
 Case = Literal["occupancy", "memory", "compute"]
 Variant = Literal["published", "corrected"]
 BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
@@ -142,9 +141,8 @@ class MwpCwpResult:
     cpi: float  # cycles per sub-group instruction of one compute unit, Eq
 
 
-def mwp_cwp_cycles(inputs: MwpCwpInputs, *, case_rule: CaseRule = "text") -> MwpCwpResult:
+def mwp_cwp_cycles(inputs: MwpCwpInputs) -> MwpCwpResult:
     """Return the cycles of a kernel by Hong & Kim's model."""
-    check_choice(case_rule, "case_rule", get_args(CaseRule))
     x = inputs
     alpha_mem = x.alpha_mem_uncoal + x.alpha_mem_coal
     total_insts = x.alpha_comp + alpha_mem
@@ -172,7 +170,7 @@ def mwp_cwp_cycles(inputs: MwpCwpInputs, *, case_rule: CaseRule = "text") -> Mwp
     if mwp == occupancy and cwp == occupancy:  # Eq. (22)
         case: Case = "occupancy"
         parts = {"latency": mem_cycles, "compute": comp_cycles + comp_p * (mwp - 1)}
-    elif cwp >= mwp or (case_rule == "printed" and comp_cycles > mem_cycles):  # Eq. (23)
+    elif cwp >= mwp:  # Eq. (23)
         case = "memory"
         parts = {"memory": mem_cycles * occupancy / mwp, "compute": comp_p * (mwp - 1)}
     else:  # Eq. (24)
@@ -210,11 +208,6 @@ class MwpCwpModel(MechanisticModel):
     """Hong & Kim's model as published, on a whole device."""
 
     charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
-
-    case_rule: CaseRule = "text"  # condition of the memory case, see `mwp_cwp_cycles`
-
-    def __post_init__(self) -> None:
-        check_choice(self.case_rule, "case_rule", get_args(CaseRule))
 
     @property
     def model(self) -> str:
@@ -257,7 +250,7 @@ class MwpCwpModel(MechanisticModel):
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
         inputs = self.inputs(profile, launch)
-        result = mwp_cwp_cycles(inputs, case_rule=self.case_rule)
+        result = mwp_cwp_cycles(inputs)
         return Estimate(
             time_s=result.exec_cycles_with_synch / inputs.clock_hz,
             bound=BOUNDS[result.case],
@@ -286,9 +279,7 @@ class RunResult:
     wpc: float  # sub-groups per cycle
 
 
-def restated_cycles(
-    system: TwoSubsystems, occupancy: float, *, spaced_departures: bool = False
-) -> RunResult:
+def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
     """Return the cycles of a run by the restated model.
 
     Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
@@ -307,14 +298,13 @@ def restated_cycles(
             },
         )
     if mwp <= cwp:  # Eq. (26), (29)
-        spaced = comp_p + (mwp - 1) * system.cpi_mem
         return _run(
             system,
             occupancy,
             "memory",
             {
                 "memory": system.alpha_mem * occupancy * system.cpi_mem,
-                "compute": spaced if spaced_departures else comp_p * mwp,
+                "compute": comp_p * mwp,
             },
         )
     return _run(system, occupancy, "compute", _compute_parts(system, occupancy))

@@ -26,11 +26,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from countperf.display import ShortRepr
+from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_positive, check_whole
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 
 _MODEL = "occupancy"
 
@@ -225,6 +225,49 @@ def _allocated(sub_groups: int, device: DeviceParameters) -> int:
     if device.register_mode != "group":
         return sub_groups
     return _ceil_to(sub_groups, device.sub_group_unit or 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOccupancy(ShortRepr):
+    """Occupancy of one device program."""
+
+    program: str  # its name
+    uses: Mapping[str, int | None]  # resources; registers are None where nobody knows them
+    residency: Residency  # what is resident
+    is_bound: bool  # whether it is an upper bound, for want of the registers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KernelOccupancy(Table):
+    """Occupancy of a kernel on a device, program by program."""
+
+    kernel: str  # the kernel's name, the device's slug
+    device: str
+    parameters: Mapping[str, int]  # values of the size parameters
+    programs: tuple[ProgramOccupancy, ...]  # one for each device program that is launched
+
+    __repr__ = printed
+
+
+def program_occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> ProgramOccupancy:
+    """Find what is resident of a launch, and what limits it."""
+    profile, items = profiled.profile, profiled.launch.work_items_per_group
+    registers, local = profile.registers_per_work_item, profile.local_bytes_per_group or 0
+    return ProgramOccupancy(
+        program=profile.name,
+        uses={
+            "work_items_per_group": items,
+            "registers_per_work_item": registers,
+            "local_bytes_per_group": local,
+        },
+        residency=resident_groups(
+            device,
+            work_items_per_group=items,
+            registers_per_work_item=registers or 0,
+            local_bytes_per_group=local,
+        ),
+        is_bound=registers is None and device.registers_per_compute_unit is not None,
+    )
 
 
 def _ceil_to(value: int, unit: int) -> int:

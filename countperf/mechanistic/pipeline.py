@@ -1,109 +1,296 @@
 r"""The pipeline model: sub-groups of one compute unit, simulated.
 
-Source: Lemeire, Cornelis & Konstantinidis, sections 3 to 6. The rules of the simulation are in
-`countperf.mechanistic.simulation`; here are the model, costs that depend on context, and the
-analytic throughput of their instruction-mix kernel.
+Source: Lemeire, Cornelis & Konstantinidis, sections 3 to 6. Every subsystem is a pipeline that
+starts one instruction per ``cpi`` cycles and delivers after ``latency``; a valve limits the starts
+per cycle over all subsystems; sub-groups live in groups and meet at barriers. Rules:
 
-==============  ======================  ====================
-letter          name                    unit
-==============  ======================  ====================
-lambda          ``cpi``                 cycle/instruction
-Lambda          ``latency``             cycle
-IL              ``issue_limit``         instruction/cycle
-beta            ``ratio``               1
-R, D            ``dram_ratio``,         1, 1
-                ``conflict_degree``
-==============  ======================  ====================
+1. Sub-groups are ordered by (number of the group in launch order, index in the group).
+2. A barrier waits for all earlier instructions of its sub-group; all later ones wait for it.
+3. An instruction is ready when its sub-group has started, the results it uses are there, and
+   the instruction before it has started.
+4. It can start when it is ready, its subsystem is free, and the valve is open. Of several, that of
+   the next sub-group after the last one that started an instruction does.
+5. When it starts at t, its subsystem is free again at t + cpi, the valve opens at t + 1/issue
+   limit, and its result is there at t + latency.
+6. The n-th barriers of a group complete ``latency`` after the last of them has started.
+7. A group ends with its last result; its slot launches the next group then.
+   Launches come before starts at the same time.
+
+All times are exact: they are counted in ticks, the largest unit of which all costs are multiples
+(costs are first rounded to fractions with a denominator of at most a million). Of many groups, two
+waves are simulated; the rate of the second holds for the rest.
 
 Limits: one compute unit, static latencies, identical groups. The source names neither scheduler nor
-issue order; ``"rr"`` and ``"in_order"`` reproduce what it says of its example. Printed Eq. (44) and
-(45) have 1/lambda_2; one instruction of type 2 comes with beta of type 1, so the bound is
-beta/lambda_2.
+issue order; those of these rules reproduce what it says of its example.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from fractions import Fraction
+from heapq import heappop, heappush
+from typing import ClassVar, NamedTuple
 
-from countperf.errors import ParameterError
+from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
-from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
+from countperf.mechanistic.checks import check_positive, check_whole
 from countperf.mechanistic.model import Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
-from countperf.mechanistic.simulation import (
-    Scheduler,
-    Simulation,
-    Workload,
-    simulate,
-)
+from countperf.mechanistic.profile import InstructionGraph, KernelProfile, LaunchConfiguration
+
+_DENOMINATOR = 10**6
+_KINDS: tuple[Bound, ...] = ("compute", "memory", "barrier", "issue")
+"""What may bound the time, in the order in which ties are decided."""
 
 
-def memory_cost(
-    dram_ratio: float, *, dram: InstructionClass, cache: InstructionClass
-) -> InstructionClass:
-    """Return the cost of a memory instruction part of whose bytes come from DRAM."""
-    ratio = check_not_negative(dram_ratio, "dram_ratio")
-    if ratio > 1:
-        return replace(dram, cpi=ratio * dram.cpi, latency=dram.latency + (ratio - 1) * dram.cpi)
-    return replace(
-        dram,
-        cpi=ratio * dram.cpi + (1 - ratio) * cache.cpi,
-        latency=ratio * dram.latency + (1 - ratio) * cache.latency,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Workload of a simulation."""
+
+    # the program of all sub-groups, or one per sub-group of a group (divergence)
+    programs: tuple[InstructionGraph, ...]
+    classes: Mapping[str, InstructionClass]  # costs
+    sub_groups_per_group: int = 1  # size of a group, and groups resident at a time
+    concurrent_groups: int = 1
+    total_groups: int | None = None  # groups to execute
+    issue_limit: float | None = None  # starts per cycle over all subsystems
+
+    def __post_init__(self) -> None:
+        check_whole(self.sub_groups_per_group, "sub_groups_per_group")
+        check_whole(self.concurrent_groups, "concurrent_groups")
+        if self.total_groups is not None:
+            check_whole(self.total_groups, "total_groups")
+        if self.issue_limit is not None:
+            check_positive(self.issue_limit, "issue_limit")
+        if len(self.programs) not in (1, self.sub_groups_per_group):
+            message = (
+                f"{len(self.programs)} programs for {self.sub_groups_per_group} sub-groups of a"
+                " group; give one, or one for each"
+            )
+            raise ParameterError(message, parameter="sub_group_programs")
+        barriers: set[int] = set()
+        for program in self.programs:
+            for name in program.nodes:
+                if name not in self.classes:
+                    known = ", ".join(self.classes) or "none"
+                    message = f"no costs of instruction class {name!r} (known: {known})"
+                    raise DeviceParameterError(message, field=f"classes.{name}")
+            barriers.add(sum(self.classes[name].kind == "barrier" for name in program.nodes))
+        if len(barriers) > 1:
+            message = (
+                "the sub-groups of a group have different numbers of barriers"
+                f" ({', '.join(map(str, sorted(barriers)))}) and would wait forever"
+            )
+            raise ParameterError(message, parameter="sub_group_programs")
+
+    @property
+    def groups(self) -> int:
+        """Number of groups to execute."""
+        return self.concurrent_groups if self.total_groups is None else self.total_groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """Result of a simulation."""
+
+    cycles: float  # end of the last group, with the drain of the pipelines
+    instructions: int  # what was executed
+    sub_groups: int
+    fill: Mapping[str, float]  # share of the cycles in which a subsystem was occupied
+
+    @property
+    def wpc(self) -> float:
+        """Sub-groups per cycle; ``inf`` where no result takes any time."""
+        return self.sub_groups / self.cycles if self.cycles else math.inf
+
+    @property
+    def ipc(self) -> float:
+        """Instructions per cycle; ``inf`` where no result takes any time."""
+        return self.instructions / self.cycles if self.cycles else math.inf
+
+
+class _Program(NamedTuple):
+    unit: list[int]  # number of the subsystem of each instruction
+    cpi: list[int]
+    latency: list[int]
+    barrier: list[bool]
+    waits: list[tuple[int, ...]]  # results used, with those implied by barriers
+
+
+def _waits(
+    graph: InstructionGraph, classes: Mapping[str, InstructionClass]
+) -> list[tuple[int, ...]]:
+    waits: list[tuple[int, ...]] = []
+    last = -1  # a barrier's result is there after all earlier ones
+    for node, (name, own) in enumerate(zip(graph.nodes, graph.predecessors(), strict=True)):
+        if classes[name].kind == "barrier":
+            waits.append(tuple(range(max(last, 0), node)))
+            last = node
+        else:
+            kept = tuple(index for index in own if index > last)
+            waits.append(kept if last < 0 else (last, *kept))
+    return waits
+
+
+def simulate(workload: Workload) -> Simulation:
+    """Simulate the sub-groups of one compute unit."""
+    run = _Run(workload)
+    run.run()
+    size, groups, end = workload.sub_groups_per_group, workload.groups, max(run.end, 1)
+    return Simulation(
+        cycles=run.end / run.ticks_per_cycle,
+        instructions=groups * run.each_group,
+        sub_groups=groups * size,
+        fill={
+            name: groups
+            * sum(
+                cpi
+                for program in run.programs
+                for cpi, unit in zip(program.cpi, program.unit, strict=True)
+                if unit == number
+            )
+            / end
+            for number, name in enumerate(run.subsystems)
+        },
     )
 
 
-def conflict_cost(conflict_degree: float, local: InstructionClass) -> InstructionClass:
-    """Return the cost of a local memory instruction with bank conflicts."""
-    degree = check_not_negative(conflict_degree, "conflict_degree")
-    return replace(local, cpi=(1 + degree) * local.cpi, latency=local.latency + degree * local.cpi)
+class _Run:
+    """State of a simulation: times in ticks; sub-groups numbered in their order."""
+
+    def __init__(self, workload: Workload) -> None:
+        used = {name: workload.classes[name] for graph in workload.programs for name in graph.nodes}
+        costs = {name: (_fraction(c.cpi), _fraction(c.latency)) for name, c in used.items()}
+        for name, (cpi, _) in costs.items():
+            if cpi == 0:
+                message = f"classes.{name}.cpi is too small to be told from zero"
+                raise DeviceParameterError(message, field=f"classes.{name}.cpi")
+        limit = workload.issue_limit
+        valve = Fraction(0) if limit is None else 1 / _fraction(limit)
+        fractions = [valve, *(part for pair in costs.values() for part in pair)]
+        self.ticks_per_cycle = scale = math.lcm(*(part.denominator for part in fractions))
+        self.subsystems = sorted({each.subsystem for each in used.values()})
+        self.programs = [
+            _Program(
+                unit=[self.subsystems.index(used[name].subsystem) for name in graph.nodes],
+                cpi=[int(costs[name][0] * scale) for name in graph.nodes],
+                latency=[int(costs[name][1] * scale) for name in graph.nodes],
+                barrier=[used[name].kind == "barrier" for name in graph.nodes],
+                waits=_waits(graph, used),
+            )
+            for graph in workload.programs
+        ]
+        self.size, self.groups = workload.sub_groups_per_group, workload.groups
+        if len(self.programs) == 1:
+            self.programs *= self.size
+        self.valve_gap = int(valve * scale)
+        self.each_group = sum(len(program.cpi) for program in self.programs)
+        self.now = self.valve = self.end = self.launched = 0
+        self.last = -1
+        self.to_start = self.each_group * self.groups
+        self.free = [0] * len(self.subsystems)
+        self.ready: list[list[int]] = [[] for _ in self.free]  # sub-groups in order, by subsystem
+        self.wakes: list[tuple[int, int]] = []  # times at which sub-groups are ready
+        self.slots = [0] * min(workload.concurrent_groups, self.groups)
+        self.left = [self.each_group] * self.groups
+        self.ends = [0] * self.groups
+        self.arrived: dict[int, list[int]] = {}  # sub-groups that wait at a barrier, by group
+        # results of each sub-group: when they are there, and None where a barrier is open
+        self.finish: dict[int, list[int | None]] = {}
+
+    def run(self) -> None:
+        """Simulate until every instruction has started."""
+        while self.to_start:
+            self._launch_groups()
+            while self.wakes and self.wakes[0][0] <= self.now:
+                _, number = heappop(self.wakes)
+                unit = self.programs[number % self.size].unit[len(self.finish[number])]
+                insort(self.ready[unit], number)
+            chosen = self._choose() if self.valve <= self.now else None
+            if chosen is None:
+                self.now = self._next_event()
+            else:
+                self._start(*chosen)
+
+    def _launch_groups(self) -> None:
+        while self.launched < self.groups and self.slots and self.slots[0] <= self.now:
+            start = heappop(self.slots)
+            for number in range(self.launched * self.size, (self.launched + 1) * self.size):
+                self.finish[number] = []
+                heappush(self.wakes, (start, number))
+            self.launched += 1
+
+    def _choose(self) -> tuple[int, int] | None:
+        """Return the sub-group and the subsystem of what starts now, if anything can."""
+        best: tuple[bool, int, int] | None = None
+        for unit, waiting in enumerate(self.ready):
+            if waiting and self.free[unit] <= self.now:
+                number = waiting[bisect_left(waiting, self.last + 1) % len(waiting)]
+                key = (number <= self.last, number, unit)
+                best = key if best is None else min(best, key)
+        return None if best is None else best[1:]
+
+    def _next_event(self) -> int:
+        events = [
+            max(free, self.valve)
+            for free, waiting in zip(self.free, self.ready, strict=True)
+            if waiting
+        ]
+        if self.wakes:
+            events.append(self.wakes[0][0])
+        if self.launched < self.groups and self.slots:
+            events.append(self.slots[0])
+        return min(events)
+
+    def _start(self, number: int, unit: int) -> None:
+        program, group = self.programs[number % self.size], number // self.size
+        finish = self.finish[number]
+        node = len(finish)
+        self.ready[unit].remove(number)
+        self.last = number
+        self.free[unit], self.valve = self.now + program.cpi[node], self.now + self.valve_gap
+        self.to_start -= 1
+        self.left[group] -= 1
+        woken = [number]
+        if not program.barrier[node]:
+            end = self.now + program.latency[node]
+            finish.append(end)
+            self.ends[group] = max(self.ends[group], end)
+        else:
+            finish.append(None)
+            arrived = self.arrived.setdefault(group, [])
+            arrived.append(number)
+            if len(arrived) == self.size:
+                woken = self.arrived.pop(group)
+                for other in woken:
+                    results = self.finish[other]
+                    latency = self.programs[other % self.size].latency[len(results) - 1]
+                    results[-1] = self.now + latency
+                    self.ends[group] = max(self.ends[group], self.now + latency)
+        if not self.left[group]:
+            self.end = max(self.end, self.ends[group])
+            heappush(self.slots, self.ends[group])
+            for other in range(group * self.size, (group + 1) * self.size):
+                del self.finish[other]
+            return
+        for other in woken:
+            self._wake(other)
+
+    def _wake(self, number: int) -> None:
+        """Note when the next instruction of a sub-group is ready, if that is known."""
+        waits, finish = self.programs[number % self.size].waits, self.finish[number]
+        if len(finish) < len(waits):
+            results = [finish[index] for index in waits[len(finish)]]
+            known = [result for result in results if result is not None]
+            if len(known) == len(results):
+                heappush(self.wakes, (max(self.now, *known, 0), number))
 
 
-def implied_bandwidth(
-    *,
-    num_compute_units: int,
-    sub_group_size: int,
-    bytes_per_work_item: float,
-    cpi_mem: float,
-    clock_hz: float,
-) -> float:
-    """Return the bandwidth that the cost of a memory instruction implies, byte/s."""
-    check_whole(num_compute_units, "num_compute_units")
-    check_whole(sub_group_size, "sub_group_size")
-    check_positive(bytes_per_work_item, "bytes_per_work_item")
-    check_positive(cpi_mem, "cpi_mem")
-    check_positive(clock_hz, "clock_hz")
-    return num_compute_units * sub_group_size * bytes_per_work_item / cpi_mem * clock_hz
-
-
-def mix_throughput(
-    ratio: float,
-    *,
-    cpi_1: float,
-    cpi_2: float,
-    separate: bool,
-    issue_limit: float | None = None,
-) -> float:
-    r"""Return the throughput of type 1 in a mix of ``ratio`` of type 1 and one of type 2.
-
-    Lemeire et al., Eq. (43): :math:`\beta/(\beta\lambda_1 + \lambda_2)`; (44):
-    :math:`\min(1/\lambda_1, \beta/\lambda_2)`; (45): the same and :math:`\beta/(\beta+1) IL`; the
-    last two as corrected.
-    """
-    check_positive(ratio, "ratio")
-    check_positive(cpi_1, "cpi_1")
-    check_positive(cpi_2, "cpi_2")
-    if not separate:
-        if issue_limit is not None:
-            message = "the formula for a single subsystem has no issue limit"
-            raise ParameterError(message, parameter="issue_limit")
-        return ratio / (ratio * cpi_1 + cpi_2)
-    both = min(1 / cpi_1, ratio / cpi_2)
-    if issue_limit is None:
-        return both
-    return min(both, ratio / (ratio + 1) * check_positive(issue_limit, "issue_limit"))
+def _fraction(value: float) -> Fraction:
+    return Fraction(value).limit_denominator(_DENOMINATOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +299,10 @@ class PipelineModel(MechanisticModel):
 
     charges: ClassVar[frozenset[str]] = frozenset({"barriers", "divergence"})
 
-    scheduler: Scheduler = "rr"  # which sub-group starts its instruction
-    simulated_groups: int | None = None
-
     @property
     def model(self) -> str:
         """Name of the model, with the scheduler."""
-        return f"pipeline-{self.scheduler}"
+        return "pipeline-rr"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time; see `MechanisticModel.estimate`.
@@ -128,8 +312,8 @@ class PipelineModel(MechanisticModel):
         """
         clock = self.device.require("clock_hz", model=self.model)
         geometry = launch_geometry(profile, launch, self.device)
-        workload = self.workload(profile, geometry)
-        run, cycles = self._cycles(workload)
+        workload = self._workload(profile, geometry)
+        run, cycles = _cycles(workload)
         repetitions = profile.repetitions(workload.programs)
         cycles = check_positive(cycles, "cycles") * repetitions
         kind, share = _busiest(run, workload)
@@ -143,14 +327,12 @@ class PipelineModel(MechanisticModel):
                 "wpc": run.wpc / repetitions,
                 "ipc": run.ipc,
                 "occupancy": geometry.occupancy,
-                "occupied_any": run.occupied_any,
-                "overlap": run.overlap,
                 **{f"fill[{name}]": fill for name, fill in run.fill.items()},
             },
         )
 
-    def workload(self, profile: KernelProfile, geometry: LaunchGeometry) -> Workload:
-        """Return what is simulated: all groups of the fullest compute unit."""
+    def _workload(self, profile: KernelProfile, geometry: LaunchGeometry) -> Workload:
+        """Return all groups of the fullest compute unit."""
         graphs = profile.sub_group_idgs or (profile.require("idg", model=self.model),)
         names = dict.fromkeys(name for graph in graphs for name in graph.nodes)
         return Workload(
@@ -160,21 +342,17 @@ class PipelineModel(MechanisticModel):
             concurrent_groups=geometry.concurrent_groups,
             total_groups=geometry.groups_on_compute_unit,
             issue_limit=self.device.issue_limit,
-            scheduler=self.scheduler,
         )
 
-    def _cycles(self, workload: Workload) -> tuple[Simulation, float]:
-        if self.simulated_groups is None or workload.groups <= self.simulated_groups:
-            run = simulate(workload)
-            return run, run.cycles
-        waves = max(2, self.simulated_groups // workload.concurrent_groups)
-        many, few = waves * workload.concurrent_groups, waves // 2 * workload.concurrent_groups
-        if many >= workload.groups:
-            run = simulate(workload)
-            return run, run.cycles
-        run = simulate(replace(workload, total_groups=many))
-        rate = (run.cycles - simulate(replace(workload, total_groups=few)).cycles) / (many - few)
-        return run, run.cycles + rate * (workload.groups - many)
+
+def _cycles(workload: Workload) -> tuple[Simulation, float]:
+    """Return the simulation of at most two waves of groups, and the cycles of all groups."""
+    few, many = workload.concurrent_groups, 2 * workload.concurrent_groups
+    run = simulate(replace(workload, total_groups=min(many, workload.groups)))
+    if many >= workload.groups:
+        return run, run.cycles
+    rate = (run.cycles - simulate(replace(workload, total_groups=few)).cycles) / (many - few)
+    return run, run.cycles + rate * (workload.groups - many)
 
 
 def _busiest(run: Simulation, workload: Workload) -> tuple[Bound, float]:
@@ -184,10 +362,5 @@ def _busiest(run: Simulation, workload: Workload) -> tuple[Bound, float]:
         shares[kind] = max(shares.get(kind, 0.0), run.fill[entry.subsystem])
     if workload.issue_limit is not None:
         shares["issue"] = run.ipc / workload.issue_limit
-    kind = max(_ordered(shares), key=lambda name: shares[name])
+    kind = max((name for name in _KINDS if name in shares), key=lambda name: shares[name])
     return kind, min(1.0, shares[kind])
-
-
-def _ordered(shares: Mapping[Bound, float]) -> list[Bound]:
-    order: tuple[Bound, ...] = ("compute", "memory", "barrier", "issue")
-    return [kind for kind in order if kind in shares]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
+from countperf.display import Drawable, Table, printed
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
-from countperf.mechanistic.answers import Answer as Answer
-from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
 from countperf.mechanistic.gpumech import GpuMechModel
@@ -61,14 +60,11 @@ _MAKERS: Sequence[_Maker] = (
     partial(GpuMechModel, policy="rr"),
     GpuMechModel,
     partial(GpuMechModel, policy="gto"),
-    partial(PipelineModel, simulated_groups=1),
+    PipelineModel,
     TmmModel,
     MerpsysModel,
 )
-"""Every model: as published, and corrected where there is a correction.
-
-The pipeline simulation runs two waves of work groups and takes the rate of the second for the rest.
-"""
+"""Every model: as published, and corrected where there is a correction."""
 
 
 @cache
@@ -76,6 +72,64 @@ def _makers() -> Mapping[str, _Maker]:
     """Return what builds each model, by its name."""
     device = declare_device()
     return {make(device=device).model: make for make in _MAKERS}
+
+
+Answer = MechanisticPrediction | ParameterError | DeviceParameterError
+"""A prediction, or the error that says what input a model lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelAnswers(Mapping[str, Answer], Table, Drawable):
+    """Answers of several models by the models' names, in their order."""
+
+    kernel: str  # name of the kernel
+    device: str  # slug of the device
+    parameters: Mapping[str, int]  # values of the size parameters
+    # for each model its prediction, or the error that says which input it lacks
+    answers: Mapping[str, Answer]
+    described: DeviceParameters  # the device
+    # floating-point operations, and bytes that its memory moves, of all launches
+    total_flops: float
+    total_bytes: float
+    # fields of the kernel's profile that a profiler measured, and its metrics
+    measured: Mapping[str, str] = field(default_factory=dict[str, str])
+    note: str = ""  # where instructions come from, if not from Loopy
+
+    def __getitem__(self, model: str) -> Answer:
+        return self.answers[model]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    __repr__ = printed
+
+    @property
+    def predictions(self) -> dict[str, MechanisticPrediction]:
+        """Predictions of the models that have one."""
+        return {
+            name: answer
+            for name, answer in self.answers.items()
+            if isinstance(answer, MechanisticPrediction)
+        }
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """Input that each of the other models lacks: a field of the device or of the kernel."""
+        return {
+            name: lacking_input(answer)
+            for name, answer in self.answers.items()
+            if not isinstance(answer, MechanisticPrediction)
+        }
+
+
+def lacking_input(error: ParameterError | DeviceParameterError) -> str:
+    """Return the name of the input that an error asks for."""
+    if isinstance(error, DeviceParameterError):
+        return f"device.{error.field}" if error.field else "device"
+    return f"kernel.{error.parameter}" if error.parameter else "kernel"
 
 
 def predict_all(

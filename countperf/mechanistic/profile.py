@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
-
-BlockKind = Literal["comp", "mem", "sync"]
 
 _COUNTS = (
     "alpha_comp",
@@ -34,7 +32,7 @@ _COUNTS = (
     "span",
     "transactions",
 )
-_POSITIVE = ("latency_app", "latency_bound", "uncoal_per_mw")
+_POSITIVE = ("latency_bound", "uncoal_per_mw")
 _WHOLE = ("registers_per_work_item", "local_bytes_per_group")
 
 
@@ -66,27 +64,6 @@ class InstructionGraph(ShortRepr):
                 raise ParameterError(message, parameter="edges")
         object.__setattr__(self, "edges", tuple(sorted({(int(i), int(j)) for i, j in self.edges})))
 
-    @classmethod
-    def chain(cls, nodes: Sequence[str]) -> InstructionGraph:
-        """Return instructions each of which waits for the one before: no parallelism."""
-        return cls(nodes, [(index, index + 1) for index in range(len(nodes) - 1)])
-
-    def repeated(self, times: int, carried: Sequence[tuple[int, int]] = ()) -> InstructionGraph:
-        """Return the graph of a loop with this body."""
-        check_whole(times, "times")
-        size = len(self.nodes)
-        inside = [
-            (source + offset, target + offset)
-            for offset in range(0, times * size, size)
-            for source, target in self.edges
-        ]
-        across = [
-            (source + offset, target + offset + size)
-            for offset in range(0, (times - 1) * size, size)
-            for source, target in carried
-        ]
-        return InstructionGraph(tuple(self.nodes) * times, [*inside, *across])
-
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
         """Return for each instruction those whose results it uses; remembered."""
         if not self._used:
@@ -102,36 +79,6 @@ class InstructionGraph(ShortRepr):
         for name in self.nodes:
             totals[name] = totals.get(name, 0) + 1
         return totals
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A stretch of a sub-group's program, for the work flow graph."""
-
-    kind: BlockKind  # computations, one memory instruction, or one barrier
-    count: float = 1.0  # number of computations
-    ilp: float = 1.0  # mean number of independent instructions among them, at least 1
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("comp", "mem", "sync"):
-            message = f"kind of a block must be comp, mem or sync, not {self.kind!r}"
-            raise ParameterError(message, parameter="blocks")
-        check_not_negative(self.count, "blocks")
-        if not check_positive(self.ilp, "blocks") >= 1:
-            message = f"ilp of a block must be at least 1, not {self.ilp}"
-            raise ParameterError(message, parameter="blocks")
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Issued instructions up to a stall, for the interval model."""
-
-    insts: float  # instructions issued
-    stall: float  # cycles of the stall that ends the interval
-
-    def __post_init__(self) -> None:
-        check_not_negative(self.insts, "intervals")
-        check_not_negative(self.stall, "intervals")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +106,6 @@ class KernelProfile(ShortRepr):
     idg_is_sample: bool = False
     # one graph per sub-group of a group, where they differ (divergence)
     sub_group_idgs: tuple[InstructionGraph, ...] | None = None
-    blocks: tuple[Block, ...] | None = None  # program of a sub-group (work flow graph)
-    intervals: tuple[Interval, ...] | None = None  # program of a sub-group (interval model)
-    # (count, cycles) of instructions that are waited for and of those that overlap (Volkov)
-    dependent: tuple[tuple[float, float], ...] | None = None
-    independent: tuple[tuple[float, float], ...] | None = None
-    latency_app: float | None = None  # cycles of one sub-group alone
     # instructions on the cores, issue slots, and cycles of the critical path (MERPSYS)
     ins_cuda: float | None = None
     ins_issued: float | None = None
@@ -193,10 +134,6 @@ class KernelProfile(ShortRepr):
         for name in _WHOLE:
             if (value := getattr(self, name)) is not None:
                 check_whole(value, name, least=0)
-        for name in ("dependent", "independent"):
-            for count, cycles in getattr(self, name) or ():
-                check_not_negative(count, name)
-                check_not_negative(cycles, name)
 
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""

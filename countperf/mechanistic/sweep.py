@@ -1,47 +1,49 @@
-"""Curves: predictions of all models over occupancy, group size, intensity or parallelism."""
+"""Curves: predictions of all models over occupancy, group size or intensity.
+
+At each value, a kernel that differs from the given one in one respect is predicted. These are
+what-if curves: a real kernel may change in other respects at the same time (registers, caches).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from countperf.display import Drawable, ShortRepr, Table, printed
-from countperf.errors import DeviceParameterError, ParameterError
+from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.answers import Answer
+from countperf.mechanistic.checks import check_choice, check_whole
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import missing_registers, registers_are_missing
-from countperf.mechanistic.model import MechanisticModel, MechanisticPrediction
+from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.occupancy import launch_geometry, resident_groups
 from countperf.mechanistic.predict_all import (
     ALL,
+    Answer,
     ModelChoice,
     answered,
     chosen_models,
     with_free_barriers,
 )
-from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.roofline import profile_roof
-from countperf.mechanistic.variations import Axis, vary
+from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 
+Axis = Literal["occupancy", "group_size", "intensity"]
+AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SWEPT_INSTRUCTIONS = 500
 """Instructions of a sub-group's graph in sweeps, which predict the kernel many times."""
-
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
-_PARALLEL = (1, 2, 4, 8)
+_USER = "a sweep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint(ShortRepr):
     """Predictions at one value of an axis."""
 
-    value: int  # the value, see `countperf.mechanistic.variations.vary`
+    # resident groups, work items of a group, or times that each operation is executed
+    value: int
     occupancy: float | None  # sub-groups resident on the fullest compute unit
     intensity: float | None  # operational intensity of the varied kernel, flop/byte
-    work: float  # sub-groups of the kernel as it was given whose work is done
-    flops: float | None  # floating-point operations of the launch
-    # sub-groups (as given) per cycle of a compute unit that each subsystem allows
-    roofs: dict[str, float]
     answers: dict[str, Answer]  # by model
 
 
@@ -53,6 +55,7 @@ class Sweep(Table, Drawable):
     device: str
     over: Axis  # the axis
     described: DeviceParameters  # the device
+    work: float  # sub-groups of the kernel as it was given
     points: tuple[SweepPoint, ...]  # in the order of the axis
 
     __repr__ = printed
@@ -65,16 +68,15 @@ class Sweep(Table, Drawable):
     def throughput(self, point: SweepPoint, model: str) -> float | None:
         """Return sub-groups per cycle of a compute unit by one model; None where it has no answer.
 
-        The cost of launching is left out.
+        Sub-groups are those of the kernel as it was given; the cost of launching is left out.
         """
-        answer = point.answers[model]
+        answer, device = point.answers[model], self.described
         if not isinstance(answer, MechanisticPrediction):
             return None
-        device = self.described
         if device.num_compute_units is None or device.clock_hz is None:
             return None
         time_s = float(answer.time_s) - float(device.launch_overhead_s or 0.0)
-        return point.work / (time_s * device.num_compute_units * device.clock_hz)
+        return self.work / (time_s * device.num_compute_units * device.clock_hz)
 
 
 def sweep(
@@ -86,106 +88,145 @@ def sweep(
     models: ModelChoice = ALL,
 ) -> Sweep:
     """Predict a kernel by all models over an axis."""
+    check_choice(over, "over", AXES)
     profile, launch = profiled.profile, profiled.launch
     is_resident = (launch.active_groups, launch.occupancy) != (None, None) or over == "occupancy"
     if not is_resident and registers_are_missing(profile, device):
         raise missing_registers(profile.name, device)
-    build = chosen_models(models)
-    names = set(profiled.profile.counts())
-    adapted, unknown = with_known_classes(device, names)
-    asked = [with_free_barriers(model) for model in build(adapted)]
-    costed = with_free_barriers(asked[0]).device if asked else adapted
-    work = profiled.launch.total_sub_groups(device.require_int("sub_group_size", model="a sweep"))
-    found: list[SweepPoint] = []
-    for value in values or _default_values(profiled, over, device):
+    adapted, unknown = with_known_classes(device, profile.counts())
+    asked = [with_free_barriers(model) for model in chosen_models(models)(adapted)]
+    costed = asked[0].device if asked else adapted
+    points: list[SweepPoint] = []
+    for value in values or _DEFAULTS[over](profiled, device):
         varied = vary(profiled, over, value, costed)
-        found.append(_point(value, varied, work, costed, asked, unknown))
-    if not found:
+        flops, moved = varied.profile.total_flops, varied.profile.total_bytes
+        points.append(
+            SweepPoint(
+                value=value,
+                occupancy=_occupancy(varied, costed),
+                intensity=flops / moved if flops is not None and moved else None,
+                answers={
+                    model.model: answered(
+                        lambda model=model, varied=varied: model.predict(varied), unknown
+                    )
+                    for model in asked
+                },
+            )
+        )
+    if not points:
         message = f"no value of {over} fits on {device.slug}; give values"
         raise ParameterError(message, parameter="values")
     return Sweep(
-        kernel=profiled.profile.name,
+        kernel=profile.name,
         device=device.slug,
         over=over,
         described=device,
-        points=tuple(found),
+        work=launch.total_sub_groups(device.require_int("sub_group_size", model=_USER)),
+        points=tuple(points),
     )
 
 
-def _point(
-    value: int,
-    varied: ProfiledKernel,
-    work: float,
-    device: DeviceParameters,
-    models: Iterable[MechanisticModel],
-    unknown: dict[str, DeviceParameterError],
-) -> SweepPoint:
-    profile, launch = varied.profile, varied.launch
-    size = device.require_int("sub_group_size", model="a sweep")
+def _occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> float | None:
+    """Return the sub-groups that are resident; None where not even one group fits."""
     try:
-        occupancy = launch_geometry(profile, launch, device).occupancy
-        roof = profile_roof(profile, device, model="a sweep")
+        return launch_geometry(profiled.profile, profiled.launch, device).occupancy
     except (ParameterError, DeviceParameterError):
-        occupancy, roofs = None, dict[str, float]()
-    else:
-        # a varied sub-group may do the work of several of those that were given
-        share = work / launch.total_sub_groups(size)
-        roofs = {name: share / cycles for name, cycles in roof.busy.items() if cycles}
-    intensity = None
-    if profile.total_flops is not None and profile.total_bytes:
-        intensity = profile.total_flops / profile.total_bytes
-    return SweepPoint(
-        value=value,
-        occupancy=occupancy,
-        intensity=intensity,
-        work=work,
-        flops=profile.total_flops,
-        roofs=roofs,
-        answers={
-            model.model: answered(lambda model=model: model.predict(varied), unknown)
-            for model in models
-        },
-    )
-
-
-def _default_values(
-    profiled: ProfiledKernel, over: Axis, device: DeviceParameters
-) -> Sequence[int]:
-    ranges: dict[Axis, Callable[[], Sequence[int]]] = {
-        "occupancy": lambda: _group_counts(profiled, device),
-        "group_size": lambda: _group_sizes(profiled, device),
-        "intensity": lambda: _MULTIPLES,
-        "ilp": lambda: _PARALLEL,
-        "mlp": lambda: _PARALLEL,
-    }
-    if over not in ranges:
-        return (1,)  # refused where the kernel is varied
-    return ranges[over]()
+        return None
 
 
 def _group_counts(profiled: ProfiledKernel, device: DeviceParameters) -> Sequence[int]:
     """Return numbers of resident groups: up to what the device holds of groups of this size."""
     items = profiled.launch.work_items_per_group
     most = resident_groups(device, work_items_per_group=items).active_groups
-    units = device.require_int("num_compute_units", model="a sweep")
+    units = device.require_int("num_compute_units", model=_USER)
     return range(1, min(most, -(-profiled.launch.num_groups // units)) + 1)
 
 
 def _group_sizes(profiled: ProfiledKernel, device: DeviceParameters) -> Sequence[int]:
     """Return whole numbers of sub-groups, doubling, that the device takes and that fit."""
-    size = device.require_int("sub_group_size", model="a sweep")
+    size = device.require_int("sub_group_size", model=_USER)
     most = device.max_work_items_per_group or size * 32
-    group_sizes: list[int] = []
-    while (items := size << len(group_sizes)) <= most:
-        group_sizes.append(items)
-    return [
-        items for items in group_sizes if _fits(vary(profiled, "group_size", items, device), device)
-    ]
+    sizes = [size << power for power in range((most // size).bit_length())]
+    return [items for items in sizes if _occupancy(_regrouped(profiled, items), device) is not None]
 
 
-def _fits(profiled: ProfiledKernel, device: DeviceParameters) -> bool:
-    try:
-        launch_geometry(profiled.profile, profiled.launch, device)
-    except ParameterError:
-        return False
-    return True
+_DEFAULTS: dict[Axis, Callable[[ProfiledKernel, DeviceParameters], Sequence[int]]] = {
+    "occupancy": _group_counts,
+    "group_size": _group_sizes,
+    "intensity": lambda _profiled, _device: _MULTIPLES,
+}
+
+
+def vary(
+    profiled: ProfiledKernel, axis: Axis, value: int, device: DeviceParameters
+) -> ProfiledKernel:
+    """Return a kernel with another value on an axis."""
+    check_whole(value, axis)
+    if axis == "occupancy":
+        launch = replace(profiled.launch, active_groups=value, occupancy=None)
+        return replace(profiled, launch=launch)
+    if axis == "group_size":
+        return _regrouped(profiled, value)
+    return _intensified(profiled, value, device)
+
+
+def _regrouped(profiled: ProfiledKernel, size: int) -> ProfiledKernel:
+    profile, launch = profiled.profile, profiled.launch
+    items = launch.work_items_per_group * launch.num_groups
+    local = profile.local_bytes_per_group
+    if local is not None:
+        local = -(-local * size // launch.work_items_per_group)
+    return ProfiledKernel(
+        profile=replace(profile, local_bytes_per_group=local, sub_group_idgs=None),
+        launch=replace(launch, work_items_per_group=size, num_groups=-(-items // size)),
+    )
+
+
+def _intensified(profiled: ProfiledKernel, times: int, device: DeviceParameters) -> ProfiledKernel:
+    """Return a kernel that executes each operation several times, one after the other."""
+    profile = profiled.profile
+    graph: InstructionGraph = profile.require("idg", model=_USER)
+    counts = profile.counts(model=_USER)
+    repeats = {
+        name: times
+        if device.require_class(name, model=_USER).kind == "compute"
+        and not name.startswith(("load.", "store.", "ld.", "st."))
+        else 1
+        for name in {*counts, *graph.nodes}
+    }
+    alpha = {name: count * repeats[name] for name, count in counts.items()}
+    more = sum(alpha.values()) - sum(counts.values())
+    if times > 1 and not more:
+        message = f"kernel {profile.name!r} has no operations, so its intensity cannot be varied"
+        raise ModelNotApplicableError(message, parameter="alpha")
+    nodes: list[str] = []
+    edges: list[tuple[int, int]] = []
+    last: list[int] = []
+    for name in graph.nodes:
+        first = len(nodes)
+        nodes += [name] * repeats[name]
+        edges += [(node, node + 1) for node in range(first, len(nodes) - 1)]
+        last.append(len(nodes) - 1)
+    edges += [(last[s], last[t] + 1 - repeats[graph.nodes[t]]) for s, t in graph.edges]
+    changes = {
+        "alpha_comp": None if profile.alpha_comp is None else profile.alpha_comp + more,
+        "ins_issued": None if profile.ins_issued is None else profile.ins_issued + more,
+        "span": None if profile.span is None else profile.span * len(nodes) / len(graph.nodes),
+        **{
+            name: None if value is None else value * times
+            for name in ("total_flops", "work", "ins_cuda")
+            for value in [getattr(profile, name)]
+        },
+    }
+    return replace(
+        profiled,
+        profile=replace(
+            profile,
+            alpha=alpha,
+            idg=InstructionGraph(nodes, edges),
+            sub_group_idgs=None,
+            idg_is_sample=profile.idg_is_sample or profile.sub_group_idgs is not None,
+            latency_bound=None,
+            **changes,
+        ),
+    )

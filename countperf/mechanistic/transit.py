@@ -7,15 +7,15 @@ to (14).
 letter    name               unit
 ========  =================  ======================
 omega     ``occupancy``      sub-group/compute unit
-k, x      ``waiting``,       sub-group
-          ``computing``
+k         ``waiting``        sub-group
 WPC       ``wpc``            sub-group/cycle
 ========  =================  ======================
 
 Two subsystems, no parallelism inside a sub-group, one memory request outstanding per sub-group,
 steady state. Printed Eq. (9) exchanges its denominators and Eq. (10) mixes dimensions; Eq. (11) to
 (14) are right and are used here. Where several splits are in balance, the one with the fewest
-waiting sub-groups is taken. Theorem 1: the throughput equals Volkov's without parallelism.
+waiting sub-groups is taken: those that memory needs for the throughput, :math:`k = WPC\,
+\alpha_{mem} \Lambda_{mem}`. Theorem 1: the throughput equals Volkov's without parallelism.
 """
 
 from __future__ import annotations
@@ -30,17 +30,6 @@ from countperf.mechanistic.model import Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 from countperf.mechanistic.volkov import throughput_estimate
-
-_HALVINGS = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransitSplit:
-    """The balance of memory supply and demand."""
-
-    wpc: float  # sub-groups per cycle
-    waiting: float  # sub-groups that wait for memory, and that compute
-    computing: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,45 +51,10 @@ class TwoSubsystems:
         for name in ("cpi_comp", "latency_comp", "cpi_mem", "latency_mem"):
             check_positive(getattr(self, name), name)
 
-    def demand(self, computing: float) -> float:
-        """Return the sub-groups per cycle that ``computing`` ones hand to memory, Eq. (4), (6)."""
-        return min(1 / self.cpi_comp, computing / self.latency_comp) / self.alpha_comp
-
-    def supply(self, waiting: float) -> float:
-        """Return the sub-groups per cycle that memory serves of ``waiting`` ones, Eq. (5), (7)."""
-        return min(1 / self.cpi_mem, waiting / self.latency_mem) / self.alpha_mem
-
     @property
     def wpc_roof(self) -> float:
         """Sub-groups per cycle that the busier subsystem allows."""
         return 1 / max(self.cpi_comp * self.alpha_comp, self.cpi_mem * self.alpha_mem)
-
-
-def transit(system: TwoSubsystems, occupancy: float) -> TransitSplit:
-    r"""Split the concurrent sub-groups into waiting and computing ones.
-
-    Lemeire et al., Eq. (8): the smallest :math:`k \in [0, \omega]` with :math:`WPC_{mem}(k) =
-    WPC_{comp}(\omega - k)`, by bisection; supply minus demand never falls with k.
-    """
-    check_positive(occupancy, "occupancy")
-    low, high = 0.0, float(occupancy)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        # on a plateau of balance both sides agree up to rounding, which must not count as excess
-        supply, demand = system.supply(middle), system.demand(occupancy - middle)
-        if supply >= demand * (1 - 1e-15):
-            high = middle
-        else:
-            low = middle
-    waiting = high
-    computing = occupancy - waiting
-    return TransitSplit(
-        wpc=min(system.supply(waiting), system.demand(computing)),
-        waiting=waiting,
-        computing=computing,
-    )
 
 
 def transit_throughput(system: TwoSubsystems, occupancy: float) -> float:
@@ -156,19 +110,20 @@ class TransitModel(MechanisticModel):
         """Estimate the time; see `MechanisticModel.estimate`."""
         geometry = launch_geometry(profile, launch, self.device)
         system = two_subsystems(profile, self.device, model=self.model)
-        split = transit(system, geometry.occupancy)
+        wpc = transit_throughput(system, geometry.occupancy)
+        waiting = wpc * system.alpha_mem * system.latency_mem
         busy_comp = system.alpha_comp * system.cpi_comp
         return throughput_estimate(
-            wpc=transit_throughput(system, geometry.occupancy),
+            wpc=wpc,
             wpc_roof=system.wpc_roof,
             kind="compute" if busy_comp >= system.alpha_mem * system.cpi_mem else "memory",
             total_sub_groups=geometry.total_sub_groups,
             device=self.device,
             model=self.model,
             results={
-                "wpc": split.wpc,
+                "wpc": wpc,
                 "occupancy": geometry.occupancy,
-                "waiting": split.waiting,
-                "computing": split.computing,
+                "waiting": waiting,
+                "computing": geometry.occupancy - waiting,
             },
         )

@@ -19,7 +19,7 @@ of pipelines, and Volkov's contention function (a regression).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from countperf.errors import ModelNotApplicableError
@@ -80,20 +80,6 @@ def latency_from_graph(graph: InstructionGraph, device: DeviceParameters) -> flo
     return max(finish)
 
 
-def latency_from_instructions(
-    dependent: Iterable[tuple[float, float]], independent: Iterable[tuple[float, float]]
-) -> float:
-    r"""Return the cycles of one sub-group alone, from what it waits for and what overlaps.
-
-    Lemeire et al., Eq. (2): :math:`\sum_{i \in I} \Lambda_i + \sum_{j \in J} \lambda_j`.
-    """
-    total = 0.0
-    for name, pairs in (("dependent", dependent), ("independent", independent)):
-        for count, cycles in pairs:
-            total += check_not_negative(count, name) * check_not_negative(cycles, name)
-    return total
-
-
 def latency_from_counts(counts: Mapping[str, float], device: DeviceParameters) -> float:
     """Return the cycles of one sub-group alone without any parallelism: an upper value."""
     return sum(
@@ -108,21 +94,16 @@ def latency_alone(
 ) -> float:
     """Return the cycles of one sub-group alone by the best of what the profile has.
 
-    A stated ``latency_app`` comes first, then the graph, then ``dependent`` and ``independent``,
-    then the counts (no parallelism).
+    The graph comes first, then the counts (no parallelism).
     """
-    if profile.latency_app is not None:
-        return profile.latency_app
     if profile.idg is not None:
         latency = latency_from_graph(profile.idg, device) * profile.repetitions()
-    elif profile.dependent is not None or profile.independent is not None:
-        latency = latency_from_instructions(profile.dependent or (), profile.independent or ())
     elif profile.alpha:
         latency = latency_from_counts(profile.alpha, device)
     else:
         message = (
-            f"kernel {profile.name!r}: {model} needs latency_app, or idg, dependent and"
-            " independent, or alpha to derive it from; the profile has none of them"
+            f"kernel {profile.name!r}: {model} needs idg or alpha, to derive latency_app from;"
+            " the profile has none of them"
         )
         raise ModelNotApplicableError(message, parameter="latency_app")
     return check_positive(latency, "latency_app")

@@ -24,9 +24,9 @@ NBC_avg          ``nbc_avg``           cycle
 CPW              ``cpw``               cycle/sub-group
 ===============  ====================  ======================
 
-Three variants: ``"original"`` counts the exposed memory latency for every sub-group, Eq. (36);
-``"first_fix"`` once per run, Eq. (41); ``"corrected"`` (WFG*) also does not use the cycles that
-hide computation latency a second time, Eq. (42).
+Two variants: ``"original"`` counts the exposed memory latency for every sub-group, Eq. (36);
+``"corrected"`` (WFG*) once per run, and does not use the cycles that hide computation latency a
+second time, Eq. (42).
 
 Left out: branches, group granularity, the latency of an arc that leaves a barrier: barriers enter
 Eq. (35) only.
@@ -43,7 +43,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import DeviceParameters, InstructionClass, InstructionKind
+from countperf.hardware.parameters import DeviceParameters, InstructionKind
 from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Bound,
@@ -53,15 +53,34 @@ from countperf.mechanistic.model import (
 )
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
-    Block,
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
 )
 
-Variant = Literal["original", "first_fix", "corrected"]
+Variant = Literal["original", "corrected"]
+
+BlockKind = Literal["comp", "mem", "sync"]
 
 _BUSY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of a sub-group's program, for the work flow graph."""
+
+    kind: BlockKind  # computations, one memory instruction, or one barrier
+    count: float = 1.0  # number of computations
+    ilp: float = 1.0  # mean number of independent instructions among them, at least 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("comp", "mem", "sync"):
+            message = f"kind of a block must be comp, mem or sync, not {self.kind!r}"
+            raise ParameterError(message, parameter="blocks")
+        check_not_negative(self.count, "blocks")
+        if not check_positive(self.ilp, "blocks") >= 1:
+            message = f"ilp of a block must be at least 1, not {self.ilp}"
+            raise ParameterError(message, parameter="blocks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +139,7 @@ def work_flow_cycles(
     - Eq. (33), (34): :math:`trans_{mem} = \max(\lambda^{ins}_{mem}, \lambda_{mem} - \sum trans_i /
       \alpha_{mem})`,
     - Eq. (35): :math:`NBC = cyc_{comp} / (\alpha_{mem} + \alpha_{sync} + 1)`,
-    - Eq. (36), (41): :math:`exposed = \Lambda_{mem} - (\omega - 1) NBC`, and that over
-      :math:`\omega`,
+    - Eq. (36): :math:`exposed = \Lambda_{mem} - (\omega - 1) NBC`,
     - Eq. (42): :math:`exposed = \Lambda_{mem}/\omega - \max(0, \frac{\omega - 1}{\omega} NBC - n_i
       \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
     """
@@ -171,8 +189,6 @@ def _exposed(
     others = occupancy - 1
     if variant == "original":  # Eq. (36)
         return costs.latency_mem - others * nbc_avg
-    if variant == "first_fix":  # Eq. (41)
-        return (costs.latency_mem - others * nbc_avg) / occupancy
     spent = 0.0 if before is None else before.count * costs.latency_comp / before.ilp
     hidden = max(0.0, others * nbc_avg - spent)
     return (costs.latency_mem - hidden) / occupancy  # Eq. (42)
@@ -225,12 +241,9 @@ class WorkFlowModel(MechanisticModel):
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
-        blocks = profile.blocks
-        repetitions = 1.0
-        if blocks is None:
-            repetitions = profile.repetitions()
-            graph: InstructionGraph = profile.require("idg", model=self.model)
-            blocks = blocks_of(graph, self.device)
+        repetitions = profile.repetitions()
+        graph: InstructionGraph = profile.require("idg", model=self.model)
+        blocks = blocks_of(graph, self.device)
         geometry = launch_geometry(profile, launch, self.device)
         costs = self._costs(profile, blocks)
         result = work_flow_cycles(blocks, geometry.occupancy, costs, variant=self.variant)
@@ -273,17 +286,11 @@ class WorkFlowModel(MechanisticModel):
         )
 
     def _mean_cost(self, kind: InstructionKind, profile: KernelProfile) -> tuple[float, float]:
-        counted: list[tuple[float, InstructionClass]] = []
-        if profile.alpha or profile.idg is not None:
-            counts = profile.counts(model=self.model)
-            known = {name: self.device.require_class(name, model=self.model) for name in counts}
-            counted = [(counts[name], known[name]) for name in known if known[name].kind == kind]
-        else:
-            counted = [(1.0, each) for each in self.device.classes.values() if each.kind == kind]
-            if not counted:
-                self.device.require_class(kind, model=self.model)
+        counts = profile.counts(model=self.model)
+        known = {name: self.device.require_class(name, model=self.model) for name in counts}
+        counted = [(counts[name], known[name]) for name in known if known[name].kind == kind]
         total = sum(count for count, _ in counted)
-        if not total or (len(counted) > 1 and not profile.alpha and profile.idg is None):
+        if not total:
             message = (
                 f"kernel {profile.name!r}: {self.model} must know which {kind} instructions the"
                 " blocks hold; pass alpha, the instructions by class, to the kernel's profile"

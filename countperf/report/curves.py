@@ -12,7 +12,6 @@ from countperf.errors import ParameterError
 from countperf.report.drawing import (
     BLUE,
     CYCLE,
-    GRAY,
     ORANGE,
     RED,
     new_figure,
@@ -22,12 +21,11 @@ from countperf.report.drawing import (
 from countperf.report.numbers import format_quantity, interval_text, point_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from countperf.hardware.parameters import DeviceParameters
     from countperf.measurements import TimedSize, TimingDocument
-    from countperf.mechanistic.answers import ModelAnswers
+    from countperf.mechanistic.predict_all import ModelAnswers
     from countperf.mechanistic.sweep import Sweep, SweepPoint
     from countperf.models.explanation import Explanation
     from countperf.predictions import Prediction
@@ -39,10 +37,7 @@ _LABELS = {
     "occupancy": "sub-groups resident on a compute unit",
     "group_size": "work items per group",
     "intensity": "operational intensity, flop/byte",
-    "ilp": "work items whose computations one work item overlaps",
-    "mlp": "work items whose memory instructions one work item overlaps",
 }
-_NEAR = 2.0  # times the lowest roof: others are left out
 _PER = 1000  # cycles, for throughput in handy numbers
 
 
@@ -258,28 +253,30 @@ def _roofline(
 
 
 def sweep_figure(found: Sweep) -> Figure:
-    """Draw the throughput of all models over the axis, with the roofs of the subsystems.
-
-    Over operational intensity, both axes are logarithmic and the throughput is in flop/s.
-    """
-    over_intensity = found.over == "intensity"
+    """Draw the throughput of all models over the axis."""
     figure = new_figure((8, 5))
     panel = figure.subplots()
     for position, name in enumerate(found.models):
-        across, up = _curve(found, [(p, found.throughput(p, name)) for p in found.points])
-        if across:
-            color, style = (
-                CYCLE[position % len(CYCLE)],
-                ("-", "--", ":")[position // len(CYCLE) % 3],
+        known = [
+            (point, throughput)
+            for point in found.points
+            if (throughput := found.throughput(point, name)) is not None
+        ]
+        if known:
+            panel.plot(
+                [_across(found.over, point) for point, _ in known],
+                [_PER * throughput for _, throughput in known],
+                marker=".",
+                color=CYCLE[position % len(CYCLE)],
+                linestyle=("-", "--", ":")[position // len(CYCLE) % 3],
+                label=name,
             )
-            panel.plot(across, up, marker=".", color=color, linestyle=style, label=name)
     if not panel.lines:
         message = f"no model predicts {found.kernel} on {found.device}; to_frame() says why"
         raise ParameterError(message, parameter="models")
-    _draw_roofs(panel, found)
-    unit = "Gflop/s" if over_intensity else f"sub-groups per {_PER} cycles of a compute unit"
+    unit = f"sub-groups per {_PER} cycles of a compute unit"
     panel.set(xlabel=_LABELS[found.over], ylabel=f"throughput, {unit}")
-    if over_intensity:
+    if found.over == "intensity":
         panel.set(xscale="log", yscale="log")
     else:
         panel.set_ylim(bottom=0)
@@ -291,35 +288,6 @@ def sweep_figure(found: Sweep) -> Figure:
     return figure
 
 
-def _draw_roofs(panel: Axes, found: Sweep) -> None:
-    """Draw what each subsystem allows, as far as it comes near the lowest roof somewhere."""
-    for name in dict.fromkeys(name for point in found.points for name in point.roofs):
-        points = [point for point in found.points if name in point.roofs]
-        above = [point.roofs[name] / min(point.roofs.values()) for point in points]
-        across, up = _curve(found, [(point, point.roofs[name]) for point in points])
-        if min(above) > _NEAR or len(up) < len(points):
-            continue
-        panel.plot(across, up, color=GRAY, linewidth=2.5, alpha=0.5, zorder=0, gid=f"roof-{name}")
-        index = above.index(min(above))
-        panel.annotate(f"roof: {name}", (across[index], up[index]), fontsize=9, va="bottom")
-
-
-def _curve(
-    found: Sweep, throughputs: Sequence[tuple[SweepPoint, float | None]]
-) -> tuple[list[float], list[float]]:
-    """Return where points lie: throughput, or flop/s over an intensity; unknown ones do not."""
-    device = found.described
-    across: list[float] = []
-    up: list[float] = []
-    for point, throughput in throughputs:
-        value = None if throughput is None else _PER * throughput
-        if found.over == "intensity" and throughput is not None:
-            known = [point.flops, device.num_compute_units, device.clock_hz]
-            factors = [factor for factor in known if factor is not None]
-            whole = len(factors) == len(known)
-            value = throughput / point.work * math.prod(factors) / 1e9 if whole else None
-        if value is not None:
-            x = {"occupancy": point.occupancy, "intensity": point.intensity}.get(found.over)
-            across.append(point.value if x is None else x)
-            up.append(value)
-    return across, up
+def _across(over: str, point: SweepPoint) -> float:
+    known = {"occupancy": point.occupancy, "intensity": point.intensity}.get(over)
+    return point.value if known is None else known

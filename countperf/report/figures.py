@@ -21,7 +21,7 @@ from countperf.fitting.result import FitResult
 from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.measurements import TimingDocument
-from countperf.mechanistic.answers import ModelAnswers
+from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep
 from countperf.metrics import Evaluation
 from countperf.models.explanation import Explanation

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from countperf.mechanistic.answers import lacking_input
+from countperf.mechanistic.predict_all import lacking_input
 from countperf.report.numbers import format_percent, format_quantity, point_text
 from countperf.report.rows import Printed, picked, table_of
 
 if TYPE_CHECKING:
-    from countperf.mechanistic.answers import Answer, ModelAnswers
     from countperf.mechanistic.applications import Schedule
-    from countperf.mechanistic.occupancy_advice import KernelOccupancy, ProgramOccupancy
+    from countperf.mechanistic.occupancy import KernelOccupancy
+    from countperf.mechanistic.predict_all import Answer, ModelAnswers
     from countperf.mechanistic.sweep import Sweep
 
 _WIDTH = 118
@@ -105,75 +104,38 @@ def _head(of: ModelAnswers | KernelOccupancy) -> str:
 
 
 def occupancy(of: KernelOccupancy) -> Printed:
-    """Give for each program what is resident, what each resource allows, and what would help."""
-    states = [_states(program) for program in of.programs]
+    """Give for each program what is resident, and what each resource allows."""
+    rows: list[dict[str, Any]] = [
+        {
+            "program": program.program,
+            **program.uses,
+            "groups": program.residency.active_groups,
+            "sub_groups": program.residency.occupancy_max,
+            "occupancy": program.residency.ratio,
+            "limited_by": program.residency.limiter,
+            **{f"groups[{name}]": number for name, number in program.residency.limits.items()},
+        }
+        for program in of.programs
+    ]
+    shown = [
+        {**row, "occupancy": None if row["occupancy"] is None else format_percent(row["occupancy"])}
+        for row in rows
+    ]
     return Printed(
         head=[_head(of)],
-        rows=[row for rows in states for row in rows],
+        rows=rows,
         shown=table_of(
-            [{**row, "occupancy": _percent(row["occupancy"])} for rows in states for row in rows],
-            {name: name.replace("_", " ") for name in _STATE_COLUMNS},
+            shown, {n: n.replace("_", " ") for n in rows[0] if not n.startswith("groups[")}
         ),
-        notes=[line for program in of.programs for line in _program_lines(program)],
-        facts={
-            **picked(of, "kernel", "device", "parameters"),
-            "programs": [
-                {
-                    **picked(program, "program", "registers_are_known", "most_registers"),
-                    "now": rows[0],
-                    "changes": rows[1:],
-                }
-                for program, rows in zip(of.programs, states, strict=True)
-            ],
-        },
+        notes=[
+            f"{program.program}: at most {program.residency.active_groups} groups, since the"
+            " registers of a work item are not known; state them (registers_per_work_item=N)"
+            for program in of.programs
+            if program.is_bound
+        ],
+        facts=picked(of, "kernel", "device", "parameters"),
+        name="programs",
     )
-
-
-_STATE_COLUMNS = (
-    *("program", "changed", "work_items_per_group", "registers_per_work_item"),
-    *("local_bytes_per_group", "groups", "sub_groups", "occupancy", "limited_by"),
-)
-
-
-def _percent(ratio: float | None) -> str | None:
-    return None if ratio is None else format_percent(ratio)
-
-
-def _program_lines(of: ProgramOccupancy) -> list[str]:
-    lines: list[str] = []
-    if not of.registers_are_known:
-        lines.append(
-            f"{of.program}: at most {of.residency.active_groups} groups, since the registers of a"
-            f" work item are not known: up to {of.most_registers} keep this; state them"
-            " (registers_per_work_item=N)"
-        )
-    if not of.changes:
-        lines.append(f"{of.program}: no change of a single resource makes more sub-groups resident")
-    return lines
-
-
-def _states(of: ProgramOccupancy) -> list[dict[str, Any]]:
-    """Return rows for the present state of a program and for each change that helps."""
-
-    def row(changed: str, uses: Mapping[str, int | None], residency: Any) -> dict[str, Any]:
-        return {
-            "program": of.program,
-            "changed": changed,
-            **uses,
-            "groups": residency.active_groups,
-            "sub_groups": residency.occupancy_max,
-            "occupancy": residency.ratio,
-            "limited_by": residency.limiter,
-            **{f"groups[{name}]": groups for name, groups in residency.limits.items()},
-        }
-
-    return [
-        row("", of.uses, of.residency),
-        *(
-            row(change.resource, {**of.uses, change.resource: change.value}, change.residency)
-            for change in of.changes
-        ),
-    ]
 
 
 def sweep(of: Sweep) -> Printed:
@@ -187,7 +149,6 @@ def sweep(of: Sweep) -> Printed:
             "time_s": None if isinstance(answer, Exception) else float(answer.time_s),
             "bound": None if isinstance(answer, Exception) else answer.bound,
             "sub_groups_per_cycle": of.throughput(point, name),
-            "roof_sub_groups_per_cycle": min(point.roofs.values(), default=None),
             "lacks": lacking_input(answer) if isinstance(answer, Exception) else "",
         }
         for point in of.points

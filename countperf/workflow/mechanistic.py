@@ -13,12 +13,11 @@ from countperf.harness.compile.ptx import with_machine_code
 from countperf.harness.devices import find_device
 from countperf.harness.profiles import profile_kernel
 from countperf.mechanistic import predict_all as models
-from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.occupancy_advice import KernelOccupancy, program_occupancy
-from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Sweep
+from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy
+from countperf.mechanistic.predict_all import ModelAnswers
+from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Axis, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
-from countperf.mechanistic.variations import Axis
 from countperf.sizes import given_sizes
 from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.workflow.devices import known_device
@@ -96,8 +95,8 @@ def occupancy(
     Returns
     -------
     KernelOccupancy
-        Resident groups of each device program, what limits them, and the nearest changes with which
-        more sub-groups are resident; an upper bound where nobody knows the registers.
+        Resident groups of each device program, and what limits them; an upper bound where nobody
+        knows the registers.
 
     Raises
     ------
@@ -138,15 +137,15 @@ def sweep(
     kernel, device, parameters, models, profile_options, **more
         As for `predict_all`. Of a kernel with several device programs, the one that moves most
         bytes is swept.
-    over : {"occupancy", "group_size", "intensity", "ilp", "mlp"}, optional
-        The axis, see `countperf.mechanistic.variations.vary`.
+    over : {"occupancy", "group_size", "intensity"}, optional
+        The axis: resident groups, work items of a group, or times that operations are executed.
     values : sequence of int, optional
-        Values on it; by default those that the device holds, or up to 64 or 8.
+        Values on it; by default those that the device holds, or up to 64.
 
     Returns
     -------
     Sweep
-        ``to_frame()`` has a row per value and model, ``plot()`` draws throughput with the roofs.
+        ``to_frame()`` has a row per value and model, ``plot()`` draws the throughput.
 
     Raises
     ------

@@ -71,9 +71,8 @@ def test_occupancy_says_what_limits_it(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["occupancy", *MATMUL, "--on", "nvidia-gtx-970", "--registers", "40"]) == 0
 
     out = capsys.readouterr().out
-    now, fewer = [line.split() for line in out.splitlines() if "matmul_tiled  " in line][:2]
+    (now,) = [line.split() for line in out.splitlines() if "matmul_tiled  " in line]
     assert now[1:] == ["256", "40", "2048", "6", "48", "75", "%", "registers"]
-    assert fewer[1:6] == ["registers_per_work_item", "256", "32", "2048", "8"]
 
 
 def test_occupancy_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,8 +80,8 @@ def test_occupancy_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 0
 
     (program,) = _json(capsys)["programs"]
-    assert program["now"]["limited_by"] == "registers"
-    assert [change["changed"] for change in program["changes"]] == ["registers_per_work_item"]
+    assert program["limited_by"] == "registers"
+    assert program["groups"] == 6
 
 
 def test_rank_by_a_mechanistic_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +107,7 @@ def test_a_sweep_prints_times_and_draws_curves(
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["occupancy", "sub-groups", "flop/byte", "volkov", "roofline"]
     assert [line.split()[:2] for line in lines[2:5]] == [["1", "8"], ["2", "16"], ["3", "24"]]
-    assert "roof-memory" in figure.read_text()
+    assert figure.stat().st_size > 1000
 
 
 @pytest.mark.extra("plot")

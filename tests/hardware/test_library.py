@@ -9,7 +9,7 @@ import pytest
 from countperf.errors import DeviceError, DeviceParameterError, DocumentError
 from countperf.hardware.library import available_devices, load_device, read_device
 from countperf.hardware.parameters import UNITS
-from countperf.mechanistic.pipeline import implied_bandwidth
+from tests.mechanistic.builders import implied_bandwidth
 
 GOOD = """
 format = "countperf-device-parameters"
@@ -42,13 +42,7 @@ def test_every_description_is_valid_and_each_number_has_a_source(slug: str) -> N
 def test_bandwidths_of_the_source_follow_from_its_memory_costs(slug: str, rate: float) -> None:
     device = load_device(slug)
 
-    found = implied_bandwidth(
-        num_compute_units=device.require_int("num_compute_units"),
-        sub_group_size=device.require_int("sub_group_size"),
-        bytes_per_work_item=4,
-        cpi_mem=device.require_class("ld.global.s32").cpi,
-        clock_hz=device.require("clock_hz"),
-    )
+    found = implied_bandwidth(device)
 
     assert found / 1e9 == pytest.approx(rate, abs=0.05)
 
@@ -130,13 +124,7 @@ def test_costs_of_instructions_agree_with_the_peaks(slug: str) -> None:
     size = device.require_int("sub_group_size")
 
     flops = 2 * size / device.require_class("fma.f32").cpi * units * clock
-    rate = implied_bandwidth(
-        num_compute_units=units,
-        sub_group_size=size,
-        bytes_per_work_item=4,
-        cpi_mem=device.require_class("ld.global.s32").cpi,
-        clock_hz=clock,
-    )
+    rate = implied_bandwidth(device)
 
     assert flops == pytest.approx(device.require("peak_flops"), rel=0.005)
     assert rate == pytest.approx(device.require("bandwidth_byte_per_s"), rel=0.001)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from countperf.hardware.parameters import (
@@ -14,6 +15,18 @@ from countperf.mechanistic.profile import InstructionGraph, KernelProfile, Launc
 
 EXAMPLE_GRAPH = InstructionGraph("CCMCCM", [(0, 1), (1, 2), (2, 3), (2, 4), (3, 5), (4, 5)])
 """Four computations and two memory instructions; one sub-group alone takes 25 cycles."""
+
+
+def chain(nodes: Sequence[str]) -> InstructionGraph:
+    """Return instructions each of which waits for the one before."""
+    return InstructionGraph(nodes, [(index, index + 1) for index in range(len(nodes) - 1)])
+
+
+def implied_bandwidth(device: DeviceParameters, clock_hz: float | None = None) -> float:
+    """Return the bandwidth, byte/s, that the cost of loading 4 byte per work item implies."""
+    items = device.require_int("num_compute_units") * device.require_int("sub_group_size")
+    cpi = device.require_class("ld.global.s32").cpi
+    return 4 * items / cpi * (clock_hz or device.require("clock_hz"))
 
 
 def make_class(

@@ -79,14 +79,11 @@ def models(device: DeviceParameters) -> dict[str, MechanisticModel]:
         RestatedMwpCwpModel(device=device, variant="published"),
         RestatedMwpCwpModel(device=device, variant="corrected"),
         WorkFlowModel(device=device, variant="original"),
-        WorkFlowModel(device=device, variant="first_fix"),
         WorkFlowModel(device=device, variant="corrected"),
         GpuMechModel(device=device, policy="rr"),
         GpuMechModel(device=device, policy="rr_corrected"),
         GpuMechModel(device=device, policy="gto"),
-        PipelineModel(device=device, scheduler="rr"),
-        PipelineModel(device=device, scheduler="gto"),
-        PipelineModel(device=device, scheduler="oldest"),
+        PipelineModel(device=device),
         TmmModel(device=device),
         MerpsysModel(device=device),
     ]
@@ -98,7 +95,7 @@ KERNEL = ProfiledKernel(profile=full_profile(), launch=launch_at(4))
 
 
 def test_every_model_has_a_name_of_its_own() -> None:
-    assert len(NAMES) == 18
+    assert len(NAMES) == 15
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,13 +14,13 @@ from countperf.errors import DeviceParameterError, ModelNotApplicableError, Para
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.gpumech import (
     GpuMechModel,
+    Interval,
     Policy,
     interval_cycles,
     intervals_of,
 )
 from countperf.mechanistic.profile import (
     InstructionGraph,
-    Interval,
     KernelProfile,
     LaunchConfiguration,
     ProfiledKernel,
@@ -179,14 +179,6 @@ def test_the_model_gives_the_time_of_the_example(
     assert sum(map(float, prediction.breakdown.values())) == pytest.approx(
         float(prediction.time_s), rel=1e-12
     )
-
-
-def test_stated_intervals_win_over_the_graph() -> None:
-    profile = KernelProfile(name="k", idg=GRAPH, intervals=(Interval(3, 6),))
-
-    estimate = GpuMechModel(device=_device(), policy="gto").estimate(profile, LAUNCH)
-
-    assert estimate.results["cpr"] == pytest.approx(12)
 
 
 def test_barriers_are_ignored_and_the_prediction_says_so() -> None:

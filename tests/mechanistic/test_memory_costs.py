@@ -8,9 +8,8 @@ import pytest
 
 from countperf.errors import ParameterError
 from countperf.hardware.library import load_device
-from countperf.mechanistic.classes import SECOND_LEVEL, with_dram_ratio
+from countperf.mechanistic.classes import SECOND_LEVEL, memory_cost, with_dram_ratio
 from countperf.mechanistic.from_kernel import profile_kernel
-from countperf.mechanistic.pipeline import memory_cost
 from countperf.mechanistic.predict_all import predict_all
 from countperf.mechanistic.profiler_csv import KernelMetrics
 from measurement_kernels import catalog

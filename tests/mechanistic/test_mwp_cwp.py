@@ -141,13 +141,6 @@ def test_a_kernel_that_computes_takes_one_memory_latency_more() -> None:
     assert (result.case, result.exec_cycles_app) == ("compute", 24420)
 
 
-def test_the_condition_as_printed_takes_it_as_bound_by_memory() -> None:
-    result = mwp_cwp_cycles(COMPUTING, case_rule="printed")
-
-    assert result.case == "memory"
-    assert result.exec_cycles_app == pytest.approx(1024 + 9243.75, rel=EXACT)
-
-
 def test_a_single_sub_group_takes_its_computations_and_all_its_latencies() -> None:
     lonely = replace(TABLE_2, sub_groups_per_group=1, num_groups=16, active_groups=1, alpha_sync=0)
     result = mwp_cwp_cycles(lonely)
@@ -176,12 +169,6 @@ def test_corrected_cycles_per_run_of_the_example() -> None:
 
     assert [run.cpr for run in runs] == [25, 27, 29, 31, 33, 35, 37, 39, 42, 46, 50, 54]
     assert [run.case for run in runs] == ["occupancy"] * 8 + ["memory"] * 4
-
-
-def test_spaced_departures_fill_the_memory_pipeline_by_equation_29() -> None:
-    run = restated_cycles(EXAMPLE, 5, spaced_departures=True)
-
-    assert run.parts == {"memory": 20, "compute": 2 + (3 - 1) * 2}
 
 
 def test_a_compute_bound_run_takes_one_memory_latency_more() -> None:
@@ -371,11 +358,6 @@ def _restated(profile: KernelProfile, occupancy: float = 5) -> Callable[[], obje
     ("call", "parameter"),
     [
         pytest.param(lambda: replace(TABLE_2, uncoal_per_mw=0.5), "uncoal_per_mw", id="below 1"),
-        pytest.param(
-            lambda: mwp_cwp_cycles(TABLE_2, case_rule="x"),  # pyright: ignore[reportArgumentType] - refused
-            "case_rule",
-            id="case rule",
-        ),
         pytest.param(
             lambda: RestatedMwpCwpModel(device=_device(), variant="x"),  # pyright: ignore[reportArgumentType] - refused
             "variant",

@@ -18,14 +18,17 @@ from countperf.hardware.capabilities import (
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.occupancy import (
+    KernelOccupancy,
     Residency,
     check_occupancy,
     launch_geometry,
+    program_occupancy,
     resident_groups,
 )
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from tests.mechanistic.builders import example_device, example_profile, launch_at
 from tests.oracles.cuda_occupancy import active_groups_of_cuda_7
+from tests.printing import text_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cuda_occupancy.csv"
 
@@ -401,3 +404,33 @@ def test_impossible_occupancies_are_refused(occupancy: float) -> None:
         check_occupancy(occupancy, example_device())
 
     assert caught.value.parameter == "occupancy"
+
+
+def _profiled(group: int, registers: int | None) -> ProfiledKernel:
+    return ProfiledKernel(
+        profile=KernelProfile(name="k", registers_per_work_item=registers),
+        launch=LaunchConfiguration(work_items_per_group=group, num_groups=1000),
+    )
+
+
+def test_without_registers_the_occupancy_of_a_kernel_is_a_bound() -> None:
+    # a sub-group takes 40*32 = 1280 registers, a multiple of 256: 51 of them fit, 48 in fours
+    known, bound = (
+        program_occupancy(_profiled(256, n), load_device("nvidia-gtx-970")) for n in (40, None)
+    )
+
+    assert (known.residency.active_groups, known.residency.limiter) == (6, "registers")
+    assert not known.is_bound
+    assert (bound.residency.active_groups, bound.is_bound) == (8, True)
+    found = KernelOccupancy(kernel="k", device="gtx", parameters={}, programs=(known, bound))
+    assert list(found.to_frame()["occupancy"]) == [0.75, 1.0]
+    assert "at most 8 groups" in text_of(found)
+    assert "state them (registers_per_work_item=N" in text_of(found)
+
+
+def test_a_device_whose_registers_limit_nothing_needs_none() -> None:
+    device = declare_device(
+        sub_group_size=8, max_work_items_per_compute_unit=64, max_groups_per_compute_unit=1
+    )
+
+    assert not program_occupancy(_profiled(16, None), device).is_bound

@@ -12,8 +12,8 @@ import pytest
 from countperf.hardware.library import load_device
 from countperf.mechanistic.merpsys import resource_use, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
-from countperf.mechanistic.pipeline import implied_bandwidth
 from countperf.mechanistic.tmm import scheduling_factor
+from tests.mechanistic.builders import implied_bandwidth
 
 # {{{ Lemeire, Cornelis & Konstantinidis
 
@@ -63,13 +63,7 @@ def test_lemeire_ratios_of_double_to_single_precision(gpu: str, ratio: float) ->
 def test_lemeire_table_6(gpu: str, clock_hz: float | None, printed: float) -> None:
     # rounded to the digits that are printed
     device = load_device(GPUS[gpu])
-    rate = implied_bandwidth(
-        num_compute_units=device.require_int("num_compute_units"),
-        sub_group_size=device.require_int("sub_group_size"),
-        bytes_per_work_item=4,
-        cpi_mem=device.classes["ld.global.s32"].cpi,
-        clock_hz=clock_hz or device.require("clock_hz"),
-    )
+    rate = implied_bandwidth(device, clock_hz)
 
     assert rate / 1e9 == pytest.approx(printed, abs=0.5 if printed > 161 else 0.05)
 
@@ -78,13 +72,7 @@ def test_lemeire_table_6_at_the_clocks_of_the_boards_that_are_named() -> None:
     rates = {}
     for gpu in ("Kepler", "Tonga"):
         device = load_device(GPUS[gpu])
-        rates[gpu] = implied_bandwidth(
-            num_compute_units=device.require_int("num_compute_units"),
-            sub_group_size=device.require_int("sub_group_size"),
-            bytes_per_work_item=4,
-            cpi_mem=device.classes["ld.global.s32"].cpi,
-            clock_hz=device.require("clock_hz"),
-        )
+        rates[gpu] = implied_bandwidth(device)
 
     # 928 and 970 MHz: 10 and 4 % below what is printed
     assert rates["Kepler"] / 1e9 == pytest.approx(63.35, abs=0.005)

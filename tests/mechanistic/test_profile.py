@@ -9,9 +9,7 @@ import pytest
 
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.mechanistic.profile import (
-    Block,
     InstructionGraph,
-    Interval,
     KernelProfile,
     LaunchConfiguration,
     ProfiledKernel,
@@ -47,14 +45,6 @@ def test_counts_by_kind() -> None:
     assert caught.value.field == "classes.X"
 
 
-def test_a_loop_repeats_its_body() -> None:
-    body = InstructionGraph("ab", [(0, 1)])
-
-    loop = body.repeated(3, carried=[(1, 0)])
-
-    assert loop == InstructionGraph.chain("ababab")
-
-
 @pytest.mark.parametrize(
     ("nodes", "edges", "parameter"),
     [
@@ -77,9 +67,8 @@ def test_bad_graphs_are_refused(nodes: str, edges: list[tuple[int, int]], parame
     [
         pytest.param({"alpha": {"C": -1}}, "alpha[C]", id="negative count"),
         pytest.param({"gmem_bytes": float("inf")}, "gmem_bytes", id="infinite bytes"),
-        pytest.param({"latency_app": 0}, "latency_app", id="no latency"),
+        pytest.param({"latency_bound": 0}, "latency_bound", id="no latency"),
         pytest.param({"registers_per_work_item": 1.5}, "registers_per_work_item", id="fraction"),
-        pytest.param({"dependent": ((1, -4),)}, "dependent", id="negative cycles"),
     ],
 )
 def test_bad_profiles_are_refused(fields: dict[str, Any], parameter: str) -> None:
@@ -103,16 +92,6 @@ def test_bad_launches_are_refused(fields: dict[str, Any], parameter: str) -> Non
         LaunchConfiguration(**{"work_items_per_group": 32, "num_groups": 1, **fields})
 
     assert caught.value.parameter == parameter
-
-
-def test_bad_blocks_and_intervals_are_refused() -> None:
-    with pytest.raises(ParameterError) as block:
-        Block("comp", 3, ilp=0.5)
-    with pytest.raises(ParameterError) as interval:
-        Interval(-1, 4)
-
-    assert block.value.parameter == "blocks"
-    assert interval.value.parameter == "intervals"
 
 
 def test_what_is_lacking_is_named_beside_what_is_given() -> None:

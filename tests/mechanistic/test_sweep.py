@@ -1,4 +1,4 @@
-"""Curves over occupancy, group size, intensity and parallelism."""
+"""Curves over occupancy, group size and intensity."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.library import load_device
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.model import MechanisticPrediction
-from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.sweep import sweep
-from countperf.mechanistic.variations import AXES, vary
+from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.sweep import AXES, sweep, vary
 from countperf.mechanistic.volkov import latency_from_graph
 from measurement_kernels import catalog
-from tests.mechanistic.builders import example_device, example_profile, launch_at
+from tests.mechanistic.builders import chain, example_device, example_profile, launch_at
 
 DEVICE = example_device()
 EXAMPLE = ProfiledKernel(
@@ -43,8 +42,6 @@ def test_the_default_axis_ends_with_what_the_device_holds() -> None:
     found = sweep(EXAMPLE, DEVICE, models="roofline")
 
     assert [point.value for point in found.points] == list(range(1, 65))
-    assert {tuple(point.roofs) for point in found.points} == {("compute", "memory")}
-    assert found.points[0].roofs == pytest.approx({"compute": 0.25, "memory": 0.25})
 
 
 def test_the_roofline_over_intensity() -> None:
@@ -65,24 +62,6 @@ def test_repeated_operations_wait_for_each_other() -> None:
     assert varied.idg.counts() == {"C": 12, "M": 2}
     assert latency_from_graph(varied.idg, DEVICE) == 57
     assert varied.alpha == {"C": 12, "M": 2}
-
-
-def test_coarsening_overlaps_what_it_says() -> None:
-    two: dict[str, float] = {}
-    for axis in ("ilp", "mlp"):
-        varied = vary(EXAMPLE, axis, 2, DEVICE)
-        assert varied.launch.num_groups == 650
-        assert varied.profile.idg is not None
-        assert varied.profile.idg.counts() == {"C": 8, "M": 4}
-        two[axis] = latency_from_graph(varied.profile.idg, DEVICE)
-
-    # by hand, in program order, copies a and b side by side.
-    # ilp: C 0, 1; C 4, 5; M 8 and, waiting for it, 14; C(a) 14, C(b) 20; C(a) 20, C(b) 21 at the
-    # earliest 20 and 21; M(a) 25, M(b) 31; end 37
-    assert two["ilp"] == 37
-    # mlp, in order a, b: C 0, 4; C 5 (behind the start at 4), 9; M 9, 13; C 15, 19 (each when its M
-    # is there); C 20 (the pipeline is free), 24; M 24, 28; end 34
-    assert two["mlp"] == 34
 
 
 def test_a_group_of_another_size_does_the_same_work() -> None:
@@ -125,14 +104,14 @@ def test_what_cannot_be_varied_is_refused() -> None:
     with pytest.raises(ParameterError, match="over must be one of"):
         sweep(EXAMPLE, DEVICE, over="color")  # pyright: ignore[reportArgumentType] - wrong on purpose
     copies = ProfiledKernel(
-        profile=example_profile(alpha={"M": 2}, idg=InstructionGraph.chain("MM")),
+        profile=example_profile(alpha={"M": 2}, idg=chain("MM")),
         launch=launch_at(4),
     )
     with pytest.raises(ModelNotApplicableError, match="no operations"):
         sweep(copies, DEVICE, over="intensity")
     without = ProfiledKernel(profile=example_profile(idg=None), launch=launch_at(4))
     with pytest.raises(ModelNotApplicableError, match="no idg"):
-        sweep(without, DEVICE, over="ilp")
+        sweep(without, DEVICE, over="intensity")
     unit = catalog.entry("transpose/stride1-reads/16x16").builder()
     unknown = profile_kernel(unit, K620).launches_at({"n": 64, "m": 64})[0][0]
     with pytest.raises(ModelNotApplicableError, match="registers"):

@@ -12,7 +12,6 @@ from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.transit import (
     TransitModel,
     TwoSubsystems,
-    transit,
     transit_throughput,
 )
 from countperf.mechanistic.volkov import occupancy_roof
@@ -27,44 +26,18 @@ LONG = TwoSubsystems(
 
 
 @pytest.mark.parametrize(
-    ("system", "occupancy", "waiting", "wpc"),
+    ("system", "occupancy", "wpc"),
     [
-        pytest.param(EXAMPLE, 5, 15 / 7, 5 / 28, id="example, below the roofs"),
-        pytest.param(EXAMPLE, 7, 3, 0.25, id="example, at both roofs"),
-        pytest.param(EXAMPLE, 10, 3, 0.25, id="example, above: fewest waiting"),
-        pytest.param(LONG, 40, 80 / 3, 1 / 15, id="long latency"),
-        pytest.param(LONG, 64, 40, 0.1, id="compute roof"),
+        pytest.param(EXAMPLE, 5, 5 / 28, id="example, below the roofs"),
+        pytest.param(EXAMPLE, 7, 0.25, id="example, at both roofs"),
+        pytest.param(EXAMPLE, 10, 0.25, id="example, above"),
+        pytest.param(LONG, 40, 1 / 15, id="long latency"),
+        pytest.param(LONG, 64, 0.1, id="compute roof"),
+        pytest.param(replace(EXAMPLE, alpha_comp=1), 20, 0.25, id="memory roof"),
     ],
 )
-def test_worked_examples(
-    system: TwoSubsystems, occupancy: float, waiting: float, wpc: float
-) -> None:
-    found = transit(system, occupancy)
-
-    assert found.waiting == pytest.approx(waiting, rel=1e-9)
-    assert found.computing == pytest.approx(occupancy - waiting, rel=1e-9)
-    assert found.wpc == pytest.approx(wpc, rel=1e-9)
-
-
-def test_a_kernel_of_memory_is_bound_by_it() -> None:
-    found = transit(
-        TwoSubsystems(
-            alpha_comp=1, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
-        ),
-        20,
-    )
-
-    assert found.wpc == 0.25
-    assert found.waiting >= 3
-
-
-@pytest.mark.parametrize("occupancy", [0.5, 1, 3, 5])
-def test_below_both_roofs_the_split_is_that_of_equation_11(occupancy: float) -> None:
-    found = transit(EXAMPLE, occupancy)
-
-    intensity = EXAMPLE.alpha_comp / EXAMPLE.alpha_mem
-    ratio = intensity * EXAMPLE.latency_comp / EXAMPLE.latency_mem
-    assert found.waiting == pytest.approx(occupancy / (1 + ratio), rel=1e-9)
+def test_worked_examples(system: TwoSubsystems, occupancy: float, wpc: float) -> None:
+    assert transit_throughput(system, occupancy) == pytest.approx(wpc, rel=1e-9)
 
 
 GRID = list(
@@ -89,18 +62,23 @@ def test_theorem_1_without_parallelism_transit_is_volkov(occupancy: float) -> No
             wpc_roof=system.wpc_roof,
         )
 
-        assert transit(system, occupancy).wpc == pytest.approx(volkov.wpc, rel=1e-9), system
-        assert transit_throughput(system, occupancy) == pytest.approx(volkov.wpc, rel=1e-12)
+        assert transit_throughput(system, occupancy) == pytest.approx(volkov.wpc, rel=1e-12), system
 
 
-def test_prediction() -> None:
-    kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(5))
+@pytest.mark.parametrize(
+    ("occupancy", "bound", "waiting"),
+    [(5, "latency", 15 / 7), (7, "compute", 3), (10, "compute", 3)],
+)
+def test_prediction(occupancy: float, bound: str, waiting: float) -> None:
+    kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(occupancy))
 
     prediction = TransitModel(device=example_device()).predict(kernel)
 
-    assert prediction.time_s == pytest.approx(1300 * 28 / 5 / (13 * 1.253e9))
-    assert prediction.bound == "latency"
-    assert prediction.results["waiting"] == pytest.approx(15 / 7)
+    wpc = min(occupancy / 28, 0.25)
+    assert prediction.time_s == pytest.approx(1300 / wpc / (13 * 1.253e9))
+    assert prediction.bound == bound
+    assert prediction.results["waiting"] == pytest.approx(waiting)
+    assert prediction.results["computing"] == pytest.approx(occupancy - waiting)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +125,6 @@ def test_bad_costs_are_refused(name: str, value: float) -> None:
 @pytest.mark.parametrize("occupancy", [0, -2, float("inf")])
 def test_bad_occupancies_are_refused(occupancy: float) -> None:
     with pytest.raises(ParameterError) as caught:
-        transit(EXAMPLE, occupancy)
+        transit_throughput(EXAMPLE, occupancy)
 
     assert caught.value.parameter == "occupancy"

@@ -17,7 +17,6 @@ from countperf.mechanistic.volkov import (
     latency_alone,
     latency_from_counts,
     latency_from_graph,
-    latency_from_instructions,
     occupancy_roof,
 )
 from tests.mechanistic.builders import (
@@ -31,7 +30,6 @@ from tests.mechanistic.builders import (
 
 def test_latency_of_the_example_kernel() -> None:
     assert latency_from_graph(EXAMPLE_GRAPH, example_device()) == 25
-    assert latency_from_instructions([(3, 4), (2, 6)], [(1, 1)]) == 25
 
 
 def test_a_result_used_later_is_waited_for() -> None:
@@ -77,11 +75,8 @@ def test_three_subsystems() -> None:
 
 def test_best_source_of_the_latency_is_taken() -> None:
     device = example_device()
-    lists = {"dependent": ((3.0, 4.0),), "independent": ((1.0, 1.0),)}
 
-    assert latency_alone(example_profile(latency_app=99.0), device) == 99
-    assert latency_alone(example_profile(**lists), device) == 25
-    assert latency_alone(example_profile(idg=None, **lists), device) == 13
+    assert latency_alone(example_profile(), device) == 25
     assert latency_alone(example_profile(idg=None), device) == 28
 
 
@@ -172,20 +167,6 @@ def test_bad_numbers_are_refused(name: str, value: float) -> None:
 @pytest.mark.parametrize(
     ("call", "parameter"),
     [
-        pytest.param(
-            lambda: latency_from_instructions([(-1, 4)], []), "dependent", id="negative count"
-        ),
-        pytest.param(
-            lambda: latency_from_instructions([(1, -4)], []), "dependent", id="negative cycles"
-        ),
-        pytest.param(
-            lambda: latency_from_instructions([], [(-1, 4)]), "independent", id="negative overlap"
-        ),
-        pytest.param(
-            lambda: latency_alone(example_profile(idg=None, dependent=()), example_device()),
-            "latency_app",
-            id="no work",
-        ),
         pytest.param(
             lambda: latency_from_counts({"C": -1}, example_device()), "alpha[C]", id="counts"
         ),

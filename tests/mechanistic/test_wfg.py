@@ -13,19 +13,20 @@ from hypothesis import strategies as st
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.profile import (
-    Block,
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
     ProfiledKernel,
 )
 from countperf.mechanistic.wfg import (
+    Block,
     Variant,
     WorkFlowCosts,
     WorkFlowModel,
     blocks_of,
     work_flow_cycles,
 )
+from tests.mechanistic.builders import chain
 
 MEM = Block("mem")
 B1 = (Block("comp", 2), MEM, Block("comp", 2), MEM)
@@ -69,8 +70,6 @@ def _curve(
     [
         (B1, "original", COSTS, [28, 26.6667, 22.6667, 24, 30, 36, 42]),
         (B2, "original", COSTS, [24, 25.3333, 23.3333, 24, 30, 36, 42]),
-        (B1, "first_fix", COSTS, [28, 21.3333, 22, 24, 30]),
-        (B2, "first_fix", COSTS, [24, 18.6667, 20, 24, 30]),
         (B1, "corrected", CORRECTED, [28, 28, 28, 28, 32, 36, 40, 41.3333]),
         (B2, "corrected", CORRECTED, [24, 24, 26, 28, 30.6667, 33.3333, 36]),
     ],
@@ -167,12 +166,12 @@ def test_one_sub_group_takes_the_same_in_all_variants(
     blocks: list[Block], costs: WorkFlowCosts, issue: float
 ) -> None:
     same = replace(costs, cpi_mem_instr=issue)
-    first, *others = (
+    original, corrected = (
         work_flow_cycles(blocks, 1, same, variant=variant).cpw
-        for variant in ("original", "first_fix", "corrected")
+        for variant in ("original", "corrected")
     )
 
-    assert others == pytest.approx([first] * 2, rel=1e-12)
+    assert corrected == pytest.approx(original, rel=1e-12)
 
 
 @given(_blocks, _costs, st.floats(1, 1e3))
@@ -242,7 +241,7 @@ def test_blocks_of_a_graph_with_a_barrier_and_no_computation_at_the_end() -> Non
 
 @pytest.mark.parametrize(
     ("variant", "cycles"),
-    [("original", 25.3333 / 2), ("first_fix", 18.6667 / 2), ("corrected", 12)],
+    [("original", 25.3333 / 2), ("corrected", 12)],
 )
 def test_the_model_gives_the_time_of_the_example(variant: Variant, cycles: float) -> None:
     model = WorkFlowModel(device=_device(cpi_mem_instr=1.0), variant=variant)
@@ -259,23 +258,23 @@ def test_the_model_gives_the_time_of_the_example(variant: Variant, cycles: float
 
 
 @pytest.mark.parametrize(
-    ("blocks", "bound"),
+    ("nodes", "bound"),
     [
-        pytest.param((Block("comp", 9), MEM), "compute", id="computations"),
-        pytest.param((Block("comp", 1), MEM), "memory", id="memory"),
+        pytest.param("CCCCCCCCCM", "compute", id="computations"),
+        pytest.param("CM", "memory", id="memory"),
     ],
 )
-def test_the_model_says_what_bounds_the_time(blocks: tuple[Block, ...], bound: str) -> None:
+def test_the_model_says_what_bounds_the_time(nodes: str, bound: str) -> None:
     model = WorkFlowModel(device=_device())
     launch = replace(LAUNCH, occupancy=48)
 
-    estimate = model.estimate(KernelProfile(name="k", blocks=blocks), launch)
+    estimate = model.estimate(KernelProfile(name="k", idg=InstructionGraph(nodes)), launch)
 
     assert estimate.bound == bound
 
 
 def test_memory_instructions_take_no_issue_slot_in_the_corrected_model() -> None:
-    launch, profile = replace(LAUNCH, occupancy=48), KernelProfile(name="k", blocks=B1)
+    launch, profile = replace(LAUNCH, occupancy=48), KernelProfile(name="k", idg=GRAPH)
     device = _device(cpi_mem_instr=1.0)
 
     cycles = {
@@ -289,7 +288,7 @@ def test_memory_instructions_take_no_issue_slot_in_the_corrected_model() -> None
 def test_costs_are_means_over_the_classes_of_the_kernel() -> None:
     slow = InstructionClass(name="S", subsystem="sfu", cpi=4, latency=16, kind="compute")
     device = _device(classes={**_device().classes, "S": slow})
-    profile = KernelProfile(name="k", blocks=(Block("comp", 4),), alpha={"C": 3, "S": 1})
+    profile = KernelProfile(name="k", idg=chain("CCCS"), alpha={"C": 3, "S": 1})
 
     estimate = WorkFlowModel(device=device).estimate(profile, replace(LAUNCH, occupancy=1))
 
@@ -358,27 +357,27 @@ def test_a_profile_without_blocks_and_graph_is_refused() -> None:
     assert caught.value.parameter == "idg"
 
 
-def test_blocks_alone_do_not_tell_classes_apart() -> None:
-    slow = InstructionClass(name="S", subsystem="sfu", cpi=4, latency=16, kind="compute")
-    classes = {**_device().classes, "S": slow}
-
+def test_counts_without_the_instructions_of_the_graph_are_refused() -> None:
     with pytest.raises(ModelNotApplicableError) as caught:
-        _estimate(KernelProfile(name="k", blocks=B1), classes=classes)()
+        _estimate(KernelProfile(name="k", idg=GRAPH, alpha={"C": 1}))()
 
     assert caught.value.parameter == "alpha"
 
 
 @pytest.mark.parametrize(
-    ("variant", "blocks", "field"),
-    [("corrected", B1, "classes.compute"), ("original", (MEM,), "cpi_mem_instr")],
+    ("variant", "graph", "field"),
+    [
+        ("corrected", GRAPH, "classes.C"),
+        ("original", InstructionGraph("M"), "cpi_mem_instr"),
+    ],
 )
 def test_a_constant_that_the_device_lacks_is_named(
-    variant: Variant, blocks: tuple[Block, ...], field: str
+    variant: Variant, graph: InstructionGraph, field: str
 ) -> None:
     memory = {"M": _device().classes["M"]}
     model = WorkFlowModel(device=_device(classes=memory), variant=variant)
 
     with pytest.raises(DeviceParameterError) as caught:
-        model.estimate(KernelProfile(name="k", blocks=blocks), LAUNCH)
+        model.estimate(KernelProfile(name="k", idg=graph), LAUNCH)
 
     assert caught.value.field == field

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from countperf.mechanistic.pipeline import Workload
 from countperf.mechanistic.profile import InstructionGraph
-from countperf.mechanistic.simulation import Workload
 
 Start = tuple[Fraction, str, int, int, int]
 """Time, subsystem, group, index in the group, position in the program."""
@@ -98,9 +98,7 @@ class _Reference:
             assert soonest is not None
             able = sorted(warp for warp, (at, _) in candidates.items() if at == soonest)
             chosen = able[0]
-            if workload.scheduler == "gto" and last in able:
-                chosen = last
-            if workload.scheduler == "rr" and last is not None:
+            if last is not None:
                 chosen = next((warp for warp in able if warp > last), able[0])
             assert chosen is not None
             self.now, last = soonest, chosen
