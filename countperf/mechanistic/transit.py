@@ -13,9 +13,9 @@ WPC       ``wpc``            sub-group/cycle
 
 Two subsystems, no parallelism inside a sub-group, one memory request outstanding per sub-group,
 steady state. Printed Eq. (9) exchanges its denominators and Eq. (10) mixes dimensions; Eq. (11) to
-(14) are right and are used here. Where several splits are in balance, the one with the fewest
-waiting sub-groups is taken: those that memory needs for the throughput, :math:`k = WPC\,
-\alpha_{mem} \Lambda_{mem}`. Theorem 1: the throughput equals Volkov's without parallelism.
+(14) are right and are used here. Of the sub-groups, :math:`WPC\,\alpha_{comp}
+\Lambda_{comp}` compute and the rest waits; where computations are the roof, the fewest wait that are
+in balance, :math:`WPC\,\alpha_{mem} \Lambda_{mem}`. Theorem 1: the throughput equals Volkov's without parallelism.
 """
 
 from __future__ import annotations
@@ -111,12 +111,16 @@ class TransitModel(MechanisticModel):
         geometry = launch_geometry(profile, launch, self.device)
         system = two_subsystems(profile, self.device, model=self.model)
         wpc = transit_throughput(system, geometry.occupancy)
-        waiting = wpc * system.alpha_mem * system.latency_mem
+        computing = wpc * system.alpha_comp * system.latency_comp
+        waiting = geometry.occupancy - computing
         busy_comp = system.alpha_comp * system.cpi_comp
+        is_compute = busy_comp >= system.alpha_mem * system.cpi_mem
+        if is_compute:
+            waiting = wpc * system.alpha_mem * system.latency_mem
         return throughput_estimate(
             wpc=wpc,
             wpc_roof=system.wpc_roof,
-            kind="compute" if busy_comp >= system.alpha_mem * system.cpi_mem else "memory",
+            kind="compute" if is_compute else "memory",
             total_sub_groups=geometry.total_sub_groups,
             device=self.device,
             model=self.model,

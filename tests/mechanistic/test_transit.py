@@ -66,15 +66,16 @@ def test_theorem_1_without_parallelism_transit_is_volkov(occupancy: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("occupancy", "bound", "waiting"),
-    [(5, "latency", 15 / 7), (7, "compute", 3), (10, "compute", 3)],
+    ("computations", "occupancy", "bound", "waiting"),
+    [(4, 5, "latency", 15 / 7), (4, 7, "compute", 3), (4, 10, "compute", 3), (1, 20, "memory", 19)],
 )
-def test_prediction(occupancy: float, bound: str, waiting: float) -> None:
-    kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(occupancy))
+def test_prediction(computations: int, occupancy: float, bound: str, waiting: float) -> None:
+    profile = example_profile(alpha={"C": computations, "M": 2})
+    kernel = ProfiledKernel(profile=profile, launch=launch_at(occupancy))
 
     prediction = TransitModel(device=example_device()).predict(kernel)
 
-    wpc = min(occupancy / 28, 0.25)
+    wpc = min(occupancy / (4 * computations + 12), 0.25)
     assert prediction.time_s == pytest.approx(1300 / wpc / (13 * 1.253e9))
     assert prediction.bound == bound
     assert prediction.results["waiting"] == pytest.approx(waiting)
