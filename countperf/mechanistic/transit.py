@@ -13,9 +13,10 @@ WPC       ``wpc``            sub-group/cycle
 
 Two subsystems, no parallelism inside a sub-group, one memory request outstanding per sub-group,
 steady state. Printed Eq. (9) exchanges its denominators and Eq. (10) mixes dimensions; Eq. (11) to
-(14) are right and are used here. Of the sub-groups, :math:`WPC\,\alpha_{comp}
-\Lambda_{comp}` compute and the rest waits; where computations are the roof, the fewest wait that are
-in balance, :math:`WPC\,\alpha_{mem} \Lambda_{mem}`. Theorem 1: the throughput equals Volkov's without parallelism.
+(14) are right and are used here. Of the sub-groups, :math:`WPC\,\alpha_{comp} \Lambda_{comp}`
+compute and the rest waits; where computations are the roof, the fewest wait that are in balance,
+:math:`WPC\,\alpha_{mem} \Lambda_{mem}`. Theorem 1: the throughput equals Volkov's without
+parallelism.
 """
 
 from __future__ import annotations
