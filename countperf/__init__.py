@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf import _path as _path
 from countperf import display
-from countperf.caches import guard_persistent_dicts
+from countperf.caches import LOOPYS, give_a_cache
 from countperf.version import __version__
 
 if TYPE_CHECKING:
@@ -39,95 +39,54 @@ if TYPE_CHECKING:
     from countperf.workflow.measuring import measure_catalogue
     from countperf.workflow.mechanistic import mechanistic_cost, occupancy, predict_all, sweep
     from countperf.workflow.prediction import explain, predict, with_compiled_code
-    from countperf.workflow.recording import LaunchLog, recording
+    from countperf.workflow.recording import recording
     from countperf.workflow.timing import time_kernel
     from countperf.workflow.tuning import rank, tune
 
 
 _HOMES = {
-    "Count": "countperf.properties.vector",
-    "CountperfError": "countperf.errors",
-    "KernelAnalysis": "countperf.counting.analysis",
-    "KernelCase": "countperf.measurements",
-    "LaunchLog": "countperf.workflow.recording",
-    "Measurement": "countperf.measurements",
-    "MeasurementSet": "countperf.measurements",
-    "Prediction": "countperf.predictions",
-    "PropertyVector": "countperf.properties.vector",
-    "SearchSpace": "countperf.tuning.space",
-    "Timing": "countperf.measurements:TimingDocument",
-    "WeightSet": "countperf.models.weights",
-    "analyze_kernel": "countperf.counting.analysis",
-    "available_weights": "countperf.workflow.fits",
-    "count_kernel": "countperf.properties.count_properties",
-    "coverage": "countperf.workflow.analyzing",
-    "devices": "countperf.workflow.devices",
-    "doctor": "countperf.harness.doctor:examine",
-    "evaluate": "countperf.workflow.evaluating",
-    "explain": "countperf.workflow.prediction",
-    "fit": "countperf.workflow.fitting",
-    "load_kernel": "countperf.workflow.kernels",
-    "load_weights": "countperf.models.library",
-    "measure": "countperf.tuning.apart",
-    "measure_catalogue": "countperf.workflow.measuring",
-    "mechanistic_cost": "countperf.workflow.mechanistic",
-    "occupancy": "countperf.workflow.mechanistic",
-    "predict": "countperf.workflow.prediction",
-    "predict_all": "countperf.workflow.mechanistic",
-    "predict_application": "countperf.workflow.applications",
-    "profile_kernel": "countperf.harness.profiles",
-    "rank": "countperf.workflow.tuning",
-    "recording": "countperf.workflow.recording",
-    "sweep": "countperf.workflow.mechanistic",
-    "time_kernel": "countperf.workflow.timing",
-    "tune": "countperf.workflow.tuning",
-    "with_compiled_code": "countperf.workflow.prediction",
-    "with_transactions": "countperf.workflow.analyzing",
-    "with_unused_local": "countperf.counting.unused_local",
+    "counting.analysis": "KernelAnalysis analyze_kernel",
+    "counting.unused_local": "with_unused_local",
+    "errors": "CountperfError",
+    "harness.doctor": "doctor=examine",
+    "harness.profiles": "profile_kernel",
+    "measurements": "KernelCase Measurement MeasurementSet Timing=TimingDocument",
+    "models.library": "load_weights",
+    "models.weights": "WeightSet",
+    "predictions": "Prediction",
+    "properties.count_properties": "count_kernel",
+    "properties.vector": "Count PropertyVector",
+    "tuning.apart": "measure",
+    "tuning.space": "SearchSpace",
+    "workflow.analyzing": "coverage with_transactions",
+    "workflow.applications": "predict_application",
+    "workflow.devices": "devices",
+    "workflow.evaluating": "evaluate",
+    "workflow.fits": "available_weights",
+    "workflow.fitting": "fit",
+    "workflow.kernels": "load_kernel",
+    "workflow.measuring": "measure_catalogue",
+    "workflow.mechanistic": "mechanistic_cost occupancy predict_all sweep",
+    "workflow.prediction": "explain predict with_compiled_code",
+    "workflow.recording": "recording",
+    "workflow.timing": "time_kernel",
+    "workflow.tuning": "rank tune",
 }
+"""Public names by the module that each is imported from when it is first used."""
 
-__all__ = [
-    "Count",
-    "CountperfError",
-    "KernelAnalysis",
-    "KernelCase",
-    "LaunchLog",
-    "Measurement",
-    "MeasurementSet",
-    "Prediction",
-    "PropertyVector",
-    "SearchSpace",
-    "Timing",
-    "WeightSet",
-    "__version__",
-    "analyze_kernel",
-    "available_weights",
-    "count_kernel",
-    "coverage",
-    "devices",
-    "doctor",
-    "evaluate",
-    "explain",
-    "fit",
-    "load_kernel",
-    "load_weights",
-    "measure",
-    "measure_catalogue",
-    "mechanistic_cost",
-    "occupancy",
-    "predict",
-    "predict_all",
-    "predict_application",
-    "profile_kernel",
-    "rank",
-    "recording",
-    "sweep",
-    "time_kernel",
-    "tune",
-    "with_compiled_code",
-    "with_transactions",
-    "with_unused_local",
-]
+_NAMES = {
+    name.partition("=")[0]: (f"countperf.{home}", name.rpartition("=")[2])
+    for home, names in _HOMES.items()
+    for name in names.split()
+}
+__all__ = ["__version__"]
+__all__ += ["Count", "CountperfError", "KernelAnalysis", "KernelCase", "Measurement"]
+__all__ += ["MeasurementSet", "Prediction", "PropertyVector", "SearchSpace", "Timing", "WeightSet"]
+__all__ += ["analyze_kernel", "available_weights", "count_kernel", "coverage", "devices", "doctor"]
+__all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
+__all__ += ["measure_catalogue", "mechanistic_cost", "occupancy", "predict"]
+__all__ += ["predict_all", "predict_application", "profile_kernel", "rank", "recording", "sweep"]
+__all__ += ["time_kernel", "tune", "with_compiled_code", "with_transactions", "with_unused_local"]
 
 
 class _Above:
@@ -159,15 +118,15 @@ class _Above:
         return explain(kernel, sizes, **options)
 
 
-guard_persistent_dicts()
+give_a_cache(LOOPYS)
 display.above = _Above()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _NAMES:
         raise AttributeError(f"module 'countperf' has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(":")
-    value = globals()[name] = getattr(import_module(module), attribute or name)
+    module, attribute = _NAMES[name]
+    value = globals()[name] = getattr(import_module(module), attribute)
     return value
 
 

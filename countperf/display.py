@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from enum import Enum
-from fractions import Fraction
-from pathlib import Path, PurePath
+from collections.abc import Iterator
+from pathlib import Path
+from reprlib import Repr
 from textwrap import wrap
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,8 +20,6 @@ MOST_LINES = 25
 """Lines of a ``repr``, at most."""
 
 _WIDTH = 160
-_SHOWN = 3  # entries of a collection
-_DEEPEST = 2  # collections and objects in each other
 
 
 def shortened(text: str, most: int = MOST_LINES) -> str:
@@ -48,17 +44,29 @@ def _broken(line: str) -> list[str]:
     return wrap(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
 
 
+class _Values(Repr):
+    """Writes the values of fields: of collections the first entries, long texts cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 2
+        self.maxtuple = self.maxlist = self.maxset = self.maxfrozenset = self.maxdict = 3
+        self.maxstring = self.maxother = self.maxlong = 150
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        return " ".join(super().repr_instance(x, level).split())
+
+
+_VALUES = _Values()
+
+
 def short_repr(value: object) -> str:
     """Return a ``repr`` of at most 25 lines: a field on each, long values cut."""
-    lines = [f"  {name}={_one_line(part)}," for name, part in _fields(value)]
+    lines = [f"  {name}={_VALUES.repr(part)[:_WIDTH]}," for name, part in _fields(value)]
     kept = MOST_LINES - 2
     if len(lines) > kept:
         lines = [*lines[: kept - 1], f"  ... {len(lines) - kept + 1} more fields"]
     return "\n".join([f"{type(value).__name__}(", *lines, ")"])
-
-
-def _short_repr_of(self: object) -> str:
-    return short_repr(self)
 
 
 class ShortRepr:
@@ -72,7 +80,7 @@ class ShortRepr:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__repr__" not in cls.__dict__:
-            cls.__repr__ = _short_repr_of
+            cls.__repr__ = lambda self: short_repr(self)
 
 
 class Formula:
@@ -92,51 +100,6 @@ def _fields(value: object) -> Iterator[tuple[str, Any]]:
         return
     for name in getattr(type(value), "model_fields", {}):
         yield name, getattr(value, name)
-
-
-def _one_line(value: object) -> str:
-    text = " ".join(_shown(value, depth=0).split())
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 4]} ..."
-
-
-def _shown(value: Any, depth: int) -> str:
-    """Write a value; objects of other types by their names alone, which may be as large."""
-    if isinstance(value, str | bytes):
-        return repr(value[: _WIDTH + 1])
-    if value is None or isinstance(value, bool | int | float | complex | Fraction):
-        return repr(value)
-    if isinstance(value, PurePath | Enum):
-        return str(value)
-    if type(value).__module__ == "numpy":  # not imported here: results without arrays need none
-        is_array = type(value).__name__ == "ndarray"
-        return f"<array of shape {value.shape}, {value.dtype}>" if is_array else repr(value)
-    if isinstance(value, dict | MappingProxyType):
-        entries = [f"{key!r}: {_shown(part, depth + 1)}" for key, part in _first(value.items())]
-        return "{" + _joined(entries, len(value)) + "}"
-    if type(value) in (tuple, list, set, frozenset):
-        opening, closing = {tuple: "()", list: "[]"}.get(type(value), "{}")
-        if depth >= _DEEPEST:
-            return f"{opening}{len(value)} entries{closing}"
-        entries = [_shown(part, depth + 1) for part in _first(value)]
-        return opening + _joined(entries, len(value)) + closing
-    if isinstance(value, Formula):
-        return str(value)[: _WIDTH + 1]
-    named = getattr(value, "slug", None) or getattr(value, "name", None)
-    if isinstance(named, str):
-        return f"<{type(value).__name__} {named}>"
-    if isinstance(value, ShortRepr) and depth < _DEEPEST:
-        parts = ", ".join(f"{name}={_shown(part, depth + 1)}" for name, part in _fields(value))
-        return f"{type(value).__name__}({parts})"
-    return f"<{type(value).__name__}>"
-
-
-def _first(values: Iterable[Any]) -> list[Any]:
-    return [part for part, _ in zip(values, range(_SHOWN), strict=False)]
-
-
-def _joined(entries: Sequence[str], size: int) -> str:
-    more = [f"... {size - len(entries)} more"] if size > len(entries) else []
-    return ", ".join([*entries, *more])
 
 
 class Table:

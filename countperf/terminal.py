@@ -1,4 +1,4 @@
-"""Standard output and error of a command: text that is safe to show, below it one line of status.
+"""Standard output and error of a command: text that is safe to show.
 
 Names of kernels, devices and values come from files. What of them would control a terminal, or is
 not in the encoding of its locale, is written as an escape.
@@ -9,21 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import sys
-import time
 from collections.abc import Generator
 from typing import Any, TextIO
 
-_ERASE = "\r\x1b[2K"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _LETTERS = str.maketrans(
     {"µ": "u", "×": "x", "±": "+-", "–": "-", "·": "*", "²": "2", "…": "...", "→": "->", "≤": "<="}
 )
 """Words for letters that the encoding of a locale may lack."""
-
-_status_on: TextIO | None = None  # where a line of status stands now
-_written_s = 0.0
 
 
 def safe(text: str, encoding: str | None = "utf-8") -> str:
@@ -47,9 +41,7 @@ class _Shown:
         return getattr(self.below, name)
 
     def write(self, text: str) -> int:
-        erase_status()
         self.below.write(safe(text, self.below.encoding))
-        _mark()
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
@@ -57,48 +49,10 @@ class _Shown:
             self.write(line)
 
 
-def show_status(text: str) -> None:
-    """Show a line on the terminal of standard error, in the place of the one before."""
-    global _status_on
-    stream = _below(sys.stderr)
-    columns = shutil.get_terminal_size().columns - 1
-    text = safe(text.replace("\n", " "), stream.encoding)
-    cut = text if len(text) <= columns else text[: columns - 3] + "..."
-    stream.write(f"{_ERASE}{cut}")
-    stream.flush()
-    _status_on = stream
-    _mark()
-
-
-def erase_status() -> None:
-    """Take the line of status away, if there is one."""
-    global _status_on
-    if _status_on is not None:
-        stream, _status_on = _status_on, None
-        stream.write(_ERASE)
-        stream.flush()
-
-
 def say(text: str) -> None:
-    """Print a line on standard error, above that of the status."""
-    erase_status()
+    """Print a line on standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
-    _mark()
-
-
-def silence_s() -> float:
-    """Return for how long nothing was shown, s."""
-    return time.monotonic() - _written_s
-
-
-def _mark() -> None:
-    global _written_s
-    _written_s = time.monotonic()
-
-
-def _below(stream: Any) -> TextIO:
-    return stream.below if isinstance(stream, _Shown) else stream
 
 
 @contextlib.contextmanager
@@ -114,12 +68,8 @@ def shown() -> Generator[None]:
                 os.dup2(null, number)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
     before = sys.stdout, sys.stderr
-    _mark()
-    out, error = (_Shown(_below(stream)) for stream in before)
-    sys.stdout, sys.stderr = out, error
+    sys.stdout, sys.stderr = (_Shown(getattr(stream, "below", stream)) for stream in before)
     try:
         yield
     finally:
-        with contextlib.suppress(OSError, ValueError):
-            erase_status()
         sys.stdout, sys.stderr = before

@@ -169,7 +169,6 @@ FIGURE = pytest.mark.extra("plot")
             marks=FIGURE,
         ),
         (["compare", "measurements.jsonl", "--output"], "folder"),
-        pytest.param(["compare", "measurements.jsonl", "--figure"], "folder.svg", marks=FIGURE),
         (["characterize", "--device", "none:0", "--store"], "folder"),
         (["tune", "matmul", "--device", "none:0", "--store"], "folder"),
         (["tune", "matmul", "--device", "none:0", "--export"], "folder"),

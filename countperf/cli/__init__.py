@@ -20,8 +20,9 @@ from typing import Any
 
 from countperf.cli.commands import COMMANDS, configure
 from countperf.cli.common import in_options, only_documents
-from countperf.cli.progress import shown_steps
+from countperf.cli.progress import PROGRESS
 from countperf.errors import CountperfError
+from countperf.steps import listening
 from countperf.terminal import shown
 from countperf.version import __version__
 
@@ -107,11 +108,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _kept(options: argparse.Namespace) -> str:
-    """Say what an interrupted command keeps of its work, in a file of an option if it is given."""
-    given = {name: value for name, value in vars(options).items() if value is not None}
-    with contextlib.suppress(KeyError):
-        if text := COMMANDS[options.command].keeps.format(**given):
-            return text
+    """Say what an interrupted command keeps of its work."""
+    if options.command == "calibrate" or getattr(options, "store", None) is not None:
+        return "what is finished is kept: the same command goes on from here"
     return "nothing is kept: the same command begins anew"
 
 
@@ -129,13 +128,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Run a command; say in a line what went wrong."""
+    PROGRESS.begin()
     try:
         run: Callable[[argparse.Namespace], None] = import_module(
             f"countperf.cli.{options.command}"
         ).run
         with (
             only_documents() if options.json else contextlib.nullcontext(),
-            shown_steps(),
+            listening(PROGRESS.step),
             warnings.catch_warnings(),
         ):
             warnings.showwarning = _show_warning

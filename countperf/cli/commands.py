@@ -23,14 +23,11 @@ class Command:
     arguments: tuple[str, ...] = ()  # names of options
     # what differs from the table of options, by name
     changes: Mapping[str, Mapping[str, Any]] | None = None
-    keeps: str = ""  # what it keeps of its work when it is interrupted
 
 
 _KERNEL = ("kernel", "parameters", "--statistics")
 _MECHANISTIC = ("--on", "--registers")
 _SPACE = ("space", "parameters", "--weights", "--force", "--model", *_MECHANISTIC, "--longest")
-_RESUMES = "what is finished is kept: the same command goes on from here"
-_READS = "there was nothing to keep"
 _ONE_SIZE = {"type": size, "help": "size parameters: n=1024"}
 _OPTIONAL_PLACE = {"nargs": "?"}
 
@@ -42,12 +39,9 @@ def _help(text: str, **more: Any) -> dict[str, Any]:
 COMMANDS: Mapping[str, Command] = {
     "doctor": Command(
         "try every device and its weights for real; for one that fails, say why and what to do",
-        keeps=_READS,
     ),
-    "devices": Command("list the devices", keeps=_READS),
-    "weights": Command(
-        "list fitted weights: shipped and your own, their models, errors, device", keeps=_READS
-    ),
+    "devices": Command("list the devices"),
+    "weights": Command("list fitted weights: shipped and your own, their models, errors, device"),
     "characterize": Command(
         "find out by microbenchmarks what a device can do (resumes)",
         ("--device", "--store", "--parameters"),
@@ -57,16 +51,14 @@ COMMANDS: Mapping[str, Command] = {
                 required=True,
             )
         },
-        _RESUMES,
     ),
     "count": Command(
         "count a kernel's properties, symbolic in its sizes",
         (*_KERNEL, "--instruction-counts", "--view", "--analysis"),
-        keeps=_READS,
     ),
     "compiled": Command(
         "count what the machine code of a kernel executes, by class of instructions",
-        ("kernel", "parameters", "--device", "--store", "--executed", "--every-group", "--ptx"),
+        ("kernel", "parameters", "--device", "--store", "--every-group", "--ptx"),
         {
             "kernel": _OPTIONAL_PLACE,
             "parameters": _help(
@@ -78,7 +70,6 @@ COMMANDS: Mapping[str, Command] = {
                 " each kernel executes is noted, for fit --model compiled"
             ),
         },
-        "{store} keeps what was last written: the same command goes on from there",
     ),
     "calibrate": Command(
         "fit weights of a device within minutes, from what other devices say (resumes)",
@@ -92,7 +83,6 @@ COMMANDS: Mapping[str, Command] = {
                 "where measurements are kept (.jsonl; default: in the user's data folder)"
             ),
         },
-        _RESUMES,
     ),
     "measure": Command(
         "measure the library's kernels on a device (resumes)",
@@ -101,7 +91,6 @@ COMMANDS: Mapping[str, Command] = {
             "--element-type",
         ),
         {"--store": {"required": True}},
-        _RESUMES,
     ),
     "fit": Command(
         "fit weights to measurements",
@@ -159,12 +148,10 @@ COMMANDS: Mapping[str, Command] = {
                 action="store",
             ),
         },
-        _READS,
     ),
     "occupancy": Command(
         "say how many groups of a kernel are resident on a device, and what limits them",
         (*_KERNEL, "--device", *_MECHANISTIC),
-        keeps=_READS,
     ),
     "sweep": Command(
         "predict a kernel by mechanistic models over occupancy, group size or intensity",
@@ -174,7 +161,6 @@ COMMANDS: Mapping[str, Command] = {
                 "mechanistic models (default: all)", metavar="NAME[,NAME...]", default="all"
             ),
         },
-        _READS,
     ),
     "application": Command(
         "predict a sequence of transfers and kernels",
@@ -200,13 +186,12 @@ COMMANDS: Mapping[str, Command] = {
     "coverage": Command(
         "say which features of a kernel the fit has measured",
         (*_KERNEL, "--weights", "--force", "--model", "--device"),
-        keeps=_READS,
     ),
     "compare": Command(
         "compare all models on measured kernels: as published, scaled and fitted",
         (
             *("measurements", "--model", "--level", "--purpose", "--kernel", "--timing"),
-            *("--registers", "--output", "--figure"),
+            *("--registers", "--output"),
         ),
         {
             "measurements": _help(
@@ -233,7 +218,7 @@ COMMANDS: Mapping[str, Command] = {
     "rank": Command(
         "predict all variants of a kernel, and list those that should be fastest",
         (
-            *(*_SPACE, "--device", "--incomplete", "--top", "--points", "--by-code", "--workers"),
+            *(*_SPACE, "--device", "--incomplete", "--points", "--by-code", "--workers"),
             *("--output",),
         ),
         {
@@ -241,7 +226,6 @@ COMMANDS: Mapping[str, Command] = {
             "--longest": _help("end work on a variant after so long (default: 60)", default=60.0),
             "--output": _help("write each point to this file at once, as a line of JSON"),
         },
-        "{output} has the variants predicted so far; the same command begins anew",
     ),
     "report": Command(
         "write a page (HTML) of a fit, a kernel or a search",

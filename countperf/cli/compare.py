@@ -9,8 +9,6 @@ from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.measurements import TimingDocument
 from countperf.report.accuracy import comparison
-from countperf.report.drawing import check_figure_path, save_figure
-from countperf.report.figures import comparisons_figure
 from countperf.terminal import say
 from countperf.workflow.comparing import compare, measured_devices
 
@@ -32,9 +30,7 @@ def run(options: argparse.Namespace) -> None:
             f"{', '.join(map(str, places))}; name one",
             parameter="output",
         )
-    if options.figure:
-        check_figure_path(options.figure)
-    check_writable(options.output, options.figure)  # before the work, not after it
+    check_writable(options.output)  # before the work, not after it
     names = [name for part in options.model or () for name in part.split(",") if name]
     models = () if "all" in names else tuple(names)
     given = {"registers_per_work_item": options.registers} if options.registers else {}
@@ -54,5 +50,3 @@ def run(options: argparse.Namespace) -> None:
     show_all(options, [comparison(each) for each in found], "comparisons")
     if options.output:
         found[0].write_file(options.output)
-    if options.figure:
-        save_figure(comparisons_figure(found), options.figure)

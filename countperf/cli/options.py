@@ -199,7 +199,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "go on although other programs use the machine: times that do not settle are used as"
         " well, and intervals are wider"
     ),
-    "--top": value("K", "print the best K (default: 20)", type=natural, default=20),
     # which kernels
     "--profile": choice(
         "quick: the paper's kernels, two minutes; broad: extended classes and random shapes as"
@@ -256,10 +255,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " each operation is executed",
         *("occupancy", "group_size", "intensity"),
         default="occupancy",
-    ),
-    "--executed": flag(
-        "(default) what all groups execute at these sizes, by class, found by following the code"
-        " of the group in the middle"
     ),
     "--every-group": flag(
         "follow each group, where by default the one in the middle stands for all"

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, one_point, points, print_json, show_all
+from countperf.cli.common import as_dict, one_point, print_json, show, show_all
 from countperf.errors import ParameterError
-from countperf.models.explanation import explain
-from countperf.report.predictions import compared, explanation, prediction
+from countperf.report.breakdown import MOST_ROWS
+from countperf.report.predictions import explanation, pair, prediction
 from countperf.sizes import combine_sizes, size_arrays
 from countperf.workflow.devices import known_device
-from countperf.workflow.prediction import Target, predict_in_detail
+from countperf.workflow.prediction import explained, predict
 
 if TYPE_CHECKING:
     from countperf.predictions import Prediction
-    from countperf.report.predictions import Explained
-    from countperf.workflow.prediction import DetailedPrediction
+    from countperf.report.rows import Printed
 
 
 def run(options: argparse.Namespace) -> None:
@@ -32,41 +30,23 @@ def run(options: argparse.Namespace) -> None:
                 " --on nvidia-k620",
                 parameter=name,
             )
-    several = len(points(options.parameters)) > 1
-    asked: list[_Asked] = []
-    for kernel, sizes, target in _asked(options):
-        every = combine_sizes(sizes) if options.explain else [size_arrays(sizes)]
-        asked += [(kernel, each, target) for each in every]
-    statistics = as_dict(options.statistics) or None
-    made = [
-        predict_in_detail(
-            *each,
-            anchors=options.anchor or (),
-            statistics=statistics,
-            instruction_counts=options.instruction_counts,
-        )
-        for each in asked
-    ]
-    predictions = [each.prediction for each in made]
-    _say_models(*predictions)
-    explained: list[Explained] = []
-    if not options.explain and (options.json or len(made) == 1):
-        shown = [prediction(each) for each in predictions]
-    else:
-        explained = [
-            _explained(each, target) for each, (*_, target) in zip(made, asked, strict=True)
-        ]
-        shown = [explanation(*each) for each in explained]
-    if several and options.explain:
-        show_all(options, shown)
+    asked = _asked(options)
+    made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
+    for choice in dict.fromkeys(each.model_choice for each in made if each.model_choice):
+        print(f"countperf: {choice}", file=sys.stderr)
+    shown = [_printed(each, options) for each in made]
+    if not _compares(options):
+        show_all(options, shown) if shown[1:] else show(options, shown[0])
     elif options.json:
-        print_json(shown[0].object() | ({"against": shown[1].object()} if shown[1:] else {}))
-    elif len(shown) > 1:
-        (first, *_), (second, *_) = explained
-        most = {"most": 1000} if options.explain else {}
-        print(compared(first.prediction, second.prediction, (first, second), **most).text())
+        print_json(shown[0].object() | {"against": shown[1].object()})
     else:
-        print(shown[0].text())
+        print(pair(made[0].against(made[1]), 1000 if options.explain else MOST_ROWS).text())
+
+
+def _printed(made: Prediction, options: argparse.Namespace) -> Printed:
+    if not options.explain:
+        return prediction(made)
+    return explanation(explained(made), known_device(made.device, options.weights))
 
 
 def _predicts_by_models(options: argparse.Namespace) -> bool:
@@ -85,41 +65,31 @@ def _predicts_by_models(options: argparse.Namespace) -> bool:
     return True
 
 
-def _explained(made: DetailedPrediction, target: Target) -> Explained:
-    named = target.weights if isinstance(target.weights, str) else None
-    device = known_device(made.weights.device.slug, named)
-    return explain(made.weights, made.vector, made.prediction), made.weights, device
+def _compares(options: argparse.Namespace) -> bool:
+    return bool(options.against or options.against_kernel or options.against_size)
 
 
-def _say_models(*predictions: Prediction) -> None:
-    """Say on standard error which models were chosen and why, each once."""
-    for choice in dict.fromkeys(known.model_choice for known in predictions if known.model_choice):
-        print(f"countperf: {choice}", file=sys.stderr)
-
-
-_Asked = tuple[str, dict[str, Any], Target]
-
-
-def _asked(options: argparse.Namespace) -> list[_Asked]:
-    """Return kernel, sizes and target of what is to be predicted: one, or two to compare."""
-    other = as_dict(options.against_size)
-    compares = bool(options.against or options.against_kernel or other)
-    parameters = options.parameters
-    sizes = one_point(parameters, "a comparison") if compares else as_dict(parameters)
-    target = Target(
-        weights=options.weights,
-        model=options.model,
-        device=options.device,
-        force=options.force,
-        incomplete_ok=options.incomplete,
-        level=options.level,
-    )
-    asked = [(options.kernel, sizes, target)]
-    if compares:
-        second = (
-            options.against_kernel or options.kernel,
-            other if options.against_kernel and other else sizes | other,
-            replace(target, weights=options.against, device=None) if options.against else target,
-        )
-        asked.append(second)
-    return asked
+def _asked(options: argparse.Namespace) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Return kernel, sizes and options of what is to be predicted; two to compare are two."""
+    named = {
+        "weights": options.weights,
+        "model": options.model,
+        "device": options.device,
+        "force": options.force,
+        "incomplete_ok": options.incomplete,
+        "level": options.level,
+        "anchors": options.anchor or (),
+        "statistics": as_dict(options.statistics) or None,
+        "instruction_counts": options.instruction_counts,
+    }
+    if not _compares(options):
+        sizes = as_dict(options.parameters)
+        every = combine_sizes(sizes) if options.explain else [size_arrays(sizes)]
+        return [(options.kernel, each, named) for each in every]
+    sizes, other = one_point(options.parameters, "a comparison"), as_dict(options.against_size)
+    against = {"weights": options.against, "device": None} if options.against else {}
+    second = other if options.against_kernel and other else sizes | other
+    return [
+        (options.kernel, sizes, named),
+        (options.against_kernel or options.kernel, second, named | against),
+    ]

@@ -26,7 +26,6 @@ def run(options: argparse.Namespace) -> None:
         device=options.device,
         force=options.force,
         incomplete_ok=options.incomplete,
-        keep=options.top,
         points=options.points,
         by_code=options.by_code,
         workers=options.workers,

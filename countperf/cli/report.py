@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countperf.cli.common import as_dict, print_json
 from countperf.documents import check_writable, read_file_text, write_atomically
-from countperf.errors import CountperfError, ParameterError
+from countperf.errors import ParameterError
 from countperf.fitting.ranking import RankingEvaluation
-from countperf.hardware.parameters import UNITS
-from countperf.measurements import MeasurementSet, measurements_in
+from countperf.measurements import MeasurementSet
 from countperf.metrics import Evaluation
-from countperf.models.explanation import explain
 from countperf.models.library import find_fit, load_weights, short_name
-from countperf.report.accuracy import means_table, ranking_evaluation
-from countperf.report.breakdown import breakdown_rows
 from countperf.report.curves import roofline_figure
 from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
-from countperf.report.numbers import PURPOSES, format_percent, format_quantity, point_text
+from countperf.report.numbers import format_quantity, point_text
 from countperf.report.page import Page, Part
-from countperf.report.plausibility import NO_RATES
-from countperf.report.predictions import explanation, prediction, prediction_head
-from countperf.report.rows import Printed
+from countperf.report.predictions import explanation, prediction_head
+from countperf.report.printing import printed
+from countperf.report.rows import Printed, picked
 from countperf.report.weights import weights_table
-from countperf.tuning.journal import End, read_journal
-from countperf.tuning.result import Trial, as_key
+from countperf.tuning.journal import read_journal
+from countperf.tuning.result import Trial
 from countperf.workflow.devices import known_device
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
-from countperf.workflow.prediction import Target, predict_in_detail
+from countperf.workflow.prediction import explain
 
 if TYPE_CHECKING:
-    from countperf.hardware.identity import DeviceIdentity
-    from countperf.hardware.parameters import DeviceParameters
-    from countperf.models.explanation import Explanation
     from countperf.models.library import NamedFit
-    from countperf.models.weights import WeightSet
-
-_SHOWN_KERNELS = 4
-_MOST_VARIANTS = 30
 
 
 def run(options: argparse.Namespace) -> None:
@@ -74,171 +63,77 @@ def _is_document(what: str, format_name: str) -> bool:
 
 def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
     weights = load_weights(options.what, model=options.model)
-    evaluation, ranking, measured = None, None, None
+    parts: list[Part] = []
+    found: list[Evaluation | RankingEvaluation] = []
     if options.measurements is not None:
         measured = MeasurementSet.read_file(options.measurements)
-        evaluation = evaluate(measured, weights=weights)
-        ranking = evaluate_ranking(measured, weights=weights)
+        found += [evaluate(measured, weights=weights), evaluate_ranking(measured, weights=weights)]
     elif fit is not None:
         kind = "" if options.model is None else f"{short_name(weights.model)}-"
-        evaluated, ranked = (
-            fit.folder / f"{kind}{name}.json" for name in ("evaluation", "ranking")
-        )
-        evaluation = Evaluation.read_file(evaluated) if evaluated.is_file() else None
-        ranking = RankingEvaluation.read_file(ranked) if ranked.is_file() else None
-        campaign = measurements_in(fit.folder)
-        measured = MeasurementSet.read_file(campaign) if campaign.is_file() else None
+        stored: dict[str, type[Evaluation | RankingEvaluation]] = {
+            "evaluation": Evaluation,
+            "ranking": RankingEvaluation,
+        }
+        paths = {fit.folder / f"{kind}{name}.json": read for name, read in stored.items()}
+        found += [read.read_file(path) for path, read in paths.items() if path.is_file()]
+    for each in found:
+        if isinstance(each, Evaluation):
+            parts.append(("predicted over measured times", evaluations_figure([each])))
+        parts.append(printed(each))
     device = known_device(weights.device.slug, options.what)
     return Page(
         title=f"Fit of {weights.device.slug}",
         lead=(f"{short_name(weights.model)} model, fitted for {weights.device.name}",),
         sections={
-            "Device": [_device(weights.device, device)],
-            "Accuracy": _accuracy(weights, evaluation),
+            "Accuracy": parts,
             "Weights as rates": [Printed(shown=weights_table(weights, device))],
-            "Kernels": [] if measured is None else _test_kernels(weights, measured, device),
-            "Variants": [ranking_evaluation(ranking)] if ranking and ranking.sets else [],
         },
     )
-
-
-def _test_kernels(
-    weights: WeightSet, measured: MeasurementSet, device: DeviceParameters | None
-) -> list[Part]:
-    """Explain the test kernels of a campaign, each at the size that took longest."""
-    tests = sorted((m for m in measured if m.purpose == "test"), key=lambda m: m.time_s)
-    parts: list[Part] = []
-    shown = 0
-    for test in {test.kernel: test for test in tests}.values():
-        vector = test.property_vector()
-        if vector is None or shown == _SHOWN_KERNELS:
-            continue
-        try:
-            made = weights.predict_counts(vector, test.parameters)
-            explained = explain(weights, vector, made)
-        except CountperfError:  # no weight for what it does: the page shows others
-            continue
-        shown += 1
-        parts.append(prediction(made))
-        parts.append(Printed(head=[f"measured: {format_quantity(test.time_s, 's')}"]))
-        parts += _figures(explained, device)
-    return parts
 
 
 def _kernel_page(options: argparse.Namespace) -> Page:
-    made = predict_in_detail(
+    explained = explain(
         options.what,
         as_dict(options.parameters),
-        Target(weights=options.weights, model=options.model, device=options.device),
+        weights=options.weights,
+        model=options.model,
+        device=options.device,
         statistics=as_dict(options.statistics) or None,
     )
-    explained = explain(made.weights, made.vector, made.prediction)
-    device = known_device(made.weights.device.slug, options.weights)
-    sizes = point_text(made.prediction.parameters)
-    return Page(
-        title=f"{made.prediction.kernel}{', ' if sizes else ''}{sizes}",
-        lead=prediction_head(made.prediction),
-        sections={
-            "Where the time goes": _figures(explained, device),
-            "All parts": [explanation(explained, made.weights, device)],
-            "Device": [_device(made.weights.device, device)],
-            "Accuracy": _accuracy(made.weights, None),
-        },
-    )
-
-
-def _figures(explained: Explanation, device: DeviceParameters | None) -> list[Part]:
-    parts: list[Part] = []
-    if breakdown_rows(explained.prediction):
-        parts.append(("where the time goes", prediction_figure(explained.prediction)))
+    made = explained.prediction
+    device = known_device(made.device, options.weights)
+    figures: list[Part] = [("where the time goes", prediction_figure(made))]
     if explained.flops > 0 and explained.global_bytes > 0:
-        parts.append(("roofline", roofline_figure(explained, device)))
-    return parts
+        figures.append(("roofline", roofline_figure(explained, device)))
+    return Page(
+        title=", ".join(filter(None, [made.kernel, point_text(made.parameters)])),
+        lead=prediction_head(made),
+        sections={"Where the time goes": [*figures, explanation(explained, device)]},
+    )
 
 
 def _search_page(path: Path) -> Page:
     header, entries = read_journal(path)
-    found = [entry.content for entry in entries]
-    of_choice = {as_key(outcome.choice): outcome for outcome in found if isinstance(outcome, Trial)}
-    if not of_choice:
+    tried = [entry.content for entry in entries if isinstance(entry.content, Trial)]
+    if not tried:
         message = f"no variant of {header.space} has run: there is nothing to report yet"
         raise ParameterError(message, parameter="search")
-    tried = [*of_choice.values()]
-    ends = [outcome for outcome in found if isinstance(outcome, End)][-1:]
-    by_time = sorted(tried, key=lambda outcome: outcome.time_s)
+    by_time = sorted(tried, key=lambda trial: trial.time_s)
     slug = header.device.slug
-    figure = variants_figure(
-        tried, f"{header.space} on {slug}", ends[0].ranking_s if ends else None
-    )
-    columns = {"time_s": "measured", "predicted_s": "predicted"}
-    columns |= {f"choice {name}": name for name in tried[0].choice} | {"": ""}
-    rows: list[dict[str, Any]] = [
-        {
-            "time_s": outcome.time_s,
-            "predicted_s": outcome.predicted_s,
-            **{f"choice {name}": value for name, value in outcome.choice.items()},
-            "": "stopped early" if outcome.cut_short else None,
-        }
-        for outcome in by_time[:_MOST_VARIANTS]
+    rows = [
+        {"choice": point_text(trial.choice), **picked(trial, "time_s", "predicted_s", "cut_short")}
+        for trial in by_time
     ]
-    predicted = [f"{outcome.predicted} variants were predicted" for outcome in ends]
     return Page(
         title=f"Search for the fastest {header.space}, {point_text(header.sizes)}",
         lead=(
             f"{format_quantity(by_time[0].time_s, 's')}: {point_text(by_time[0].choice)}",
-            "; ".join([f"{len(tried)} variants ran on {slug}", *predicted]),
+            f"{len(tried)} variants ran on {slug}",
         ),
         sections={
-            "Progress": [("measured over predicted", figure)],
-            "Variants that ran": [Printed(rows=rows, columns=columns)],
-            "Device": [_device(header.device, None)],
+            "Progress": [
+                ("measured over predicted", variants_figure(tried, f"{header.space} on {slug}"))
+            ],
+            "Variants that ran": [Printed(rows=rows)],
         },
     )
-
-
-def _device(identity: DeviceIdentity, device: DeviceParameters | None) -> Printed:
-    facts: dict[str, Any] = {
-        "device": identity.name,
-        "processor": identity.processor,
-        "platform": f"{identity.platform}, driver {identity.driver_version}",
-        "kind": identity.device_type,
-        "compute units": identity.compute_units,
-    }
-    for field, unit in UNITS.items() if device is not None else ():
-        value = getattr(device, field, None)
-        if value is not None and field != "num_compute_units":
-            name = field.removesuffix("_byte_per_s").removesuffix("_hz").removesuffix("_s")
-            shown = f"{value} {unit}" if isinstance(value, int) else format_quantity(value, unit)
-            facts[name.replace("_", " ")] = shown
-    return _facts(facts, [] if device is not None else [NO_RATES])
-
-
-def _facts(facts: dict[str, Any], notes: list[str]) -> Printed:
-    rows = [{"": name, " ": str(value)} for name, value in facts.items() if value]
-    return Printed(rows=rows, notes=notes)
-
-
-def _accuracy(weights: WeightSet, evaluation: Evaluation | None) -> list[Part]:
-    facts: dict[str, Any] = {}
-    if (quality := weights.quality) is not None:
-        facts["error on the fit's own cases"] = format_percent(quality.in_sample_error)
-        if quality.held_out_error is not None:
-            facts["error on left-out families"] = format_percent(quality.held_out_error)
-    if weights.source is not None:
-        facts["measured cases"] = weights.source.cases
-        facts["measured"] = weights.source.recorded_at[:10]
-    parts: list[Part] = [_facts(facts, [])] if facts else []
-    if evaluation is not None:
-        covered, intervals = evaluation.coverage()
-        lines = [
-            f"{PURPOSES.get(title, title)}: error {format_percent(part.overall().value)} over"
-            f" {len(part.cases)} cases"
-            for title, part in evaluation.by_purpose().items()
-        ]
-        if intervals:
-            lines.append(f"90 % intervals hold {covered} of {intervals} measured times")
-        judges = tuple(case for case in evaluation.cases if case.purpose != "variant")
-        table = means_table(evaluation.model_copy(update={"cases": judges}))
-        parts.append(("predicted over measured times", evaluations_figure([evaluation])))
-        parts.append(Printed(head=lines, shown=table))
-    return parts

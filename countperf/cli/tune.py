@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json, show
 from countperf.cli.mechanistic import asked_cost
-from countperf.cli.progress import show_state
+from countperf.cli.progress import PROGRESS
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
             sizes,
             device=options.device,
             progress=say,
-            watch=lambda state: show_state("searching", state_text(state)),
+            watch=lambda state: PROGRESS.show(state_text(state)),
             **given,
         )
     except SearchInterrupt as error:

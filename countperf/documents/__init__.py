@@ -42,10 +42,8 @@ from countperf.documents.lines import (
     split_lines,
 )
 from countperf.documents.output import (
-    append_synced,
     check_writable,
     output_error,
-    replacing,
     write_atomically,
 )
 
@@ -56,7 +54,6 @@ __all__ = [
     "Interval",
     "IntervalOfTimes",
     "Part",
-    "append_synced",
     "check_format",
     "check_writable",
     "damaged_line",
@@ -69,7 +66,6 @@ __all__ = [
     "read_bytes",
     "read_content",
     "read_file_text",
-    "replacing",
     "split_lines",
     "validate",
     "write_atomically",

@@ -5,38 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 
 from countperf.documents.lines import COMPRESSED, read_bytes, split_lines
 from countperf.documents.output import append_synced, output_error
 from countperf.errors import MeasurementError
-
-
-def open_locked(path: Path, what: str, *, new: bool = True) -> IO[bytes]:
-    """Open a file to append to, and keep other processes out until it is closed."""
-    if path.name.endswith(COMPRESSED):
-        name, plain = shlex.quote(str(path)), shlex.quote(str(path).removesuffix(COMPRESSED))
-        raise MeasurementError(
-            f"{path}: no lines are appended to a compressed file; run gunzip {name}, or begin a new"
-            f" file, and name {plain}"
-        )
-    while True:
-        try:
-            if new:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("ab" if new else "r+b", buffering=0)
-        except OSError as error:
-            raise output_error(path, error, what=what) from error
-        try:
-            lock_file(file, path)
-            if _is_still(file, path):
-                return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()  # replaced by another process before it was locked
 
 
 class AppendedLines:
@@ -51,8 +26,12 @@ class AppendedLines:
         self, path: Path | str, what: str, header: str, read: Callable[[tuple[str, ...]], object]
     ) -> None:
         self.path = Path(path)
-        self._file = open_locked(self.path, what)
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(locked(self.path))
+            try:
+                self._file = stack.enter_context(self.path.open("ab", buffering=0))
+            except OSError as error:
+                raise output_error(path, error, what=what) from error
             raw = read_bytes(self.path)
             found = split_lines(raw, path=self.path)
             beginning = header.partition(",")[0].encode()
@@ -65,9 +44,7 @@ class AppendedLines:
                 self._file.truncate(found.kept_bytes)
                 if found.lacks_feed:
                     self.write("\n")
-        except BaseException:
-            self._file.close()
-            raise
+            self._held = stack.pop_all()
 
     def write(self, line: str) -> None:
         """Write a line, with its line feed; it is on the disk when this returns."""
@@ -77,7 +54,7 @@ class AppendedLines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._held.close()
 
 
 def _sync_folder(folder: Path) -> None:
@@ -92,22 +69,20 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _is_still(file: IO[bytes], path: Path) -> bool:
-    """Tell whether an open file is the one that is there now."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
-
-
 @contextmanager
 def locked(path: Path | str, *, wait: bool = False) -> Generator[None]:
-    """Have a file or folder that is replaced, or changed file by file, to oneself.
+    """Have a file or folder that is appended to, or replaced, to oneself.
 
     The lock is a hidden file beside it, which is removed at the end. Where none can be made, what
-    is done inside will say why.
+    is done inside will say why. `MeasurementError` if another has it.
     """
     target = Path(os.path.realpath(path))
+    if target.name.endswith(COMPRESSED):
+        name, plain = shlex.quote(str(path)), shlex.quote(str(path).removesuffix(COMPRESSED))
+        raise MeasurementError(
+            f"{path}: no lines are appended to a compressed file; run gunzip {name}, or begin a new"
+            f" file, and name {plain}"
+        )
     beside = target.with_name(f".{target.name[:200]}.lock")
     while True:
         try:
@@ -117,7 +92,7 @@ def locked(path: Path | str, *, wait: bool = False) -> Generator[None]:
             yield
             return
         with file:
-            lock_file(file, target, wait=wait)
+            _lock(file, target, wait=wait)
             if not _is_still(file, beside):
                 continue  # removed by who had it
             try:
@@ -128,7 +103,15 @@ def locked(path: Path | str, *, wait: bool = False) -> Generator[None]:
             return
 
 
-def lock_file(file: IO[bytes], path: Path, *, wait: bool = False) -> None:
+def _is_still(file: IO[bytes], path: Path) -> bool:
+    """Tell whether an open file is the one that is there now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _lock(file: IO[bytes], path: Path, *, wait: bool) -> None:
     """Lock an open file where the system can; `MeasurementError` if another has it."""
     try:
         import fcntl

@@ -72,22 +72,9 @@ def write_atomically(path: Path | str, content: str | bytes) -> None:
         if _is_special(target):
             target.write_bytes(data)
             return
-        with replacing(path) as scratch, scratch.open("wb") as file:
+        with _replacing(target) as scratch, scratch.open("wb") as file:
             _flush(file, data)
             scratch.replace(target)
-    except OSError as error:
-        raise output_error(path, error) from error
-
-
-@contextmanager
-def replacing(path: Path | str) -> Generator[Path]:
-    """Give the path of a new file beside a file, which is to replace it; makes missing folders.
-
-    What is left of the new file at the end is removed.
-    """
-    try:
-        with _replacing(_real(path)) as scratch:
-            yield scratch
     except OSError as error:
         raise output_error(path, error) from error
 

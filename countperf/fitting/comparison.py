@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
-from countperf.display import Drawable, Table
+from countperf.display import Table
 from countperf.documents import Document, Part
 from countperf.errors import (
     CountperfError,
@@ -89,7 +89,7 @@ class ModelResult(Part):
         return mape([c.predicted_s for c in self.cases], [c.measured_s for c in self.cases])
 
 
-class Comparison(Table, Drawable, Document):
+class Comparison(Table, Document):
     """All models on one device's measurements."""
 
     format: Literal["countperf-comparison"] = "countperf-comparison"

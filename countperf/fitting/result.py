@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from countperf.display import Drawable, Table, printed
+from countperf.display import Table, printed
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.leaving_out import HeldOutCase
@@ -14,7 +14,7 @@ from countperf.predictions import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FitResult(Table, Drawable):
+class FitResult(Table):
     """A fit."""
 
     weights: WeightSet  # the weights with their uncertainty, ready to predict with and to be stored

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import loopy as lp
 import pyopencl as cl
 
-from countperf.caches import give_pocl_a_cache
+from countperf.caches import POCLS, give_a_cache
 from countperf.counting.copies import generated
 from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.backend import Findings
@@ -31,7 +31,7 @@ class OpenClBackend:
     def discover(self) -> Findings:
         """List platforms and devices; the first call decides which drivers the process sees."""
         drivers = find_drivers()
-        give_pocl_a_cache()
+        give_a_cache(POCLS)
         with loader_setting(drivers):
             try:
                 platforms = cl.get_platforms()

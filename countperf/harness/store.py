@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from countperf.documents import append_synced, replacing
-from countperf.documents.locks import AppendedLines, lock_file, open_locked
+from countperf.documents import write_atomically
+from countperf.documents.locks import AppendedLines, locked
 from countperf.errors import IncompatibleMeasurementsError
 from countperf.measurements import (
     FailedCase,
@@ -60,36 +60,27 @@ def refuse_differences(pairs: Mapping[str, tuple[object, object]], path: Path, w
 class Rewriting:
     """A measurement file that no other process writes to while it is written anew.
 
-    A context manager. A reader sees the old file or the new one, and a campaign that asks for the
-    file is refused, between two writes as well.
+    A context manager. A reader sees the old file or the new one; a campaign that asks for the file
+    is refused.
     """
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
         if not self._path.exists():
             MeasurementSet.read_file(path)  # says what is wrong
-        self._file = open_locked(self._path, "measurements", new=False)
+        self._lock = locked(self._path)
 
     def read(self) -> MeasurementSet:
         """Return what is in the file."""
         return MeasurementSet.read_file(self._path)
 
     def write(self, content: MeasurementSet) -> None:
-        """Replace the file; what replaces it is locked before it is there."""
-        with replacing(self._path) as scratch:
-            file = scratch.open("wb", buffering=0)
-            try:
-                lock_file(file, self._path)
-                append_synced(file, self._path, content.to_text().encode())
-                scratch.replace(self._path)
-            except BaseException:
-                file.close()
-                raise
-        self._file.close()
-        self._file = file
+        """Replace the file."""
+        write_atomically(self._path, content.to_text())
 
     def __enter__(self) -> Self:
+        self._lock.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __exit__(self, *details: Any) -> None:
+        self._lock.__exit__(*details)

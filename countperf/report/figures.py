@@ -1,7 +1,7 @@
 """All pictures, drawn with matplotlib, of six kinds.
 
-Predicted over measured times, errors of models, times over a size, rooflines and curves, the
-progress of a search, and where a time goes. Ticks are plain numbers (0.6), axes name their units,
+Predicted over measured times, times over a size, rooflines, curves, the progress of a search, and
+where a time goes. Ticks are plain numbers (0.6), axes name their units,
 and each figure has one legend. Colors and marks are told apart by color-blind readers, too (Okabe &
 Ito, 2008).
 """
@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from countperf.errors import ParameterError
-from countperf.fitting.comparison import Comparison
-from countperf.fitting.result import FitResult
 from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.measurements import TimingDocument
@@ -184,17 +182,9 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
     return figure
 
 
-# --- predicted and measured times, errors
-
-
-_ACROSS = 4  # panels
 _PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
-_COMPARISON_COLUMNS = 4
-_LEVEL_MARKS = {"published": ("o", BLUE), "scaled": ("^", ORANGE), "fitted": ("s", GREEN)}
+_ACROSS = 4  # panels
 _NEAR = 1.6  # a factor between predicted and measured times
-
-
-Points = Sequence[tuple[float, float]]
 
 
 def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
@@ -202,70 +192,34 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
 
     Kernels are marked by their purpose. Lines stand at a factor of 1 and of 1.6 up and down.
     """
-    shown = [
-        evaluation
-        for evaluation in evaluations
-        if any(case.predicted_s > 0 for case in evaluation.cases)
-    ]
-    return _ratios_figure([(f"{e.device}, {short_name(e.model)}", _by_purpose(e)) for e in shown])
-
-
-def _by_purpose(evaluation: Evaluation) -> dict[str, Points]:
-    return {
-        purpose: [
-            (1e3 * case.measured_s, case.predicted_s / case.measured_s)
-            for case in evaluation.cases
-            if case.purpose == purpose and case.predicted_s > 0
-        ]
-        for purpose in _PURPOSE_MARKS
-    }
-
-
-def fit_figure(fit: FitResult) -> Figure:
-    """Draw the cases of a fit, each predicted without its family, over measured times."""
-    held_out = {c.name: c.predicted_s for c in fit.held_out if c.predicted_s and c.predicted_s > 0}
-    points = [
-        (1e3 * time_s, predicted / time_s)
-        for case, time_s, own in zip(
-            fit.observations, fit.design.times_s, fit.predicted_s, strict=True
-        )
-        if (predicted := held_out.get(case.name) if held_out else float(own)) and predicted > 0
-    ]
-    name = f"{short_name(fit.weights.model)} model of {fit.weights.device.slug}"
-    kind = "left-out families" if held_out else "the fit's own cases"
-    return _ratios_figure([(f"{name}, {len(points)} cases", {kind: points})] if points else [])
-
-
-def _ratios_figure(panels_shown: Sequence[tuple[str, Mapping[str, Points]]]) -> Figure:
-    """Draw ratios over times, ms: a panel for each title, points by their kind."""
-    if not panels_shown:
+    shown = [each for each in evaluations if any(case.predicted_s > 0 for case in each.cases)]
+    if not shown:
         raise ParameterError("nothing is predicted: nothing to draw", parameter="figure")
-    across = min(_ACROSS, len(panels_shown))
-    down = -(-len(panels_shown) // across)
-    size = (7.0, 4.5) if len(panels_shown) == 1 else (3.2 * across + 1, 2.6 * down + 0.8)
-    figure = new_figure(size)
+    across = min(_ACROSS, len(shown))
+    down = -(-len(shown) // across)
+    figure = new_figure((7.0, 4.5) if down * across == 1 else (3.2 * across + 1, 2.6 * down + 0.8))
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
     drawn: dict[str, Any] = {}
-    for panel, (title, kinds) in zip(panels, panels_shown, strict=False):
-        for kind, points in kinds.items():
-            marker, color = _PURPOSE_MARKS.get(kind, ("o", BLUE))
+    for panel, evaluation in zip(panels, shown, strict=False):
+        for purpose, (marker, color) in _PURPOSE_MARKS.items():
+            cases = [c for c in evaluation.cases if c.purpose == purpose and c.predicted_s > 0]
             (line,) = panel.plot(
-                [time for time, _ in points],
-                [ratio for _, ratio in points],
+                [1e3 * case.measured_s for case in cases],
+                [case.predicted_s / case.measured_s for case in cases],
                 marker,
                 color=color,
                 markersize=3,
-                label=PURPOSES.get(kind, kind),
-                gid=kind,
+                label=PURPOSES[purpose],
+                gid=purpose,
             )
-            if points:
-                drawn.setdefault(kind, line)
+            if cases:
+                drawn.setdefault(purpose, line)
         for factor, style in ((1.0, "-"), (_NEAR, ":"), (1 / _NEAR, ":")):
             panel.axhline(factor, color="black", linewidth=0.6, linestyle=style)
         panel.set(xscale="log", yscale="log")
         plain_both(panel)
-        panel.set_title(title, fontsize=9)
-    for panel in panels[len(panels_shown) :]:
+        panel.set_title(f"{evaluation.device}, {short_name(evaluation.model)}", fontsize=9)
+    for panel in panels[len(shown) :]:
         panel.set_visible(False)
     figure.supxlabel("measured time, ms", fontsize=10)
     figure.supylabel("predicted / measured time", fontsize=10)
@@ -273,54 +227,10 @@ def _ratios_figure(panels_shown: Sequence[tuple[str, Mapping[str, Points]]]) -> 
     return figure
 
 
-def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
-    """Draw the overall errors: a panel for each device, a row for each model, a mark per level.
-
-    All panels have the same axis.
-    """
-    shown = [c for c in comparisons if any(m.cases for m in c.models)]
-    if not shown:
-        raise ParameterError("no model predicts anything: nothing to draw", parameter="figure")
-    models = list(dict.fromkeys(m.model for c in shown for m in c.models))
-    columns = min(len(shown), _COMPARISON_COLUMNS)
-    rows = -(-len(shown) // columns)
-    figure = new_figure((4.5 * columns + 2, 1.2 + (0.3 + 0.3 * len(models)) * rows))
-    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
-    for unused in panels[len(shown) :]:
-        unused.set_axis_off()
-    drawn: dict[str, Any] = {}
-    for panel, comparison in zip(panels[: len(shown)], shown, strict=True):
-        for level, (marker, color) in _LEVEL_MARKS.items():
-            points = [
-                (100 * overall.value, models.index(m.model))
-                for m in comparison.models
-                if m.level == level and (overall := m.overall()) is not None
-            ]
-            if points:
-                errors, places = zip(*points, strict=True)
-                (line,) = panel.plot(
-                    errors, places, marker, color=color, label=level, linestyle="none", gid=level
-                )
-                drawn.setdefault(level, line)
-        panel.set_xscale("log")
-        panel.set_title(comparison.device, fontsize=10)
-        panel.grid(visible=True, axis="x", alpha=0.3)
-    plain_ticks(panels[0].xaxis)
-    panels[0].set_yticks(range(len(models)), models)
-    panels[0].set_ylim(len(models) - 0.5, -0.5)
-    figure.supxlabel("error: geometric mean of relative errors over test kernels, %", fontsize=10)
-    figure.legend(
-        handles=list(drawn.values()), title="constants", loc="outside right upper", fontsize=9
-    )
-    return figure
-
-
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,
     Explanation: _explanation_figure,
-    FitResult: fit_figure,
     Evaluation: lambda found: evaluations_figure([found]),
-    Comparison: lambda found: comparisons_figure([found]),
     TuningResult: tuning_figure,
     ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,

@@ -27,6 +27,7 @@ _PRINTERS: Mapping[str, Callable[..., Printed]] = {
     "RankingEvaluation": accuracy.ranking_evaluation,
     "Coverage": accuracy.coverage,
     "TimingDocument": timing.timing,
+    "LaunchLog": timing.launches,
     "Ranking": tuning.ranking,
     "TuningResult": tuning.search,
     "ModelAnswers": mechanistic.answers,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
@@ -127,40 +126,23 @@ def _notes(of: TimingDocument) -> list[str]:
     return [*lines[:_MOST_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
 
 
-# --- launches of a program
-
 _LAUNCH_COLUMNS = {
-    **{"kernel": "kernel", "parameters": "sizes", "launches": "launches"},
+    **{"kernel": "kernel", "parameters": "sizes", "device": "device", "launches": "launches"},
     **{"predicted_s": "one launch", "low_s": "from", "high_s": "to", "total_s": "all"},
-    **{"flops": "flop", "global_bytes": "bytes", "reason": ""},
+    "reason": "",
 }
 
 
-def launches(kernels: Sequence[Any], problems: Sequence[str] = ()) -> Printed:
+def launches(log: Any) -> Printed:
     """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""
-    if not kernels:
-        return Printed(head=["no kernel was launched"], notes=problems)
-    known = [kernel for kernel in kernels if kernel.predicted_s is not None]
-    number = sum(kernel.launches for kernel in kernels)
-    total = format_quantity(sum(kernel.total_s for kernel in known), "s")
-    names = len({kernel.kernel for kernel in kernels})
+    rows: list[Any] = log.rows
+    number = sum(row["launches"] for row in rows)
+    known = [row for row in rows if "total_s" in row]
+    total = format_quantity(sum(row["total_s"] for row in known), "s")
+    of = f"{total} predicted for {sum(row['launches'] for row in known)} of them"
     return Printed(
-        head=[
-            f"{number} launch{'' if number == 1 else 'es'} of {names}"
-            f" kernel{'' if names == 1 else 's'};"
-            f" {total} predicted for {sum(kernel.launches for kernel in known)} of them"
-        ],
-        rows=[
-            {
-                **picked(kernel, "kernel", "launches", "device", "exact", "model", "reason"),
-                "parameters": point_text(kernel.parameters),
-                **{
-                    name: _or_nan(getattr(kernel, name), name)
-                    for name in ("flops", "global_bytes", "predicted_s", "interval_s", "total_s")
-                },
-            }
-            for kernel in kernels
-        ],
+        head=[f"{number} launches; {of}" if rows else "no kernel was launched"],
+        rows=[{**row, "parameters": point_text(row["parameters"])} for row in rows],
         columns=_LAUNCH_COLUMNS,
-        notes=problems,
+        notes=[*log.problems],
     )

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Self
 
 from countperf.errors import ParameterError, SearchSpaceError
-from countperf.steps import is_heard, report
+from countperf.steps import report
 from countperf.tuning.exclusive_timing import Standstill
 from countperf.tuning.points import Point, PredictionTask, Refused
 from countperf.tuning.pools import Pool, WorkerLostError, capacity, pool_or
@@ -59,7 +59,7 @@ def rank_points(
 ) -> Ranking:
     """Predict the points of a space."""
     report("looking at variants", 0)
-    space = checked_space(question.space, question.sizes)
+    checked_space(question.space, question.sizes)
     with (
         pool_or(executor) as chosen,
         Ranker(
@@ -71,11 +71,8 @@ def rank_points(
             longest_s=longest_s,
         ) as ranker,
     ):
-        total = points
-        if total is None and is_heard():
-            total = space.number_of_choices()
         while not ranker.is_done:
-            report("predicting variants", ranker.answered, total)
+            report("predicting variants", ranker.answered, points)
             ranker.work(None)
         return ranker.ranking()
 

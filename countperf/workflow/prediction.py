@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -161,15 +161,6 @@ def default_weights(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DetailedPrediction(ShortRepr):
-    """A prediction with what it was made from."""
-
-    prediction: Prediction  # the prediction
-    weights: WeightSet  # the weights that were used
-    vector: PropertyVector
-
-
 def predict(
     kernel: Any,
     parameters: Mapping[str, Any] | None = None,
@@ -226,98 +217,53 @@ def predict(
         A size is missing, or none of the kernel's; the kernel cannot be counted, a property has no
         weight, the device does not match; a timing is of another kernel or device.
     """
-    target = Target(
-        weights=weights,
-        model=model,
-        device=device,
-        force=force,
-        incomplete_ok=incomplete_ok,
-        level=level,
+    sizes = given_sizes(parameters, more)
+    runs = [_anchor(anchor) for anchor in anchors]
+    known = kernel_statistics(kernel, statistics, sizes)
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    is_counted = isinstance(found, PropertyVector | Mapping)
+    found = found if is_counted else translation_unit(found)
+    target = Target(weights=weights, model=model, device=device, force=force)
+    identity = target.identity
+    target = replace(
+        target, device=identity or (find_device().identity if weights is None else None)
     )
-    made = predict_in_detail(
-        kernel,
-        given_sizes(parameters, more),
-        target,
-        anchors=anchors,
-        statistics=statistics,
-        instruction_counts=instruction_counts,
-    )
-    return made.prediction
+
+    def predicted(used: WeightSet, is_attempt: bool) -> Prediction:
+        vector = vector_for(found, known, used, sizes, instruction_counts)
+        if runs:
+            made = used.anchored(vector, *runs).predict(vector, sizes, level=level)
+        else:
+            made = used.predict_counts(
+                vector,
+                sizes,
+                incomplete_ok=incomplete_ok and not is_attempt,
+                level=level,
+                device=identity,
+                force=force,
+            )
+        refuse_negative(made.model, made.kernel, made.time_s)
+        return made
+
+    unreadable = "counts without a kernel have no code to compile" if is_counted else ""
+    made, choice = target.by_choice(predicted, unreadable)
+    return replace(made, model_choice=choice)
 
 
 def explain(
-    kernel: Any,
-    parameters: Mapping[str, Any] | None = None,
-    /,
-    *,
-    anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
-    statistics: Mapping[str, Statistic] | None = None,
-    instruction_counts: InstructionCounts | None = None,
-    **options: Any,
+    kernel: Any, parameters: Mapping[str, Any] | None = None, /, **options: Any
 ) -> Explanation:
     """Predict the time of one launch of a kernel, and say where it goes term by term.
 
     Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
     """
-    named = {field.name for field in fields(Target)} & options.keys()
-    target = Target(**{name: options.pop(name) for name in named})
-    sizes = given_sizes(parameters, options)
-    found = predict_in_detail(
-        kernel,
-        sizes,
-        target,
-        anchors=anchors,
-        statistics=statistics,
-        instruction_counts=instruction_counts,
-    )
-    return explain_prediction(found.weights, found.vector, found.prediction)
+    return explained(predict(kernel, parameters, **options))
 
 
-def predict_in_detail(
-    kernel: Any,
-    sizes: Mapping[str, Any],
-    target: Target,
-    *,
-    anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
-    statistics: Mapping[str, Statistic] | None = None,
-    instruction_counts: InstructionCounts | None = None,
-) -> DetailedPrediction:
-    """Predict as `predict` does, and return the weights and counts with the prediction.
-
-    Parameters and errors are those of `predict`.
-    """
-    runs = [_anchor(anchor) for anchor in anchors]
-    known = kernel_statistics(kernel, statistics, sizes)
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if not isinstance(found, PropertyVector | Mapping):
-        found = translation_unit(found)
-    identity = target.identity
-    at = replace(target, device=identity)
-    if target.weights is None and identity is None:
-        at = replace(target, device=find_device().identity)
-
-    def predicted(used: WeightSet, is_attempt: bool) -> DetailedPrediction:
-        vector = vector_for(found, known, used, sizes, instruction_counts)
-        if runs:
-            anchored = used.anchored(vector, *runs)
-            prediction = anchored.predict(vector, sizes, level=target.level)
-        else:
-            prediction = used.predict_counts(
-                vector,
-                sizes,
-                incomplete_ok=target.incomplete_ok and not is_attempt,
-                level=target.level,
-                device=identity,
-                force=target.force,
-            )
-        refuse_negative(used.model, prediction.kernel, prediction.time_s)
-        return DetailedPrediction(prediction=prediction, weights=used, vector=vector)
-
-    is_counted = isinstance(found, PropertyVector | Mapping)
-    made, choice = at.by_choice(
-        predicted, "counts without a kernel have no code to compile" if is_counted else ""
-    )
-    return replace(made, prediction=replace(made.prediction, model_choice=choice))
+def explained(prediction: Prediction) -> Explanation:
+    """Say where a predicted time goes term by term."""
+    origin: Any = prediction.origin
+    return explain_prediction(origin.weights, origin.kernel, prediction)
 
 
 def _anchor(given: Any) -> Any:

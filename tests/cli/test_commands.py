@@ -208,7 +208,7 @@ def test_a_small_campaign_from_the_command_line(
     assert main([*command, "--store", str(store), "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["measured"] > 0
-    assert "choosing sizes" in captured.err
+    assert "profile quick: " in captured.err
     assert main(["fit", str(store), "--output", str(weights), "--json"]) == 0
     assert _json(capsys)["written"] == str(weights)
     assert main(["predict", "empty/16x16", "n=512", "m=512", "--weights", str(weights)]) == 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from countperf.cli import main
-from countperf.errors import CountingError, FitError, MissingExtraError, ParameterError
+from countperf.errors import CountingError, FitError, ParameterError
 from countperf.fitting.comparison import (
     Comparison,
     ModelMaker,
@@ -33,7 +33,6 @@ from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, Pr
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
 from countperf.predictions import ParameterValue
-from countperf.report.figures import comparisons_figure
 from countperf.workflow.comparing import compare, measured_devices
 from countperf.workflow.measured import read_measurements
 from measurement_kernels.catalog import entry
@@ -210,28 +209,10 @@ def test_an_unknown_model_or_device_is_refused_by_name(file: Path) -> None:
         compare(file, models=["rooflin"])
 
 
-@pytest.mark.extra("plot")
-def test_the_command_prints_one_document_and_draws(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    figure = tmp_path / "errors.svg"
-    arguments = ["compare", str(file), "--model", "roofline-bytes", "--json", "--figure"]
-    assert main([*arguments, str(figure)]) == 0
+def test_the_command_prints_one_document(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(file), "--model", "roofline-bytes", "--json"]) == 0
     (document,) = json.loads(capsys.readouterr().out)["comparisons"]
     assert {m["level"] for m in document["geometric_mean"]} == {"published", "scaled"}
-    drawing = figure.read_text(encoding="utf-8")
-    assert all(f'id="{level}"' in drawing for level in ("published", "scaled"))
-    assert main([*arguments, str(tmp_path / "errors.xyz")]) == 1
-    assert "cannot be written as 'xyz'" in capsys.readouterr().err
-
-
-def test_a_missing_plotting_library_is_named(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.backends.backend_agg", None)
-    with pytest.raises(MissingExtraError, match=r"countperf\[plot\]") as caught:
-        comparison.plot(tmp_path / "errors.svg")
-    assert caught.value.extra == "plot"
 
 
 def test_measurements_that_come_along_are_found_by_slug() -> None:
@@ -286,14 +267,3 @@ def test_times_that_do_not_belong_to_it_are_refused(file: Path) -> None:
         compare(file, kernel="my.py:kernel")
     with pytest.raises(ParameterError, match="the times are of other-device"):
         compare(file, kernel="my.py:kernel", timing=_timing(file, "other-device"))
-
-
-@pytest.mark.extra("plot")
-def test_the_figure_has_one_axis_and_a_row_for_each_model(comparison: Comparison) -> None:
-    figure = comparisons_figure([comparison, comparison])
-
-    left, right = figure.axes
-    assert left.get_xlim() == right.get_xlim()
-    missing = [m.model for m in comparison.models if m.lacking and not m.cases]
-    shown = {label.get_text() for label in left.get_yticklabels()}
-    assert set(missing) <= shown

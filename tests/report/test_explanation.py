@@ -18,7 +18,6 @@ from countperf.models.units import unit_of
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.report.plausibility import UNKNOWN, implied_rate, plausibility
-from countperf.report.predictions import compared
 from countperf.report.weights import weights_table
 from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import object_of, text_of
@@ -87,7 +86,7 @@ def test_terms_and_parts_sum_to_the_time() -> None:
 def test_the_text_holds_rates_against_the_device() -> None:
     weights = make_summed()
 
-    lines = text_of(weights.explain(VECTOR, n=1000), weights, DEVICE).splitlines()
+    lines = text_of(weights.explain(VECTOR, n=1000), DEVICE).splitlines()
     cells = {line.split()[0]: line for line in lines}
 
     assert lines[3] == "time_s = launch + memory + on_chip"
@@ -100,7 +99,7 @@ def test_the_text_holds_rates_against_the_device() -> None:
         "the kernel then gets 3.20 Gbyte/s of global memory (16 % of peak) and 400 Mflop/s of"
         " arithmetic (0.40 % of peak)"
     )
-    unknown = text_of(weights.explain(VECTOR, n=1000), weights)
+    unknown = text_of(weights.explain(VECTOR, n=1000))
     assert "no rates of this device are known" in unknown
 
 
@@ -122,12 +121,12 @@ def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
 def test_the_object_has_what_the_text_has_unrounded() -> None:
     weights = make_summed()
 
-    found = object_of(weights.explain(VECTOR, n=1000), weights, DEVICE)
+    found = object_of(weights.explain(VECTOR, n=1000), DEVICE)
 
     assert found["time_s"] == pytest.approx(2.5e-6)
-    parts = {part["name"]: part for part in found["explanation"]["parts"]}
-    assert parts["traffic"]["implied_rate"] == pytest.approx(1e10)
-    assert parts["traffic"]["implied_rate_unit"] == "byte/s"
+    parts = {part["part"]: part for part in found["explanation"]["parts"]}
+    assert parts["traffic"]["rate"] == pytest.approx(1e10)
+    assert parts["traffic"]["rate_unit"] == "byte/s"
 
 
 def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None:
@@ -157,22 +156,6 @@ def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None
 def test_derived_features_that_count_bytes_are_known(derived: str, bytes_: bool) -> None:
     weight = make_weight("groups", 1e-9).model_copy(update={"feature": "traffic", "unit": "unit"})
     assert (unit_of(weight, make_model(derived)) == "byte") is bytes_
-
-
-def test_two_predictions_differ_by_counts_and_by_costs() -> None:
-    weights = make_summed()
-    dearer = weights.model_copy(
-        update={
-            "weights": (*weights.weights[:3], make_weight("flop.add.f32", 9e-10, term="on_chip"))
-        }
-    )
-    first, second = weights.explain(VECTOR, n=1000), dearer.explain(VECTOR, n=2000)
-
-    text = compared(first.prediction, second.prediction, (first, second)).text()
-    (line,) = [each for each in text.splitlines() if each.startswith("  f32 additions")]
-
-    # 600 ns and 1.8 µs: twice the additions, each at 1.5 times the cost
-    assert line.split()[2:] == ["600", "ns", "1.80", "µs", "1.20", "µs", "2", "1.5"]
 
 
 def test_arrays_of_sizes_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,12 @@ import numpy as np
 import pytest
 
 from countperf.cli import main
-from countperf.errors import ParameterError
-from countperf.fitting.comparison import Comparison
-from countperf.fitting.fit import fit
+from countperf.errors import MissingExtraError, ParameterError
 from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
 from countperf.predictions import Prediction
 from countperf.report.drawing import check_figure_path, save_figure, svg_text
 from countperf.report.figures import evaluations_figure, figure_of, roofline_figure
-from tests.fitting.builders import KERNELS, measure
 from tests.report.test_explanation import DEVICE, VECTOR, make_summed
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
@@ -36,15 +34,12 @@ def _prediction(**more: Any) -> Prediction:
 def _figures() -> dict[str, Any]:
     explained = make_summed().explain(VECTOR, n=1000)
     several = _prediction(n=np.array([100, 1000, 10000]))
-    comparison = Comparison.read_file(FITS / "pocl-epyc-zen5" / "comparison.json")
     return {
         "prediction": _prediction(n=1000).plot(),
         "times": several.plot(measured=[({"n": 1000}, 2e-6)]),
         "explanation": explained.plot(),
         "roofline": roofline_figure(explained, DEVICE),
         "evaluation": _shipped().plot(),
-        "comparison": comparison.plot(),
-        "fit": fit(measure(KERNELS)).plot(),
         "explained roofline": explained.plot(kind="roofline"),
     }
 
@@ -88,18 +83,24 @@ def test_the_point_of_a_roofline_is_the_kernels_rate_at_its_intensity() -> None:
     assert y == pytest.approx(20 * x)  # 20 Gbyte/s
 
 
-def test_each_evaluation_has_a_panel_and_each_case_a_mark(tmp_path: Path) -> None:
-    drawn = [_shipped(), _shipped("compiled-evaluation.json")]
-    save_figure(evaluations_figure(drawn), tmp_path / "errors.svg")
+def test_each_case_of_an_evaluation_has_a_mark(tmp_path: Path) -> None:
+    drawn = _shipped("compiled-evaluation.json")
+    save_figure(evaluations_figure([drawn]), tmp_path / "errors.svg")
 
     text = (tmp_path / "errors.svg").read_text(encoding="utf-8")
     for purpose in ("variant", "application", "test"):
         marks = sum(
             part.split("</g>\n")[0].count("<use ") for part in text.split(f'<g id="{purpose}">')[1:]
         )
-        assert marks >= sum(case.purpose == purpose for each in drawn for case in each.cases)
-    assert text.count('<g id="axes_') == 2
-    assert svg_text(evaluations_figure(drawn)).startswith("<svg")
+        assert marks >= sum(case.purpose == purpose for case in drawn.cases)
+    assert svg_text(evaluations_figure([drawn])).startswith("<svg")
+
+
+def test_a_missing_plotting_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    with pytest.raises(MissingExtraError, match=r"countperf\[plot\]") as caught:
+        _shipped().plot()
+    assert caught.value.extra == "plot"
 
 
 def test_nothing_and_unknown_formats_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""A search under way is shown on terminals, in notebooks, and as lines elsewhere."""
+"""A search under way is told in a line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from countperf.cli.progress import Progress
 from countperf.report.tuning import state_text
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.points import Predicted
@@ -60,14 +59,6 @@ def test_time_that_is_left(
     """Five measurements took 20 s, so that another one takes 4 s."""
     state = replace(STATE, seconds=seconds, measurements=measurements)
     assert state.left_s == left_s
-
-
-def test_long_searches_have_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    times = iter([0.0, 0.0, 1.0, 2.5, 10.0, 23.0])
-    progress = Progress(now=lambda: next(times))
-    for _ in range(5):
-        progress.state("searching", state_text(STATE))
-    assert capsys.readouterr().err.splitlines() == [TEXT, TEXT]  # at 2.5 and 23 s
 
 
 def test_a_search_tells_its_state() -> None:

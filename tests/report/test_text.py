@@ -15,7 +15,6 @@ from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.records import Candidate, FitQuality
 from countperf.properties.vector import PropertyVector
 from countperf.report.plausibility import implied_rate, plausibility
-from countperf.report.predictions import compared
 from countperf.report.weights import candidates_lines, doctor_text
 from tests.fitting.builders import measure
 from tests.models.builders import make_weight, make_weights
@@ -40,7 +39,7 @@ def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
     assert bound.startswith("bound by memory: ")
     assert what.startswith("axpy on pocl-testchip, n = 1000000")
     assert [re.findall(r"(\d+) %", row) for row in rows] == [["80"], ["10"], ["10"]]
-    assert last.endswith("i32 additions")
+    assert last.endswith("integer additions i32")
 
 
 def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
@@ -62,8 +61,7 @@ def test_incomplete_times_are_marked_in_tables_and_comparisons_too() -> None:
         " (incomplete: without the cost of flop.div.f32)"
     )
     assert (
-        compared(WEIGHTS.predict(VECTOR, n=1), lacking)
-        .text()
+        text_of(WEIGHTS.predict(VECTOR, n=1).against(lacking))
         .splitlines()[0]
         .endswith("times the time of axpy (incomplete, a lower bound: by hand)")
     )
@@ -220,7 +218,7 @@ def test_doctor_without_a_working_device_says_what_to_do() -> None:
 def test_two_predictions_are_compared_part_by_part_largest_difference_first() -> None:
     other = PropertyVector.from_mapping({"launches": 1, "flop.add.f32": 6 * 10**6}, kernel="adds")
 
-    text = compared(WEIGHTS.predict(VECTOR, n=10**6), WEIGHTS.predict(other)).text()
+    text = text_of(WEIGHTS.predict(VECTOR, n=10**6).against(WEIGHTS.predict(other)))
 
     lines = text.splitlines()
     assert lines[0] == "adds: 0.7 times the time of axpy"

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("gcc") is None, reason="Loopy compiles C by gcc"),
 ]
 
-WEIGHTS = make_weights({"launches": 1e-5, "gmem.load.64.stride1": 1e-10})
+WEIGHTS = make_weights({"launches": 1e-5, "flop.add.f64": 1e-10})
 
 
 def _rows() -> Any:
@@ -70,11 +70,10 @@ def test_launches_are_counted_and_predicted_at_their_sizes() -> None:
     frame = log.to_frame()
     assert list(frame["parameters"]) == ["m = 30, n = 20", "m = 7, n = 4"]
     assert list(frame["launches"]) == [4, 1]
-    # an addition for each element; each is loaded, and each sum is stored
-    assert list(frame["flops"]) == [600.0, 28.0]
-    assert list(frame["global_bytes"]) == [8 * (600 + 20), 8 * (28 + 4)]
+    # an addition for each element
+    assert frame["predicted_s"].tolist() == pytest.approx([1e-5 + 600e-10, 1e-5 + 28e-10])
     assert frame["total_s"].tolist() == [4 * frame["predicted_s"][0], frame["predicted_s"][1]]
-    assert "5 launches of 1 kernel" in repr(log)
+    assert "5 launches" in repr(log)
     assert len(repr(log).splitlines()) <= 25
     assert "<table>" in log._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
@@ -85,48 +84,46 @@ def test_kernels_that_cannot_be_counted_are_rows_with_the_reason_and_statistics_
         _, (sums,) = _ragged().executor()(**inputs)
 
     assert list(sums) == [3.0] * 5
-    (row,) = log.kernels
-    assert (row.launches, row.parameters) == (1, {"m": 8, "n": 5})
-    assert row.flops is None
-    assert row.predicted_s is None
-    assert "statistics={'j':" in row.reason
-    assert list(log.to_frame()["predicted_s"].isna()) == [True]
+    (row,) = log.rows
+    assert row["launches"] == 1
+    assert "predicted_s" not in row
+    assert "statistics={'j':" in row["reason"]
 
     with countperf.recording(
         weights=WEIGHTS, incomplete_ok=True, statistics={"ragged": {"j": 3}}
     ) as log:
         _ragged().executor()(**inputs)
-    (row,) = log.kernels
-    assert (row.flops, row.exact) == (15.0, False)
+    (row,) = log.rows
+    assert row["parameters"] == {"n": 5, "m": 8}
+    assert row["predicted_s"] == pytest.approx(1e-5 + 15e-10)
 
 
 def test_without_weights_of_the_device_the_reason_says_so() -> None:
     with countperf.recording() as log:
         _rows().executor()(x=np.ones((2, 3)))
 
-    (row,) = log.kernels
-    assert row.flops == 6.0
-    assert "no OpenCL device" in row.reason
+    (row,) = log.rows
+    assert "no OpenCL device" in row["reason"]
 
 
-def test_the_program_is_not_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_is_not_disturbed() -> None:
     rows = _rows().executor()
     with countperf.recording() as log, pytest.raises(LoopyError):
         rows()  # its own error, and no row
-    assert log.launches == 0
+    assert log.rows == []
 
-    def fails(*_: object) -> None:
-        raise ValueError("broken")
+    class Broken:
+        @property
+        def shape(self) -> Any:
+            raise ValueError("broken")
 
-    monkeypatch.setattr(countperf.LaunchLog, "_note", fails)
     with countperf.recording() as log:
-        _, (sums,) = rows(x=np.ones((2, 3)))
-    assert list(sums) == [3.0, 3.0]
+        log.note(rows, None, {"x": Broken()})
     assert "a launch was not noted: ValueError: broken" in repr(log)
 
 
 @pytest.mark.device
-def test_launches_on_a_device_are_told_by_the_device() -> None:
+def test_launches_on_a_device_are_recorded() -> None:
     cl: Any = pytest.importorskip("pyopencl")
     devices = discover().devices
     if not devices:
@@ -136,9 +133,8 @@ def test_launches_on_a_device_are_told_by_the_device() -> None:
     with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
         unit.executor(context)(cl.CommandQueue(context), x=np.ones((20, 30), np.float32))
 
-    (row,) = log.kernels
-    assert (row.device, row.launches, row.flops) == (devices[0].identity.slug, 1, 600.0)
-    assert row.global_bytes == 4 * (600 + 20)
+    (row,) = log.rows
+    assert row["launches"] == 1
 
 
 def test_recordings_may_lie_inside_each_other() -> None:
@@ -148,7 +144,7 @@ def test_recordings_may_lie_inside_each_other() -> None:
         with countperf.recording() as inner:
             rows(x=np.ones((2, 3)))
 
-    assert (outer.launches, inner.launches) == (2, 1)
+    assert [row["launches"] for row in (*outer.rows, *inner.rows)] == [2, 1]
 
 
 def test_sizes_are_found_from_shapes_as_loopy_does() -> None:
