@@ -97,7 +97,7 @@ class Counted:
     def lines(self, direction: str, line_bytes: int) -> int:
         """Count the lines of global memory that sub-groups touch."""
         return sum(
-            transactions(each, self.sizes, line_bytes=line_bytes, sub_group_size=LANES).transactions
+            transactions(each, self.sizes, line_bytes=line_bytes, sub_group_size=LANES).total
             for each in self._chosen("global", direction)
         )
 
@@ -123,7 +123,7 @@ class Counted:
                     bank_width_bytes=service.bank_width_bytes,
                     sub_group_size=LANES,
                 )
-                wide = (found.instructions, sum(d * number for d, number in found.distribution))
+                wide = (found.instructions, found.total)
             idle = self._idle(each) if service is KEPLER_WIDE else 0
             instructions += wide[0] + idle
             passes += wide[1] + idle

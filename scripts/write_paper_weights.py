@@ -15,7 +15,7 @@ from countperf.measurements.tables import identity_elsewhere
 from countperf.models.linear import COST, LINEAR
 from countperf.models.records import Weight
 from countperf.models.weights import WeightSet
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, describe
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, property_unit
 from countperf.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,7 +67,7 @@ def paper_weights() -> WeightSet:
                 standard_error_s=None,
                 smallest=0.0,
                 largest=sys.float_info.max,  # the paper does not say what was measured
-                unit=describe(name).unit,
+                unit=property_unit(name),
                 term=COST,
             )
             for row in csv.DictReader(lines)

@@ -40,7 +40,7 @@ def test_no_public_name_is_the_name_of_a_module() -> None:
 
 
 def test_the_functions_called_without_an_argument_are_those_known_here() -> None:
-    # with_transactions and its like need a kernel; a new name here is tested below from now on
+    # others need a kernel; a new name here is tested below from now on
     assert {"available_weights", "devices", "doctor"} <= set(CALLABLE)
 
 

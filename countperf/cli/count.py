@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.common import as_dict, one_point, points, show
+from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
-from countperf.report.analysis import MemoryGeometry, analysis
+from countperf.report.analysis import analysis
 from countperf.report.predictions import counts
 from countperf.sizes import size_arrays
-from countperf.workflow.analyzing import analyzed
-from countperf.workflow.kernels import counted
+from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 
 
 def run(options: argparse.Namespace) -> None:
@@ -39,6 +39,8 @@ def _analyze(options: argparse.Namespace) -> None:
             parameter="instruction_counts",
         )
     sizes = one_point(options.parameters, "--analysis")
-    found = analyzed(options.kernel, statistics=as_dict(options.statistics) or None, sizes=sizes)
+    kernel = kernel_itself(options.kernel, "structure to analyze")
+    statistics = kernel_statistics(options.kernel, as_dict(options.statistics) or None, sizes)
+    found = analyze_kernel(kernel, statistics=statistics)
     parameters = sizes if sizes or not found.sizes.names else None
-    show(options, analysis(found, parameters, memory=MemoryGeometry()))
+    show(options, analysis(found, parameters))

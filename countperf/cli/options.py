@@ -158,9 +158,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         *("source", "compiled"),
     ),
     "--analysis": flag(
-        "print the structure of the kernel instead: barrier regions, loops, slots, chains,"
-        " strides, footprints; at given sizes also transactions and bank conflicts of sub-groups"
-        " of 32 work items"
+        "print the structure of the kernel instead: barrier regions, loops, chains, strides; at"
+        " given sizes also transactions and passes over banks of sub-groups of 32 work items"
     ),
     "--figure": value("FILE", "also draw it (.svg, .png, .pdf; needs matplotlib)"),
     "--output": value("FILE", "also write the result as a document"),

@@ -40,9 +40,7 @@ PROBABILITY = "the probability of a condition"
 class AccessAnalysis(ShortRepr):
     """A memory access of one instruction."""
 
-    # device program, and region among those of the program
-    program: int
-    region: int
+    program: int  # device program
     instruction: str  # id of the instruction
     access: MemoryAccess  # array, address space, direction, bits of an element, subscript
     repeats: int  # how often the access stands in the instruction
@@ -72,15 +70,6 @@ class AccessAnalysis(ShortRepr):
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
         """Return the size parameters as integers, checked; see `SizeParameters.checked`."""
         return self.sizes.checked(parameters)
-
-    def stride(self, kind: str, which: int | str) -> AxisStride:
-        """Return the stride along ``("local", 0)``, ``("group", 1)`` or ``("loop", "k")``."""
-        for stride in self.strides:
-            if stride.kind == kind and which == (
-                stride.iname if stride.axis is None else stride.axis
-            ):
-                return stride
-        raise KeyError(f"{self.label}: no {kind} {which}")
 
 
 class AccessAnalyzer:
@@ -180,7 +169,6 @@ class AccessAnalyzer:
         opaque = address or address_of(access, domains.layout_of(access), self.to_opaque)
         return AccessAnalysis(
             program=outline.program,
-            region=outline.index,
             instruction=read.loopy.id,
             access=access,
             repeats=int(part.number) or 1,

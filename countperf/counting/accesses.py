@@ -298,32 +298,25 @@ def utilization_classes(
     classes: list[UtilizationClass] = []
     for guards, zeros, (a, b) in counter.regions([accessed, widened]):
         undecided = guards
+
+        def add(name: str, where: frozenset[QuasiPolynomial], zero: Any = zeros) -> None:
+            if not counter.is_empty(where, zero):
+                classes.append(
+                    UtilizationClass(
+                        name=name, nonnegative=where, zero=zero, approximations=approximations
+                    )
+                )
+
         for used in range(1, parts + 1):
             # ratio a/b <= used/parts
             fits = b * used - a * parts
             name = f"{used}of{suffix}"
             if used == parts or counter.is_nonnegative(fits, undecided):
-                if not counter.is_empty(undecided, zeros):
-                    classes.append(
-                        UtilizationClass(
-                            name=name,
-                            nonnegative=undecided,
-                            zero=zeros,
-                            approximations=approximations,
-                        )
-                    )
+                add(name, undecided)
                 break
             if counter.is_nonnegative(-fits - 1, undecided):
                 continue
-            if not counter.is_empty(undecided | {fits}, zeros):
-                classes.append(
-                    UtilizationClass(
-                        name=name,
-                        nonnegative=undecided | {fits},
-                        zero=zeros,
-                        approximations=approximations,
-                    )
-                )
+            add(name, undecided | {fits})
             undecided = undecided | {-fits - 1}
     names = {c.name for c in classes}
     if len(names) == 1:  # outside the parts nothing is accessed, and nothing counts

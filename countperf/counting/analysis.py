@@ -2,68 +2,253 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
+from itertools import chain
 from typing import Any
 
+import loopy as lp
 import numpy as np
 
 from countperf.counting.access_analysis import AccessAnalysis, AccessAnalyzer
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address, Layout
+from countperf.counting.chains import Operations, Recurrence, Step, recurrences
+from countperf.counting.complex_arithmetic import real_part
 from countperf.counting.components import touched_addresses
-from countperf.counting.domains import Domains
-from countperf.counting.places import Refusable
-from countperf.counting.preparation import PreparedKernel
-from countperf.counting.resources import ArrayStorage, storage_of
+from countperf.counting.device_programs import DeviceProgram, LocalBarrier, RegionOutline
+from countperf.counting.instructions import computing
+from countperf.counting.keys import Grid, type_name
+from countperf.counting.places import Place, Refusable, barrier_passes, trips_of
+from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.selection import instruction_counter
 from countperf.counting.sizes import SizeParameters, require_sizes
-from countperf.counting.structure import ProgramAnalysis, analyzed_program
-from countperf.counting.transactions import transactions
+from countperf.counting.vectors import component_of
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets
-from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-
-__all__ = ["AccessAnalysis", "KernelAnalysis", "analyze_kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint(ShortRepr):
-    """The cells of an array that a kernel accesses."""
+class LoopAnalysis(ShortRepr):
+    """A sequential loop that each work item runs at its own pace."""
 
-    # name of the array; ``global`` or ``local`` (then of one group's copy)
-    array: str
-    address_space: str
-    direction: str  # which accesses are meant; ``any`` is their union
-    element_bytes: int  # size of an element
-    accesses: PiecewiseQuasiPolynomial  # executions of all of them, by all work items
-    cells: Refusable  # distinct elements
-    members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
+    iname: str  # the loop variable
+    around: tuple[str, ...]  # sequential loops around it, outermost first
+    iterations: Refusable  # by all work items together
+    # how often all work items together come to it, whether or not it has iterations then
+    entries: Refusable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionAnalysis(ShortRepr):
+    """An instruction in a region."""
+
+    id: str
+    executions: PiecewiseQuasiPolynomial  # by all work items, where its conditions hold
+    place: Place = field(repr=False, compare=False)  # where it is executed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainAnalysis(ShortRepr):
+    """A carried chain of one work item."""
+
+    # instructions in order, and the private variables through which they feed each other
+    instructions: tuple[str, ...]
+    variables: tuple[str, ...]
+    loops: tuple[str, ...]  # loops that carry the chain, outermost first
+    # operations on the chain in `span` iterations of the innermost of the loops, by kind and type
+    # (``fma.f32`` where an addition and a multiplication can be contracted)
+    operations: Operations | None
+    span: int  # iterations that the chain takes to come back to where it began, mostly 1
+    # iterations of all the loops together: the chain is steps / span times its operations long
+    steps: Refusable
+    # independent chains of this kind that an item has side by side: values of copies (``unr``,
+    # ``ilp``) and of the loops inside the outermost carrying one that tell the variables apart
+    accumulators: Refusable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionAnalysis(ShortRepr):
+    """A barrier region."""
+
+    index: int  # its place in the program
+    barrier_loops: tuple[str, ...]  # loops with barriers around the region, outermost first
+    loops: tuple[LoopAnalysis, ...]  # loops of each item in the region
+    instructions: tuple[InstructionAnalysis, ...]  # in order
+    chains: tuple[ChainAnalysis, ...]  # those whose last instruction is in the region
+    passes: Refusable  # passes of all work groups through the region
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramAnalysis(ShortRepr):
+    """A device program."""
+
+    name: str  # name of the device function
+    launches: PiecewiseQuasiPolynomial  # how often it is launched
+    groups: tuple[PiecewiseQuasiPolynomial, ...]  # work groups along each group axis
+    shape: tuple[int, ...]  # work items of a group along each local axis
+    regions: tuple[RegionAnalysis, ...]  # in order
 
     @property
-    def size_bytes(self) -> Refusable:
-        """Distinct bytes."""
-        if self.cells.count is None:
-            return self.cells
-        return Refusable(count=self.cells.count.scale(self.element_bytes), reason=self.cells.reason)
+    def instructions(self) -> Iterator[InstructionAnalysis]:
+        """The instructions of all regions, in order."""
+        return chain.from_iterable(region.instructions for region in self.regions)
 
-    def cells_at(self, parameters: Mapping[str, Any]) -> int:
-        """Return the distinct elements at parameters; where no formula is known, by enumeration."""
-        values = self.members[0].checked(parameters)
-        if self.cells.count is not None:
-            return int(self.cells.count.evaluate(values))
-        touched = [
-            touched_addresses(access.place, _direct(access), values) for access in self.members
-        ]
-        return len(np.unique(np.concatenate(touched)))
 
-    def accesses_per_cell(self, parameters: Mapping[str, Any]) -> Fraction:
-        """Return the ratio of accesses to footprint at parameters; zero if nothing is accessed."""
-        values = self.members[0].checked(parameters)
-        return Fraction(self.accesses.evaluate(values)) / (self.cells_at(values) or 1)
+def analyzed_program(analyzer: AccessAnalyzer, launch: Launch) -> ProgramAnalysis:
+    """Analyze the structure of a device program."""
+    grid, outlines = launch.grid, launch.regions
+    builder = _Builder(analyzer, launch.program, outlines, grid)
+    return ProgramAnalysis(
+        name=launch.program.name,
+        launches=launch.number,
+        groups=tuple(grid.groups[axis] for axis in sorted(grid.groups)),
+        shape=tuple(grid.items[axis] for axis in sorted(grid.items)),
+        regions=tuple(builder.region(outline) for outline in outlines),
+    )
+
+
+class _Builder:
+    """Analyzes the regions of one device program."""
+
+    def __init__(
+        self,
+        analyzer: AccessAnalyzer,
+        program: DeviceProgram,
+        outlines: tuple[RegionOutline, ...],
+        grid: Grid,
+    ) -> None:
+        self.analyzer = analyzer
+        self.kernel = analyzer.kernel
+        self.domains = analyzer.domains
+        self.program = program
+        self.grid = grid
+        self.hardware = frozenset(self.domains.local_axes) | frozenset(self.domains.group_axes)
+        self.chains: dict[str, list[Recurrence]] = {}
+        self.nests: dict[str, tuple[str, ...]] = {}
+        self._find_chains(outlines)
+
+    def region(self, outline: RegionOutline) -> RegionAnalysis:
+        """Analyze a region."""
+        ids = computing(self.kernel, outline.instruction_ids)
+        return RegionAnalysis(
+            index=outline.index,
+            barrier_loops=tuple(n for n in outline.around if n not in self.program.launch_loops),
+            loops=self._loops(outline, ids),
+            instructions=tuple(self._analyzed(outline, i) for i in ids),
+            chains=tuple(self._chain(c) for i in ids for c in self.chains.get(i, ())),
+            passes=self._passes(outline),
+        )
+
+    def _passes(self, outline: RegionOutline) -> Refusable:
+        barrier = LocalBarrier(
+            within=frozenset(outline.around), neighbors=frozenset(outline.instruction_ids)
+        )
+        grid = Grid(groups=self.grid.groups, items={})
+        try:
+            count = barrier_passes(self.domains, barrier, self.program.launch_loops, grid)
+        except CountingError as error:
+            return Refusable(count=None, reason=str(error))
+        return Refusable(count=count)
+
+    def _loops(self, outline: RegionOutline, ids: list[str]) -> tuple[LoopAnalysis, ...]:
+        inside: dict[tuple[str, ...], list[str]] = {}
+        for i in ids:
+            nest = outline.loops[i]
+            for depth in range(len(nest)):
+                inside.setdefault(nest[: depth + 1], []).append(i)
+        result: list[LoopAnalysis] = []
+        for (*outer, name), members in inside.items():
+            if name in self.analyzer.copied:
+                continue
+            around = (*outline.around, *outer)
+            outside = self.hardware | {*around}
+            result.append(
+                LoopAnalysis(
+                    iname=name,
+                    around=around,
+                    iterations=self._executed(members, outside | {name}),
+                    entries=self._executed(members, outside - {name}),
+                )
+            )
+        return tuple(result)
+
+    def _executed(self, members: list[str], names: frozenset[str]) -> Refusable:
+        """Count the points of some loops in which instructions are executed, if all agree."""
+        counts = {
+            self.domains.executions(
+                self.kernel.id_to_insn[member].within_inames & names, (), self.grid
+            )
+            for member in members
+        }
+        if len(counts) == 1:
+            return Refusable(count=counts.pop())
+        return Refusable(count=None, reason="its instructions run in different work items")
+
+    def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
+        instruction = self.analyzer.read(self.program, outline, instruction_id, self.grid)
+        place = instruction.place
+        executions = self.domains.executions(place.within, place.cases, self.grid)
+        return InstructionAnalysis(
+            id=instruction_id,
+            executions=executions.scale(instruction.tallied.probability),
+            place=place,
+        )
+
+    # --- chains
+
+    def _find_chains(self, outlines: tuple[RegionOutline, ...]) -> None:
+        types: dict[str, str] = {}
+        for name, variable in self.kernel.temporary_variables.items():
+            if variable.address_space == lp.AddressSpace.PRIVATE:
+                dtype = variable.dtype.numpy_dtype
+                parts = component_of(dtype)
+                number = dtype if parts is None else parts[0]
+                if number.kind == "c":
+                    number = real_part(number)
+                types[name] = type_name(number) if number.kind in "fiub" else str(dtype)
+        steps: list[Step] = []
+        for outline in outlines:
+            for i in outline.instruction_ids:
+                self.nests[i] = (*outline.around, *outline.loops[i])
+                instruction = self.kernel.id_to_insn[i]
+                if isinstance(instruction, lp.MultiAssignmentBase):
+                    entries = (*outline.around_entries, *outline.entries[i])
+                    steps.append(
+                        Step(instruction=instruction, loops=self.nests[i], entries=entries)
+                    )
+        for recurrence in recurrences(self.kernel, steps, types):
+            self.chains.setdefault(recurrence.instructions[-1], []).append(recurrence)
+
+    def _chain(self, chain: Recurrence) -> ChainAnalysis:
+        last = chain.instructions[-1]
+        within = self.kernel.id_to_insn[last].within_inames
+        carried = frozenset(chain.loops)
+        around = within - carried
+        nest = self.nests[last]
+        outside = nest[: nest.index(chain.loops[0])] if chain.loops[0] in nest else ()
+        apart = chain.subscripts & (within - self.hardware - frozenset(outside))
+        apart |= chain.subscripts & self.analyzer.copied & within
+        accumulators = (
+            trips_of(self.domains, apart, within - apart - carried)
+            if apart
+            else Refusable(count=PiecewiseQuasiPolynomial.from_value(1))
+        )
+        return ChainAnalysis(
+            instructions=chain.instructions,
+            variables=chain.variables,
+            loops=chain.loops,
+            operations=chain.operations,
+            span=chain.span,
+            steps=trips_of(self.domains, carried, around),
+            accumulators=accumulators,
+        )
+
+
+# --- The analysis of a whole kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +267,6 @@ class KernelAnalysis(ShortRepr):
         Device programs in order of launch.
     accesses : tuple of AccessAnalysis
         All accesses to global and local memory, in order of the schedule.
-    footprints : tuple of Footprint
-        By array and direction.
-    storage : tuple of ArrayStorage
-        Private and local arrays.
     """
 
     kernel: str
@@ -93,44 +274,11 @@ class KernelAnalysis(ShortRepr):
     sizes: SizeParameters
     programs: tuple[ProgramAnalysis, ...]
     accesses: tuple[AccessAnalysis, ...]
-    footprints: tuple[Footprint, ...]
-    storage: tuple[ArrayStorage, ...]
-
-    def transactions(
-        self, parameters: Mapping[str, Any], *, line_bytes: int, sub_group_size: int
-    ) -> dict[str, int]:
-        """Return the transactions of all loads from and stores to global memory.
-
-        Parameters
-        ----------
-        parameters : mapping from str to int
-            Values of all size parameters.
-        line_bytes, sub_group_size : int
-            See `countperf.counting.transactions.transactions`.
-
-        Returns
-        -------
-        dict
-            ``{"load": number, "store": number}``.
-
-        Raises
-        ------
-        CountingError, ParameterError
-            As for `countperf.counting.transactions.transactions`, for any of the accesses.
-        """
-        result = {"load": 0, "store": 0}
-        for access in self.accesses:
-            if access.access.address_space == "global":
-                moved = transactions(
-                    access, parameters, line_bytes=line_bytes, sub_group_size=sub_group_size
-                )
-                result[access.access.direction] += moved.transactions
-        return result
 
     def __str__(self) -> str:
         return (
             f"structure of {self.kernel}: {len(self.programs)} device programs, "
-            f"{len(self.accesses)} accesses, {len(self.storage)} private and local arrays"
+            f"{len(self.accesses)} accesses"
         )
 
 
@@ -154,66 +302,61 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     CountingError
         The kernel cannot be counted.
     """
-    return analyzed(PreparedKernel(t_unit, statistics=statistics))
-
-
-def analyzed(prepared: PreparedKernel) -> KernelAnalysis:
-    """Analyze the structure of a prepared kernel."""
+    prepared = PreparedKernel(t_unit, statistics=statistics)
     with prepared.counting():
-        analysis = _analyzed(prepared)
-    require_sizes(prepared.kernel.name, prepared.domains.sizes, dict(_totals(analysis)))
-    return analysis
+        analyzer = AccessAnalyzer(prepared, instruction_counter(prepared.domains))
+        accesses = _accesses(analyzer, prepared)
+        programs = tuple(analyzed_program(analyzer, launch) for launch in prepared.launches())
+    counts = {access.label: access.executions for access in accesses}
+    for program in programs:
+        counts[f"the launches of {program.name}"] = program.launches
+        counts |= {f"the executions of {i.id}": i.executions for i in program.instructions}
+    require_sizes(prepared.kernel.name, prepared.domains.sizes, counts)
+    return KernelAnalysis(
+        kernel=prepared.kernel.name,
+        is_estimate=", ".join(sorted(prepared.statistics)),
+        sizes=analyzer.sizes,
+        programs=programs,
+        accesses=accesses,
+    )
 
 
-def analyzed_accesses(prepared: PreparedKernel) -> list[AccessAnalysis]:
+def analyzed_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
     """Analyze the accesses of a prepared kernel alone."""
-    analyzer = _analyzer(prepared)
-    return [
+    return _accesses(AccessAnalyzer(prepared, instruction_counter(prepared.domains)), prepared)
+
+
+def _accesses(analyzer: AccessAnalyzer, prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
+    return tuple(
         access
         for launch in prepared.launches()
         for outline in launch.regions
         for access in analyzer.accesses(launch.program, outline, launch.grid)
-    ]
-
-
-def _analyzer(prepared: PreparedKernel) -> AccessAnalyzer:
-    return AccessAnalyzer(prepared, instruction_counter(prepared.domains))
-
-
-def _totals(analysis: KernelAnalysis) -> Iterator[tuple[str, PiecewiseQuasiPolynomial]]:
-    """Yield the counts of an analysis in which no loop variable can stand, by name."""
-    for program in analysis.programs:
-        yield f"the launches of {program.name}", program.launches
-        for axis, groups in enumerate(program.groups):
-            yield f"the groups of {program.name} along axis {axis}", groups
-        for region in program.regions:
-            for instruction in region.instructions:
-                yield f"the executions of {instruction.id}", instruction.executions
-    for access in analysis.accesses:
-        yield access.label, access.executions
-
-
-def _analyzed(prepared: PreparedKernel) -> KernelAnalysis:
-    kernel, domains = prepared.kernel, prepared.domains
-    analyzer = _analyzer(prepared)
-    accesses: list[AccessAnalysis] = []
-    programs: list[ProgramAnalysis] = []
-    for launch in prepared.launches():
-        for outline in launch.regions:
-            accesses += analyzer.accesses(launch.program, outline, launch.grid)
-        programs.append(analyzed_program(analyzer, launch))
-    return KernelAnalysis(
-        kernel=kernel.name,
-        is_estimate=", ".join(sorted(prepared.statistics)),
-        sizes=analyzer.sizes,
-        programs=tuple(programs),
-        accesses=tuple(accesses),
-        footprints=footprints_of(accesses, domains),
-        storage=storage_of(kernel, domains),
     )
 
 
 # --- Cells of an array that a kernel accesses, each counted once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint(ShortRepr):
+    """The cells of an array that a kernel loads, or stores."""
+
+    array: str
+    direction: str
+    element_bytes: int  # size of an element
+    cells: Refusable  # distinct elements; of a local array those of one group's copy
+    members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
+
+    def cells_at(self, parameters: Mapping[str, Any]) -> int:
+        """Return the distinct elements at parameters; where no formula is known, by enumeration."""
+        values = self.members[0].checked(parameters)
+        if self.cells.count is not None:
+            return int(self.cells.count.evaluate(values))
+        touched = [
+            touched_addresses(access.place, _direct(access), values) for access in self.members
+        ]
+        return len(np.unique(np.concatenate(touched)))
 
 
 def _direct(access: AccessAnalysis) -> QuasiPolynomial:
@@ -226,33 +369,30 @@ def _direct(access: AccessAnalysis) -> QuasiPolynomial:
     return access.address
 
 
-def footprints_of(accesses: Sequence[AccessAnalysis], domains: Domains) -> tuple[Footprint, ...]:
-    """Find the footprints of all arrays, by array and direction."""
-    result: list[Footprint] = []
-    for array in dict.fromkeys(access.access.array for access in accesses):
-        own = [access for access in accesses if access.access.array == array]
-        directions = list(dict.fromkeys(access.access.direction for access in own))
-        for direction in (*directions, *(["any"] if len(directions) > 1 else [])):
-            members = tuple(a for a in own if direction in ("any", a.access.direction))
-            total = ZERO_COUNT
-            for access in members:
-                total += access.executions
-            result.append(
-                Footprint(
-                    array=array,
-                    address_space=own[0].access.address_space,
-                    direction=direction,
-                    element_bytes=members[0].access.bits // 8,
-                    accesses=total,
-                    cells=_cells(members, domains.layout_of(members[0].access), domains),
-                    members=members,
-                )
-            )
-    return tuple(result)
+def footprints_of(
+    accesses: Iterable[AccessAnalysis], address_space: str = "global"
+) -> tuple[Footprint, ...]:
+    """Find what is loaded of each array, and what is stored."""
+    members: dict[tuple[str, str], list[AccessAnalysis]] = {}
+    for access in accesses:
+        if access.access.address_space == address_space:
+            members.setdefault((access.access.array, access.access.direction), []).append(access)
+    return tuple(
+        Footprint(
+            array=array,
+            direction=direction,
+            element_bytes=some[0].access.bits // 8,
+            cells=_cells(some),
+            members=tuple(some),
+        )
+        for (array, direction), some in members.items()
+    )
 
 
-def _cells(members: Sequence[AccessAnalysis], layout: Layout, domains: Domains) -> Refusable:
+def _cells(members: Sequence[AccessAnalysis]) -> Refusable:
     first = members[0]
+    domains = first.place.domains
+    layout = domains.layout_of(first.access)
     what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
     if any(access.access.component_of != first.access.component_of for access in members):
         return Refusable(count=None, reason="its vectors are accessed whole and by components")
@@ -290,3 +430,13 @@ def _injective_index(layout: Layout, what: str) -> Callable[[Address], tuple[Qua
         )
 
     return functions
+
+
+def distinct_bytes(
+    footprints: Iterable[Footprint], parameters: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return the distinct bytes that a kernel loads, and those that it stores."""
+    sizes = {"load": 0, "store": 0}
+    for footprint in footprints:
+        sizes[footprint.direction] += footprint.cells_at(parameters) * footprint.element_bytes
+    return sizes

@@ -9,27 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from loopy.symbolic import TypeCast
 from numpy.typing import NDArray
 from pymbolic.mapper import Mapper
-from pymbolic.primitives import Call, Subscript, Variable
+from pymbolic.primitives import Subscript, Variable
 
 from countperf.counting.expression_types import name_of
 from countperf.errors import CountingError
+
+if TYPE_CHECKING:
+    from countperf.counting.index_values import Points
 
 INT, LONG, DOUBLE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
 
 Type = np.dtype[Any]
 Array = NDArray[Any]
 Combine = Callable[[Array, Array], Array]
+Columns = Mapping[str, Array]
 
 _POWERS = 8  # exponents up to which numbers are multiplied
 
-_ROUNDINGS: Mapping[int, float] = {2: 1e-2, 4: 1e-6, 8: 1e-14}
-"""Bound of the relative error of what a few operations compute, by the size of numbers, byte."""
+_ROUNDINGS: Mapping[int, float] = {2: 1e-2, 4: 1e-6, 8: 1e-14, 16: 1e-14}
+"""Bound of the relative error of what a few operations compute, by the size in byte of the
+smallest floating-point numbers of a kernel."""
 
 _COMPARISONS: Mapping[str, Combine] = {
     "==": np.equal,
@@ -73,86 +78,18 @@ def common(types: Sequence[Type]) -> Type:
     return reduce(wider, map(promoted, types))
 
 
-def type_of_constant(value: object) -> Type:
-    """Return the type of a literal."""
-    if isinstance(value, np.generic):
-        return value.dtype
-    if isinstance(value, bool | int):
-        return INT if -(2**31) <= value < 2**31 else LONG
-    if isinstance(value, float):
-        return np.dtype(np.float32)  # Loopy writes it in the type of what is beside it
-    raise CountingError(f"{value!r} is no number that a subscript is computed of")
+def type_of(kernel: Any, name: str) -> Type:
+    """Return the type of a loop variable, an argument, or a private variable."""
+    if name in kernel.all_inames():
+        return np.dtype(kernel.index_dtype.numpy_dtype)
+    variable = kernel.arg_dict.get(name) or kernel.temporary_variables.get(name)
+    return np.dtype(getattr(getattr(variable, "dtype", None), "numpy_dtype", INT))
 
 
-class CTypes(Mapper[Type, []]):
-    """Finds the types in which C computes expressions of a preprocessed kernel."""
-
-    def __init__(self, kernel: Any) -> None:
-        super().__init__()
-        self._kernel = kernel
-
-    def named(self, name: str) -> Type:
-        """Return the type of a loop variable, an argument, or a private variable."""
-        if name in self._kernel.all_inames():
-            return np.dtype(self._kernel.index_dtype.numpy_dtype)
-        variable = self._kernel.arg_dict.get(name) or self._kernel.temporary_variables.get(name)
-        return np.dtype(getattr(getattr(variable, "dtype", None), "numpy_dtype", INT))
-
-    def _common(self, expr: Any) -> Type:
-        parts = expr.parameters if isinstance(expr, Call) else expr.children
-        return common([self.rec(part) for part in parts])
-
-    def _fraction(self, expr: Any) -> Type:
-        return common([self.rec(expr.numerator), self.rec(expr.denominator)])
-
-    map_sum = map_product = map_min = map_max = map_call = _common
-    map_bitwise_or = map_bitwise_xor = map_bitwise_and = _common
-    map_floor_div = map_remainder = map_quotient = _fraction
-
-    def map_constant(self, expr: Any) -> Type:
-        """Take the type of the literal."""
-        return type_of_constant(expr)
-
-    def map_variable(self, expr: Any) -> Type:
-        """Look it up."""
-        return self.named(expr.name)
-
-    def map_subscript(self, expr: Any) -> Type:
-        """Take the type of the elements."""
-        return self.named(expr.aggregate.name)
-
-    def map_left_shift(self, expr: Any) -> Type:
-        """Take the type of what is shifted."""
-        return promoted(self.rec(expr.shiftee))
-
-    map_right_shift = map_left_shift
-
-    def map_bitwise_not(self, expr: Any) -> Type:
-        """Promote."""
-        return promoted(self.rec(expr.child))
-
-    def map_power(self, expr: Any) -> Type:
-        """Take the type of the base."""
-        return promoted(self.rec(expr.base))
-
-    def map_if(self, expr: Any) -> Type:
-        """Take the common type."""
-        return common([self.rec(expr.then), self.rec(expr.else_)])
-
-    def map_comparison(self, expr: Any) -> Type:
-        """Take ``int``."""
-        del expr
-        return INT
-
-    map_logical_and = map_logical_or = map_logical_not = map_comparison
-
-    def map_type_cast(self, expr: Any) -> Type:
-        """Take the type that is asked for."""
-        return np.dtype(expr.type.numpy_dtype)
-
-    def handle_unsupported_expression(self, expr: Any, *_: Any, **__: Any) -> Type:
-        """Refuse."""
-        raise CountingError(f"{expr} cannot be followed")
+def types_of_variables(kernel: Any) -> set[Type]:
+    """Return the types of a kernel's loop variables, arguments and own variables."""
+    names = {*kernel.all_inames(), *kernel.arg_dict, *kernel.temporary_variables}
+    return {type_of(kernel, name) for name in names}
 
 
 def _reducing(combine: Combine, dtype: Any = None) -> Any:
@@ -160,7 +97,7 @@ def _reducing(combine: Combine, dtype: Any = None) -> Any:
 
     def handler(self: CValues, expr: Any) -> Array:
         if dtype is None:
-            return reduce(combine, self.in_common(expr, *expr.children))
+            return reduce(combine, self.in_common(*expr.children))
         return reduce(combine, [self.rec(child).astype(dtype) for child in expr.children])
 
     return handler
@@ -168,7 +105,7 @@ def _reducing(combine: Combine, dtype: Any = None) -> Any:
 
 def _dividing(divide: Combine) -> Any:
     def handler(self: CValues, expr: Any) -> Array:
-        numerator, denominator = self.in_common(expr, expr.numerator, expr.denominator)
+        numerator, denominator = self.in_common(expr.numerator, expr.denominator)
         if divide is np.divide and numerator.dtype.kind != "f":
             raise CountingError(f"{expr} divides integers, which Loopy does in several ways")
         if np.any(denominator == 0):
@@ -180,7 +117,7 @@ def _dividing(divide: Combine) -> Any:
 
 def _shifting(shift: Combine) -> Any:
     def handler(self: CValues, expr: Any) -> Array:
-        (value,) = self.in_common(expr, expr.shiftee)
+        (value,) = self.in_common(expr.shiftee)
         by = self.rec(expr.shift)
         if np.any((by < 0) | (by >= 8 * value.dtype.itemsize)):
             raise CountingError(f"{expr} shifts by more bits than there are")
@@ -190,26 +127,73 @@ def _shifting(shift: Combine) -> Any:
 
 
 class CValues(Mapper[Array, []]):
-    """Evaluates expressions at many points, as C does."""
+    """Evaluates expressions at many points, as C does, with contents of arrays."""
 
-    def __init__(self, types: CTypes, *, is_wide: bool = False, nudge: int = 0) -> None:
+    def __init__(
+        self,
+        points: Points,
+        columns: Columns,
+        reader: str,
+        *,
+        is_wide: bool = False,
+        nudge: int = 0,
+    ) -> None:
         super().__init__()
-        self._types = types
         self._is_wide = is_wide
         self._nudge = nudge
         self.is_rounded = False
-
-    def named(self, name: str) -> Array:
-        """Return the values of a variable."""
-        raise NotImplementedError
-
-    def element(self, name: str, index: Sequence[Array]) -> Array:
-        """Return elements of an array."""
-        raise NotImplementedError
+        self._points = points
+        self._columns = columns
+        self._reader = reader
 
     def is_given(self, name: str) -> bool:
-        """Return whether a number is as the caller gives it, not computed."""
-        raise NotImplementedError
+        """Return whether it is an argument that the kernel does not write."""
+        known = name in self._points.given or name in self._points.scalars
+        return known and name not in self._points.kernel.writer_map()
+
+    def named(self, name: str) -> Array:
+        """Take a loop variable or argument; follow a private variable to what is written to it."""
+        dtype = type_of(self._points.kernel, name)
+        if name in self._columns:
+            return self.converted(self._columns[name], dtype)
+        if name in self._points.scalars:
+            return self.converted(np.asarray([self._points.scalars[name]]), dtype)
+        expression = self._points.written(name)
+        if expression is None:
+            return self.element(name, [])
+        (writer,) = self._points.kernel.writer_map()[name]
+        if self._reader and writer not in self._points.behind[self._reader]:
+            raise CountingError(f"{name!r} may be read before it is written")
+        outer, self._reader = self._reader, writer
+        value = self.rec(expression)
+        self._reader = outer
+        return self.rounded(value, expression, dtype)
+
+    def element(self, name: str, index: Sequence[Array]) -> Array:
+        """Take elements; a subscript that leaves the array is found by itself."""
+        if name in self._points.kernel.writer_map():
+            return self._written_element(name, index)
+        array = self._points.given.get(name)
+        if array is None:
+            variable = self._points.kernel.temporary_variables.get(name)
+            array = getattr(variable, "initializer", None)
+        if array is None:
+            raise CountingError(f"the value of {name!r} cannot be followed")
+        dtype = type_of(self._points.kernel, name)
+        return self.converted(_elements(array, index, name), dtype)
+
+    def _written_element(self, name: str, index: Sequence[Array]) -> Array:
+        made = self._points.written_elements(name, self._reader)
+        missing = [iname for iname in made.context if iname not in self._columns]
+        if missing:
+            raise CountingError(f"{name!r} is what the last iteration of {missing[0]!r} left")
+        context = [
+            self._columns[iname] - low for iname, low in zip(made.context, made.first, strict=True)
+        ]
+        places = np.broadcast_arrays(*context, *index) if [*context, *index] else []
+        if not np.all(_elements(made.is_known, places, name)):
+            raise CountingError(f"elements of {name!r} are read that nothing wrote")
+        return _elements(made.values, places, name)
 
     def converted(self, value: Array, dtype: Type) -> Array:
         """Convert numbers to a type, as an assignment does; integers wrap."""
@@ -224,10 +208,11 @@ class CValues(Mapper[Array, []]):
             return value.astype(LONG)
         return value.astype(dtype)
 
-    def in_common(self, expr: Any, *parts: Any) -> list[Array]:
-        """Evaluate parts of an expression, in the type in which it is computed."""
-        dtype = self._types(expr)
-        return [self.converted(self.rec(part), dtype) for part in parts]
+    def in_common(self, *parts: Any) -> list[Array]:
+        """Evaluate parts of an expression, in the type in which C computes with them."""
+        values = [self.rec(part) for part in parts]
+        dtype = common([value.dtype for value in values])
+        return [self.converted(value, dtype) for value in values]
 
     map_sum, map_product = _reducing(np.add), _reducing(np.multiply)
     map_min, map_max = _reducing(np.minimum), _reducing(np.maximum)
@@ -241,8 +226,11 @@ class CValues(Mapper[Array, []]):
 
     def map_constant(self, expr: Any) -> Array:
         """Take the number."""
-        dtype = type_of_constant(expr)
-        return np.asarray([expr], DOUBLE if dtype.kind == "f" else dtype)
+        if isinstance(expr, int):
+            return np.asarray([expr], INT if -(2**31) <= expr < 2**31 else LONG)
+        if not isinstance(expr, float | np.generic):
+            raise CountingError(f"{expr!r} is no number that a subscript is computed of")
+        return self.converted(np.asarray([expr]), np.asarray(expr).dtype)
 
     def map_variable(self, expr: Any) -> Array:
         """Look it up."""
@@ -255,25 +243,24 @@ class CValues(Mapper[Array, []]):
 
     def map_bitwise_not(self, expr: Any) -> Array:
         """Invert the bits."""
-        (value,) = self.in_common(expr, expr.child)
+        (value,) = self.in_common(expr.child)
         return np.bitwise_not(value)
 
     def map_power(self, expr: Any) -> Array:
         """Multiply a number with itself."""
         if not isinstance(expr.exponent, int | np.integer) or not 0 <= expr.exponent <= _POWERS:
             raise CountingError(f"{expr} cannot be followed")
-        (base,) = self.in_common(expr, expr.base)
+        (base,) = self.in_common(expr.base)
         return reduce(np.multiply, [base] * int(expr.exponent), np.ones(1, base.dtype))
 
     def map_if(self, expr: Any) -> Array:
         """Choose at each point."""
-        then, other = self.in_common(expr, expr.then, expr.else_)
+        then, other = self.in_common(expr.then, expr.else_)
         return np.where(self.rec(expr.condition).astype(bool), then, other)
 
     def map_comparison(self, expr: Any) -> Array:
         """Compare in the common type."""
-        dtype = common([self._types(expr.left), self._types(expr.right)])
-        left, right = (self.converted(self.rec(side), dtype) for side in (expr.left, expr.right))
+        left, right = self.in_common(expr.left, expr.right)
         return _COMPARISONS[expr.operator](left, right)
 
     def map_logical_not(self, expr: Any) -> Array:
@@ -282,8 +269,8 @@ class CValues(Mapper[Array, []]):
 
     def map_type_cast(self, expr: TypeCast) -> Array:
         """Convert; floating-point numbers that were computed are off by roundings."""
-        value, dtype = self.rec(expr.child), self._types(expr)
-        return self.rounded(value, expr.child, dtype)
+        dtype = np.dtype(cast("Any", expr.type).numpy_dtype)
+        return self.rounded(self.rec(expr.child), expr.child, dtype)
 
     def rounded(self, value: Array, expr: Any, dtype: Type) -> Array:
         """Convert the value of an expression to a type, as an assignment does."""
@@ -292,14 +279,15 @@ class CValues(Mapper[Array, []]):
         )
         if value.dtype.kind == "f" and dtype.kind in "iu" and not stored:
             self.is_rounded = True
-            off = _ROUNDINGS.get(self._types(expr).itemsize, _ROUNDINGS[8])
-            value = value + self._nudge * off * np.maximum(np.abs(value), 1)
+            types = types_of_variables(self._points.kernel)
+            size = min((dtype.itemsize for dtype in types if dtype.kind == "f"), default=8)
+            value = value + self._nudge * _ROUNDINGS[size] * np.maximum(np.abs(value), 1)
         return self.converted(value, dtype)
 
     def map_call(self, expr: Any) -> Array:
         """Evaluate functions whose results are exact."""
         name = name_of(expr.function)
-        parts = self.in_common(expr, *expr.parameters)
+        parts = self.in_common(*expr.parameters)
         if name in ("min", "fmin") and len(parts) > 1:
             return reduce(np.minimum, parts)
         if name in ("max", "fmax") and len(parts) > 1:
@@ -313,3 +301,16 @@ class CValues(Mapper[Array, []]):
     def handle_unsupported_expression(self, expr: Any, *_: Any, **__: Any) -> Array:
         """Refuse."""
         raise CountingError(f"{expr} cannot be followed")
+
+
+def _elements(array: Array, index: Sequence[Array], name: str) -> Array:
+    """Return elements of an array, as columns; floating-point numbers in double precision."""
+    if array.ndim != len(index):
+        raise CountingError(f"{name!r} is read with another number of axes than it has")
+    if not array.size and array.ndim:
+        raise CountingError(f"{name!r} has no elements")
+    inside = (
+        np.clip(subscripts, 0, n - 1) for subscripts, n in zip(index, array.shape, strict=True)
+    )
+    elements = np.asarray(array[tuple(inside)]).reshape(-1 if not array.ndim else index[0].shape)
+    return elements.astype(np.float64) if elements.dtype.kind == "f" else elements

@@ -88,7 +88,6 @@ class RegionOutline:
     # for each of `around`, its number among the items of the schedule
     around_entries: tuple[int, ...]
     entries: Mapping[str, tuple[int, ...]]  # the same for each of `loops`
-    ends_at_barrier: bool  # whether a barrier, and no border of a loop or of the program, ends it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +125,7 @@ class DeviceProgram:
         outlines: list[RegionOutline] = []
         nests: dict[str, tuple[Loop, ...]] = {}
 
-        def finish(around: tuple[Loop, ...], *, at_barrier: bool) -> None:
+        def finish(around: tuple[Loop, ...]) -> None:
             if nests:
                 outlines.append(
                     RegionOutline(
@@ -137,7 +136,6 @@ class DeviceProgram:
                         loops={i: tuple(loop.iname for loop in nest) for i, nest in nests.items()},
                         around_entries=tuple(loop.entry for loop in around),
                         entries={i: tuple(loop.entry for loop in n) for i, n in nests.items()},
-                        ends_at_barrier=at_barrier,
                     )
                 )
             nests.clear()
@@ -147,16 +145,16 @@ class DeviceProgram:
                 if isinstance(item, str):
                     nests[item] = inside
                 elif isinstance(item, Wait):
-                    finish(around, at_barrier=True)
+                    finish(around)
                 elif item.has_barrier:
-                    finish(around, at_barrier=False)
+                    finish(around)
                     walk(item.body, (*around, item), inside)
-                    finish((*around, item), at_barrier=False)
+                    finish((*around, item))
                 else:
                     walk(item.body, around, (*inside, item))
 
         walk(self.body, self.host_loops, ())
-        finish(self.host_loops, at_barrier=False)
+        finish(self.host_loops)
         return tuple(outlines)
 
 

@@ -119,29 +119,6 @@ class SubGroup:
         return _Writer(self).written(max_instructions)
 
 
-@dataclass(slots=True)
-class _Offset:
-    """An affine function of loop variables, fast to evaluate."""
-
-    constant: int
-    steps: tuple[tuple[str, int], ...]
-    whole: QuasiPolynomial | None
-
-    @staticmethod
-    def of(expression: QuasiPolynomial, fixed: Mapping[str, int]) -> _Offset:
-        names = expression.names() & fixed.keys()
-        rest = expression.substitute({n: QuasiPolynomial.constant(fixed[n]) for n in names})
-        if not rest.is_linear:
-            return _Offset(0, (), rest)
-        steps = ((name, int(rest.terms[((name, 1),)])) for name in sorted(rest.names()))
-        return _Offset(int(rest.constant_term), tuple(steps), None)
-
-    def at(self, values: Mapping[str, int]) -> int:
-        if self.whole is not None:
-            return int(self.whole.evaluate(values))
-        return self.constant + sum(step * values[name] for name, step in self.steps)
-
-
 class _Writer:
     """Writes the instructions of one sub-group out."""
 
@@ -152,10 +129,10 @@ class _Writer:
         self.recorder = Recorder()
         self.values: dict[str, int] = {}
         self.private: dict[str, dict[Index, frozenset[int]]] = {}
-        self.stored: dict[tuple[str, int], int] = {}
+        self.stored: dict[tuple[Any, ...], int] = {}
         self._ranges: dict[int, range] = {}
         self._projected: dict[Any, Membership] = {}
-        self._offsets: dict[tuple[int, str, Any], _Offset | tuple[_Offset, ...]] = {}
+        self._fixed: dict[tuple[int, str, Any], tuple[QuasiPolynomial, ...]] = {}
         accesses = [
             node.key
             for statement in self.program.statements
@@ -268,25 +245,25 @@ class _Writer:
     def _index(self, statement: Statement, read: Read) -> Index:
         if not read.index:
             return None if read.index is None else ()
-        key = (id(statement), read.name, read.index)
-        offsets = self._offsets.get(key)
-        if offsets is None:
+        return self._at(statement, read.name, read.index)
+
+    def _at(
+        self, statement: Statement, name: str, expressions: tuple[QuasiPolynomial, ...]
+    ) -> tuple[int, ...]:
+        """Evaluate expressions in the loop variables of a statement."""
+        key = (id(statement), name, expressions)
+        if key not in self._fixed:
             fixed = self.sub_group.values_of(statement)
-            offsets = self._offsets[key] = tuple(_Offset.of(part, fixed) for part in read.index)
-        assert isinstance(offsets, tuple)
-        return tuple(offset.at(self.values) for offset in offsets)
+            known = {name: QuasiPolynomial.constant(value) for name, value in fixed.items()}
+            self._fixed[key] = tuple(part.substitute(known) for part in expressions)
+        return tuple(int(part.evaluate(self.values)) for part in self._fixed[key])
 
     def _through_memory(self, statement: Statement, access: MemoryAccess, number: int) -> set[int]:
         """Return the store that a load reads from, or note a store."""
-        key = (id(statement), access.array, access.index)
-        offset = self._offsets.get(key)
-        if offset is None:
-            address = self.program.address(access)
-            if address is None:
-                return set()
-            offset = self._offsets[key] = _Offset.of(address, self.sub_group.values_of(statement))
-        assert isinstance(offset, _Offset)
-        cell = (access.array, offset.at(self.values))
+        address = self.program.address(access)
+        if address is None:
+            return set()
+        cell = (access.array, *self._at(statement, access.array, (address,)))
         if access.direction == "store":
             self.stored[cell] = number
             return set()

@@ -9,7 +9,7 @@ within, and is marked as not exact. A subscript that is read from data has no ra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from countperf.counting.unattended import unattended
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial
-from countperf.symbolic.coverage import at_values, contains_values, extremes
+from countperf.symbolic.coverage import at_values, extremes
 from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
@@ -68,11 +68,6 @@ class ArrayAccess:
         return f"{self.direction} {self.array}[{index}]"
 
 
-def assumptions_hold(assumptions: Any, values: Mapping[str, int]) -> bool:
-    """Return whether sizes satisfy the assumptions under which Loopy generated code."""
-    return contains_values(assumptions, values)
-
-
 def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
     """Return the accesses of a preprocessed kernel, those of equal text once."""
     accesses: dict[ArrayAccess, None] = {}
@@ -90,7 +85,6 @@ class AddressedElements:
     """Ranges of the subscripts of a kernel's arrays."""
 
     t_unit: Any
-    _at: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
 
     @cached_property
     def kernel(self) -> Any:
@@ -229,17 +223,6 @@ class AddressedElements:
         values: Mapping[str, int],
     ) -> tuple[Any, bool]:
         """Return where something is executed, and whether that is exact."""
-        key = within, tuple(conditions), tuple(sorted(values.items()))
-        if key not in self._at:
-            self._at[key] = self._found_points(within, conditions, values)
-        return self._at[key]
-
-    def _found_points(
-        self,
-        within: frozenset[str],
-        conditions: Sequence[tuple[Any, bool]],
-        values: Mapping[str, int],
-    ) -> tuple[Any, bool]:
         try:
             domain = domain_of(self.kernel, within)
         except LoopyError as error:

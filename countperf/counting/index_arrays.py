@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from pymbolic.mapper import Mapper
 from pymbolic.primitives import Subscript, Variable
 
 from countperf.counting.automatic import offset_of
-from countperf.counting.c_arithmetic import CTypes
+from countperf.counting.c_arithmetic import type_of, types_of_variables
 from countperf.counting.expression_types import name_of
 from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.errors import CountingError
@@ -287,15 +288,19 @@ class _Limits:
         variable = self.kernel.temporary_variables[name]
         if variable.shape != () or len(writers) != 1 or writers[0].predicates:
             raise CountingError(f"some elements of {name!r} may be read before they are written")
-        self.check_type(Variable(name), _Intervals(self, frozenset([name]))(writers[0].expression))
+        interval = _Intervals(self, frozenset([name]))(writers[0].expression)
+        check_type(type_of(self.kernel, name), interval, name)
 
-    def check_type(self, expression: Any, interval: _Interval) -> None:
-        """Refuse values that leave the type in which C computes them."""
-        dtype = CTypes(self.kernel)(expression)
-        if dtype.kind not in "iu":
-            raise CountingError(f"{expression} is no integer")
-        if interval[0] < np.iinfo(dtype).min or interval[1] > np.iinfo(dtype).max:
-            raise CountingError(f"{expression} may leave the range of {dtype}")
+    @cached_property
+    def has_unsigned(self) -> bool:
+        """Whether numbers of the kernel are unsigned."""
+        return any(dtype.kind == "u" for dtype in types_of_variables(self.kernel))
+
+    def check_wrapping(self, expression: Any, interval: _Interval) -> None:
+        """Refuse values that may wrap in the type in which C computes them: at least ``int``."""
+        low, high = interval
+        if low < (0 if self.has_unsigned else -(2**31)) or high >= 2**31:
+            raise CountingError(f"{expression} may leave the range of its type")
 
     def _loop_interval(self, iname: str, seen: frozenset[str]) -> _Interval:
         domain = domain_of(self.kernel, [iname])
@@ -355,7 +360,7 @@ class _Intervals(Mapper[_Interval, []]):
     def rec(self, expr: Any, *_: Any, **__: Any) -> _Interval:
         interval = super().rec(expr)
         if self._limits.is_strict and not isinstance(expr, int | np.integer):
-            self._limits.check_type(expr, interval)
+            self._limits.check_wrapping(expr, interval)
         return interval
 
     __call__ = rec
@@ -364,7 +369,8 @@ class _Intervals(Mapper[_Interval, []]):
     map_left_shift, map_right_shift = _shifting(operator.lshift), _shifting(operator.rshift)
 
     def map_constant(self, expr: Any) -> _Interval:
-        if isinstance(expr, int | np.integer):
+        wraps = self._limits.is_strict and isinstance(expr, np.unsignedinteger)
+        if isinstance(expr, int | np.integer) and not wraps:
             return int(expr), int(expr)
         raise CountingError(f"{expr} is no integer")
 
@@ -399,7 +405,10 @@ class _Intervals(Mapper[_Interval, []]):
         return _span((*self.rec(expr.then), *self.rec(expr.else_)))
 
     def map_type_cast(self, expr: Any) -> _Interval:
-        return self.rec(expr.child)
+        interval = self.rec(expr.child)
+        if self._limits.is_strict:
+            check_type(np.dtype(expr.type.numpy_dtype), interval, expr)
+        return interval
 
     def map_bitwise_xor(self, expr: Any) -> _Interval:
         """Take all numbers of as many bits, if none is negative."""
@@ -430,6 +439,15 @@ class _Intervals(Mapper[_Interval, []]):
 
     def handle_unsupported_expression(self, expr: Any, *_: Any, **__: Any) -> _Interval:
         raise CountingError(f"{expr} has no interval")
+
+
+def check_type(dtype: np.dtype[Any], interval: _Interval, what: object) -> None:
+    """Refuse values that a signed type does not hold, and all of other types."""
+    if (
+        dtype.kind != "i"
+        or not np.iinfo(dtype).min <= interval[0] <= interval[1] <= np.iinfo(dtype).max
+    ):
+        raise CountingError(f"{what} may leave the range of {dtype}")
 
 
 def _span(values: Iterable[int]) -> _Interval:

@@ -60,44 +60,9 @@ def lane_patterns(
     """Sort the executions of an instruction into patterns."""
     bound = {name: QuasiPolynomial.constant(value) for name, value in parameters.items()}
     numeric = address.substitute(bound)
-    key = (place.within, place.cases, place.loops, place.own_loops, numeric, modulus)
-    key = (*key, tuple(sorted(place.grid.items.items())))
-    key = (*key, tuple(sorted(parameters.items())))
-    patterns = place.memo.get(key)
-    if patterns is None:
-        patterns = place.memo[key] = _found_patterns(place, numeric, bound, parameters, modulus)
-    return patterns
-
-
-def full_pattern(place: Place, address: QuasiPolynomial, modulus: int) -> LanePattern:
-    """Return the pattern of one pass in which all items that the loop domain has are active."""
-    axes = sorted(place.grid.items, reverse=True)
-    grids = np.meshgrid(*(np.arange(place.grid.items[axis]) for axis in axes), indexing="ij")
-    coordinates = {axis: grid.ravel() for axis, grid in zip(axes, grids, strict=True)}
-    number = prod(place.grid.items.values())
-    active = np.ones(number, bool)
-    points: Points = {}
-    for name, axis in place.lanes.items():
-        low, high = sets.constant_bounds(place.domains.domain(frozenset([name])))[name]
-        assert low is not None
-        assert high is not None
-        points[name] = coordinates[axis] + low
-        active &= points[name] <= high
-    offsets = values_at(address, points, number)
-    lowest = int(offsets.min(initial=_INACTIVE))
-    return LanePattern(offsets - lowest, active, {lowest % modulus: 1})
-
-
-def _found_patterns(
-    place: Place,
-    address: QuasiPolynomial,
-    bound: Mapping[str, QuasiPolynomial],
-    parameters: Mapping[str, int],
-    modulus: int,
-) -> list[LanePattern]:
     cases = [bound_case(case, bound) for case in place.cases]
-    base = int(address.constant_term)
-    summands = [QuasiPolynomial({m: c}) for m, c in address.terms.items() if m]
+    base = int(numeric.constant_term)
+    summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
     groups = _unused_groups(place, parameters)
     result: list[LanePattern] = []
     for piece in pieces_of(place, cases, parameters):
@@ -167,8 +132,7 @@ def _shifts_of(component: Component, modulus: int) -> Histogram:
     total = np.zeros(number, np.int64)
     for summand in component.summands:
         total += values_at(summand, points, number)
-    counts = np.bincount(total[kept] % modulus, minlength=modulus)
-    return {shift: int(counts[shift]) for shift in range(modulus) if counts[shift]}
+    return _histogram(total[kept], modulus)
 
 
 def _is_multiple(summand: QuasiPolynomial, modulus: int) -> bool:

@@ -42,22 +42,6 @@ class Place:
         return {name: axes[name] for name in self.within if name in axes}
 
 
-def always_full(place: Place) -> bool:
-    """Return whether all items that the loop variables have execute each pass; False if in doubt.
-
-    There are as many executions as passes times items exactly if no pass lacks an item.
-    """
-    items = 1
-    for name in place.lanes:
-        low, high = sets.constant_bounds(place.domains.domain(frozenset([name])))[name]
-        if low is None or high is None:
-            return False
-        items *= high - low + 1
-    executed = place.domains.executions(place.within, place.cases, NOWHERE)
-    passes = place.domains.executions(place.within.difference(place.lanes), (), NOWHERE)
-    return executed == passes.scale(items)
-
-
 # --- Trip counts of loops, and the slots that a launch issues for an instruction
 
 

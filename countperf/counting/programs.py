@@ -8,23 +8,26 @@ values of any of them, which lockstep of the first, second ... iterations would 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 import loopy as lp
 
 from countperf.counting import device_programs as schedule
-from countperf.counting.access_analysis import AccessAnalysis
-from countperf.counting.accesses import address_of
-from countperf.counting.analysis import KernelAnalysis, analyzed_accesses
+from countperf.counting.access_analysis import PROBABILITY, AccessAnalysis
+from countperf.counting.analysis import analyzed_accesses
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation
 from countperf.counting.preparation import PreparedKernel
-from countperf.counting.statements import Statement, StatementReader
-from countperf.counting.transactions import bank_conflicts
+from countperf.counting.statements import Node, Statement, StatementReader
+from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.display import ShortRepr
-from countperf.errors import UnsupportedExpressionError
+from countperf.errors import (
+    CountingError,
+    DataDependentControlFlowError,
+    UnsupportedExpressionError,
+)
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
@@ -141,7 +144,7 @@ class KernelProgram(ShortRepr):
 
     def address(self, access: MemoryAccess) -> QuasiPolynomial | None:
         """Return the flattened address of an access in elements, None if it is read from data."""
-        address = address_of(access, self.domains.layout(access.array), self.domains.to_address)
+        address = self.domains.address(access)
         return None if address is None else address.flat
 
     def local_bytes(self, parameters: Mapping[str, int]) -> int:
@@ -257,30 +260,24 @@ def _statement(kernel: Any, instruction: Any, reader: StatementReader) -> Statem
 # --- Instructions of a kernel's sub-groups at given sizes
 
 
-BANKS = 32
-BANK_WIDTH_BYTES = 4
-"""Of local memory, as passes are counted: those of every NVIDIA GPU since Fermi but Kepler's."""
-
 _NAMES = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
 
 
 def sub_group_work(
     programs: tuple[KernelProgram, ...],
-    analysis: KernelAnalysis,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, int],
     *,
     sub_group_size: int,
 ) -> dict[str, int]:
     """Count what all sub-groups of a kernel execute."""
-    values = analysis.sizes.checked(parameters)
     totals: dict[str, int] = dict.fromkeys(_NAMES, 0)
     for program in programs:
-        groups = int(program.launches.evaluate(values))
+        groups = int(program.launches.evaluate(parameters))
         for extent in program.grid.groups.values():
-            groups *= int(extent.evaluate(values))
+            groups *= int(extent.evaluate(parameters))
         per_group = program.sub_groups_per_group(sub_group_size)
         totals["launched"] += groups * per_group
-        waits = int(program.barriers.evaluate(values))
+        waits = int(program.barriers.evaluate(parameters))
         totals["barrier"] += waits // program.grid.group_size * per_group
         for key, number in program.instruction_totals(sub_group_size).items():
             match key:
@@ -292,25 +289,123 @@ def sub_group_work(
                     name = "local"
                 case _:
                     continue
-            totals[name] += round(number.evaluate(values))
-    for access in analysis.accesses:
-        if access.access.address_space == "local":
-            conflicts = bank_conflicts(
-                access,
-                values,
-                banks=BANKS,
-                bank_width_bytes=BANK_WIDTH_BYTES,
-                sub_group_size=sub_group_size,
-            )
-            totals["passes"] += sum(degree * number for degree, number in conflicts.distribution)
+            totals[name] += round(number.evaluate(parameters))
+        for access in program.accesses:
+            if access.access.address_space == "local":
+                conflicts = bank_conflicts(access, parameters, sub_group_size=sub_group_size)
+                totals["passes"] += conflicts.total
     return totals
 
 
-def distinct_bytes(analysis: KernelAnalysis, parameters: Mapping[str, Any]) -> dict[str, int]:
-    """Return the distinct bytes of global memory that a kernel loads, and those that it stores."""
-    sizes = {"load": 0, "store": 0}
-    for footprint in analysis.footprints:
-        if footprint.address_space == "global" and footprint.direction in sizes:
-            cells = footprint.cells_at(parameters)
-            sizes[footprint.direction] += cells * footprint.element_bytes
-    return sizes
+# --- Memory traffic of sub-groups: lines, sectors, passes over the banks of local memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryShape:
+    """Lines, sectors and banks of a device's memory."""
+
+    # a line of global memory, and what of it moves together
+    line_bytes: int
+    sector_bytes: int
+    # banks of local memory and the width of one; 0 banks: none
+    banks: int = 0
+    bank_bytes: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessCost:
+    """Mean cost of one memory instruction of a sub-group over all its executions."""
+
+    lines: Fraction  # lines of global memory that it touches; 0 for local memory
+    bytes_moved: Fraction  # bytes of the sectors that it touches; 0 for local memory
+    # bytes moved over those that a full sub-group asks for, or the passes over the banks
+    excess: Fraction
+
+
+def access_cost(
+    program: KernelProgram,
+    statement: Statement,
+    node: Node,
+    parameters: Mapping[str, int],
+    *,
+    sub_group_size: int,
+    shape: MemoryShape,
+    declared: float | None = None,
+) -> AccessCost:
+    """Find what one access of a statement costs."""
+    key = node.key
+    assert isinstance(key, MemoryAccess)
+    asked = sub_group_size * key.bits // 8
+    access = _analysis(program, statement, node)
+    if access.is_estimate == PROBABILITY:  # those sub-groups that execute it do with all items
+        access = replace(access, is_estimate="")
+    if key.address_space == "local":
+        passes = Fraction(1)
+        if shape.banks and access.address is not None and not access.is_estimate:
+            conflicts = bank_conflicts(
+                access,
+                parameters,
+                banks=shape.banks,
+                bank_width_bytes=shape.bank_bytes,
+                sub_group_size=sub_group_size,
+            )
+            fewest = -(-key.bits // (8 * shape.bank_bytes))  # wide elements take several words
+            passes = max(passes, conflicts.mean / fewest)
+        return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
+    if access.address is None or access.is_estimate:
+        subscript = access.text.removeprefix(f"{access.access.direction} ")
+        stated = program.domains.statistics.pattern_of(key.array, subscript)
+        if declared is None and stated is not None:
+            return _stated_cost(stated[0], asked, sub_group_size, shape)
+        if declared is not None:
+            lines = Fraction(declared).limit_denominator(10**6)
+            moved = lines * shape.sector_bytes
+            return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
+        why = access.is_estimate or "its address"
+        raise DataDependentControlFlowError(
+            f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
+            f"sub-group touches are not known; pass its class, "
+            f"statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its own",
+            kernel=program.kernel.name,
+            where=key.array,
+            statistics={key.array: "indirect"},
+        )
+    lines, sectors = (
+        transactions(access, parameters, line_bytes=size, sub_group_size=sub_group_size)
+        for size in (shape.line_bytes, shape.sector_bytes)
+    )
+    moved = sectors.mean * shape.sector_bytes
+    return AccessCost(lines=lines.mean, bytes_moved=moved, excess=Fraction(moved, asked))
+
+
+def _stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape) -> AccessCost:
+    """Return what an access of a stated class costs; ``2of4`` uses half of what it touches."""
+    if name == "uniform":
+        lines, moved = Fraction(1), Fraction(shape.sector_bytes)
+    elif name == "indirect" or name.endswith("ofn"):
+        sharing = 1 if name == "indirect" else int(name[0])  # accesses that use a line of an item
+        lines = Fraction(sub_group_size, sharing)
+        moved = lines * shape.sector_bytes
+    else:
+        used, parts = (1, 1) if name == "stride1" else map(int, name.split("of"))
+        moved = Fraction(asked * parts, used)
+        lines = Fraction(-(-moved // shape.line_bytes))
+    return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
+
+
+def _analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
+    """Return the analysis of an access, of several equal ones that of the same conditions."""
+    analyses = [
+        access
+        for access in program.accesses
+        if access.instruction == statement.name and access.access == node.key
+    ]
+    same = [access for access in analyses if access.place.cases == node.cases]
+    if not analyses:
+        raise CountingError(
+            f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"
+            " have no lines; leave the tag 'vec' out of the kernel's axes and arrays",
+            kernel=program.kernel.name,
+            where=statement.name,
+        )
+    return (same or analyses)[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 from countperf.counting.accesses import Address, step_along
 from countperf.counting.domains import Domains
@@ -35,11 +35,10 @@ class AxisStride(ShortRepr):
     # signed change of the address from one value to the next, elements; None where it is not the
     # same everywhere, or where the address is read from data
     stride: QuasiPolynomial | None
-    reason: str = ""  # why there is no stride; empty otherwise
 
     def __str__(self) -> str:
         name = self.kind if self.axis is None else f"{self.kind} {self.axis}"
-        value = f"uneven ({self.reason})" if self.stride is None else str(self.stride)
+        value = "uneven" if self.stride is None else self.stride
         return f"{name}{f' {self.iname}' if self.iname else ''}: {value}"
 
 
@@ -56,23 +55,16 @@ def strides_of(
     if address is not None:
         address = address.with_values(domains.determined(place.within))
     result: list[AxisStride] = []
-    for kind, extents, axes in (
+    hardware: tuple[tuple[AxisKind, Mapping[int, Any], Mapping[str, int]], ...] = (
         ("local", place.grid.items, domains.local_axes),
         ("group", place.grid.groups, domains.group_axes),
-    ):
+    )
+    for kind, extents, axes in hardware:
         names = {axes[name]: name for name in place.within if name in axes}
         for axis in sorted(extents):
             is_lane = of_most and (kind, axis) == ("local", 0)
-            stride, reason = _stride(place, address, names.get(axis), changing, of_most=is_lane)
-            result.append(
-                AxisStride(
-                    kind="local" if kind == "local" else "group",
-                    axis=axis,
-                    iname=names.get(axis),
-                    stride=stride,
-                    reason=reason,
-                )
-            )
+            stride = _stride(place, address, names.get(axis), changing, of_most=is_lane)
+            result.append(AxisStride(kind=kind, axis=axis, iname=names.get(axis), stride=stride))
     copies = sorted(
         name
         for name in place.within
@@ -83,10 +75,8 @@ def strides_of(
     for name in (*place.loops, *copies):
         if name not in place.within:
             continue
-        stride, reason = _stride(place, address, name, changing)
-        result.append(
-            AxisStride(kind=kinds[name], axis=None, iname=name, stride=stride, reason=reason)
-        )
+        stride = _stride(place, address, name, changing)
+        result.append(AxisStride(kind=kinds[name], axis=None, iname=name, stride=stride))
     return tuple(result)
 
 
@@ -97,24 +87,20 @@ def _stride(
     changing: Mapping[str, frozenset[str]],
     *,
     of_most: bool = False,
-) -> tuple[QuasiPolynomial | None, str]:
+) -> QuasiPolynomial | None:
     if address is None:
-        return None, "the address is read from data"
-    data = sorted(address.flat.names() & changing.keys())
-    varying = [scalar for scalar in data if name is None or name in changing[scalar]]
-    if varying:
-        return None, f"it depends on {', '.join(varying)}, which is data"
-    if name is None or name not in address.flat.names():
-        return QuasiPolynomial(), ""
+        return None
+    flat = address.flat
+    data = flat.names() & changing.keys()
+    if any(name is None or name in changing[scalar] for scalar in data):
+        return None
+    if name is None or name not in flat.names():
+        return QuasiPolynomial()
     bounds = _bounds(place.domains, place)
-    stride = step_along(address.flat, name, bounds)
+    stride = step_along(flat, name, bounds)
     if stride is None:
-        stride = _main_stride(place, address.flat, name, bounds, of_most=of_most)
-    if stride is not None:
-        return stride, ""
-    step = address.flat.substitute({name: QuasiPolynomial.name(name) + 1}) - address.flat
-    causes = ", ".join(sorted(step.names() & set(bounds)))
-    return None, f"the change depends on {causes}"
+        stride = _main_stride(place, flat, name, bounds, of_most=of_most)
+    return stride
 
 
 def _main_stride(

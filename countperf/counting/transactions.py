@@ -7,7 +7,8 @@ do); the last one of a group may be partial. All its items execute an access tog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
@@ -16,28 +17,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.lanes import LanePattern, full_pattern, lane_patterns
-from countperf.counting.places import always_full
+from countperf.counting.lanes import LanePattern, lane_patterns
 from countperf.errors import CountingError
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
 
-Distribution = tuple[tuple[int, int], ...]
+BANKS = 32
+BANK_WIDTH_BYTES = 4
+"""Of local memory: those of every NVIDIA GPU since Fermi but Kepler's."""
 
 _NOTHING = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transactions:
-    """Lines that the sub-groups touch in an access."""
+class SubGroupCounts:
+    """Sub-group instructions by a measure: lines that they touch, or passes over the banks."""
 
-    # what was asked for
-    line_bytes: int
-    sub_group_size: int
-    # number of lines, and number of sub-group instructions that touch so many; sorted
-    distribution: Distribution
+    distribution: tuple[tuple[int, int], ...]  # measure, and instructions that have it; sorted
     accesses: int  # executions by all work items
 
     @property
@@ -46,52 +43,14 @@ class Transactions:
         return sum(number for _, number in self.distribution)
 
     @property
-    def transactions(self) -> int:
-        """Lines touched, summed over all sub-group instructions."""
-        return sum(lines * number for lines, number in self.distribution)
-
-    @property
-    def transferred_bytes(self) -> int:
-        """Transactions times the size of a line, bytes."""
-        return self.transactions * self.line_bytes
-
-    @property
-    def lines_per_instruction(self) -> Fraction:
-        """Mean number of lines per sub-group instruction; zero if there are none."""
-        return Fraction(self.transactions, self.instructions or 1)
-
-    @property
-    def bytes_per_instruction(self) -> Fraction:
-        """Mean bytes of the lines that a sub-group instruction touches."""
-        return self.lines_per_instruction * self.line_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BankConflicts:
-    """Conflict degrees of an access to local memory."""
-
-    # what was asked for
-    banks: int
-    bank_width_bytes: int
-    sub_group_size: int
-    # conflict degree, and number of sub-group instructions that have it; sorted
-    distribution: Distribution
-
-    @property
-    def instructions(self) -> int:
-        """Sub-group instructions with at least one active item."""
-        return sum(number for _, number in self.distribution)
-
-    @property
-    def maximum(self) -> int:
-        """Largest degree; 1 is free of conflicts, 0 if nothing is accessed."""
-        return max((degree for degree, _ in self.distribution), default=0)
+    def total(self) -> int:
+        """The measure summed over all sub-group instructions."""
+        return sum(measure * number for measure, number in self.distribution)
 
     @property
     def mean(self) -> Fraction:
-        """Mean degree over sub-group instructions."""
-        total = sum(degree * number for degree, number in self.distribution)
-        return Fraction(total, self.instructions or 1)
+        """Mean measure of a sub-group instruction; zero if there are none."""
+        return Fraction(self.total, self.instructions or 1)
 
 
 def transactions(
@@ -100,7 +59,7 @@ def transactions(
     *,
     line_bytes: int,
     sub_group_size: int,
-) -> Transactions:
+) -> SubGroupCounts:
     """Count the lines that each sub-group touches whenever it executes an access.
 
     One instruction touches as many lines as have a byte of an element of an active item in them:
@@ -108,40 +67,39 @@ def transactions(
     to Global Memory", for lines of 32 bytes).
     """
     _check_positive(line_bytes=line_bytes, sub_group_size=sub_group_size)
-    size = access.access.bits // 8
-    patterns = access_patterns(access, parameters, line_bytes // gcd(line_bytes, size))
-    counted: dict[int, int] = {}
-    executed = 0
+    return _measured(access, parameters, line_bytes, sub_group_size, _distinct)
 
-    def lines(offsets: NDArray[np.int64], active: NDArray[np.bool_]) -> NDArray[np.int64]:
-        first = offsets * size // line_bytes
-        last = (offsets * size + size - 1) // line_bytes
-        return _distinct(_spans(first, last, active))
 
-    for pattern in patterns:
-        executed += int(pattern.active.sum()) * sum(pattern.shifts.values())
-        _tally(counted, pattern, sub_group_size, lines)
-    return Transactions(
-        line_bytes=line_bytes,
-        sub_group_size=sub_group_size,
-        distribution=_times(counted, access.repeats),
-        accesses=executed * access.repeats,
-    )
+def lines_moved(
+    accesses: Iterable[AccessAnalysis],
+    parameters: Mapping[str, int],
+    *,
+    line_bytes: int,
+    sub_group_size: int,
+) -> dict[str, int]:
+    """Return the transactions of all loads from global memory, and those of all stores to it."""
+    result = {"load": 0, "store": 0}
+    for access in accesses:
+        if access.access.address_space == "global":
+            result[access.access.direction] += transactions(
+                access, parameters, line_bytes=line_bytes, sub_group_size=sub_group_size
+            ).total
+    return result
 
 
 def bank_conflicts(
     access: AccessAnalysis,
-    parameters: Mapping[str, int] | None = None,
+    parameters: Mapping[str, int],
     *,
-    banks: int,
-    bank_width_bytes: int,
+    banks: int = BANKS,
+    bank_width_bytes: int = BANK_WIDTH_BYTES,
     sub_group_size: int,
-) -> BankConflicts:
-    """Find how many words of one bank the items of a sub-group need at a time.
+) -> SubGroupCounts:
+    """Find how many words of one bank the items of a sub-group need at a time: passes over them.
 
     CUDA C++ Programming Guide, sections "Shared Memory" of the compute capabilities. Elements wider
-    than a word take all their words at once, so that 64-bit elements side by side have degree 2 in
-    banks of 4 bytes.
+    than a word take all their words at once, so that 64-bit elements side by side take two passes
+    in banks of 4 bytes.
     """
     _check_positive(banks=banks, bank_width_bytes=bank_width_bytes, sub_group_size=sub_group_size)
     if access.access.address_space != "local":
@@ -150,36 +108,12 @@ def bank_conflicts(
             "transactions()",
             where=access.label,
         )
-    size = access.access.bits // 8
-    modulus = bank_width_bytes // gcd(bank_width_bytes, size)
-    if parameters is None:
-        patterns = [_only_pattern(access, modulus)]
-    else:
-        patterns = access_patterns(access, parameters, modulus)
 
-    def degrees(offsets: NDArray[np.int64], active: NDArray[np.bool_]) -> NDArray[np.int64]:
-        first = offsets * size // bank_width_bytes
-        last = (offsets * size + size - 1) // bank_width_bytes
-        words = _spans(first, last, active)
-        return np.max(
-            np.stack(
-                [
-                    _distinct(np.where((words % banks == bank), words, _NOTHING))
-                    for bank in range(banks)
-                ]
-            ),
-            axis=0,
-        )
+    def degrees(words: NDArray[np.int64]) -> NDArray[np.int64]:
+        in_banks = (np.where(words % banks == bank, words, _NOTHING) for bank in range(banks))
+        return np.max(np.stack([_distinct(some) for some in in_banks]), axis=0)
 
-    counted: dict[int, int] = {}
-    for pattern in patterns:
-        _tally(counted, pattern, sub_group_size, degrees)
-    return BankConflicts(
-        banks=banks,
-        bank_width_bytes=bank_width_bytes,
-        sub_group_size=sub_group_size,
-        distribution=_times(counted, access.repeats),
-    )
+    return _measured(access, parameters, bank_width_bytes, sub_group_size, degrees)
 
 
 # --- patterns
@@ -195,12 +129,6 @@ def access_patterns(
     access: AccessAnalysis, parameters: Mapping[str, int], modulus: int
 ) -> list[LanePattern]:
     """Return the patterns of an access whose address and conditions are known."""
-    address = _known_address(access)
-    values = access.checked(parameters)
-    return lane_patterns(access.place, address, values, modulus)
-
-
-def _known_address(access: AccessAnalysis) -> QuasiPolynomial:
     if access.address is None or access.is_estimate:
         why = access.is_estimate or "data, from which its address is read,"
         raise CountingError(
@@ -208,57 +136,36 @@ def _known_address(access: AccessAnalysis) -> QuasiPolynomial:
             "is known; enumerate it with the data at hand, or leave it out",
             where=access.label,
         )
-    return access.address
-
-
-def _only_pattern(access: AccessAnalysis, modulus: int) -> LanePattern:
-    """Return the pattern of an access that has the same one in all groups and iterations."""
-    address = _known_address(access)
-    where = access.place
-    lanes = where.lanes
-    along: dict[str, QuasiPolynomial] = {}
-    rest = QuasiPolynomial()
-    for monomial, c in address.terms.items():
-        part = QuasiPolynomial({monomial: c})
-        names = part.names()
-        if names & lanes.keys():
-            if len(names) > 1 or not part.is_affine:
-                raise _parameters_needed(access)
-            (name,) = names
-            along[name] = along.get(name, QuasiPolynomial()) + part
-        else:
-            rest = rest + part
-    is_alike = all(
-        not m or (c.denominator == 1 and int(c) % modulus == 0) for m, c in rest.terms.items()
-    )
-    if not (is_alike and always_full(where)):
-        raise _parameters_needed(access)
-    alone = sum(along.values(), QuasiPolynomial.constant(rest.constant_term))
-    return full_pattern(where, alone, modulus)
-
-
-def _parameters_needed(access: AccessAnalysis) -> CountingError:
-    return CountingError(
-        f"{access.label}: its pattern may depend on group, iteration or sizes; pass parameters",
-        where=access.label,
-    )
+    return lane_patterns(access.place, access.address, access.checked(parameters), modulus)
 
 
 # --- sub-groups
 
 
-def _tally(
-    counted: dict[int, int],
-    pattern: LanePattern,
+def _measured(
+    access: AccessAnalysis,
+    parameters: Mapping[str, int],
+    unit_bytes: int,
     sub_group_size: int,
-    measure: Callable[[NDArray[np.int64], NDArray[np.bool_]], NDArray[np.int64]],
-) -> None:
-    """Add up how many sub-group instructions of a pattern have which measure."""
-    offsets, active = in_sub_groups(pattern, sub_group_size)
-    working = active.any(axis=1)
-    for shift, number in pattern.shifts.items():
-        for value in measure(offsets + shift, active)[working].tolist():
-            counted[value] = counted.get(value, 0) + number
+    measure: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+) -> SubGroupCounts:
+    """Sort sub-group instructions by a measure of the units of memory that their items touch."""
+    size = access.access.bits // 8
+    counted: Counter[int] = Counter()
+    accesses = 0
+    for pattern in access_patterns(access, parameters, unit_bytes // gcd(unit_bytes, size)):
+        accesses += int(pattern.active.sum()) * sum(pattern.shifts.values())
+        offsets, active = in_sub_groups(pattern, sub_group_size)
+        for shift, number in pattern.shifts.items():
+            first = (offsets + shift) * size // unit_bytes
+            last = ((offsets + shift) * size + size - 1) // unit_bytes
+            for value in measure(_spans(first, last, active))[active.any(axis=1)].tolist():
+                counted[value] += number
+    repeats = access.repeats
+    return SubGroupCounts(
+        distribution=tuple(sorted((value, n * repeats) for value, n in counted.items())),
+        accesses=accesses * repeats,
+    )
 
 
 def in_sub_groups(
@@ -288,7 +195,3 @@ def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     is_new = np.ones(ordered.shape, bool)
     is_new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     return (is_new & (ordered != _NOTHING)).sum(axis=1)
-
-
-def _times(counted: Mapping[int, int], repeats: int) -> Distribution:
-    return tuple(sorted((value, number * repeats) for value, number in counted.items()))

@@ -61,13 +61,13 @@ from loopy.kernel.data import LoopedIlpTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.analysis import analyzed_program
 from countperf.counting.chains import divisions_that_shift
 from countperf.counting.instructions import Conditions, Instruction, computing, reason_of
 from countperf.counting.keys import FirstIteration, Grid, Operation
 from countperf.counting.places import Place, slots_of
 from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.selection import compiled_counter
-from countperf.counting.structure import analyzed_program
 from countperf.execution.footprints import Footprints
 from countperf.execution.keys import (
     AccessKey,

@@ -11,7 +11,7 @@ from typing import cast
 
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
-from countperf.counting.accesses import Address, address_of
+from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
 from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import Grid, MemoryAccess
@@ -61,8 +61,7 @@ class Footprints:
 
     def add(self, access: MemoryAccess, found: Instruction, cases: Conditions, grid: Grid) -> None:
         """Add an access to global memory."""
-        layout = self._domains.layout_of(access)
-        address = address_of(access, layout, self._domains.to_address)
+        address = self._domains.address(access)
         address = address and address.simplified()
         strides = self._steps.strides(access, found)
         constant = [

@@ -34,7 +34,6 @@ from countperf.execution.keys import (
     TO_OTHER_LINES,
     AccessKey,
     ChainKey,
-    Context,
     EventKey,
     Level,
     LiveValuesKey,
@@ -44,7 +43,7 @@ from countperf.execution.keys import (
     Step,
     site_key,
 )
-from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
+from countperf.execution.policy import ExecutionPolicy, Vectorized
 
 ISSUE_ROOT = "issue"
 """First part of the names of what a device issues."""
@@ -74,45 +73,23 @@ Serving = Literal[
 """Ways in which an issued access goes: by its step within lines (``walk``: item by item), by the
 cache that serves it, or as a vector of neighbors on other lines in each iteration (``strided``)."""
 
-ISSUED: tuple[tuple[str, str, str], ...] = tuple(
-    (rf"issue\.(?:{'|'.join(get_args(Unit))})\.(?:{what})", unit, description)
-    for what, unit, description in (
+ISSUED: tuple[tuple[str, str], ...] = tuple(
+    (rf"issue\.(?:{'|'.join(get_args(Unit))})\.(?:{what})", unit)
+    for what, unit in (
         (
             rf"arithmetic\.{_REAL}(?:\.\w+)?|(?:minor|divide|div|pow|special|conditional)(?:\.\w+){{0,2}}",
             "instruction",
-            "operations as a device issues them, by class",
         ),
-        (
-            r"chain(?:\.\w+){1,2}",
-            "instruction",
-            "instructions of carried chains, which wait for each other",
-        ),
-        (
-            rf"[gl]mem\.(?:load|store)(?:\.(?:{'|'.join(get_args(Serving))}))?",
-            "instruction",
-            "accesses as a device issues them, by how addresses change",
-        ),
-        (
-            r"pmem\.(?:load|store|gather|scatter)",
-            "instruction",
-            "accesses to private arrays as a device issues them, or as each item of vectors does",
-        ),
-        (
-            r"guarded\.[gl]mem\.(?:load|store)",
-            "instruction",
-            "those of the accesses in vectors that need a mask, or a branch for each item",
-        ),
-        (
-            "|".join(get_args(IssuedEvents)),
-            "instruction",
-            "slots without work, iterations, and private values kept in memory, as a device issues"
-            " them",
-        ),
-        (r"passes\.(?:free|sync)", "work group", "passes of work groups through regions"),
-        (r"rows\.(?:free|sync)", "row", "passes of rows of work groups through regions"),
+        (r"chain(?:\.\w+){1,2}", "instruction"),
+        (rf"[gl]mem\.(?:load|store)(?:\.(?:{'|'.join(get_args(Serving))}))?", "instruction"),
+        (r"pmem\.(?:load|store|gather|scatter)", "instruction"),
+        (r"guarded\.[gl]mem\.(?:load|store)", "instruction"),
+        ("|".join(get_args(IssuedEvents)), "instruction"),
+        (r"passes\.(?:free|sync)", "work group"),
+        (r"rows\.(?:free|sync)", "row"),
     )
 )
-"""For each kind of what is issued: pattern, unit and description."""
+"""Patterns of the names of what a device issues, with their units."""
 
 
 # --- which sites run in vectors
@@ -130,42 +107,38 @@ _IN_VECTORS: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
     "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
 }
 """Contexts and placements that run in vectors."""
-_FEW = 16
-"""Items below which LLVM vectorizes a row only if nothing is left over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SiteRun:
     """Way in which a site runs under a policy."""
 
-    policy: ExecutionPolicy
     site: Site
-    # items that vectors take from, and rows of them
-    row: int
-    rows: int
-    is_written_out: bool  # whether the loops around the site are unrolled
-    is_flat: bool  # whether it is in no loop of the items, or in unrolled ones only
-    is_vector: bool  # whether it runs in vectors
+    policy: ExecutionPolicy
 
-    @classmethod
-    def of(cls, site: Site, policy: ExecutionPolicy) -> SiteRun:
-        """Return how a site runs."""
-        row, rows = (site.items, 1) if policy.along == "group" else site.shape
-        is_flat = site.placement != "loop"
-        is_vector = (
-            policy.width > 1
-            and _is_regular(policy.rows, site.context, row, rows, policy.width)
-            and (site.context, "flat" if is_flat else "loop") in _IN_VECTORS[policy.vectorized]
-        )
-        return cls(
-            policy=policy,
-            site=site,
-            row=row,
-            rows=rows,
-            is_written_out=site.placement == "short",
-            is_flat=is_flat,
-            is_vector=is_vector,
-        )
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Items that vectors take from, and rows of them."""
+        return (self.site.items, 1) if self.policy.along == "group" else self.site.shape
+
+    @property
+    def is_written_out(self) -> bool:
+        """Whether the loops around the site are unrolled."""
+        return self.site.placement == "short"
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is in no loop of the items, or in unrolled ones only."""
+        return self.site.placement != "loop"
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it runs in vectors."""
+        policy, context = self.policy, self.site.context
+        is_behind_none = policy.rows == "multiples behind barriers" and context == "free"
+        is_regular = policy.rows == "any" or is_behind_none or self.shape[0] % policy.width == 0
+        where = (context, "flat" if self.is_flat else "loop")
+        return policy.width > 1 and is_regular and where in _IN_VECTORS[policy.vectorized]
 
     @property
     def unit(self) -> Unit:
@@ -175,10 +148,11 @@ class SiteRun:
     @property
     def shares(self) -> tuple[Fraction, Fraction]:
         """Vector instructions, and scalar ones, by item."""
-        full, left = divmod(self.row, self.policy.width)
+        row, _ = self.shape
+        full, left = divmod(row, self.policy.width)
         if self.policy.remainder == "whole":
             full, left = full + bool(left), 0
-        return Fraction(full, self.row), Fraction(left, self.row)
+        return Fraction(full, row), Fraction(left, row)
 
     def issued(self, what: str, alone: str | None = None, *, each: Fraction = _ONE) -> Issued:
         """Return what is issued of something that a vector does in so many instructions each."""
@@ -188,28 +162,6 @@ class SiteRun:
         full, left = self.shares
         both = ((f"{ISSUE_ROOT}.vector.{what}", full * each), (scalar, left))
         return tuple((name, share) for name, share in both if share)
-
-
-def _is_regular(which: Rows, context: Context, row: int, rows: int, width: int) -> bool:
-    """Return whether a row of items runs in vectors."""
-    is_multiple = row % width == 0
-    match which:
-        case "any":
-            return True
-        case "multiples":
-            return is_multiple
-        case "multiples if alone":
-            return is_multiple or rows > 1
-        case "multiples if several":
-            return is_multiple or rows == 1
-        case "multiples behind barriers":
-            return is_multiple or context == "free"
-        case "multiples if few":
-            return is_multiple or context == "sync" or row >= _FEW
-        case "powers of two":
-            return row.bit_count() == 1
-        case _:
-            assert_never(which)
 
 
 # --- what is issued of counts
@@ -267,7 +219,7 @@ def issue(name: str, policy: ExecutionPolicy) -> Issued:
     key = site_key(name)
     if key is None:
         return ()
-    run = SiteRun.of(key.site, policy)
+    run = SiteRun(key.site, policy)
     match key:
         case OperationKey(_, operation):
             return run.issued(_operation(operation), _operation(_as_called_alone(operation)))
@@ -360,11 +312,12 @@ def _one_by_one(key: AccessKey, unit: Unit, step: Step | None, times: Fraction) 
 def _between_items(key: AccessKey, run: SiteRun) -> Step:
     """Return the step along local axis 0 as compilers see it; ``near`` where they take it apart."""
     step, policy = key.between_items.along_row, run.policy
+    row, rows = run.shape
     is_outside_loops = key.site.placement not in ("short", "loop")
     is_local_load = key.space == "local" and key.direction == "load"
-    if is_local_load and policy.shifted == "apart" and is_outside_loops and run.rows > 1:
+    if is_local_load and policy.shifted == "apart" and is_outside_loops and rows > 1:
         return "near" if step in _SHIFTED else step
-    is_odd = run.rows == 1 and run.row.bit_count() != 1
+    is_odd = rows == 1 and row.bit_count() != 1
     if key.space == "global" and policy.odd_rows == "apart" and is_outside_loops and is_odd:
         return "near" if step in _NEIGHBORS else step
     return step
@@ -397,7 +350,7 @@ def _event(key: EventKey, run: SiteRun) -> Issued:
         place = f"{ISSUE_ROOT}.{run.unit}"
         return (
             (f"{place}.passes.{context}", _ONE),
-            (f"{place}.rows.{context}", Fraction(run.rows)),
+            (f"{place}.rows.{context}", Fraction(run.shape[1])),
         )
     if key.event in ("iterations", "entries") and run.is_written_out:
         return ()

@@ -228,48 +228,34 @@ def _operation(site: Site, kind: str, type_name: str, function: str | None) -> O
     return OperationKey(site, Operation(kind=kind, type_name=type_name, function=function or ""))
 
 
-WHAT: tuple[tuple[str, str, str, Callable[..., SiteKey]], ...] = (
-    (
-        rf"{_OPERATION}\w+\.(\w+)\.(\w+)(?:\.(\w+))?",
-        "operation",
-        "operations by site",
-        _operation,
-    ),
-    (
-        rf"{_ACCESS}(?:\.({_STEP}))?",
-        "access",
-        "accesses by site, by the step of the address from item to item and in a loop",
-        _access,
-    ),
+WHAT: tuple[tuple[str, str, Callable[..., SiteKey]], ...] = (
+    (rf"{_OPERATION}\w+\.(\w+)\.(\w+)(?:\.(\w+))?", "operation", _operation),
+    (rf"{_ACCESS}(?:\.({_STEP}))?", "access", _access),
     (
         rf"guarded\.{_ACCESS}",
         "access",
-        "accesses under a condition that tells neighboring items apart",
         lambda site, *parts: _access(site, *parts, is_guarded=True),
     ),
     (
         rf"pmem\.(load|store)\.({_NUMBER})",
         "access",
-        "accesses to private arrays at subscripts that depend on the items' own loops, by the"
-        " elements that an item has",
         lambda site, direction, elements: PrivateAccessKey(site, direction, int(elements)),
     ),
-    (r"chain\.(\w+)\.(\w+)", "operation", "operations of carried chains", ChainKey),
+    (r"chain\.(\w+)\.(\w+)", "operation", ChainKey),
     (
         rf"live_across_barrier\.({_NUMBER})\.({_NUMBER})",
         "value",
-        "private values carried over barriers, by how many an item has, and their bits",
         lambda site, values, bits: LiveValuesKey(site, int(values), int(bits)),
     ),
-    ("(idle)", "slot", "slots of instructions in which nothing is executed", EventKey),
-    ("(carried)", "value", "private values that loops carry, times iterations", EventKey),
-    ("(iterations)", "iteration", "iterations of the items' own loops", EventKey),
-    ("(entries)", "entry", "how often items come to their own loops", EventKey),
-    ("(passes)", "work group", "passes of work groups through regions", EventKey),
+    ("(idle)", "slot", EventKey),
+    ("(carried)", "value", EventKey),
+    ("(iterations)", "iteration", EventKey),
+    ("(entries)", "entry", EventKey),
+    ("(passes)", "work group", EventKey),
 )
-"""For each kind of what is counted at sites: pattern, unit, description, and what makes its key."""
+"""For each kind of what is counted at sites: pattern, unit, and what makes its key."""
 
-_PARSING = tuple((re.compile(SITE + pattern), make) for pattern, _, _, make in WHAT)
+_PARSING = tuple((re.compile(SITE + pattern), make) for pattern, _, make in WHAT)
 
 
 def site_key(name: str) -> SiteKey | None:

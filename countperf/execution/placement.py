@@ -10,11 +10,11 @@ from fractions import Fraction
 
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag
 
+from countperf.counting.analysis import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.counting.device_programs import DeviceProgram
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Grid
 from countperf.counting.places import Place
-from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.execution.keys import (
     ChainKey,
     EventKey,
@@ -144,7 +144,7 @@ class LoopCounter:
     def counted(self, analysis: ProgramAnalysis, flat: Site, grid: Grid) -> Iterator[Part]:
         """Yield the counts of a device program."""
         for region in analysis.regions:
-            own = {loop.iname for loop in region.loops if loop.kind == "loop"}
+            own = {loop.iname for loop in region.loops}
             if region.passes.count is not None:
                 site = self._placements.site(flat, own)
                 yield EventKey(site, "passes"), region.passes.count
@@ -154,8 +154,6 @@ class LoopCounter:
 
     def _iterations(self, region: RegionAnalysis, flat: Site) -> Iterator[Part]:
         for loop in region.loops:
-            if loop.kind != "loop":
-                continue
             site = self._placements.site(flat, [loop.iname])
             if loop.iterations.count is not None:
                 yield EventKey(site, "iterations"), loop.iterations.count
@@ -166,8 +164,8 @@ class LoopCounter:
         self, region: RegionAnalysis, flat: Site, grid: Grid, own: Collection[str]
     ) -> Iterator[Part]:
         """Yield the private values that are carried over a region's barriers."""
-        barrier_loops = {loop.iname for loop in region.around if loop.kind == "barrier loop"}
-        waiting = [chain for chain in region.chains if barrier_loops & set(chain.loops)]
+        around = set(region.barrier_loops)
+        waiting = [chain for chain in region.chains if around & set(chain.loops)]
         values: defaultdict[int, int] = defaultdict(int)
         found: list[tuple[int, PiecewiseQuasiPolynomial]] = []
         for chain in waiting:

@@ -17,15 +17,7 @@ from pydantic import Field
 
 from countperf.documents import Part
 
-Rows = Literal[
-    "any",
-    "multiples",
-    "multiples if alone",
-    "multiples if several",
-    "multiples behind barriers",
-    "multiples if few",
-    "powers of two",
-]
+Rows = Literal["any", "multiples", "multiples behind barriers"]
 Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
 
 
@@ -42,8 +34,7 @@ class ExecutionPolicy(Part):
     # whatever is in programs with local barriers, or only the latter
     vectorized: Vectorized = "always"
     # which rows run in vectors at all: any; only those of a multiple of `width` items, everywhere,
-    # in groups of one row, in groups of several, in programs with local barriers, or, in programs
-    # without, where they have fewer than 16; or only powers of two
+    # or in programs with local barriers
     rows: Rows = "any"
     # whether items of groups of one row that is no power of two access global memory in vectors
     # outside loops, short ones too, as others do, or one by one
@@ -64,18 +55,7 @@ class ExecutionPolicy(Part):
 
     @property
     def text(self) -> str:
-        """The policy in a few words."""
-        rounds = f", {self.units} groups at once" if self.units else ""
-        if self.vectorized == "never" or self.width == 1:
-            return f"scalar{rounds}"
-        left = "partial vectors whole" if self.remainder == "whole" else "remainders scalar"
-        place = "along local axis 0" if self.along == "axis0" else "over the group"
-        which = "" if self.rows == "any" else f", rows in vectors: {self.rows}"
-        loops = ", odd single rows access memory one by one" if self.odd_rows == "apart" else ""
-        loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
-        loops += ", guarded accesses masked" if self.guards == "masked" else ""
-        loops += f", private arrays beyond {self.arrays} in memory" if self.arrays else ""
-        return (
-            f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{which}"
-            f"{loops}{rounds}"
-        )
+        """The policy in a few words: its options but those that are as usual."""
+        stated = self.model_dump(exclude_defaults=True)
+        options = (f"{name.replace('_', ' ')} {value}" for name, value in stated.items())
+        return ", ".join(options) or f"width {self.width}"

@@ -27,7 +27,7 @@ from countperf.models.records import (
 )
 from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, property_unit
 from countperf.version import __version__
 
 _SUPPLIERS = 5
@@ -108,7 +108,7 @@ def _weights(fitted: Estimate) -> tuple[Weight, ...]:
                 term=term,
                 value_s=float(fitted.solution.coefficients[i]),
                 standard_error_s=_standard_error(fitted, i),
-                unit=DERIVED if derived else describe(feature).unit,
+                unit=DERIVED if derived else property_unit(feature),
                 smallest=float(exercised.min()) if exercised.size else 0.0,
                 largest=float(exercised.max(initial=0.0)),
             )

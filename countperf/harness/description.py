@@ -18,9 +18,10 @@ from countperf.counting.automatic import (
     offset_parameters,
     with_arguments,
 )
-from countperf.counting.extents import AddressedElements, assumptions_hold
+from countperf.counting.extents import AddressedElements
 from countperf.errors import KernelBuildError
 from countperf.harness.arrays import ArrayArgument, KernelArray, evaluate_integer
+from countperf.symbolic.coverage import contains_values
 from countperf.symbolic.kernel_sets import assumptions_of
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Kernel:
                 " bounds, since it keeps copies of it; do not tag the loops around them with ilp"
             )
         sizes = {name: int(values[name]) for name in self.integers}
-        if not assumptions_hold(self.assumptions, sizes):
+        if not contains_values(self.assumptions, sizes):
             shown = ", ".join(f"{name}={value}" for name, value in sizes.items())
             raise KernelBuildError(
                 f"kernel {self.name!r} assumes {self.assumptions}, which does not hold at {shown}:"

@@ -213,8 +213,7 @@ class Measurement(_Line):
         if any(parameters[name] != n for name, n in self.parameters.items()):
             raise CountingError(
                 f"case {self.case}: what the compiled code executes, and transactions, are known at"
-                " these sizes only; for others take the kernel itself"
-                " (countperf.with_compiled_code, countperf.with_transactions)"
+                " these sizes only; for others pass the kernel itself"
             )
         return self.known_at_sizes
 

@@ -280,13 +280,13 @@ def _choices_of(builder: Any, columns: Collection[Any]) -> tuple[str, ...]:
 
 def _count(unit: Any, transactions: Sequence[str], caches: CountedCaches) -> _Counted:
     """Count a kernel; one that cannot be counted keeps its times, with the reason."""
-    from countperf.counting.analysis import analyze_kernel
+    from countperf.counting.preparation import PreparedKernel
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.transactions import TransactionCounts
 
     try:
         vector = count_kernel(unit, view="structure", caches=caches)
-        analysis = analyze_kernel(unit)
+        grids = [launch.grid.items for launch in PreparedKernel(unit).launches()]
     except CountingError as error:
         sizes = tuple(sorted(unit.default_entrypoint.all_params()))
         return _Counted(
@@ -297,7 +297,7 @@ def _count(unit: Any, transactions: Sequence[str], caches: CountedCaches) -> _Co
             why_not=f"not counted: {error}",
             at_sizes=None,
         )
-    shapes = {program.shape.extents for program in analysis.programs}
+    shapes = {tuple(items[axis] for axis in sorted(items)) for items in grids}
     extents = (*next(iter(shapes)), 1, 1) if len(shapes) == 1 else (0, 0)
     is_planar = len(shapes) == 1 and math.prod(extents[2:]) == 1
     counts = TransactionCounts(kernel=unit, roots=tuple(transactions), statistics={})

@@ -25,8 +25,7 @@ from typing import Any
 
 from countperf.counting.expansion import Expansion, SubGroup
 from countperf.counting.keys import MemoryAccess, Operation
-from countperf.counting.lines import AccessCost, MemoryShape, access_cost
-from countperf.counting.programs import KernelProgram
+from countperf.counting.programs import AccessCost, KernelProgram, MemoryShape, access_cost
 from countperf.counting.statements import Node, Statement
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters

@@ -433,8 +433,7 @@ class FittedWeights(Table, Document):
         if lacking := [n for n in self.definition.named_transactions if not vector.knows(n)]:
             raise PredictionError(
                 f"the {self.model} model names {', '.join(lacking)}, which counts of kernel"
-                f" {vector.kernel!r} do not say: pass the kernel itself, or add them with"
-                f" countperf.with_transactions(kernel, {', '.join(map(repr, lacking))})"
+                f" {vector.kernel!r} do not say: pass the kernel itself"
             )
         if self.definition.reads_code and not vector.knows("code"):
             raise PredictionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from countperf.errors import PropertyNameError
-from countperf.properties.taxonomy import describe
+from countperf.properties.taxonomy import validate_name
 
 _WORDS_OF_SEVERAL = re.compile(
     "_(live_across_barrier|set_conflict|l1_reuse|l2_reuse|beyond_l[12])(?=_|$)"
@@ -26,7 +26,7 @@ def property_of(name: str) -> str | None:
     parts = _components(name)
     for pieces in (parts, [*parts[:3], "_".join(parts[3:])], [parts[0], "_".join(parts[1:])]):
         try:
-            return describe(".".join(piece for piece in pieces if piece)).name
+            return validate_name(".".join(piece for piece in pieces if piece))
         except PropertyNameError:
             continue
     return None

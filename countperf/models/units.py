@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from countperf.models.definition import ModelDefinition
 from countperf.models.records import Weight
-from countperf.properties.taxonomy import describe
+from countperf.properties.taxonomy import property_unit
 
 DERIVED = "unit"
 """Unit of a weight of a derived feature, in documents: the feature itself."""
@@ -44,7 +44,7 @@ def _of_derived(feature: str, model: ModelDefinition) -> Charged:
     """Say what a derived feature counts: what its properties do, if all are of one unit."""
     formula = model.needed_derived[feature]
     bases = {n: model.base_properties[n] for n in formula.names if n in model.base_properties}
-    amounts = {n: charged(base, describe(base).unit) for n, base in bases.items()}
+    amounts = {n: charged(base, property_unit(base)) for n, base in bases.items()}
     known = [amount for amount in amounts.values() if amount is not None]
     if len(known) < len(bases) or len({amount.unit for amount in known}) != 1:
         return Charged(kind="derived", unit=DERIVED)

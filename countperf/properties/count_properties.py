@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
@@ -25,7 +25,6 @@ def count_kernel(
     t_unit: Any,
     *,
     statistics: Mapping[str, Any] | None = None,
-    powers: Literal["emitted", "written"] = "emitted",
     view: View = "source",
     instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     caches: CountedCaches = DEFAULT_CACHES,
@@ -45,8 +44,6 @@ def count_kernel(
         read from data (without one it is ``indirect``), or whose work items step unevenly, by array
         or by the access's text, such as ``{"x": "stride1"}``. Counts into which they enter are
         marked as not exact.
-    powers : {"emitted", "written"}
-        Whether ``x**2`` is the multiplication that is generated (default) or one ``pow``.
     view : {"source", "compiled", "structure"}
         Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it
         (`countperf.counting.compiled_view` states the rules), or what is emitted and beside it what
@@ -96,7 +93,6 @@ def count_kernel(
         "instruction_counts": {k: dict(v) for k, v in (instruction_counts or {}).items()},
     }
     options = preparing | {
-        "powers": powers,
         "view": view,
         "caches": caches.model_dump_json() if view == "structure" else None,
     }
@@ -105,7 +101,7 @@ def count_kernel(
         prepared = PreparedKernel(t_unit, **preparing)
         executed = count_execution(prepared, caches=caches) if view == "structure" else None
         tallied = "compiled" if view == "compiled" else "source"
-        emitted = count_loopy_kernel(prepared, powers=powers, view=tallied)
+        emitted = count_loopy_kernel(prepared, view=tallied)
         counts = sorted_by_taxonomy(emitted) | _executed_counts(executed)
         return _vector(prepared, counts, view, caches)
 

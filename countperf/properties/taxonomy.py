@@ -1,4 +1,4 @@
-"""The names of kernel properties, their units and what they mean.
+"""The names of kernel properties and their units.
 
 Names are dot-separated and lower case, the same in Python, on the command line, in documents and
 in messages. After Stevens & Klöckner (2016), "A Unified, Hardware-Fitted, Cross-GPU Performance
@@ -8,7 +8,6 @@ Model", section 2; properties that the paper lacks extend its grammar.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, PositiveInt
@@ -54,106 +53,53 @@ executed."""
 VIEWS: tuple[View, ...] = get_args(View)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelProperty:
-    """One property of the taxonomy."""
-
-    name: str  # such as ``gmem.load.32.stride1``
-    unit: str  # what one unit of the count is
-    description: str  # one line for tables
-
-
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _BITS = r"(?P<bits>[1-9]\d*)"
 """Bits of an element: any number of bytes, since there are vectors and structures."""
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
 
-_GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
-    (re.compile(pattern), unit, description)
-    for pattern, unit, description in (
-        (rf"flop\.add\.{_REAL}", "operation", "additions and subtractions"),
-        (rf"flop\.mul\.{_REAL}", "operation", "multiplications"),
-        (rf"flop\.div\.{_REAL}", "operation", "divisions"),
-        (rf"flop\.pow\.{_REAL}", "operation", "powers with real exponents"),
-        (rf"flop\.special\.{_REAL}(?:\.\w+)?", "operation", "special functions"),
-        (rf"flop\.fma\.{_REAL}", "operation", "fused multiply-adds"),
-        (rf"flop\.minmax\.{_REAL}", "operation", "minima and maxima"),
-        (rf"flop\.compare\.{_REAL}", "operation", "comparisons of data"),
-        (rf"flop\.select\.{_REAL}", "operation", "selections between values"),
-        (rf"flop\.convert\.{_REAL}", "operation", "conversions to or from the type"),
-        (rf"flop\.neg\.{_REAL}", "operation", "multiplications by -1 (free on most devices)"),
-        (rf"iop\.\w+\.{_INTEGER}(?:\.\w+)?", "operation", "integer operations on data"),
-        (
-            rf"gmem\.(?:load|store)\.{_BITS}\.(?:{_CLASS})",
-            "access",
-            "accesses to global memory by element size in bits and amortized stride",
-        ),
-        (
-            rf"gmem\.min\.{_BITS}\.(?:{_CLASS})",
-            "access",
-            "the smaller of loads and stores of a class",
-        ),
-        (rf"lmem\.(?:load|store)\.{_BITS}", "access", "accesses to local memory by size in bits"),
-        (r"barrier\.(?:local|global)", "barrier x work item", "barriers that work items wait at"),
-        (
-            r"code\.\w+",
-            "instruction",
-            "instructions of compiled code that all groups execute, by class",
-        ),
-        (
-            r"miss\.conflict\.(?:load|store)",
-            "access",
-            "accesses of compiled code that miss a first-level cache by set conflicts",
-        ),
-        (
-            r"spill\.beyond_l1\.(?:load|store)",
-            "B",
-            "bytes that compiled code keeps on the stack for each item, beyond a first-level cache",
-        ),
-        (
-            r"transactions\.[1-9]\d*x[1-9]\d*(?:\.(?:load|store))?",
-            "transaction",
-            "lines that sub-groups touch in global memory, by work items and bytes of a line, where"
-            " a model names them",
-        ),
-        (
-            r"subgroups\.[1-9]\d*(?:\.(?:launched|arithmetic|load|store|local|passes|barrier))?",
-            "instruction",
-            "what sub-groups execute, by work items of a sub-group, where a model names it",
-        ),
-        (
-            r"distinct\.(?:load|store)",
-            "B",
-            "distinct bytes of global memory that a kernel accesses, where a model names them",
-        ),
-        (r"groups", "work group", "work groups launched"),
-        (r"items", "work item", "work items of all groups, where a model names them"),
-        (r"rows", "row", "rows of work items along local axis 0, of all groups, likewise"),
-        (r"launches", "launch", "kernel launches"),
-        (
-            r"bytes\.group\.(?:load|store)\.(?:dense|sparse)",
-            "B",
-            "distinct bytes of global memory that each group accesses, over all groups",
-        ),
-        (
-            r"segments\.group\.(?:load|store)",
-            "segment",
-            "contiguous pieces of global memory that each group accesses, over all groups",
-        ),
-        (
-            r"bytes\.kernel\.(?:load|store)",
-            "B",
-            "distinct bytes of global memory that the kernel accesses, and those between",
-        ),
-        *((SITE + what, unit, description) for what, unit, description, _ in WHAT),
-        *ISSUED,
-    )
+_UNITS: tuple[tuple[str, str], ...] = (
+    (
+        rf"flop\.(?:add|mul|div|pow|fma|minmax|compare|select|convert|neg)\.{_REAL}",
+        "operation",
+    ),
+    (rf"flop\.special\.{_REAL}(?:\.\w+)?", "operation"),
+    (rf"iop\.\w+\.{_INTEGER}(?:\.\w+)?", "operation"),
+    # by element size in bits and amortized stride; ``min`` is the smaller of loads and stores
+    (rf"gmem\.(?:load|store|min)\.{_BITS}\.(?:{_CLASS})", "access"),
+    (rf"lmem\.(?:load|store)\.{_BITS}", "access"),
+    (r"barrier\.(?:local|global)", "barrier x work item"),
+    # of compiled code: instructions that all groups execute; misses of a first-level cache by set
+    # conflicts; what is kept on the stack for each item beyond a first-level cache
+    (r"code\.\w+", "instruction"),
+    (r"miss\.conflict\.(?:load|store)", "access"),
+    (r"spill\.beyond_l1\.(?:load|store)", "B"),
+    # of sub-groups, where a model names them (`countperf.properties.transactions`)
+    (r"transactions\.[1-9]\d*x[1-9]\d*(?:\.(?:load|store))?", "transaction"),
+    (
+        r"subgroups\.[1-9]\d*(?:\.(?:launched|arithmetic|load|store|local|passes|barrier))?",
+        "instruction",
+    ),
+    (r"distinct\.(?:load|store)", "B"),
+    # launched; work items of all groups, and rows of them, where a model names them
+    (r"groups", "work group"),
+    (r"items", "work item"),
+    (r"rows", "row"),
+    (r"launches", "launch"),
+    # global memory: distinct bytes and contiguous pieces that each group accesses, over all groups;
+    # distinct bytes that the kernel accesses, and those between
+    (r"bytes\.group\.(?:load|store)\.(?:dense|sparse)", "B"),
+    (r"segments\.group\.(?:load|store)", "segment"),
+    (r"bytes\.kernel\.(?:load|store)", "B"),
+    *((SITE + what, unit) for what, unit, _ in WHAT),
+    *ISSUED,
 )
+"""Patterns of names, with the unit of each."""
 
-_GRAMMAR_OF_ROOT: dict[str, list[tuple[re.Pattern[str], str, str]]] = {}
-for _rule in _GRAMMAR:
-    _GRAMMAR_OF_ROOT.setdefault(_rule[0].pattern.split(r"\.")[0], []).append(_rule)
+_GRAMMAR_OF_ROOT: dict[str, list[tuple[re.Pattern[str], str]]] = {}
+for _pattern, _unit in _UNITS:
+    _GRAMMAR_OF_ROOT.setdefault(_pattern.split(r"\.")[0], []).append((re.compile(_pattern), _unit))
 
 PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 """First parts of property names."""
@@ -171,17 +117,12 @@ def is_emitted(name: str) -> bool:
     return name.split(".", 1)[0] not in _NOT_EMITTED
 
 
-def describe(name: str) -> KernelProperty:
-    """Return the property of a name."""
-    unit, description = _unit_and_description(name)
-    return KernelProperty(name=name, unit=unit, description=description)
-
-
-def _unit_and_description(name: str) -> tuple[str, str]:
-    for pattern, unit, description in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
+def property_unit(name: str) -> str:
+    """Return the unit of a property's count; refuse a name that does not follow the grammar."""
+    for pattern, unit in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
         match = pattern.fullmatch(name)
         if match is not None and int(match.groupdict().get("bits", 8)) % 8 == 0:
-            return unit, description
+            return unit
     raise PropertyNameError(
         f"{name!r} is no property name; names look like flop.add.f32, flop.special.f32.rsqrt, "
         "gmem.load.32.stride1, lmem.load.32, barrier.local, groups, launches",
@@ -192,7 +133,7 @@ def _unit_and_description(name: str) -> tuple[str, str]:
 @kept_in_process(4096)
 def validate_name(name: str) -> str:
     """Return a property name if it follows the grammar."""
-    _unit_and_description(name)
+    property_unit(name)
     return name
 
 

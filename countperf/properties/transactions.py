@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from countperf.symbolic.memory import FieldsAlone
 
 if TYPE_CHECKING:
-    from countperf.counting.analysis import KernelAnalysis
+    from countperf.counting.access_analysis import AccessAnalysis
+    from countperf.counting.analysis import Footprint
     from countperf.counting.preparation import PreparedKernel
     from countperf.counting.programs import KernelProgram
     from countperf.properties.vector import PropertyVector
@@ -75,10 +76,17 @@ class TransactionCounts(FieldsAlone):
         return kernel_programs(self._prepared)
 
     @cached_property
-    def _analysis(self) -> KernelAnalysis:
-        from countperf.counting.analysis import analyzed
+    def _accesses(self) -> tuple[AccessAnalysis, ...]:
+        from countperf.counting.analysis import analyzed_accesses
 
-        return analyzed(self._prepared)
+        with self._prepared.counting():
+            return analyzed_accesses(self._prepared)
+
+    @cached_property
+    def _footprints(self) -> tuple[Footprint, ...]:
+        from countperf.counting.analysis import footprints_of
+
+        return footprints_of(self._accesses)
 
     def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
         """Count the transactions at sizes."""
@@ -91,17 +99,17 @@ class TransactionCounts(FieldsAlone):
     def _counted(self, root: str, parameters: Mapping[str, int]) -> dict[str, int]:
         kind, _, numbers = root.partition(".")
         if kind == DISTINCT:
-            from countperf.counting.programs import distinct_bytes
+            from countperf.counting.analysis import distinct_bytes
 
-            return distinct_bytes(self._analysis, parameters)
+            return distinct_bytes(self._footprints, parameters)
         if kind == SUB_GROUPS:
             from countperf.counting.programs import sub_group_work
 
-            return sub_group_work(
-                self._programs, self._analysis, parameters, sub_group_size=int(numbers)
-            )
+            return sub_group_work(self._programs, parameters, sub_group_size=int(numbers))
+        from countperf.counting.transactions import lines_moved
+
         items, line_bytes = map(int, numbers.split("x"))
-        return self._analysis.transactions(parameters, line_bytes=line_bytes, sub_group_size=items)
+        return lines_moved(self._accesses, parameters, line_bytes=line_bytes, sub_group_size=items)
 
 
 def with_transactions(

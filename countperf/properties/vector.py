@@ -165,16 +165,8 @@ class PropertyVector(Table, Mapping[str, Count]):
     def caveat(self, name: str) -> str:
         """Return why a count is no fact of the program; empty if it is one.
 
-        Parameters
-        ----------
-        name : str
-            Of a property that the kernel has.
-
-        Returns
-        -------
-        str
-            That it rests on what the caller passed or on an upper bound, or on assumptions about
-            compilers and caches (`countperf.properties.taxonomy.assumption_of`).
+        It may rest on what the caller passed, on an upper bound, or on assumptions about compilers
+        and caches (`countperf.properties.taxonomy.assumption_of`).
         """
         count = self._counts[name]
         return assumption_of(name, self.caches) if count.exact else count.reason
@@ -236,23 +228,11 @@ class PropertyVector(Table, Mapping[str, Count]):
         return mapped
 
     def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
-        """Have parameters refused that the kernel's arguments do not hold, which no document says.
-
-        Parameters
-        ----------
-        ranges : Mapping from str to range
-            Values that an argument's type has, by name.
-        """
+        """Have parameters refused that the types of a kernel's arguments do not hold."""
         self._ranges = dict(ranges)
 
     def knows(self, root: str) -> bool:
-        """Return whether there are counts whose names begin with some components.
-
-        Parameters
-        ----------
-        root : str
-            Such as ``code`` or ``transactions.32x128``.
-        """
+        """Return whether there are counts whose names begin so, as with ``transactions.32x128``."""
         at_sizes = any(root in roots for roots in self._at_sizes)
         return at_sizes or any(f"{name}.".startswith(f"{root}.") for name in self._counts)
 

@@ -14,7 +14,7 @@ from countperf.hardware.parameters import some_of
 from countperf.models.correction import CORRECTION
 from countperf.models.library import short_name
 from countperf.predictions import Prediction
-from countperf.properties.taxonomy import describe
+from countperf.properties.taxonomy import property_unit
 from countperf.report.breakdown import (
     MOST_ROWS,
     bound_text,
@@ -56,10 +56,9 @@ def counts(
     rows = [
         {
             "property": name,
-            "unit": describe(name).unit,
+            "unit": property_unit(name),
             "count": str(count),
             "exact": count.exact,
-            "meaning": describe(name).description,
         }
         for name, count in vector.items()
     ]

@@ -72,11 +72,13 @@ def test_count_prints_the_structure_of_a_kernel(
 ) -> None:
     command = ["count", f"{kernel_file}:scale", "n=128", "--analysis"]
     assert main([*command, "--json"]) == 0
-    printed = _json(capsys)
-    assert printed["programs"][0]["regions"][0]["instructions"][0]["executions"]["value"] == 128
-    assert printed["accesses"][0]["transactions"]["transactions"] == 16
+    rows = _json(capsys)["rows"]
+    assert [row["value"] for row in rows if row["kind"] == "instruction"] == [128]
+    assert "; 16 transactions of 32 bytes" in next(
+        r["detail"] for r in rows if r["kind"] == "access"
+    )
     assert main(command) == 0
-    assert "local 0: 1; group 0:" in capsys.readouterr().out
+    assert "local 0 i_inner: 1; group 0 i_outer:" in capsys.readouterr().out
     assert main([*command[:2], "--analysis"]) == 0
     assert "transactions" not in capsys.readouterr().out
     path = tmp_path / "vector.json"

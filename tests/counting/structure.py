@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from countperf.counting.access_analysis import AccessAnalysis
-from countperf.counting.analysis import KernelAnalysis
-from countperf.counting.places import Refusable
-from countperf.counting.structure import RegionAnalysis
+from countperf.counting.analysis import KernelAnalysis, footprints_of
+from countperf.counting.places import Refusable, slots_of
 from countperf.counting.transactions import bank_conflicts, transactions
 from tests.oracles.interpreter import Access
 from tests.oracles.lanes import LaneRecorder, Recorded, conflict_degree, lines
@@ -132,87 +131,60 @@ def conflict_mistakes(
 
 def slot_mistakes(
     analysis: KernelAnalysis, recorded: Recorded, parameters: Mapping[str, int]
-) -> tuple[list[str], int]:
-    """Compare slots and executions with recorded passes; return mistakes, and slots not given."""
-    mistakes: list[str] = []
-    refused = 0
-    for program in analysis.programs:
-        for region in program.regions:
-            for instruction in region.instructions:
-                name = instruction.id
-                passes = len(recorded.passes[name]) * recorded.groups[name]
-                expected = passes * recorded.items[name]
-                executed = instruction.executions.evaluate(parameters)
-                if executed != recorded.executions[name]:
-                    mistakes.append(f"{name}: executed {executed}, {recorded.executions[name]}")
-                if instruction.slots.count is None:
-                    refused += 1
-                elif instruction.slots.count.evaluate(parameters) != expected:
-                    mistakes.append(f"{name}: slots {instruction.slots}, seen {expected}")
-                listed = replace(instruction, slots=Refusable(count=None)).slots_at(parameters)
-                if listed != expected:
-                    mistakes.append(f"{name}: {listed} slots listed, seen {expected}")
-    return mistakes, refused
-
-
-def trip_mistakes(
-    analysis: KernelAnalysis, recorder: LaneRecorder, parameters: Mapping[str, int]
 ) -> list[str]:
-    """Compare trip counts with the values of the loop variables, wherever loops are entered."""
+    """Compare slots and executions with recorded passes."""
     mistakes: list[str] = []
     for program in analysis.programs:
-        for region in program.regions:
-            for loops, around, trips in _counted(region, recorder):
-                if trips.count is None:
-                    mistakes.append(f"{loops}: {trips}")
-                    continue
-                around |= trips.count.names() - set(parameters)
-                values: dict[Any, set[Any]] = {}
-                for point in recorder.points(around | loops):
-                    place = tuple(sorted((n, point[n]) for n in around))
-                    values.setdefault(place, set()).add(tuple(point[n] for n in sorted(loops)))
-                for place, seen in values.items():
-                    if len(seen) != trips.count.evaluate({**parameters, **dict(place)}):
-                        mistakes.append(f"{loops} at {place}: {trips}, seen {seen}")
+        for instruction in program.instructions:
+            name = instruction.id
+            passes = len(recorded.passes[name]) * recorded.groups[name]
+            expected = passes * recorded.items[name]
+            executed = instruction.executions.evaluate(parameters)
+            if executed != recorded.executions[name]:
+                mistakes.append(f"{name}: executed {executed}, {recorded.executions[name]}")
+            slots = slots_of(instruction.place)
+            if slots.count is not None and slots.count.evaluate(parameters) != expected:
+                mistakes.append(f"{name}: slots {slots}, seen {expected}")
     return mistakes
 
 
-def _counted(
-    region: RegionAnalysis, recorder: LaneRecorder
-) -> Iterator[tuple[set[str], set[str], Refusable]]:
-    """Yield loops, the loop variables around them, and their trips, for a region."""
-    within = {i.id: i.place.within for i in region.instructions}
-    everything = frozenset[str]().union(*within.values())
-    for loop in region.around:
-        groups = set[str]() if loop.kind == "launch loop" else set(recorder.group_axes)
-        yield {loop.iname}, {n for n in everything if n in {*loop.around, *groups}}, loop.trips
-    axes = {*recorder.local_axes, *recorder.group_axes}
-    for loop in region.loops:
-        names = next(w for w in within.values() if loop.iname in w)
-        yield {loop.iname}, {n for n in names if n in {*axes, *loop.around}}, loop.trips
-    for chain in region.chains:
-        yield set(chain.loops), set(within[chain.instructions[-1]]) - set(chain.loops), chain.steps
+def step_mistakes(
+    analysis: KernelAnalysis, recorder: LaneRecorder, parameters: Mapping[str, int]
+) -> list[str]:
+    """Compare the steps of chains with the values of the loop variables that carry them."""
+    mistakes: list[str] = []
+    for program in analysis.programs:
+        within = {i.id: i.place.within for i in program.instructions}
+        for chain in (chain for region in program.regions for chain in region.chains):
+            if chain.steps.count is None:
+                mistakes.append(f"{chain.loops}: {chain.steps}")
+                continue
+            around = within[chain.instructions[-1]] - set(chain.loops)
+            values: dict[Any, set[Any]] = {}
+            for point in recorder.points({*around, *chain.loops}):
+                place = tuple(sorted((n, point[n]) for n in around))
+                values.setdefault(place, set()).add(tuple(point[n] for n in chain.loops))
+            for place, seen in values.items():
+                if len(seen) != chain.steps.count.evaluate({**parameters, **dict(place)}):
+                    mistakes.append(f"{chain.loops} at {place}: {chain.steps}, seen {seen}")
+    return mistakes
 
 
 def footprint_mistakes(
     analysis: KernelAnalysis, recorded: Recorded, parameters: Mapping[str, int]
-) -> tuple[list[str], int]:
-    """Compare footprints with recorded addresses; return mistakes, and footprints not given."""
+) -> list[str]:
+    """Compare footprints with recorded addresses."""
     mistakes: list[str] = []
-    refused = 0
     touched: dict[tuple[str, str], set[int | None]] = {}
     for (_, access), points in recorded.points.items():
-        for direction in (access.direction, "any"):
-            touched.setdefault((access.array, direction), set()).update(points.values())
-    for footprint in analysis.footprints:
-        cells = touched.get((footprint.array, footprint.direction), set())
-        if None in cells:
-            assert footprint.cells.count is None
-            continue
-        if footprint.cells.count is None:
-            refused += 1
-        elif footprint.cells.count.evaluate(parameters) != len(cells):
-            mistakes.append(f"{footprint.array} {footprint.direction}: {footprint.cells}, {cells}")
-        if replace(footprint, cells=Refusable(count=None)).cells_at(parameters) != len(cells):
-            mistakes.append(f"{footprint.array} {footprint.direction}: enumerated, {cells}")
-    return mistakes, refused
+        touched.setdefault((access.array, access.direction), set()).update(points.values())
+    for space in ("global", "local"):
+        for footprint in footprints_of(analysis.accesses, space):
+            cells = touched.get((footprint.array, footprint.direction), set())
+            if None in cells:
+                assert footprint.cells.count is None
+                continue
+            for known in (footprint, replace(footprint, cells=Refusable(count=None))):
+                if known.cells_at(parameters) != len(cells):
+                    mistakes.append(f"{known.array} {known.direction}: {known.cells}, {cells}")
+    return mistakes

@@ -326,7 +326,7 @@ def test_transactions_follow_subscripts_that_divide(
         for i, first in itertools.product(range(n), range(0, m, WIDTH)):
             items = range(first, min(first + WIDTH, m))
             lines += len({address(i, j, n, m) * 4 // 32 for j in items})
-        assert found.transactions == lines
+        assert found.total == lines
 
 
 def test_lanes_count_apart_in_loops_of_which_the_mean_is_known() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 import countperf
 from countperf.errors import ParameterError
+from countperf.properties.transactions import with_transactions
 from countperf.properties.vector import PropertyVector
-from countperf.workflow.analyzing import with_transactions
 
 
 def doubled(more: str = "", **declared: Any) -> Any:
@@ -71,8 +71,12 @@ def test_automatic_strides_need_not_be_given() -> None:
     assert vector.evaluate(n=64, m=5)["gmem.load.32.uniform"] == 64 * 5
 
 
+def _with_lines(unit: Any) -> PropertyVector:
+    return with_transactions(countperf.count_kernel(unit), unit, ["transactions.32x128"])
+
+
 def test_an_offset_decides_how_many_lines_are_touched() -> None:
-    vector = with_transactions(doubled(offset=lp.auto), "transactions.32x128", view="source")
+    vector = _with_lines(doubled(offset=lp.auto))
 
     # a group loads 128 byte: one line, or two where they begin in the middle of one
     assert vector.evaluate(n=64)["transactions.32x128.load"] == 2
@@ -81,7 +85,7 @@ def test_an_offset_decides_how_many_lines_are_touched() -> None:
 
 
 def test_a_constant_offset_decides_how_many_lines_are_touched() -> None:
-    vector = with_transactions(doubled(offset=16), "transactions.32x128", view="source")
+    vector = _with_lines(doubled(offset=16))
 
     assert vector.evaluate(n=64)["transactions.32x128.load"] == 4
 

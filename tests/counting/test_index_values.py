@@ -10,8 +10,9 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.counting import index_points
+from countperf.counting import index_values
 from countperf.counting.copies import preprocessed
+from countperf.counting.extents import accesses_of
 from countperf.counting.index_values import UncheckedAccess, find_outside
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of if() in texts
@@ -87,7 +88,7 @@ def _triangle() -> Any:
 def _found(
     kernel: Any, sizes: Mapping[str, int], shapes: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Any:
-    return find_outside(kernel, sizes, shapes, given)
+    return find_outside(kernel, sizes, shapes, given, accesses_of(kernel))
 
 
 def _int(*values: int) -> Any:
@@ -182,24 +183,6 @@ def _windows(domain: str = "{ [i, j] : 0 <= i < n and 0 <= j < m }", text: str =
     )
 
 
-def test_more_points_than_can_be_gone_through_are_checked_at_the_ends_of_inner_loops() -> None:
-    # 64 million points: the subscript is largest where j is, whatever i is
-    n = m = 8000
-    at = np.full(n, 3, I4)
-    at[5000] = 7
-    at[6000] = 1
-    sizes, shapes = {"n": n, "m": m}, {"at": (n,), "z": (n, m)}
-
-    lowest = _found(_windows(), {**sizes, "k": 2 * m + 4}, shapes | {"x": (2 * m + 4,)}, {"at": at})
-    assert (lowest.value, lowest.at) == (-2, {"i": 6000, "j": 0})
-    at[6000] = 3
-    right = 7 + 2 * (m - 1) - 3 + 1
-    assert _found(_windows(), {**sizes, "k": right}, shapes | {"x": (right,)}, {"at": at}) is None
-    shorter = shapes | {"x": (right - 1,)}
-    highest = _found(_windows(), {**sizes, "k": right - 1}, shorter, {"at": at})
-    assert (highest.value, highest.at) == (right - 1, {"i": 5000, "j": m - 1})
-
-
 Point = tuple[int, int]
 SHAPES: Mapping[str, tuple[str, Callable[[Point], bool]]] = {
     "rectangle": ("{ [i, j] : 0 <= i < n and 0 <= j < m }", lambda _: True),
@@ -245,7 +228,7 @@ TEXTS: Mapping[str, tuple[str, Callable[[Any, Point], int], Callable[[Point], bo
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("text", TEXTS)
-def test_ends_and_points_agree_with_a_plain_loop(shape: str, text: str) -> None:
+def test_points_agree_with_a_plain_loop(shape: str, text: str) -> None:
     domain, is_point = SHAPES[shape]
     written, subscript, holds = TEXTS[text]
     kernel = _windows(domain, f"z[i, j] = {written}")
@@ -276,7 +259,7 @@ def test_ends_and_points_agree_with_a_plain_loop(shape: str, text: str) -> None:
 
 
 def test_what_has_too_many_points_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_points, "_MOST_POINTS", 30)
+    monkeypatch.setattr(index_values, "_MOST_POINTS", 30)
     kernel = _windows(text="z[i, j] = x[at[i] + (3*j) % 7]")
     sizes, shapes = {"n": 6, "m": 6, "k": 9}, {"at": (6,), "x": (9,), "z": (6, 6)}
 

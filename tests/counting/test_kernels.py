@@ -75,11 +75,6 @@ def test_operations_are_those_of_the_generated_code(
     assert _arithmetic(_elementwise(expression)) == expected
 
 
-def test_powers_can_be_counted_as_written() -> None:
-    kernel = _elementwise("(x[i] + y[i])**2")
-    assert _arithmetic(kernel, powers="written") == {"flop.add.f32": 1, "flop.pow.f32": 1}
-
-
 @pytest.mark.parametrize(
     ("expression", "classes"),
     [

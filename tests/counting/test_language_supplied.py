@@ -23,7 +23,7 @@ from countperf.errors import (
     UnsupportedExpressionError,
 )
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.taxonomy import describe
+from countperf.properties.taxonomy import property_unit
 from countperf.properties.vector import PropertyVector
 from tests.oracles import oclgrind
 
@@ -308,7 +308,7 @@ def test_a_pattern_of_what_is_known_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ACCESS_CLASSES)
 def test_every_class_that_can_be_stated_is_a_property(name: str) -> None:
-    assert describe(f"gmem.load.32.{name}").unit == "access"
+    assert property_unit(f"gmem.load.32.{name}") == "access"
 
 
 def _branching() -> Any:

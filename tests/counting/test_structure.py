@@ -12,8 +12,8 @@ import pytest
 
 import countperf
 from countperf.counting.access_analysis import AccessAnalysis
-from countperf.counting.analysis import KernelAnalysis, analyze_kernel
-from countperf.counting.structure import ChainAnalysis, GroupShape
+from countperf.counting.analysis import ChainAnalysis, KernelAnalysis, analyze_kernel, footprints_of
+from countperf.counting.places import slots_of
 from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.errors import (
     CountingError,
@@ -21,7 +21,6 @@ from countperf.errors import (
     ParameterError,
     UnsupportedExpressionError,
 )
-from countperf.report.analysis import MemoryGeometry
 from countperf.report.analysis import analysis as printed
 from tests.counting import applications
 from tests.counting.structure_kernels import (
@@ -79,23 +78,20 @@ def test_strides_of_a_tiled_matmul_along_all_axes(matmul: KernelAnalysis) -> Non
 
 def test_regions_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
     (program,) = matmul.programs
-    assert program.shape == GroupShape(extents=(16, 16))
+    assert program.shape == (16, 16)
     assert [str(g) for g in program.groups] == ["(1/16)*n", "(1/16)*n"]
     init, fetch, product, store = program.regions
     assert [len(r.instructions) for r in (init, fetch, product, store)] == [1, 2, 1, 1]
-    assert [r.ends_at_barrier for r in program.regions] == [False, True, False, False]
     assert [str(r.passes) for r in (init, store)] == ["(1/256)*n^2"] * 2
     assert [str(r.passes) for r in (fetch, product)] == ["(1/4096)*n^3"] * 2
-    (barrier_loop,) = product.around
-    assert (barrier_loop.kind, str(barrier_loop.trips)) == ("barrier loop", "(1/16)*n")
-    assert str(barrier_loop.entries) == "n^2"
+    assert product.barrier_loops == ("k_outer",)
     (own_loop,) = product.loops
-    assert (own_loop.iname, own_loop.kind, str(own_loop.trips)) == ("k_inner", "loop", "16")
+    assert (own_loop.iname, own_loop.around) == ("k_inner", ("k_outer",))
     assert str(own_loop.iterations) == "n^3"
     assert str(own_loop.entries) == "(1/16)*n^3"
     assert not fetch.loops
     for instruction in fetch.instructions:
-        assert instruction.executions == instruction.slots.count
+        assert instruction.executions == slots_of(instruction.place).count
 
 
 def test_the_chain_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
@@ -106,15 +102,14 @@ def test_the_chain_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
     assert str(chain.accumulators) == "1"
 
 
-def test_footprints_and_storage_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
-    sizes = {(f.array, f.direction): str(f.size_bytes) for f in matmul.footprints}
-    assert sizes["a", "load"] == sizes["b", "load"] == sizes["c", "store"] == "4*n^2"
-    assert sizes["a_fetch", "load"] == sizes["a_fetch", "any"] == "1024"
-    (load,) = (f for f in matmul.footprints if f.array == "a")
-    assert load.accesses_per_cell({"n": 256}) == 16
-    storage = {s.name: (s.space, str(s.size_bytes)) for s in matmul.storage}
-    assert storage["a_fetch"] == ("local", "1024")
-    assert storage["acc_k_outer_k_inner"] == ("private", "4")
+def test_footprints_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
+    found = {
+        (f.array, f.direction): str(f.cells)
+        for space in ("global", "local")
+        for f in footprints_of(matmul.accesses, space)
+    }
+    assert found["a", "load"] == found["b", "load"] == found["c", "store"] == "n^2"
+    assert found["a_fetch", "load"] == found["a_fetch", "store"] == "256"
 
 
 # }}}
@@ -138,20 +133,15 @@ def test_bank_conflicts_of_transposes(
     tile: int, padding: int, size: int, banks: int, degree: int
 ) -> None:
     analysis = analyze_kernel(transpose(tile, padding))
-    for parameters in (None, {"m": 3}):
-        load, store = (
-            bank_conflicts(
-                _access(analysis, direction, "t"),
-                parameters,
-                banks=banks,
-                bank_width_bytes=4,
-                sub_group_size=size,
-            )
-            for direction in ("load", "store")
+    load, store = (
+        bank_conflicts(
+            _access(analysis, direction, "t"), {"m": 3}, banks=banks, sub_group_size=size
         )
-        assert load.distribution[0][0] == load.maximum == degree
-        assert store.maximum == (1 if padding < 2 else store.maximum)
-        assert load.instructions == tile * tile // size * (1 if parameters is None else 9)
+        for direction in ("load", "store")
+    )
+    assert load.distribution[0][0] == load.mean == degree
+    assert store.mean == (1 if padding < 2 else store.mean)
+    assert load.instructions == tile * tile // size * 9
 
 
 # }}}
@@ -166,20 +156,8 @@ def test_register_blocking_gives_independent_accumulators() -> None:
     assert str(chain.accumulators) == "4"
     assert str(chain.steps) == "n"
     assert chain.operations == (("fma.f32", 1),)
-    copies = [loop for loop in region.loops if loop.kind == "unrolled"]
-    assert {(loop.iname, str(loop.trips)) for loop in copies} == {("i_inner_outer", "4")}
-    (accumulators,) = analysis.storage
-    assert (accumulators.space, str(accumulators.size_bytes)) == ("private", "16")
+    assert [loop.iname for loop in region.loops] == [chain.loops[0]]
     assert _strides(_access(analysis, "load", "a"))["unrolled i_inner_outer"] == "8*n"
-
-
-def test_partial_groups_and_vectors() -> None:
-    shape = GroupShape(extents=(24, 8))
-    assert shape.items == 192
-    assert shape.sub_groups(32) == (6, 0)
-    assert GroupShape(extents=(18, 6)).sub_groups(32) == (3, 12)
-    assert shape.vectors(16) == (1, 8, 8)
-    assert GroupShape(extents=()).vectors(8) == (0, 1, 1)
 
 
 # }}}
@@ -278,14 +256,14 @@ def test_sparse_products_take_statistics() -> None:
     assert analysis.is_estimate == "j"
     values = _access(analysis, "load", "values")
     assert values.address is None
-    assert str(values.stride("loop", "j").stride) == "1"
-    assert "start" in values.stride("local", 0).reason
-    assert _access(analysis, "load", "x").stride("loop", "j").stride is None
+    assert _strides(values)["loop j"] == "1"
+    assert _strides(values)["local 0"] == "None"
+    assert _strides(_access(analysis, "load", "x"))["loop j"] == "None"
     (chain,) = (c for r in analysis.programs[0].regions for c in r.chains)
     assert (str(chain.steps), chain.operations) == ("4", (("fma.f32", 1),))
     assert "statistic" in chain.steps.reason
-    footprints = {f.array: f for f in analysis.footprints}
-    assert str(footprints["starts"].size_bytes) == "4*n + 4"
+    footprints = {f.array: f for f in footprints_of(analysis.accesses)}
+    assert str(footprints["starts"].cells) == "n + 1"
     assert "load x" in footprints["x"].cells.reason
     with pytest.raises(CountingError, match=r"load values.* the mean trip count of 'j' decides"):
         transactions(values, {"n": 8}, line_bytes=32, sub_group_size=4)
@@ -307,12 +285,14 @@ def test_a_probability_decides_what_is_touched() -> None:
     assert store.executions.evaluate({"n": 20}) == 10
     with pytest.raises(CountingError, match="probability of a condition"):
         transactions(store, {"n": 20}, line_bytes=32, sub_group_size=8)
-    stored, loaded = sorted(analysis.footprints, key=lambda f: f.array)
+    stored, loaded = sorted(footprints_of(analysis.accesses), key=lambda f: f.array)
     with pytest.raises(CountingError, match="probability of a condition"):
         stored.cells_at({"n": 20})
     assert loaded.cells_at({"n": 20}) == 20
-    (region,) = printed(analysis, {"n": 20}).object()["programs"][0]["regions"]
-    assert region["instructions"][0]["slots"]["value"] == 24
+    (instruction,) = analysis.programs[0].instructions
+    slots = slots_of(instruction.place).count
+    assert slots is not None
+    assert slots.evaluate({"n": 20}) == 24
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Loopy's scans on newer islpy
@@ -329,31 +309,26 @@ def test_a_loop_that_runs_with_another_one_is_a_step_of_it() -> None:
         lang_version=(2018, 2),
     )
     analysis = analyze_kernel(lp.realize_reduction(kernel, force_scan=True))
-    assert str(_access(analysis, "load", "a").stride("loop", "i").stride) == "2"
-    assert str(_access(analysis, "store", "out").stride("loop", "i").stride) == "1"
+    assert _strides(_access(analysis, "load", "a"))["loop i"] == "2"
+    assert _strides(_access(analysis, "store", "out"))["loop i"] == "1"
 
 
-def test_an_analysis_is_json_and_text(matmul: KernelAnalysis) -> None:
-    content = printed(matmul, {"n": 64}, memory=MemoryGeometry()).object()
+def test_an_analysis_is_printed_in_rows(matmul: KernelAnalysis) -> None:
+    content = printed(matmul, {"n": 64}).object()
     assert json.loads(json.dumps(content)) == content
-    program = content["programs"][0]
-    assert program["sub_groups"] == {"full": 8, "items_of_partial": 0}
-    assert program["rows"] == {"number": 16, "full_vectors": 0, "items_left": 16}
-    region = program["regions"][2]
-    assert region["loops"][0]["trips"] == {"symbolic": "16", "value": 16}
-    assert region["chains"][0]["operations"] == {"fma.f32": 1}
-    store = content["accesses"][-1]
-    assert store["transactions"]["transactions"] == 64 * 64 // 8
-    local = next(a for a in content["accesses"] if a["address_space"] == "local")
-    assert local["bank_conflicts"] == {"instructions": 64**3 // 16 // 32, "maximum": 1, "mean": 1}
-    assert "value" not in printed(matmul).object()["accesses"][0]["executions"]
-    text = printed(matmul, {"n": 64}, memory=MemoryGeometry()).text()
-    chain = "variables acc_k_outer_k_inner; loops k_outer, k_inner; operations 1 fma.f32"
-    assert chain in text
-    assert "local 0: 1; local 1: n" in printed(matmul).text()
-    assert str(matmul) == (
-        "structure of loopy_kernel: 1 device programs, 7 accesses, 3 private and local arrays"
-    )
+    rows = {(row["kind"], row["name"]): row for row in content["rows"]}
+    assert rows["loop", "k_inner"]["count"] == "n^3"
+    assert rows["loop", "k_inner"]["value"] == 64**3
+    chain = "1 fma.f32 in 1 of k_outer, k_inner; 1 side by side"
+    assert rows["chain", "acc_k_outer_k_inner"]["detail"] == chain
+    store = content["rows"][-1]["detail"]
+    assert store.endswith(f"; {64 * 64 // 8} transactions of 32 bytes")
+    passes = 64**3 // 16 // 32
+    assert sum(f"; {passes} passes of {passes} over" in r["detail"] for r in rows.values()) == 2
+    assert "value" not in printed(matmul).object()["rows"][0]
+    assert chain in printed(matmul, {"n": 64}).text()
+    assert "local 0 i_inner: 1" not in printed(matmul).text()
+    assert str(matmul) == "structure of loopy_kernel: 1 device programs, 7 accesses"
 
 
 def test_wrong_parameters_and_geometries_are_refused(matmul: KernelAnalysis) -> None:
@@ -369,10 +344,10 @@ def test_wrong_parameters_and_geometries_are_refused(matmul: KernelAnalysis) -> 
     with pytest.raises(CountingError, match="line_bytes is 0"):
         transactions(load, {"n": 16}, line_bytes=0, sub_group_size=32)
     with pytest.raises(CountingError, match="no access to local memory"):
-        bank_conflicts(load, banks=32, bank_width_bytes=4, sub_group_size=32)
+        bank_conflicts(load, {"n": 16}, sub_group_size=32)
 
 
-def test_a_pattern_that_depends_on_the_size_needs_parameters() -> None:
+def test_a_pattern_may_depend_on_the_size() -> None:
     kernel: Any = lp.make_kernel(
         "{ [g, i] : 0 <= g < n and 0 <= i < 16 }",
         """
@@ -392,10 +367,9 @@ def test_a_pattern_that_depends_on_the_size_needs_parameters() -> None:
     analysis = analyze_kernel(lp.tag_inames(kernel, {"g": "g.0", "i": "l.0"}))
     load = _access(analysis, "load", "t")
     conflicts = partial(bank_conflicts, banks=4, bank_width_bytes=4, sub_group_size=16)
-    with pytest.raises(CountingError, match="pass parameters"):
-        conflicts(load)
-    assert [conflicts(load, {"n": n}).maximum for n in (3, 5, 30)] == [1, 2, 4]
-    assert conflicts(_access(analysis, "store", "t")).maximum == 4
+    highest = [max(dict(conflicts(load, {"n": n}).distribution)) for n in (3, 5, 30)]
+    assert highest == [1, 2, 4]
+    assert conflicts(_access(analysis, "store", "t"), {"n": 3}).distribution == ((4, 3),)
 
 
 def test_instructions_without_a_rule_are_refused() -> None:

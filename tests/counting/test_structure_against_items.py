@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pytools.graph import CycleError
 
 from countperf.counting.analysis import analyze_kernel
+from countperf.counting.transactions import lines_moved
 from countperf.errors import CountperfError
 from measurement_kernels.catalog import entry
 from tests.counting import applications, structure_kernels
@@ -22,9 +23,9 @@ from tests.counting.structure import (
     conflict_mistakes,
     footprint_mistakes,
     slot_mistakes,
+    step_mistakes,
     stride_mistakes,
     transaction_mistakes,
-    trip_mistakes,
 )
 from tests.oracles.interpreter import NotInterpretedError
 from tests.oracles.lanes import LaneRecorder
@@ -51,9 +52,9 @@ def mistakes_at(analysis: Any, recorder: LaneRecorder, sizes: Mapping[str, int])
     """Compare everything at given sizes."""
     recorded = recorder.record(sizes)
     found, _ = stride_mistakes(analysis, recorded, sizes)
-    found += trip_mistakes(analysis, recorder, sizes)
-    found += slot_mistakes(analysis, recorded, sizes)[0]
-    found += footprint_mistakes(analysis, recorded, sizes)[0]
+    found += step_mistakes(analysis, recorder, sizes)
+    found += slot_mistakes(analysis, recorded, sizes)
+    found += footprint_mistakes(analysis, recorded, sizes)
     for line_bytes, size in LINES:
         found += transaction_mistakes(
             analysis, recorded, sizes, line_bytes=line_bytes, sub_group_size=size
@@ -157,5 +158,5 @@ def test_full_groups_split_off_leave_everything_as_it_is(
 def test_transactions_of_many_groups_are_not_listed_one_by_one() -> None:
     analysis = analyze_kernel(entry("vector-scale-add/stride1/256x1").build())
     n = 2**28 + 256
-    found = analysis.transactions({"n": n}, line_bytes=64, sub_group_size=16)
+    found = lines_moved(analysis.accesses, {"n": n}, line_bytes=64, sub_group_size=16)
     assert found == {"load": 2 * n // 16, "store": n // 16}

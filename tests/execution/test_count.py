@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import countperf
+from countperf.counting.analysis import distinct_bytes, footprints_of
 from countperf.counting.copies import generated
 from countperf.execution.count import count_execution
 from countperf.execution.issue import apply_policy
@@ -64,16 +65,13 @@ def test_bytes_are_the_footprints_of_the_analysis(entry: Any) -> None:
     found = count_execution(entry.build())
     analysis = countperf.analyze_kernel(entry.build())
     values = {n: entry.check_parameters[n] for n in found.prepared.parameters}
-    expected: Counter[str] = Counter()
-    for footprint in analysis.footprints:
-        if footprint.address_space == "global" and footprint.direction != "any":
-            expected[footprint.direction] += footprint.cells_at(values) * footprint.element_bytes
+    expected = distinct_bytes(footprints_of(analysis.accesses), values)
     counted = {
         key.direction: int(count.evaluate(values))
         for key, count in found.counts.items()
         if isinstance(key, FootprintKey) and key.of == "bytes.kernel"
     }
-    assert counted == expected
+    assert counted == {name: number for name, number in expected.items() if number}
 
 
 def test_bytes_of_groups_by_enumeration() -> None:

@@ -15,7 +15,6 @@ _EIGHT: dict[str, Any] = {"width": 8, "remainder": "scalar"}
 _FLAT = {"width": 8, "remainder": "scalar", "vectorized": "flat"}
 _MASKED = _FLAT | {"guards": "masked"}
 _BEHIND = {"rows": "multiples behind barriers", "remainder": "scalar"}
-_FEW = {"width": 8, "rows": "multiples if few"}
 _REUSED = ["l1_reuse", "l2_reuse", "beyond_l2"]
 _LED = ["data", "l2_reuse", "beyond_l2"]
 
@@ -51,10 +50,6 @@ def _each(*servings: str, space: str = "scalar.gmem.load", share: Any = 1) -> di
             "free.flat.24x1.flop.fma.f32",
             {"vector.arithmetic.f32.fma": "1/24", "scalar.arithmetic.f32.fma": "8/24"},
         ),
-        (_FEW, "free.flat.12x4.flop.fma.f32", {"scalar.arithmetic.f32.fma": 1}),
-        (_FEW, "free.flat.8x6.flop.fma.f32", {"vector.arithmetic.f32.fma": "1/8"}),
-        (_FEW, "free.flat.24x2.flop.fma.f32", {"vector.arithmetic.f32.fma": "1/8"}),
-        (_FEW, "sync.flat.12x4.flop.fma.f32", {"vector.arithmetic.f32.fma": "2/12"}),
         ({"width": 24, "rows": "multiples"}, "sync.loop.32x1.iterations", {"scalar.iterations": 1}),
         ({"rows": "multiples"}, "sync.loop.32x1.iterations", {"vector.iterations": "1/16"}),
         # accesses within lines; wide elements take more of them

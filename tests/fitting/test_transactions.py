@@ -15,8 +15,8 @@ from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
+from countperf.properties.transactions import with_transactions
 from countperf.properties.vector import PropertyVector
-from countperf.workflow.analyzing import with_transactions
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.fitting import fit
 from countperf.workflow.prediction import predict
@@ -49,8 +49,13 @@ def _sizes(name: str, values: tuple[int, ...]) -> dict[str, int]:
     return dict(zip([size.name for size in entry(name).sizes], values, strict=True))
 
 
+def _counted(name: str) -> PropertyVector:
+    unit = entry(name).build()
+    return with_transactions(count_kernel(unit), unit, [ROOT])
+
+
 def _time_s(name: str, sizes: dict[str, int]) -> float:
-    counts = with_transactions(name, ROOT).evaluate(sizes)
+    counts = _counted(name).evaluate(sizes)
     return LAUNCH_S + sum(value * counts[name] for name, value in TRUTH_S.items())
 
 
@@ -96,7 +101,7 @@ def test_they_are_found_for_kernels_of_the_catalogue_and_fitted() -> None:
 def test_kernels_are_predicted_at_sizes_that_were_not_measured(how: str) -> None:
     weights, sizes = fitted().weights, _sizes(JUDGED, (800, 1008))
     expected = _time_s(JUDGED, sizes)
-    vector = with_transactions(JUDGED, ROOT, view="source")
+    vector = _counted(JUDGED)
     if how == "kernel":
         found = weights.predict(entry(JUDGED).build(), sizes)
     elif how == "name":
@@ -107,7 +112,7 @@ def test_kernels_are_predicted_at_sizes_that_were_not_measured(how: str) -> None
         counts = vector.evaluate(sizes)
         found = weights.predict({name: int(count) for name, count in counts.items()})
     assert found.time_s == pytest.approx(expected, rel=1e-6)
-    counted = with_transactions(JUDGED, ROOT).evaluate(sizes)
+    counted = _counted(JUDGED).evaluate(sizes)
     assert found.breakdown[f"{ROOT}.load"] == pytest.approx(
         TRUTH_S[f"{ROOT}.load"] * counted[f"{ROOT}.load"], rel=1e-6
     )
@@ -156,7 +161,7 @@ def test_a_policy_may_stand_beside_them() -> None:
 
 def test_what_does_not_say_them_is_refused() -> None:
     weights, kernel = fitted().weights, entry(JUDGED).build()
-    with pytest.raises(PredictionError, match=rf"names {ROOT}, which counts.*with_transactions"):
+    with pytest.raises(PredictionError, match=rf"names {ROOT}, .*pass the kernel itself"):
         weights.predict(count_kernel(kernel), n=64, m=64)
     with pytest.raises(PredictionError, match="has no formula, and a cost function"):
         weights.compile(kernel)

@@ -9,7 +9,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.linear import LINEAR
 from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
 from countperf.models.weights import WeightSet
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, describe
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, property_unit
 
 
 def make_device(**changes: Any) -> DeviceIdentity:
@@ -31,7 +31,7 @@ def make_weight(feature: str, value_s: float, **changes: Any) -> Weight:
         "feature": feature,
         "value_s": value_s,
         "standard_error_s": abs(value_s) / 10,
-        "unit": describe(feature).unit,
+        "unit": property_unit(feature),
         "smallest": 1.0,
         "largest": 1e6,
     }

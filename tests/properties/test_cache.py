@@ -63,7 +63,6 @@ def test_an_equal_kernel_is_not_counted_again(counted: list[str]) -> None:
         lambda: (lp.assume(_scaling(), "n >= 16"), {}),
         lambda: (lp.tag_inames(_scaling(), "i:unr"), {}),
         lambda: (_scaling(dtype="float64"), {}),
-        lambda: (_scaling(), {"powers": "written"}),
         lambda: (_gated(), {"statistics": {"gated": 1}}),
         lambda: (_gated(), {"statistics": {"gated": 1.0}}),
         lambda: (_gated(), {"statistics": {"gated": Fraction(1, 2)}}),

@@ -21,7 +21,7 @@ from countperf.execution.keys import (
     name_of,
     site_key,
 )
-from countperf.properties.taxonomy import assumption_of, describe, validate_name
+from countperf.properties.taxonomy import assumption_of, property_unit, validate_name
 
 
 def _one_of(literal: Any) -> st.SearchStrategy[Any]:
@@ -56,7 +56,7 @@ _EXECUTIONS = (
 @given(_EXECUTIONS)
 def test_executions_are_parsed_back(key: keys.SiteKey) -> None:
     assert site_key(name_of(key)) == key
-    assert describe(name_of(key)).unit
+    assert property_unit(name_of(key))
 
 
 SITE = Site("sync", "loop", (16, 16))
@@ -104,7 +104,7 @@ def test_names_in_documents(name: str, key: keys.SiteKey) -> None:
     ],
 )
 def test_footprints_and_issued_work_have_names(name: str) -> None:
-    assert describe(name).unit
+    assert property_unit(name)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from countperf.errors import (
 )
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import Count, granularity_of
-from countperf.properties.taxonomy import describe
+from countperf.properties.taxonomy import property_unit
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -202,7 +202,7 @@ def test_counts_that_are_zero_are_left_out() -> None:
     ],
 )
 def test_names_of_the_grammar_have_a_unit(name: str) -> None:
-    assert describe(name).unit
+    assert property_unit(name)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_names_of_the_grammar_have_a_unit(name: str) -> None:
 )
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(PropertyNameError):
-        describe(name)
+        property_unit(name)
 
 
 def test_a_count_tells_what_it_is() -> None:

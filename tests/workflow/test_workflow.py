@@ -25,7 +25,6 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
 from countperf.properties.vector_document import caches_of
 from countperf.workflow import (
-    analyzing,
     compiled_code,
     evaluating,
     fitting,
@@ -112,8 +111,7 @@ def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
     assert given["gmem.load.32.4ofn"] == 2 * 5 * 100
     with pytest.raises(DataDependentControlFlowError, match="length"):
         kernels.counted("spmv/banded")
-    structure = analyzing.analyzed("spmv/random")
-    assert structure.is_estimate
+    assert kernels.kernel_statistics("spmv/random", None, {})
 
 
 def test_the_broad_profile_adds_what_the_device_can_run() -> None:
