@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -19,7 +20,7 @@ from countperf.counting.components import touched_addresses
 from countperf.counting.device_programs import DeviceProgram, LocalBarrier, RegionOutline
 from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
-from countperf.counting.places import Place, Refusable, barrier_passes, trips_of
+from countperf.counting.places import Known, Place, barrier_passes, trips_of
 from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.selection import instruction_counter
 from countperf.counting.sizes import SizeParameters, require_sizes
@@ -37,9 +38,9 @@ class LoopAnalysis(ShortRepr):
 
     iname: str  # the loop variable
     around: tuple[str, ...]  # sequential loops around it, outermost first
-    iterations: Refusable  # by all work items together
+    iterations: Known  # by all work items together
     # how often all work items together come to it, whether or not it has iterations then
-    entries: Refusable
+    entries: Known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +65,10 @@ class ChainAnalysis(ShortRepr):
     operations: Operations | None
     span: int  # iterations that the chain takes to come back to where it began, mostly 1
     # iterations of all the loops together: the chain is steps / span times its operations long
-    steps: Refusable
+    steps: Known
     # independent chains of this kind that an item has side by side: values of copies (``unr``,
     # ``ilp``) and of the loops inside the outermost carrying one that tell the variables apart
-    accumulators: Refusable
+    accumulators: Known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class RegionAnalysis(ShortRepr):
     loops: tuple[LoopAnalysis, ...]  # loops of each item in the region
     instructions: tuple[InstructionAnalysis, ...]  # in order
     chains: tuple[ChainAnalysis, ...]  # those whose last instruction is in the region
-    passes: Refusable  # passes of all work groups through the region
+    passes: Known  # passes of all work groups through the region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +144,14 @@ class _Builder:
             passes=self._passes(outline),
         )
 
-    def _passes(self, outline: RegionOutline) -> Refusable:
+    def _passes(self, outline: RegionOutline) -> Known:
         barrier = LocalBarrier(
             within=frozenset(outline.around), neighbors=frozenset(outline.instruction_ids)
         )
         grid = Grid(groups=self.grid.groups, items={})
-        try:
-            count = barrier_passes(self.domains, barrier, self.program.launch_loops, grid)
-        except CountingError as error:
-            return Refusable(count=None, reason=str(error))
-        return Refusable(count=count)
+        with suppress(CountingError):
+            return barrier_passes(self.domains, barrier, self.program.launch_loops, grid)
+        return None
 
     def _loops(self, outline: RegionOutline, ids: list[str]) -> tuple[LoopAnalysis, ...]:
         inside: dict[tuple[str, ...], list[str]] = {}
@@ -176,7 +175,7 @@ class _Builder:
             )
         return tuple(result)
 
-    def _executed(self, members: list[str], names: frozenset[str]) -> Refusable:
+    def _executed(self, members: list[str], names: frozenset[str]) -> Known:
         """Count the points of some loops in which instructions are executed, if all agree."""
         counts = {
             self.domains.executions(
@@ -184,9 +183,7 @@ class _Builder:
             )
             for member in members
         }
-        if len(counts) == 1:
-            return Refusable(count=counts.pop())
-        return Refusable(count=None, reason="its instructions run in different work items")
+        return counts.pop() if len(counts) == 1 else None
 
     def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
         instruction = self.analyzer.read(self.program, outline, instruction_id, self.grid)
@@ -235,7 +232,7 @@ class _Builder:
         accumulators = (
             trips_of(self.domains, apart, within - apart - carried)
             if apart
-            else Refusable(count=PiecewiseQuasiPolynomial.from_value(1))
+            else PiecewiseQuasiPolynomial.from_value(1)
         )
         return ChainAnalysis(
             instructions=chain.instructions,
@@ -345,14 +342,14 @@ class Footprint(ShortRepr):
     array: str
     direction: str
     element_bytes: int  # size of an element
-    cells: Refusable  # distinct elements; of a local array those of one group's copy
+    cells: Known  # distinct elements; of a local array those of one group's copy
     members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
         """Return the distinct elements at parameters; where no formula is known, by enumeration."""
         values = self.members[0].checked(parameters)
-        if self.cells.count is not None:
-            return int(self.cells.count.evaluate(values))
+        if self.cells is not None:
+            return int(self.cells.evaluate(values))
         touched = [
             touched_addresses(access.place, _direct(access), values) for access in self.members
         ]
@@ -389,30 +386,23 @@ def footprints_of(
     )
 
 
-def _cells(members: Sequence[AccessAnalysis]) -> Refusable:
+def _cells(members: Sequence[AccessAnalysis]) -> Known:
     first = members[0]
     domains = first.place.domains
     layout = domains.layout_of(first.access)
     what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
-    if any(access.access.component_of != first.access.component_of for access in members):
-        return Refusable(count=None, reason="its vectors are accessed whole and by components")
-    indirect = [access.text for access in members if access.index is None]
-    if indirect:
-        return Refusable(count=None, reason=f"the address of {indirect[0]} is read from data")
-    estimates = [access.is_estimate for access in members if access.is_estimate]
-    if estimates:
-        return Refusable(count=None, reason=f"{estimates[0]} decides what is accessed")
+    is_mixed = any(access.access.component_of != first.access.component_of for access in members)
+    if is_mixed or any(access.index is None or access.is_estimate for access in members):
+        return None
     places = dict.fromkeys((a.index, a.place.within, a.place.cases) for a in members)
-    try:
-        with isl_sets.limited_operations(FOOTPRINT_OPERATIONS, what):
-            cells = accessed_cells(
-                ((i, w, c) for i, w, c in places if i is not None),
-                domains,
-                _injective_index(layout, what),
-            )
-            return Refusable(count=domains.counter.count(cells))
-    except CountingError as error:
-        return Refusable(count=None, reason=str(error))
+    with suppress(CountingError), isl_sets.limited_operations(FOOTPRINT_OPERATIONS, what):
+        cells = accessed_cells(
+            ((i, w, c) for i, w, c in places if i is not None),
+            domains,
+            _injective_index(layout, what),
+        )
+        return domains.counter.count(cells)
+    return None
 
 
 def _injective_index(layout: Layout, what: str) -> Callable[[Address], tuple[QuasiPolynomial, ...]]:

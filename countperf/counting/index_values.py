@@ -10,6 +10,7 @@ host. What has too many points, or cannot be followed, is reported as not checke
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -64,18 +65,10 @@ class Points:
 
     def arrays_behind(self, access: ArrayAccess, index: Any) -> tuple[str, ...]:
         """Return the arrays that decide a subscript, or whether it is executed."""
-        return tuple(
-            sorted(
-                name
-                for name in self._all_behind(access, index)
-                if hasattr(self.kernel.arg_dict.get(name), "dim_tags")
-            )
-        )
-
-    def _all_behind(self, access: ArrayAccess, index: Any) -> set[str]:
         waiting = set(get_dependencies(index)) | access.within
         for condition, _ in access.conditions:
             waiting |= get_dependencies(condition)
+        variables = {*self.kernel.arg_dict, *self.kernel.temporary_variables}
         names: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -84,17 +77,14 @@ class Points:
                 waiting |= self._data_names(name) - names
             for writer in self.kernel.writer_map().get(name, ()):
                 instruction = self.kernel.id_to_insn[writer]
-                waiting |= (instruction.read_dependency_names() & self._names) - names
-        return names
+                waiting |= (instruction.read_dependency_names() & variables) - names
+        arguments = self.kernel.arg_dict
+        return tuple(sorted(n for n in names if hasattr(arguments.get(n), "dim_tags")))
 
     @property
     def behind(self) -> Mapping[str, frozenset[str]]:
         """Instructions that are done before each one."""
         return self.kernel.recursive_insn_dep_map()
-
-    @property
-    def _names(self) -> frozenset[str]:
-        return frozenset(self.kernel.arg_dict) | frozenset(self.kernel.temporary_variables)
 
     def outside(
         self, access: ArrayAccess, index: Any, extent: int
@@ -397,30 +387,43 @@ _FAILURES = (CountingError, NotImplementedError, KeyError, TypeError, ValueError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideAccess:
-    """An access that leaves its array."""
+    """An access that leaves its array, or that may leave it and cannot be looked at."""
 
     access: str  # the access, as it is written: ``load x[col[i]]``
     # the axis on which it leaves the array, and its length
     axis: int
     extent: int
-    value: int
-    at: Mapping[str, int]  # loop variables there
     sources: tuple[str, ...]  # arrays that decide the subscript
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UncheckedAccess:
-    """An access that may leave its array, and cannot be looked at."""
-
-    # as in `OutsideAccess`
-    access: str
-    axis: int
-    extent: int
-    # interval in which its subscripts lie; None if it is not known
-    low: int | None
-    high: int | None
-    sources: tuple[str, ...]
+    value: int | None = None  # the subscript there; None if it is not known to leave the array
+    at: Mapping[str, int] = field(default_factory=dict[str, int])  # loop variables there
+    interval: tuple[int, int] | None = None  # in which its subscripts lie; None if it is not known
     reason: str = ""  # why it cannot be followed; empty if it has too many points
+
+    @property
+    def text(self) -> str:
+        """Which access leaves its array, or may leave it, and what helps."""
+        sources = " and ".join(map(repr, self.sources))
+        axis = f"axis {self.axis} of its array goes from 0 to {self.extent - 1}"
+        if self.value is not None:
+            at = ", ".join(f"{name} = {value}" for name, value in self.at.items())
+            other = f"pass other elements of {sources}" if sources else "pass other sizes"
+            return (
+                f"{self.access} has the subscript {self.value}{at and ' at '}{at}, and {axis};"
+                f" nothing was launched: {other}"
+            )
+        if self.reason:
+            return (
+                f"{self.access} may leave its array, and {axis}: {self.reason}; nothing was"
+                " launched: compute the subscript of integer arguments that the kernel does not"
+                " write"
+            )
+        known = "anywhere" if self.interval is None else "from {} to {}".format(*self.interval)
+        return (
+            f"{self.access} has subscripts {known} as far as the smallest and largest elements"
+            f" of {sources or 'its sizes'} tell, and {axis}; it is executed too often to look at"
+            " each; nothing was launched: pass smaller sizes, or an array that is long enough for"
+            " these subscripts"
+        )
 
 
 def deciding_arrays(kernel: Any, accesses: Sequence[ArrayAccess]) -> frozenset[str]:
@@ -440,13 +443,13 @@ def find_outside(
     shapes: Mapping[str, Sequence[int]],
     given: Mapping[str, NDArray[Any]],
     accesses: Sequence[ArrayAccess],
-) -> OutsideAccess | UncheckedAccess | None:
+) -> OutsideAccess | None:
     """Find an access that leaves its array; `given` are contents of arrays before the launch."""
     sizes = {n: int(v) for n, v in scalars.items() if isinstance(v, int | np.integer)}
     all_shapes = {**shapes_of_temporaries(kernel, sizes), **shapes}
     followed = followed_limits(kernel, sizes, all_shapes, ranges_of(given))
     points = Points(kernel, scalars, all_shapes, given)
-    unchecked: UncheckedAccess | None = None
+    unchecked: OutsideAccess | None = None
     for access in accesses:
         extents = all_shapes.get(access.array)
         if extents is None or access.is_flat or len(access.index) != len(extents):
@@ -474,20 +477,20 @@ def find_outside(
                     value, at = leaving
                     return OutsideAccess(value=value, at=at, **at_place)
                 continue
-            low, high = _interval(followed, index)
-            unchecked = unchecked or UncheckedAccess(low=low, high=high, reason=reason, **at_place)
+            interval = _interval(followed, index)
+            unchecked = unchecked or OutsideAccess(interval=interval, reason=reason, **at_place)
     return unchecked
 
 
 def _is_inside(followed: Any, index: Any, extent: int) -> bool:
-    low, high = _interval(followed, index)
-    if low is None or high is None:
+    interval = _interval(followed, index)
+    if interval is None:
         return False
+    low, high = interval
     return low > high or (low >= 0 and high < extent)
 
 
-def _interval(followed: Any, index: Any) -> tuple[int, int] | tuple[None, None]:
-    try:
+def _interval(followed: Any, index: Any) -> tuple[int, int] | None:
+    with suppress(*_FAILURES):
         return followed.interval(index)
-    except _FAILURES:
-        return None, None
+    return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,14 +12,12 @@ from loopy.kernel.data import VectorizeTag
 from countperf.counting.device_programs import LocalBarrier
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid
-from countperf.display import ShortRepr
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
@@ -49,34 +48,27 @@ _OPERATIONS = 500_000
 """Limit of isl's operations, about a second; beyond it a trip count or slot count is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusable(ShortRepr):
-    """A count, or why there is none."""
-
-    count: PiecewiseQuasiPolynomial | None  # None if it is refused
-    reason: str = ""  # why it is refused, or which statistics enter; empty if it is exact
-
-    def __str__(self) -> str:
-        return f"unknown ({self.reason})" if self.count is None else str(self.count)
+Known = PiecewiseQuasiPolynomial | None
+"""A count; None where it is not known."""
 
 
-def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) -> Refusable:
+def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) -> Known:
     """Count the iterations of loops for given values of what is around them."""
     counted, factor = domains.trip_statistics(frozenset(names))
-    reason = ""
-    if counted != frozenset(names):
-        given = sorted(name for name in set(names) - counted if name in domains.statistics)
-        reason = f"the mean trip count of {', '.join(given)} is the caller's statistic"
-        reason = reason if given else ""
     outside, _ = domains.trip_statistics(frozenset(around))
     if not counted:
-        return Refusable(count=factor, reason=reason)
-    what = f"kernel '{domains.kernel.name}': the trip count of {', '.join(sorted(counted))}"
-    try:
-        with isl_sets.limited_operations(_OPERATIONS, what):
-            return Refusable(count=_trips(domains, counted, outside) * factor, reason=reason)
-    except CountingError as error:
-        return Refusable(count=None, reason=str(error))
+        return factor
+    with _limited(domains, f"the trip count of {', '.join(sorted(counted))}"):
+        return _trips(domains, counted, outside) * factor
+    return None
+
+
+@contextmanager
+def _limited(domains: Domains, what: str) -> Generator[None]:
+    """Leave a block, which goes on behind it, where isl refuses a count or takes too long."""
+    what = f"kernel '{domains.kernel.name}': {what}"
+    with suppress(CountingError), isl_sets.limited_operations(_OPERATIONS, what):
+        yield
 
 
 def _trips(
@@ -97,7 +89,7 @@ def _trips(
     return Counter(context).count(sets.as_parameters(joint, sorted(around)))
 
 
-def slots_of(place: Place) -> Refusable:
+def slots_of(place: Place) -> Known:
     """Count the slots of an instruction: passes of a group through it, times the items of a group.
 
     Items that have nothing to do in a pass (partial groups, guarded fetches, loops that end
@@ -106,17 +98,13 @@ def slots_of(place: Place) -> Refusable:
     domains = place.domains
     counted, _ = domains.trip_statistics(place.within)
     if counted != place.within:
-        given = ", ".join(sorted(place.within - counted))
-        return Refusable(count=None, reason=f"data decides how often '{given}' runs in each item")
-    what = f"kernel '{domains.kernel.name}': the slots in {', '.join(sorted(place.within))}"
-    try:
-        with isl_sets.limited_operations(_OPERATIONS, what):
-            return _slots(place)
-    except CountingError as error:
-        return Refusable(count=None, reason=str(error))
+        return None  # data decides how often a loop runs in each item
+    with _limited(domains, f"the slots in {', '.join(sorted(place.within))}"):
+        return _slots(place)
+    return None
 
 
-def _slots(place: Place) -> Refusable:
+def _slots(place: Place) -> Known:
     domains, lanes = place.domains, place.lanes
     starts: dict[str, QuasiPolynomial] = {}
     if lanes and place.own_loops & place.within:
@@ -126,18 +114,16 @@ def _slots(place: Place) -> Refusable:
                 continue
             if factored is None:
                 if not _is_apart(place, name):
-                    return Refusable(
-                        count=None, reason=f"the bounds of '{name}' are no simple constraints"
-                    )
+                    return None
                 continue
             lower = _lane_dependent_start(place, factored, name)
-            if isinstance(lower, str):
-                return Refusable(count=None, reason=lower)
-            if lower is not None:
+            if lower is None:
+                return None
+            if lower:
                 starts[name] = lower
     kept = place.within.difference(lanes)
     if not starts:
-        return Refusable(count=domains.executions(kept, (), place.grid))
+        return domains.executions(kept, (), place.grid)
     functions = [
         QuasiPolynomial.name(name) - starts.get(name, QuasiPolynomial()) for name in sorted(kept)
     ]
@@ -146,7 +132,7 @@ def _slots(place: Place) -> Refusable:
     for axis, size in place.grid.groups.items():
         if axis not in used:
             passes = passes * size
-    return Refusable(count=passes.scale(place.grid.group_size))
+    return passes.scale(place.grid.group_size)
 
 
 def _is_apart(place: Place, name: str) -> bool:
@@ -157,34 +143,24 @@ def _is_apart(place: Place, name: str) -> bool:
 
 def _lane_dependent_start(
     place: Place, factored: FactoredDomain, name: str
-) -> QuasiPolynomial | str | None:
-    """Return the first value of a loop where it depends on the item, or why it is not known."""
+) -> QuasiPolynomial | None:
+    """Return the first value of a loop where it depends on the item, else 0; None if not known."""
     axes = (place.domains.local_axes, place.domains.group_axes)
     outside = set(place.loops[: place.loops.index(name)]).union(*axes) & place.within
     polyhedra = factored.onto(frozenset(outside | {name}))
     if polyhedra is None:
-        return f"the bounds of '{name}' are no simple constraints"
-    (polyhedron,) = (p for p in polyhedra if name in p.dimensions)
-    if not set(polyhedron.dimensions) & place.lanes.keys():
         return None
-    return _start(polyhedron, name, place)
-
-
-def _start(polyhedron: Polyhedron, name: str, place: Place) -> QuasiPolynomial | str | None:
+    (polyhedron,) = (p for p in polyhedra if name in p.dimensions)
     names = (*polyhedron.parameters, *polyhedron.dimensions)
     column = 1 + names.index(name)
     both_ways = [*polyhedron.equalities, *(tuple(-c for c in r) for r in polyhedron.equalities)]
     rows = [row for row in (*polyhedron.inequalities, *both_ways) if row[column] > 0]
-    dependent = [
-        row
-        for row in rows
-        if any(c and n in place.lanes for n, c in zip(names, row[1:], strict=True))
-    ]
-    if not dependent:
-        return None
+    lanes = [1 + names.index(lane) for lane in place.lanes if lane in names]
+    if not any(row[lane] for row in rows for lane in lanes):
+        return QuasiPolynomial()
     (row, *more) = rows
     if more or row[column] != 1:
-        return f"the first value of '{name}' is the largest of several, or a quotient"
+        return None  # it is the largest of several, or a quotient
     return -QuasiPolynomial.affine(
         ((n, c) for n, c in zip(names, row[1:], strict=True) if n != name), row[0]
     )

@@ -243,10 +243,10 @@ class _Executions:
         if not (place.cases or found.own or self._is_guarded(place)):
             return ZERO_COUNT
         slots = slots_of(place)
-        if slots.count is None:
+        if slots is None:
             return ZERO_COUNT
         executed = self.domains.executions(place.within, place.cases, grid)
-        return slots.count + executed.scale(-1)
+        return slots + executed.scale(-1)
 
     def _operation(
         self,

@@ -145,9 +145,9 @@ class LoopCounter:
         """Yield the counts of a device program."""
         for region in analysis.regions:
             own = {loop.iname for loop in region.loops}
-            if region.passes.count is not None:
+            if region.passes is not None:
                 site = self._placements.site(flat, own)
-                yield EventKey(site, "passes"), region.passes.count
+                yield EventKey(site, "passes"), region.passes
             yield from self._iterations(region, flat)
             yield from self._live_values(region, flat, grid, own)
             yield from self._chains(region, flat, own)
@@ -155,10 +155,10 @@ class LoopCounter:
     def _iterations(self, region: RegionAnalysis, flat: Site) -> Iterator[Part]:
         for loop in region.loops:
             site = self._placements.site(flat, [loop.iname])
-            if loop.iterations.count is not None:
-                yield EventKey(site, "iterations"), loop.iterations.count
-            if loop.entries.count is not None:
-                yield EventKey(site, "entries"), loop.entries.count
+            if loop.iterations is not None:
+                yield EventKey(site, "iterations"), loop.iterations
+            if loop.entries is not None:
+                yield EventKey(site, "entries"), loop.entries
 
     def _live_values(
         self, region: RegionAnalysis, flat: Site, grid: Grid, own: Collection[str]
@@ -197,7 +197,7 @@ class LoopCounter:
 
 def _side_by_side(chain: ChainAnalysis) -> int:
     """Return how many accumulators of a chain are side by side; 1 if no constant says it."""
-    count = chain.accumulators.count
+    count = chain.accumulators
     number = None if count is None else count.as_polynomial()
     return int(number.constant_term) if number and number.is_constant else 1
 

@@ -13,12 +13,7 @@ from loopy import AddressSpace
 from pymbolic import evaluate
 
 from countperf.counting.index_arrays import shapes_of_temporaries
-from countperf.counting.index_values import (
-    OutsideAccess,
-    UncheckedAccess,
-    deciding_arrays,
-    find_outside,
-)
+from countperf.counting.index_values import deciding_arrays, find_outside
 from countperf.errors import KernelBuildError
 from countperf.harness.arrays import KernelArray, Placement
 from countperf.harness.description import Kernel
@@ -194,36 +189,8 @@ def check_accesses(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]
         return
     outside = find_outside(source, bindings.scalars, bindings.shapes, contents, accesses)
     if outside is not None:
-        raise KernelBuildError(f"kernel {kernel.name!r}: {_reason(outside)}")
+        raise KernelBuildError(f"kernel {kernel.name!r}: {outside.text}")
     kernel.checked_indices.add(key)
-
-
-def _reason(found: OutsideAccess | UncheckedAccess) -> str:
-    """Say which access leaves its array, or may leave it, and what helps."""
-    sources = " and ".join(map(repr, found.sources))
-    other = f"pass other elements of {sources}" if sources else "pass other sizes"
-    axis = f"axis {found.axis} of its array goes from 0 to {found.extent - 1}"
-    match found:
-        case OutsideAccess():
-            at = ", ".join(f"{name} = {value}" for name, value in found.at.items())
-            return (
-                f"{found.access} has the subscript {found.value}{at and ' at '}{at}, and {axis};"
-                f" nothing was launched: {other}"
-            )
-        case UncheckedAccess(reason=reason) if reason:
-            return (
-                f"{found.access} may leave its array, and {axis}: {reason}; nothing was launched:"
-                " compute the subscript of integer arguments that the kernel does not write"
-            )
-        case UncheckedAccess(low=low, high=high):
-            known = "anywhere" if low is None else f"from {low} to {high}"
-            of = sources or "its sizes"
-            return (
-                f"{found.access} has subscripts {known} as far as the smallest and largest elements"
-                f" of {of} tell, and {axis}; it is executed too often to look at each;"
-                " nothing was launched: pass smaller sizes, or an array that is long enough for"
-                " these subscripts"
-            )
 
 
 def check_private_arrays(kernel: Kernel, device: Device, bindings: Bindings) -> None:

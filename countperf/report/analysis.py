@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from countperf.counting.places import Refusable
 from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.errors import CountingError
 from countperf.report.rows import Printed, plain
@@ -13,7 +12,7 @@ from countperf.report.rows import Printed, plain
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
     from countperf.counting.analysis import KernelAnalysis
-    from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+    from countperf.counting.places import Known
 
 SUB_GROUP_SIZE, LINE_BYTES = 32, 32
 """Work items that access memory together, and bytes of what moves together."""
@@ -39,18 +38,19 @@ def analysis(of: KernelAnalysis, parameters: Mapping[str, Any] | None = None) ->
     return Printed(head=head, rows=rows, columns=columns, facts=facts, name="rows")
 
 
-def _count(
-    count: PiecewiseQuasiPolynomial | Refusable, values: Mapping[str, int] | None
-) -> dict[str, Any]:
-    found = count if isinstance(count, Refusable) else Refusable(count=count)
-    if values is None or found.count is None or not found.count.names() <= values.keys():
-        return {"count": str(found)}
-    return {"count": str(found), "value": plain(found.count.evaluate(values))}
+def _count(count: Known, values: Mapping[str, int] | None) -> dict[str, Any]:
+    if values is None or count is None or not count.names() <= values.keys():
+        return {"count": _text(count)}
+    return {"count": str(count), "value": plain(count.evaluate(values))}
+
+
+def _text(count: Known) -> str:
+    return "unknown" if count is None else str(count)
 
 
 def _parts(
     of: KernelAnalysis, values: Mapping[str, int] | None
-) -> Iterator[tuple[str, str, PiecewiseQuasiPolynomial | Refusable, str]]:
+) -> Iterator[tuple[str, str, Known, str]]:
     for program in of.programs:
         groups = ", ".join(map(str, program.groups))
         shape = "x".join(map(str, program.shape)) or "1"
@@ -59,13 +59,13 @@ def _parts(
             around = ", ".join(region.barrier_loops)
             yield "region", str(region.index), region.passes, f"in {around}" if around else ""
             for loop in region.loops:
-                yield "loop", loop.iname, loop.iterations, f"entered {loop.entries}"
+                yield "loop", loop.iname, loop.iterations, f"entered {_text(loop.entries)}"
             for instruction in region.instructions:
                 yield "instruction", instruction.id, instruction.executions, ""
             for chain in region.chains:
                 steps = ", ".join(f"{times} {kind}" for kind, times in chain.operations or ())
                 detail = f"{steps or 'no operation'} in {chain.span} of {', '.join(chain.loops)}"
-                detail += f"; {chain.accumulators} side by side"
+                detail += f"; {_text(chain.accumulators)} side by side"
                 yield "chain", ", ".join(chain.variables), chain.steps, detail
     for access in of.accesses:
         strides = "; ".join(map(str, access.strides))

@@ -9,7 +9,7 @@ from typing import Any
 
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.analysis import KernelAnalysis, footprints_of
-from countperf.counting.places import Refusable, slots_of
+from countperf.counting.places import slots_of
 from countperf.counting.transactions import bank_conflicts, transactions
 from tests.oracles.interpreter import Access
 from tests.oracles.lanes import LaneRecorder, Recorded, conflict_degree, lines
@@ -143,7 +143,7 @@ def slot_mistakes(
             if executed != recorded.executions[name]:
                 mistakes.append(f"{name}: executed {executed}, {recorded.executions[name]}")
             slots = slots_of(instruction.place)
-            if slots.count is not None and slots.count.evaluate(parameters) != expected:
+            if slots is not None and slots.evaluate(parameters) != expected:
                 mistakes.append(f"{name}: slots {slots}, seen {expected}")
     return mistakes
 
@@ -156,7 +156,7 @@ def step_mistakes(
     for program in analysis.programs:
         within = {i.id: i.place.within for i in program.instructions}
         for chain in (chain for region in program.regions for chain in region.chains):
-            if chain.steps.count is None:
+            if chain.steps is None:
                 mistakes.append(f"{chain.loops}: {chain.steps}")
                 continue
             around = within[chain.instructions[-1]] - set(chain.loops)
@@ -165,7 +165,7 @@ def step_mistakes(
                 place = tuple(sorted((n, point[n]) for n in around))
                 values.setdefault(place, set()).add(tuple(point[n] for n in chain.loops))
             for place, seen in values.items():
-                if len(seen) != chain.steps.count.evaluate({**parameters, **dict(place)}):
+                if len(seen) != chain.steps.evaluate({**parameters, **dict(place)}):
                     mistakes.append(f"{chain.loops} at {place}: {chain.steps}, seen {seen}")
     return mistakes
 
@@ -182,9 +182,9 @@ def footprint_mistakes(
         for footprint in footprints_of(analysis.accesses, space):
             cells = touched.get((footprint.array, footprint.direction), set())
             if None in cells:
-                assert footprint.cells.count is None
+                assert footprint.cells is None
                 continue
-            for known in (footprint, replace(footprint, cells=Refusable(count=None))):
+            for known in (footprint, replace(footprint, cells=None)):
                 if known.cells_at(parameters) != len(cells):
                     mistakes.append(f"{known.array} {known.direction}: {known.cells}, {cells}")
     return mistakes

@@ -27,7 +27,6 @@ from tests.counting.structure_kernels import (
     recurrences,
     register_blocked_matmul,
     tiled_matmul,
-    transpose,
 )
 
 
@@ -55,27 +54,6 @@ def matmul() -> KernelAnalysis:
     return analyze_kernel(tiled_matmul())
 
 
-def test_strides_of_a_tiled_matmul_along_all_axes(matmul: KernelAnalysis) -> None:
-    assert _strides(_access(matmul, "load", "a_fetch")) == {
-        "local 0": "0",
-        "local 1": "16",
-        "group 0": "0",
-        "group 1": "0",
-        "barrier loop k_outer": "0",
-        "loop k_inner": "1",
-    }
-    assert _strides(_access(matmul, "load", "b_fetch"))["local 0"] == "1"
-    assert _strides(_access(matmul, "load", "b_fetch"))["loop k_inner"] == "16"
-    assert _strides(_access(matmul, "load", "a")) == {
-        "local 0": "1",
-        "local 1": "n",
-        "group 0": "0",
-        "group 1": "16*n",
-        "barrier loop k_outer": "16",
-    }
-    assert _strides(_access(matmul, "load", "b"))["barrier loop k_outer"] == "16*n"
-
-
 def test_regions_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
     (program,) = matmul.programs
     assert program.shape == (16, 16)
@@ -91,7 +69,7 @@ def test_regions_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
     assert str(own_loop.entries) == "(1/16)*n^3"
     assert not fetch.loops
     for instruction in fetch.instructions:
-        assert instruction.executions == slots_of(instruction.place).count
+        assert instruction.executions == slots_of(instruction.place)
 
 
 def test_the_chain_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
@@ -100,48 +78,6 @@ def test_the_chain_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
     assert chain.loops == ("k_outer", "k_inner")
     assert str(chain.steps) == "n"  # 16 in each pass of the region, n / 16 passes
     assert str(chain.accumulators) == "1"
-
-
-def test_footprints_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
-    found = {
-        (f.array, f.direction): str(f.cells)
-        for space in ("global", "local")
-        for f in footprints_of(matmul.accesses, space)
-    }
-    assert found["a", "load"] == found["b", "load"] == found["c", "store"] == "n^2"
-    assert found["a_fetch", "load"] == found["a_fetch", "store"] == "256"
-
-
-# }}}
-
-# {{{ transposes
-
-
-@pytest.mark.parametrize(
-    ("tile", "padding", "size", "banks", "degree"),
-    [
-        (32, 0, 32, 32, 32),
-        (32, 1, 32, 32, 1),
-        (16, 0, 16, 16, 16),
-        (16, 1, 16, 16, 1),
-        (16, 0, 32, 32, 8),  # words 16 i and 16 i + 1: 8 of each of four banks
-        (32, 0, 16, 32, 16),
-        (32, 2, 32, 32, 2),
-    ],
-)
-def test_bank_conflicts_of_transposes(
-    tile: int, padding: int, size: int, banks: int, degree: int
-) -> None:
-    analysis = analyze_kernel(transpose(tile, padding))
-    load, store = (
-        bank_conflicts(
-            _access(analysis, direction, "t"), {"m": 3}, banks=banks, sub_group_size=size
-        )
-        for direction in ("load", "store")
-    )
-    assert load.distribution[0][0] == load.mean == degree
-    assert store.mean == (1 if padding < 2 else store.mean)
-    assert load.instructions == tile * tile // size * 9
 
 
 # }}}
@@ -261,10 +197,9 @@ def test_sparse_products_take_statistics() -> None:
     assert _strides(_access(analysis, "load", "x"))["loop j"] == "None"
     (chain,) = (c for r in analysis.programs[0].regions for c in r.chains)
     assert (str(chain.steps), chain.operations) == ("4", (("fma.f32", 1),))
-    assert "statistic" in chain.steps.reason
     footprints = {f.array: f for f in footprints_of(analysis.accesses)}
     assert str(footprints["starts"].cells) == "n + 1"
-    assert "load x" in footprints["x"].cells.reason
+    assert footprints["x"].cells is None
     with pytest.raises(CountingError, match=r"load values.* the mean trip count of 'j' decides"):
         transactions(values, {"n": 8}, line_bytes=32, sub_group_size=4)
     with pytest.raises(CountingError, match="decides what is accessed"):
@@ -290,7 +225,7 @@ def test_a_probability_decides_what_is_touched() -> None:
         stored.cells_at({"n": 20})
     assert loaded.cells_at({"n": 20}) == 20
     (instruction,) = analysis.programs[0].instructions
-    slots = slots_of(instruction.place).count
+    slots = slots_of(instruction.place)
     assert slots is not None
     assert slots.evaluate({"n": 20}) == 24
 
