@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from loopy.symbolic import TypeCast
@@ -19,9 +19,6 @@ from pymbolic.primitives import Subscript, Variable
 
 from countperf.counting.expression_types import name_of
 from countperf.errors import CountingError
-
-if TYPE_CHECKING:
-    from countperf.counting.index_values import Points
 
 INT, LONG, DOUBLE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
 
@@ -131,7 +128,7 @@ class CValues(Mapper[Array, []]):
 
     def __init__(
         self,
-        points: Points,
+        points: Any,  # of `countperf.counting.index_values`
         columns: Columns,
         reader: str,
         *,
