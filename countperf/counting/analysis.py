@@ -66,9 +66,10 @@ class ChainAnalysis(ShortRepr):
     span: int  # iterations that the chain takes to come back to where it began, mostly 1
     # iterations of all the loops together: the chain is steps / span times its operations long
     steps: Known
-    # independent chains of this kind that an item has side by side: values of copies (``unr``,
-    # ``ilp``) and of the loops inside the outermost carrying one that tell the variables apart
-    accumulators: Known
+    # independent chains of this kind that an item has: values of copies (``unr``, ``ilp``) and of
+    # the loops inside the outermost carrying one that tell the variables apart; 1 if no constant
+    # says it
+    side_by_side: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,11 +230,8 @@ class _Builder:
         outside = nest[: nest.index(chain.loops[0])] if chain.loops[0] in nest else ()
         apart = chain.subscripts & (within - self.hardware - frozenset(outside))
         apart |= chain.subscripts & self.analyzer.copied & within
-        accumulators = (
-            trips_of(self.domains, apart, within - apart - carried)
-            if apart
-            else PiecewiseQuasiPolynomial.from_value(1)
-        )
+        count = trips_of(self.domains, apart, within - apart - carried) if apart else None
+        number = None if count is None else count.as_polynomial()
         return ChainAnalysis(
             instructions=chain.instructions,
             variables=chain.variables,
@@ -241,7 +239,7 @@ class _Builder:
             operations=chain.operations,
             span=chain.span,
             steps=trips_of(self.domains, carried, around),
-            accumulators=accumulators,
+            side_by_side=int(number.constant_term) if number and number.is_constant else 1,
         )
 
 

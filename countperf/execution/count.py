@@ -65,7 +65,7 @@ from countperf.counting.analysis import analyzed_program
 from countperf.counting.chains import divisions_that_shift
 from countperf.counting.instructions import Conditions, Instruction, computing, reason_of
 from countperf.counting.keys import FirstIteration, Grid, Operation
-from countperf.counting.places import Place, slots_of
+from countperf.counting.places import Known, Place, slots_of
 from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.selection import compiled_counter
 from countperf.execution.footprints import Footprints
@@ -180,7 +180,7 @@ class _Executions:
         for key, quantity in self.loops.counted(analysis, flat, grid):
             self._add(key, quantity)
 
-    def _add(self, key: ExecutionKey, quantity: PiecewiseQuasiPolynomial) -> None:
+    def _add(self, key: ExecutionKey, quantity: Known) -> None:
         if quantity:
             self.parts[key].append(quantity)
 

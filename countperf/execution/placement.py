@@ -14,7 +14,7 @@ from countperf.counting.analysis import ChainAnalysis, ProgramAnalysis, RegionAn
 from countperf.counting.device_programs import DeviceProgram
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Grid
-from countperf.counting.places import Place
+from countperf.counting.places import Known, Place
 from countperf.execution.keys import (
     ChainKey,
     EventKey,
@@ -127,7 +127,7 @@ def neighbors(place: Place) -> tuple[str, ...]:
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
 """Latencies of operations in additions, which decide the longest of several chains."""
 
-Part = tuple[SiteKey, PiecewiseQuasiPolynomial]
+Part = tuple[SiteKey, Known]
 
 
 class LoopCounter:
@@ -145,20 +145,13 @@ class LoopCounter:
         """Yield the counts of a device program."""
         for region in analysis.regions:
             own = {loop.iname for loop in region.loops}
-            if region.passes is not None:
-                site = self._placements.site(flat, own)
-                yield EventKey(site, "passes"), region.passes
-            yield from self._iterations(region, flat)
+            yield EventKey(self._placements.site(flat, own), "passes"), region.passes
+            for loop in region.loops:
+                site = self._placements.site(flat, [loop.iname])
+                yield EventKey(site, "iterations"), loop.iterations
+                yield EventKey(site, "entries"), loop.entries
             yield from self._live_values(region, flat, grid, own)
             yield from self._chains(region, flat, own)
-
-    def _iterations(self, region: RegionAnalysis, flat: Site) -> Iterator[Part]:
-        for loop in region.loops:
-            site = self._placements.site(flat, [loop.iname])
-            if loop.iterations is not None:
-                yield EventKey(site, "iterations"), loop.iterations
-            if loop.entries is not None:
-                yield EventKey(site, "entries"), loop.entries
 
     def _live_values(
         self, region: RegionAnalysis, flat: Site, grid: Grid, own: Collection[str]
@@ -171,7 +164,7 @@ class LoopCounter:
         for chain in waiting:
             within = self._kernel.id_to_insn[chain.instructions[-1]].within_inames
             bits = 8 * self._kernel.temporary_variables[chain.variables[-1]].dtype.itemsize
-            values[bits] += 1 if self._looped_copies & within else _side_by_side(chain)
+            values[bits] += 1 if self._looped_copies & within else chain.side_by_side
             found.append((bits, self._domains.executions(within.difference(own), (), grid)))
         site = self._placements.site(flat, ())
         for bits, executions in found:
@@ -195,16 +188,9 @@ class LoopCounter:
                 yield ChainKey(site, kind, type_name), total.scale(times)
 
 
-def _side_by_side(chain: ChainAnalysis) -> int:
-    """Return how many accumulators of a chain are side by side; 1 if no constant says it."""
-    count = chain.accumulators
-    number = None if count is None else count.as_polynomial()
-    return int(number.constant_term) if number and number.is_constant else 1
-
-
 def _share(chain: ChainAnalysis) -> Fraction:
-    """Return which share of a chain's updates wait: accumulators side by side, and its span."""
-    return Fraction(1, _side_by_side(chain) * chain.span)
+    """Return which share of a chain's updates wait: chains side by side, and its span."""
+    return Fraction(1, chain.side_by_side * chain.span)
 
 
 def _waiting(chain: ChainAnalysis) -> Fraction:

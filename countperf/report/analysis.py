@@ -65,7 +65,7 @@ def _parts(
             for chain in region.chains:
                 steps = ", ".join(f"{times} {kind}" for kind, times in chain.operations or ())
                 detail = f"{steps or 'no operation'} in {chain.span} of {', '.join(chain.loops)}"
-                detail += f"; {_text(chain.accumulators)} side by side"
+                detail += f"; {chain.side_by_side} side by side"
                 yield "chain", ", ".join(chain.variables), chain.steps, detail
     for access in of.accesses:
         strides = "; ".join(map(str, access.strides))
