@@ -261,7 +261,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--ptx": value(
         "CAPABILITY",
-        "follow the machine code for an NVIDIA GPU instead, such as 9.0; no GPU is needed",
+        "follow PTX, for an NVIDIA GPU, instead, such as 9.0; no GPU is needed",
     ),
     # what is kept
     "--name": value(

@@ -21,7 +21,7 @@ and stall counts of the control words, and which side of other branches is taken
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import prod
@@ -101,16 +101,13 @@ class SassAnalysis:
         """Number of loops."""
         return 1 + max((loop for segment in self.segments for loop in segment.loops), default=-1)
 
-    def trips(self, executed: Mapping[int, int]) -> tuple[float, ...]:
-        """Return the trip count of each loop from how often instructions are executed."""
-        times: dict[int, float] = {}
-        counts: dict[int, float] = {}
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Number of loops around each loop, in order."""
+        depths: dict[int, int] = {}
         for segment in self.segments:
-            for around, loop in zip((-1, *segment.loops), segment.loops, strict=False):
-                if loop not in times:
-                    times[loop] = executed[segment.place]
-                    counts[loop] = times[loop] / (times.get(around, 1.0) or 1.0)
-        return tuple(counts[loop] for loop in sorted(counts))
+            depths.update({loop: depth for depth, loop in enumerate(segment.loops)})
+        return tuple(depths[loop] for loop in sorted(depths))
 
     def latency_bound(self, *trips: float) -> float:
         """Return the cycles of the critical path."""
