@@ -7,7 +7,7 @@ from typing import Any
 
 from countperf.cli.common import as_dict, show
 from countperf.errors import ParameterError
-from countperf.models.definition import CODE, MISS, SPILL
+from countperf.models.definition import CODE, MISS
 from countperf.report.rows import Printed, plain
 from countperf.terminal import say
 from countperf.workflow.compiled_code import executed_on_gpu, read_code
@@ -46,7 +46,7 @@ def _executed(options: argparse.Namespace) -> Printed:
     counts = {
         name: number
         for name, number in vector.evaluate(sizes).items()
-        if name.startswith((CODE, MISS, SPILL))
+        if name.startswith((CODE, MISS))
     }
     return Printed(
         head=[

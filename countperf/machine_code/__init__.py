@@ -4,8 +4,7 @@ An object file is disassembled (`objdump`, `object_file`), and its lines are fol
 group (`interpreter`): integer registers and memory (`integer_unit`), vector registers
 (`vector_unit`), and loops, of which a few iterations stand for the others
 (`loop_extrapolation`). `executed_counts` names what the group executes by class, `throughput` asks
-LLVM's machine code analyzer for its cycles, and `set_conflicts` finds accesses that miss a
-first-level cache because their lines share a set. `code` has the instructions of each loop.
+LLVM's machine code analyzer for its cycles.
 
 This package reads object code and knows no device: `countperf.harness.compile` makes the code.
 """

@@ -40,38 +40,29 @@ class Line:
     operands: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class End:
     """Way in which a block ends."""
 
-    suffix: str = ""
+    # what decides whether ``target`` follows, and its name; without one it does if there is one
     condition: Condition | None = None
+    suffix: str = ""
     target: int | None = None
     following: int | None = None
+    # a function that is entered before, by place or by what computes its address
     called: int | Read | None = None
-    leaves: bool = False
+    leaves: bool = False  # whether it ends the function
     returns: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Instructions that are executed together.
-
-    ``condition`` decides whether ``target`` follows; without one, it does if it is not None.
-    ``suffix`` is the condition's name, ``called`` is a function that is entered before, by place or
-    by what computes its address;
-    ``leaves`` ends the function. ``steps`` are the actions that take no notes, and one.
-    """
+    """Instructions that are executed together."""
 
     lines: tuple[int, ...]
     actions: tuple[Action, ...]
-    suffix: str
-    condition: Condition | None
-    target: int | None
-    following: int | None
-    called: int | Read | None
-    leaves: bool
-    steps: int
+    end: End
+    steps: int  # the actions that take no notes, and one
 
 
 class Code:
@@ -150,7 +141,7 @@ class Code:
         if start in self._divisions:
             actions.append(self._divisions[start])
         place = start
-        end: _End | None = None
+        end: End | None = None
         while end is None and place < len(self.lines):
             line = self.lines[place]
             end = self._end_of(line, place + 1)
@@ -164,32 +155,22 @@ class Code:
                     actions.append(action)
                     steps += 1
                 if place + 1 in self._starts:
-                    end = _End(following=place + 1)
+                    end = End(following=place + 1)
             place += 1
         if end is None:  # the code ends
-            end = _End(following=place if place > start else None, leaves=True)
-        return Block(
-            tuple(range(start, place)),
-            tuple(actions),
-            end.suffix,
-            end.condition,
-            end.target,
-            end.following,
-            end.called,
-            end.leaves,
-            steps,
-        )
+            end = End(following=place if place > start else None, leaves=True)
+        return Block(tuple(range(start, place)), tuple(actions), end, steps)
 
-    def _end_of(self, line: Line, following: int) -> _End | None:
+    def _end_of(self, line: Line, following: int) -> End | None:
         """Return how a line ends a block; None if the next line follows."""
         name = line.mnemonic
         if name.startswith("ret") or name in ("ud2", "hlt"):
-            return _End(following=following, leaves=True, returns=True)
+            return End(following=following, leaves=True, returns=True)
         if name.startswith("jmp"):
             target = self.target(line)
-            return _End(target=target, leaves=target is None)
+            return End(target=target, leaves=target is None)
         if name[0] == "j":
-            return _End(
+            return End(
                 suffix=name[1:],
                 condition=condition_of(name[1:]) or (lambda _: None),
                 target=self.target(line),
@@ -199,7 +180,7 @@ class Code:
             called = self.target(line)
             if line.operands.startswith("*"):
                 called = reader(line.operands[1:], 64)
-            return _End(following=following, called=(lambda _: None) if called is None else called)
+            return End(following=following, called=(lambda _: None) if called is None else called)
         return None
 
     def _notes_of_line(self, place: int, *, notes: bool) -> Iterator[Action]:

@@ -21,36 +21,36 @@ others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``
 ``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
                          of innermost loops; ``cycles_throughput``, if nothing waited for results;
                          ``cycles_operations``, micro operations
-``miss.conflict.load``    loads that come back too late for a cache, since their lines crowd a set
-                         (`crowding`); and ``miss.conflict.store``
-``spill.beyond_l1.load``      bytes that are kept on the stack for each item, as far as the stack is
-                         beyond a cache; and ``spill.beyond_l1.store``
+``miss.conflict.load``   loads that come back too late for a first-level cache, since their lines
+                         crowd a set; and ``miss.conflict.store``
 =======================  ==========================================================================
+
+Runtimes for CPUs run the items of a group one after the other between barriers, so that whatever
+an item needs behind a barrier waits in arrays on the stack, which may be a power of two apart.
+*Conflicting* accesses are those of a block, such as the body of a loop over items, that go to more
+lines of a set than a cache has ways. If they come by in turns, as in a loop, of :math:`n` lines at
+least a share of :math:`(n - w)/(n - 1)` is gone again, whatever is replaced (Belady, 1966, "A Study
+of Replacement Algorithms for a Virtual-Storage Computer", IBM Systems Journal 5(2)): that share of
+the accesses counts. Addresses are those of the first time that an instruction is executed.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
 from countperf.machine_code.classify_x86 import classify
-from countperf.machine_code.interpreter import STACK, Program
+from countperf.machine_code.interpreter import Program
 from countperf.machine_code.operands import widest
-from countperf.machine_code.set_conflicts import (
-    beyond_cache,
-    directions_of,
-    is_on_stack,
-    set_conflicts,
-)
 
 ROOT = "code"
 """First part of the names of these properties."""
 
-CONFLICT, SPILL = "miss.conflict", "spill.beyond_l1"
-"""First parts of the names of properties of accesses that miss a first-level cache."""
+CONFLICT = "miss.conflict"
+"""First part of the names of properties of accesses that miss a first-level cache."""
 
 CYCLES = f"{ROOT}.cycles"
 """Cycles on the processor of reference."""
@@ -68,16 +68,40 @@ def missed(
 ) -> Counter[str]:
     """Return what a group accesses that comes back too late for a first-level cache."""
     shares = set_conflicts((block for block, _ in program.straight(executed)), accessed, cache)
-    beyond = beyond_cache(accessed, STACK, cache)
     found: Counter[str] = Counter()
-    for number, address in accessed.items():
+    for number, share in shares.items():
         line = program.lines[number]
-        for direction, size, goes_along in directions_of(line.mnemonic, line.operands):
-            if number in shares:
-                found[f"{CONFLICT}.{direction}"] += round(shares[number] * executed[number])
-            if goes_along and is_on_stack(address, STACK):
-                found[f"{SPILL}.{direction}"] += round(beyond * size * executed[number])
+        for direction in _directions(line.mnemonic, line.operands):
+            found[f"{CONFLICT}.{direction}"] += round(share * executed[number])
     return found
+
+
+def set_conflicts(
+    blocks: Iterable[Sequence[int]],
+    accessed: Mapping[int, int],
+    cache: CacheSize = DEFAULT_CACHES.code,
+) -> dict[int, float]:
+    """Return which share of the accesses misses, of instructions whose lines share a set."""
+    shares: dict[int, float] = {}
+    for block in blocks:
+        by_set: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(
+            lambda: defaultdict(list[int])
+        )
+        for number in block:
+            if number in accessed:
+                line = accessed[number] // LINE_BYTES
+                by_set[line % cache.sets][line].append(number)
+        for lines in by_set.values():
+            if len(lines) > cache.ways:
+                share = (len(lines) - cache.ways) / (len(lines) - 1)
+                shares.update((number, share) for some in lines.values() for number in some)
+    return shares
+
+
+def _directions(mnemonic: str, operands: str) -> list[str]:
+    """Return the directions of an instruction's accesses: ``load``, ``store`` or both."""
+    kinds = (kind.removeprefix("spill.") for kind in classify(mnemonic, operands))
+    return [kind.split(".")[0] for kind in kinds if kind.startswith(("load", "store"))]
 
 
 @lru_cache(maxsize=2**15)

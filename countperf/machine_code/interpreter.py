@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from countperf.errors import CountingError
-from countperf.machine_code.blocks import ENDLESS, Block, Code, Line
+from countperf.machine_code.blocks import ENDLESS, Block, Code, End, Line
 from countperf.machine_code.loop_extrapolation import Loops
 from countperf.machine_code.machine_state import STACK_POINTER, Constants, Machine
 from countperf.machine_code.operands import Read
@@ -71,42 +71,41 @@ class Program(Code):
         loops = Loops(machine)
         while position is not None:
             block = self.block(position, notes=position not in counts)
+            end = block.end
             for action in block.actions:
                 action(machine)
             counts[position] += 1
             steps += block.steps
             if steps > most_steps:
                 raise CountingError(f"gave up after {most_steps} steps")
-            if block.condition is None:
+            if end.condition is None:
                 loops.passed(position)
-            if block.called is not None and block.following is not None:
-                position = self._entered(block.called, block.following, machine, stack)
+            if end.called is not None and end.following is not None:
+                position = self._entered(end.called, end.following, machine, stack)
                 continue
-            if block.leaves:
+            if end.leaves:
                 if self.lines[block.lines[-1]].mnemonic.startswith("jmp"):
                     forget_call(machine)  # on to a function of which nothing is known
                 position = stack.pop() if stack else None
                 continue
-            if block.condition is None:
-                before, position = (
-                    position,
-                    block.following if block.target is None else block.target,
-                )
-                if block.target is not None and block.target <= before:
-                    counts.update(loops.back(before, block.target))
+            if end.condition is None:
+                before = position
+                position = end.following if end.target is None else end.target
+                if end.target is not None and end.target <= before:
+                    counts.update(loops.back(before, end.target))
                 continue
             flags = machine.flags
-            taken = block.condition(machine)
+            taken = end.condition(machine)
             if taken is None:
                 flags = None
-                taken = self._shorter(block) if stack else self._guess(block, position)
-            loops.passed(position, block.suffix, taken, flags)
-            if taken and block.target is None:  # a tail call
+                taken = self._shorter(end) if stack else self._guess(block, position)
+            loops.passed(position, end.suffix, taken, flags)
+            if taken and end.target is None:  # a tail call
                 position = stack.pop() if stack else None
                 continue
-            if taken and block.target is not None and block.target <= position:
-                counts.update(loops.back(position, block.target))
-            position = block.target if taken else block.following
+            if taken and end.target is not None and end.target <= position:
+                counts.update(loops.back(position, end.target))
+            position = end.target if taken else end.following
         return self._lines_of(counts)
 
     def _entered(
@@ -135,19 +134,19 @@ class Program(Code):
 
     def _guess(self, block: Block, place: int) -> bool:
         """Decide a branch that depends on data: on to what it guards."""
-        end = block.lines[-1]
+        last = block.lines[-1]
         if (
-            block.target is not None
-            and block.target <= place
-            and self.last_back[block.target] == end
+            block.end.target is not None
+            and block.end.target <= place
+            and self.last_back[block.end.target] == last
         ):
             raise CountingError(
-                f"the loop that ends at {self.lines[end].address:#x} depends on data"
+                f"the loop that ends at {self.lines[last].address:#x} depends on data"
             )
         return False
 
-    def _shorter(self, block: Block) -> bool:
+    def _shorter(self, end: End) -> bool:
         """Decide a branch that depends on data in a function that is called."""
-        if block.target is None or block.following is None:
+        if end.target is None or end.following is None:
             return True
-        return self.to_end.get(block.target, ENDLESS) < self.to_end.get(block.following, ENDLESS)
+        return self.to_end.get(end.target, ENDLESS) < self.to_end.get(end.following, ENDLESS)

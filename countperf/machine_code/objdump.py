@@ -1,13 +1,15 @@
-"""The disassembler that reads machine code: GNU's or LLVM's ``objdump``."""
+"""Programs that read machine code, and the disassembler: GNU's or LLVM's ``objdump``."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 
 from countperf.errors import DeviceError
-from countperf.machine_code.programs import find_program
 
 INSTALL_ADVICE = (
     "install binutils ('apt-get install binutils') or LLVM, or name the program in the environment"
@@ -62,3 +64,33 @@ def _output(path: Path, *options: str) -> str:
         said = (result.stderr or result.stdout).strip()[:_MESSAGE_LIMIT]
         raise DeviceError(f"{program} does not read {path.name}: {said}; {INSTALL_ADVICE}")
     return result.stdout
+
+
+def find_program(
+    variable: str, names: tuple[str, ...], *, newest: str, oldest: int = -1
+) -> Path | None:
+    """Find a program."""
+    named = os.environ.get(variable)
+    if named:
+        found = shutil.which(named)
+        return None if found is None or -1 < _version(Path(found)) < oldest else Path(found)
+    for name in names:
+        if found := shutil.which(name):
+            return Path(found)
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    there = [
+        path for folder in folders for path in (*folder.glob(newest), *folder.glob(f"{newest}-*"))
+    ]
+    best = max(there, key=_version, default=None)
+    return best if best is not None and _version(best) >= oldest else None
+
+
+@lru_cache(maxsize=64)
+def _version(path: Path) -> int:
+    number = path.resolve().name.rpartition("-")[2]
+    number = number if number.isdigit() else path.name.rpartition("-")[2]
+    if number.isdigit():
+        return int(number)
+    said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True)
+    version = re.search(r"LLVM version (\d+)", said.stdout.decode())
+    return int(version[1]) if version else -1

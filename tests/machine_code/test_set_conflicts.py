@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 
 from countperf.execution.memory_hierarchy import load_hierarchy
-from countperf.machine_code.executed_counts import missed
-from countperf.machine_code.interpreter import STACK
+from countperf.machine_code.executed_counts import missed, set_conflicts
 from countperf.machine_code.machine_state import REGISTERS, Machine
-from countperf.machine_code.set_conflicts import (
-    beyond_cache,
-    directions_of,
-    is_on_stack,
-    set_conflicts,
-)
 from tests.machine_code.test_interpreter import program
 
 LINE_BYTES, SETS, WAYS = 64, 64, 8
@@ -44,35 +37,6 @@ def test_blocks_are_taken_one_by_one() -> None:
     assert not set_conflicts([range(2 * WAYS)], some)  # the others have unknown addresses
 
 
-def test_what_of_a_stack_is_beyond_a_cache() -> None:
-    size = WAY_BYTES * WAYS
-    assert beyond_cache({}, STACK) == 0
-    assert beyond_cache({1: STACK - size}, STACK) == 0
-    assert beyond_cache({1: STACK - 4 * size, 2: 1 << 45}, STACK) == 0.75
-    assert is_on_stack(STACK - 8, STACK)
-    assert not is_on_stack(1 << 45, STACK)
-
-
-@pytest.mark.parametrize(
-    ("mnemonic", "operands", "expected"),
-    [
-        ("vmovaps", "%zmm0,(%rcx,%r10,8)", [("store", 64, True)]),
-        ("vfmadd213ps", "(%r9,%r10,8),%ymm16,%ymm3", [("load", 32, True)]),
-        ("vmovss", "(%rcx),%xmm0", [("load", 4, True)]),
-        ("mov", "0x8(%rsp),%rcx", [("load", 8, False)]),
-        ("mov", "%ecx,(%rax)", [("store", 4, True)]),
-        ("addq", "$0x1,(%rax)", [("load", 8, True), ("store", 8, True)]),
-        ("addl", "$0x1,(%rax)", [("load", 4, True), ("store", 4, True)]),
-        ("lea", "(%rax),%rcx", []),
-        ("vaddps", "%zmm0,%zmm1,%zmm2", []),
-    ],
-)
-def test_bytes_and_directions(
-    mnemonic: str, operands: str, expected: list[tuple[str, int, bool]]
-) -> None:
-    assert list(directions_of(mnemonic, operands)) == expected
-
-
 def items_of(arrays: int, items: int, array_bytes: int) -> str:
     """A loop over items that loads one element from each of some arrays on the stack."""
     lines = [
@@ -85,18 +49,18 @@ def items_of(arrays: int, items: int, array_bytes: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "array_bytes", "share_conflicting", "beyond"),
+    ("arrays", "array_bytes", "share_conflicting"),
     [
-        (8, 4096, 0.0, 0.0),
-        (9, 4096, 1 / 8, 1 - 8 / 9),
-        (33, 4096, 25 / 32, 1 - 8 / 33),
-        (16, 1024, 0.0, 0.0),
-        (36, 1024, 1 / 8, 1 - 32 / 36),
-        (12, 4096 + 64, 0.0, 1 - 32768 / (12 * 4160)),
+        (8, 4096, 0.0),
+        (9, 4096, 1 / 8),
+        (33, 4096, 25 / 32),
+        (16, 1024, 0.0),
+        (36, 1024, 1 / 8),
+        (12, 4096 + 64, 0.0),
     ],
 )
 def test_what_items_keep_on_the_stack(
-    arrays: int, array_bytes: int, share_conflicting: float, beyond: float
+    arrays: int, array_bytes: int, share_conflicting: float
 ) -> None:
     items = array_bytes // 4
     code = program(items_of(arrays, items, array_bytes))
@@ -104,16 +68,14 @@ def test_what_items_keep_on_the_stack(
     executed = code.executed("f", machine)
     found = missed(code, executed, machine.accessed)
     assert found["miss.conflict.load"] == share_conflicting * arrays * items
-    assert found["spill.beyond_l1.load"] == pytest.approx(4 * arrays * items * beyond, abs=arrays)
-    assert not found["spill.beyond_l1.store"]
+    assert not found["miss.conflict.store"]
 
 
 @pytest.mark.parametrize(
-    ("arrays", "share_conflicting", "beyond"),
-    [(9, 0.0, 0.0), (12, 0.0, 0.0), (13, 1 / 12, 1 - 12 / 13), (33, 21 / 32, 1 - 12 / 33)],
+    ("arrays", "share_conflicting"), [(9, 0.0), (12, 0.0), (13, 1 / 12), (33, 21 / 32)]
 )
 def test_what_items_keep_on_the_stack_of_a_device_with_a_larger_cache(
-    arrays: int, share_conflicting: float, beyond: float
+    arrays: int, share_conflicting: float
 ) -> None:
     cache = load_hierarchy("amd-zen5").counted.code  # 48 KiB of 12 ways
     code = program(items_of(arrays, 1024, 4096))
@@ -121,7 +83,6 @@ def test_what_items_keep_on_the_stack_of_a_device_with_a_larger_cache(
     executed = code.executed("f", machine)
     found = missed(code, executed, machine.accessed, cache)
     assert found["miss.conflict.load"] == round(share_conflicting * 1024) * arrays
-    assert found["spill.beyond_l1.load"] == pytest.approx(4 * arrays * 1024 * beyond, abs=arrays)
 
 
 def test_places_are_those_of_the_first_time() -> None:
