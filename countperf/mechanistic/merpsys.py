@@ -139,16 +139,6 @@ def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> fl
     return max(starts)
 
 
-def issue_slots(executed: float, *, reissues: float = 0.0, dual_issued_pairs: float = 0.0) -> float:
-    """Return the issue slots that instructions take."""
-    check_not_negative(executed, "executed")
-    check_not_negative(reissues, "reissues")
-    if 2 * check_not_negative(dual_issued_pairs, "dual_issued_pairs") > executed:
-        message = f"dual_issued_pairs is {dual_issued_pairs}, but {executed} make fewer pairs"
-        raise ParameterError(message, parameter="dual_issued_pairs")
-    return float(executed + reissues - dual_issued_pairs)
-
-
 def transfer_time(link: LinkParameters, n_bytes: float) -> float:
     """Return the time of a transfer between host and device, s, Eq. (4.6)."""
     check_not_negative(n_bytes, "n_bytes")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal
 
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -43,15 +43,6 @@ class MechanisticPrediction(Prediction):
     __repr__ = Prediction.__repr__
 
 
-@runtime_checkable
-class ParametricProfile(Protocol):
-    """A kernel whose profile and launch depend on size parameters."""
-
-    def at(self, parameters: Mapping[str, ParameterValue], /) -> ProfiledKernel:
-        """Return profile and launch at parameter values."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanisticModel(ABC):
     """Base of the mechanistic models; a subclass states its name and its estimate."""
@@ -73,28 +64,26 @@ class MechanisticModel(ABC):
         self, kernel: object, parameters: Mapping[str, ParameterValue] | None = None, /
     ) -> MechanisticPrediction:
         """Predict the time of one launch of a kernel."""
-        values = dict(parameters or {})
-        at_sizes = kernel.at(values) if isinstance(kernel, ParametricProfile) else kernel
-        if not isinstance(at_sizes, ProfiledKernel):
+        if not isinstance(kernel, ProfiledKernel):
             message = (
                 f"a mechanistic model predicts a ProfiledKernel, not a {type(kernel).__name__};"
                 " give the kernel's profile and launch"
             )
             raise ParameterError(message, parameter="kernel")
-        estimate = self.estimate(at_sizes.profile, at_sizes.launch)
+        estimate = self.estimate(kernel.profile, kernel.launch)
         overhead = self.device.launch_overhead_s or 0.0
         breakdown = {name: part for name, part in estimate.breakdown.items() if part}
         if overhead:
             breakdown["launch"] = breakdown.get("launch", 0.0) + overhead
         return MechanisticPrediction(
-            kernel=at_sizes.profile.name,
+            kernel=kernel.profile.name,
             device=self.device.slug,
             model=self.model,
-            parameters=values,
+            parameters=dict(parameters or {}),
             time_s=estimate.time_s + overhead,
             interval_s=None,
             breakdown=largest_first(breakdown),
-            ignored=tuple(sorted(self._ignored(at_sizes.profile))),
+            ignored=tuple(sorted(self._ignored(kernel.profile))),
             bound="launch" if overhead > estimate.time_s else estimate.bound,
             results=dict(estimate.results),
         )

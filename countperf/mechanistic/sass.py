@@ -32,7 +32,7 @@ from countperf.hardware.parameters import DeviceParameters
 from countperf.machine_code.sass_instruction import SassInstruction
 from countperf.mechanistic.checks import check_not_negative
 from countperf.mechanistic.classes import kernel_class
-from countperf.mechanistic.merpsys import critical_path, issue_slots
+from countperf.mechanistic.merpsys import critical_path
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.sass_listing import parse_sass
 
@@ -122,9 +122,7 @@ class SassAnalysis:
 
         A pair that is issued at once takes one slot each time it is executed.
         """
-        executed = sum(t * len(s.instructions) for t, s in self._executed(trips))
-        pairs = sum(t * s.pairs for t, s in self._executed(trips))
-        return issue_slots(executed, dual_issued_pairs=pairs)
+        return float(sum(t * (len(s.instructions) - s.pairs) for t, s in self._executed(trips)))
 
     def applied(self, profiled: ProfiledKernel, *trips: float) -> ProfiledKernel:
         """Return a profile with latency bound, core instructions and issue slots of this code."""

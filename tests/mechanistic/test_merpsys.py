@@ -21,7 +21,6 @@ from countperf.mechanistic.merpsys import (
     MerpsysModel,
     bytes_per_cycle,
     critical_path,
-    issue_slots,
     resource_use,
     transfer_time,
 )
@@ -195,12 +194,6 @@ def test_the_time_of_a_transfer(link: LinkParameters, seconds: float) -> None:
     assert transfer_time(link, 0) == link.startup_s
 
 
-def test_issue_slots_of_saxpy2() -> None:
-    # 26 + 4 repeats instructions; two pairs outside of the loop and one in every repetition
-    assert issue_slots(26 + 4 * 10, dual_issued_pairs=2 + 10) == 54 == 24 + 3 * 10
-    assert issue_slots(10, reissues=3) == 13
-
-
 @given(
     st.floats(0.1, 10), st.floats(0.1, 10), st.integers(1, 8), st.floats(1, 64), st.floats(1, 64)
 )
@@ -290,11 +283,6 @@ def _model(profile: KernelProfile, occupancy: float = 64, **device: Any) -> Call
         pytest.param(lambda: critical_path(2, [(0, 2, 3)]), "edges", id="outside"),
         pytest.param(lambda: critical_path(2, [(0, 1, -3)]), "edges", id="negative weight"),
         pytest.param(lambda: critical_path(0, []), "num_nodes", id="no node"),
-        pytest.param(
-            lambda: issue_slots(3, dual_issued_pairs=2), "dual_issued_pairs", id="too many pairs"
-        ),
-        pytest.param(lambda: issue_slots(-1), "executed", id="negative instructions"),
-        pytest.param(lambda: issue_slots(1, reissues=-1), "reissues", id="negative re-issues"),
         pytest.param(lambda: transfer_time(PCIE_3_H2D, -1), "n_bytes", id="negative bytes"),
     ],
 )

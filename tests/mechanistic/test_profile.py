@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from countperf.mechanistic.profile import (
 )
 from countperf.mechanistic.roofline import RooflineModel
 from countperf.mechanistic.volkov import VolkovModel
-from countperf.predictions import ParameterValue
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
     EXAMPLE_GRAPH,
@@ -99,24 +97,6 @@ def test_what_is_lacking_is_named_beside_what_is_given() -> None:
         KernelProfile(name="k", work=1.0).require("span", model="tmm")
 
     assert caught.value.parameter == "span"
-
-
-class Doubling:
-    """A kernel of n groups."""
-
-    def at(self, parameters: Mapping[str, ParameterValue], /) -> ProfiledKernel:
-        groups = parameters["n"]
-        assert isinstance(groups, int)
-        return ProfiledKernel(profile=example_profile(), launch=launch_at(7, num_groups=groups))
-
-
-def test_a_parametric_profile_is_predicted_at_its_parameters() -> None:
-    model = VolkovModel(device=example_device())
-
-    small, large = (model.predict(Doubling(), {"n": n}) for n in (130, 260))
-
-    assert large.time_s == pytest.approx(2 * small.time_s)
-    assert large.parameters == {"n": 260}
 
 
 def test_other_kernels_are_refused() -> None:
