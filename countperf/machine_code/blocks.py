@@ -1,18 +1,30 @@
-"""Code as blocks of instructions that are executed together, ready to be followed."""
+"""Code as blocks of instructions that are executed together, ready to be followed.
+
+Most vectors of a kernel hold its numbers. Whether the control flow can depend on what an
+instruction writes is found backwards, block by block, with one set of registers that are needed at
+the end of any block:
+
+1. What goes to an integer register, to flags or to memory is needed, but for results of
+   floating-point arithmetic, which are never known.
+2. What an instruction reads is needed if what it writes is.
+3. A register that a block writes, all of it, before it reads it is not needed at its beginning.
+"""
 
 from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from countperf.machine_code.conditions import condition_of
 from countperf.machine_code.integer_unit import action_of
 from countperf.machine_code.loop_extrapolation import note_of_step
-from countperf.machine_code.machine_state import Machine
-from countperf.machine_code.needed_vectors import needed_lines
+from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Machine
+from countperf.machine_code.mask_registers import elements_of
 from countperf.machine_code.operands import (
     Action,
     Condition,
@@ -21,7 +33,6 @@ from countperf.machine_code.operands import (
     operands_of,
     reader,
 )
-from countperf.machine_code.unfollowed_calls import DIVISION, divide, take_quotient
 from countperf.machine_code.vector_unit import leads_to_integers, vector_action
 
 _NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")
@@ -29,6 +40,22 @@ _DECORATION = re.compile(r"\{.*?\}")
 _DECIDING = ("cmov", "set", "adc", "sbb")
 ENDLESS = 1 << 30
 _CALL = 1000
+_DIVISION = re.compile(r"__ocl_svml_[a-z]\d_([iu])(div|rem)(\d+)")
+_SCRATCH = tuple(
+    REGISTERS[name].number
+    for name in ("%rax", "%rcx", "%rdx", "%rsi", "%rdi", "%r8", "%r9", "%r10", "%r11")
+)
+"""Registers that a function need not restore."""
+_REGISTER = re.compile(r"%(?:[xyz]mm(\d+)|k([0-7]))")
+_WHOLE = re.compile(r"^%(?:[xyz]mm\d+|k[0-7])(?:\{%k[0-7]\}\{z\})?$")
+_NUMBERS = re.compile(
+    r"^v?(?:add|sub|mul|div|sqrt|rsqrt|rcp|fn?m(?:add|sub)\w*|hadd|addsub|round|rndscale|scalef"
+    r"|getexp|getmant|fixupimm|range|reduce|min|max)\w*[ps][hsd]$"
+)
+"""Arithmetic on floating-point numbers: results that are never known."""
+_READS_TARGET = re.compile(r"^(?![vk])|^v(?:pternlog|perm[it]2|pdp|pmadd52|psh[lr]dv|\w*gather)")
+"""Instructions that read their destination, or leave part of it: mostly those without VEX."""
+_TESTS = ("vptest", "vtestp", "kortest", "ktest", "vucomi", "vcomi", "ucomi", "comi", "ptest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +174,7 @@ class Code:
             end = self._end_of(line, place + 1)
             if end is not None:
                 if end.returns and place in self._after_division:
-                    actions.append(take_quotient)
+                    actions.append(_take_quotient)
             else:
                 actions += self._notes_of_line(place, notes=notes)
                 action = self._action(place)
@@ -263,9 +290,9 @@ class Code:
         """Division functions by address."""
         divisions: dict[int, Action] = {}
         for name, address in self.entries.items():
-            kind = DIVISION.fullmatch(name)
+            kind = _DIVISION.fullmatch(name)
             if kind is not None and address in self.places:
-                divisions[self.places[address]] = divide(kind[1] == "i", kind[2], int(kind[3]))
+                divisions[self.places[address]] = _divide(kind[1] == "i", kind[2], int(kind[3]))
         return divisions
 
     @cached_property
@@ -301,3 +328,100 @@ def _note_decision(suffix: str) -> Action:
         machine.journal.decided.append((suffix, machine.flags))
 
     return note
+
+
+def _named(text: str) -> set[str]:
+    return {f"k{match[2]}" if match[2] else f"v{match[1]}" for match in _REGISTER.finditer(text)}
+
+
+class _Effect:
+    """Vector and mask registers that an instruction reads and writes.
+
+    ``decides`` is whether it writes anything else; ``kills``, whether nothing is left of what was
+    in the register that it writes.
+    """
+
+    __slots__ = ("decides", "kills", "reads", "writes")
+
+    def __init__(self, mnemonic: str, operands: str) -> None:
+        parts, named = operands_of(operands), _named(operands)
+        self.reads, self.writes = named, set[str]()
+        self.kills = self.decides = False
+        if not named:
+            return
+        target = _REGISTER.match(parts[-1])
+        sets_mask = parts[-1].startswith("%k")
+        is_test = mnemonic.startswith(("ktest", "kortest")) or (
+            mnemonic.startswith(_TESTS) and not sets_mask
+        )
+        if target is None or is_test:
+            self.decides = True
+            return
+        own = _named(target[0])
+        others = set[str]().union(*(_named(part) for part in parts[:-1]))
+        others |= _named(parts[-1].removeprefix(target[0]))
+        keeps = _READS_TARGET.match(mnemonic) is not None or not _WHOLE.match(parts[-1])
+        self.writes, self.kills = own, not keeps
+        self.reads = others | own if keeps else others
+        if "gather" in mnemonic:  # which clears its mask
+            self.writes |= {name for name in others if name.startswith("k")}
+        if _NUMBERS.match(mnemonic):
+            self.reads = own if keeps and mnemonic.startswith("v") else set[str]()
+
+
+def needed_lines(
+    lines: Sequence[tuple[str, str]],
+    blocks: Iterable[Sequence[int]],
+    always: Iterable[int] = (),
+) -> frozenset[int]:
+    """Return the numbers of instructions with vectors or masks that can decide anything."""
+    effects = [_Effect(*line) for line in lines]
+    parts = [list(block) for block in blocks]
+    at_end = {f"v{number}" for number in always}
+    while True:
+        before, found = len(at_end), set[int]()
+        for block in parts:
+            live = set(at_end)
+            for number in reversed(block):
+                effect = effects[number]
+                if effect.decides or effect.writes & live:
+                    found.add(number)
+                    if effect.kills:
+                        live -= effect.writes
+                    live |= effect.reads
+            at_end |= live
+        if len(at_end) == before:
+            return frozenset(found)
+
+
+def _divide(is_signed: bool, what: str, lanes: int) -> Action:
+    """Return what divides the first vector by the second one, lane by lane."""
+    kind = np.int32 if is_signed else np.uint32
+
+    def operate(machine: Machine) -> None:
+        (a, known), (b, also) = (
+            elements_of(machine.vectors[number, : 4 * lanes], 32) for number in (0, 1)
+        )
+        one, other = (each.view(kind).astype(np.int64) for each in (a, b))
+        divisor = np.where(other == 0, 1, other)
+        quotient = np.abs(one) // np.abs(divisor) * np.sign(one) * np.sign(divisor)
+        found = quotient if what == "div" else one - quotient * divisor
+        raw = found.astype(np.uint32).view(np.uint8).astype(np.int16)
+        is_known = np.repeat(known & also & (other != 0), 4)
+        machine.quotient = np.zeros_like(machine.vectors[0])
+        machine.quotient[: 4 * lanes] = np.where(is_known, raw, UNKNOWN)
+
+    return operate
+
+
+def _take_quotient(machine: Machine) -> None:
+    """Move the result of a division to the first vector, as its function returns it."""
+    machine.vectors[0] = machine.quotient
+
+
+def forget_call(machine: Machine) -> None:
+    """Forget what a function may change of which nothing is known."""
+    for number in _SCRATCH:
+        machine.registers[number] = machine.low[number] = None
+    machine.vectors[:] = machine.masks[:] = UNKNOWN
+    machine.flags = None

@@ -21,11 +21,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from countperf.errors import CountingError
-from countperf.machine_code.blocks import ENDLESS, Block, Code, End, Line
+from countperf.machine_code.blocks import ENDLESS, Block, Code, End, Line, forget_call
 from countperf.machine_code.loop_extrapolation import Loops
 from countperf.machine_code.machine_state import STACK_POINTER, Constants, Machine
 from countperf.machine_code.operands import Read
-from countperf.machine_code.unfollowed_calls import forget_call
 
 MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""

@@ -42,10 +42,8 @@ _FREE_BARRIER = InstructionClass(
 ALL = "all"
 """Name that stands for every model."""
 
-ModelChoice = Callable[[DeviceParameters], Sequence[MechanisticModel]] | Sequence[str] | str
-"""Models: their names, one name (``"all"`` for every model), or a function that builds them."""
-
-
+ModelChoice = Sequence[str] | str
+"""Models: their names, or one name (``"all"`` for every model)."""
 _Maker = Callable[..., MechanisticModel]
 _MAKERS: Sequence[_Maker] = (
     RooflineModel,
@@ -144,7 +142,7 @@ def predict_all(
 ) -> ModelAnswers:
     """Predict the time of a Loopy kernel by every mechanistic model."""
     values = given_sizes(parameters, more)
-    chosen = chosen_models(models)
+    chosen_models(models)  # refused before the work
     profiler = (
         kernel
         if isinstance(kernel, KernelProfiler)
@@ -157,7 +155,7 @@ def predict_all(
         model.model: answered(
             lambda model=model: _predicted(model, profiler, launches, values), unknown
         )
-        for model in map(with_free_barriers, chosen(adapted))
+        for model in built_models(models, adapted)
     }
     return ModelAnswers(
         kernel=profiler.kernel,
@@ -203,20 +201,20 @@ def model_names() -> tuple[str, ...]:
     return tuple(_makers())
 
 
-def chosen_models(
-    models: ModelChoice,
-) -> Callable[[DeviceParameters], Sequence[MechanisticModel]]:
-    """Return the function that builds the chosen models of a device, in order of their names."""
-    if callable(models):
-        return models
+def chosen_models(models: ModelChoice) -> list[str]:
+    """Return the names of the chosen models, in order; refuse names of none."""
     names = [models] if isinstance(models, str) else list(models)
     known = _makers()
     for name in names:
         if name != ALL and name not in known:
             message = f"no mechanistic model is called {name!r}; there are {', '.join(known)}"
             raise ParameterError(message, parameter="model")
-    chosen = [*known] if ALL in names else list(dict.fromkeys(names))
-    return lambda device: [known[name](device=device) for name in chosen]
+    return [*known] if ALL in names else list(dict.fromkeys(names))
+
+
+def built_models(models: ModelChoice, device: DeviceParameters) -> list[MechanisticModel]:
+    """Build the chosen models for a device that states the costs of a kernel's instructions."""
+    return [with_free_barriers(_makers()[name](device=device)) for name in chosen_models(models)]
 
 
 def model_makers(

@@ -23,8 +23,7 @@ from countperf.mechanistic.predict_all import (
     Answer,
     ModelChoice,
     answered,
-    chosen_models,
-    with_free_barriers,
+    built_models,
 )
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 
@@ -94,7 +93,7 @@ def sweep(
     if not is_resident and registers_are_missing(profile, device):
         raise missing_registers(profile.name, device)
     adapted, unknown = with_known_classes(device, profile.counts())
-    asked = [with_free_barriers(model) for model in chosen_models(models)(adapted)]
+    asked = built_models(models, adapted)
     costed = asked[0].device if asked else adapted
     points: list[SweepPoint] = []
     for value in values or _DEFAULTS[over](profiled, device):

@@ -46,7 +46,7 @@ def predict_all(
         A device, its slug in the catalogue, or the path of its document (``.toml``, ``.json``).
     parameters, **more : int
         Values of all size parameters.
-    models : str, sequence of str or callable, optional
+    models : str or sequence of str, optional
         Names of models, such as ``["volkov", "roofline"]``; default: all.
     statistics, lines : mapping, optional
         What data decides, as for `countperf.predict`; by array the lines that a sub-group touches,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.machine_code.needed_vectors import needed_lines
+from countperf.machine_code.blocks import needed_lines
 from tests.machine_code.test_interpreter import executed
 
 CASES = {
