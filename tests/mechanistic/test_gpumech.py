@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.gpumech import (
     GpuMechModel,
@@ -225,17 +225,3 @@ def test_refused_input(call: Callable[[], object], parameter: str) -> None:
         call()
 
     assert caught.value.parameter == parameter
-
-
-def test_a_profile_without_intervals_and_graph_is_refused() -> None:
-    with pytest.raises(ModelNotApplicableError) as caught:
-        GpuMechModel(device=_device()).estimate(KernelProfile(name="k", alpha={"C": 1}), LAUNCH)
-
-    assert caught.value.parameter == "idg"
-
-
-def test_a_class_that_the_device_lacks_is_named() -> None:
-    with pytest.raises(DeviceParameterError) as caught:
-        intervals_of(InstructionGraph("X"), _device())
-
-    assert caught.value.field == "classes.X"

@@ -417,10 +417,3 @@ def test_a_constant_that_the_device_lacks_is_named(field: str) -> None:
         _estimate(_profile(), **{field: None})()
 
     assert caught.value.field == field
-
-
-def test_a_bandwidth_of_zero_is_refused_by_the_device() -> None:
-    with pytest.raises(DeviceParameterError) as caught:
-        _device(bandwidth_byte_per_s=0)
-
-    assert caught.value.field == "bandwidth_byte_per_s"

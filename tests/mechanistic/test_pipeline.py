@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.errors import DeviceParameterError, ParameterError
 from countperf.harness.characterization.estimates import Sharing, mix_throughput
 from countperf.mechanistic.classes import memory_cost
 from countperf.mechanistic.pipeline import PipelineModel, Workload, simulate
@@ -338,15 +338,6 @@ def test_costs_from_dram_are_continuous_where_all_bytes_come_from_there() -> Non
     below, above = (memory_cost(1 + step, dram=dram, cache=cache) for step in (-1e-9, 1e-9))
 
     assert (below.cpi, below.latency) == pytest.approx((above.cpi, above.latency), rel=1e-8)
-
-
-def test_a_kernel_without_a_graph_is_refused() -> None:
-    kernel = ProfiledKernel(profile=example_profile(idg=None), launch=launch_at(4))
-
-    with pytest.raises(ModelNotApplicableError) as caught:
-        PipelineModel(device=example_device()).predict(kernel)
-
-    assert caught.value.parameter == "idg"
 
 
 def test_a_kernel_that_takes_no_time_is_refused() -> None:

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import ParameterError
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.transit import (
     TransitModel,
@@ -80,20 +80,6 @@ def test_prediction(computations: int, occupancy: float, bound: str, waiting: fl
     assert prediction.bound == bound
     assert prediction.results["waiting"] == pytest.approx(waiting)
     assert prediction.results["computing"] == pytest.approx(occupancy - waiting)
-
-
-@pytest.mark.parametrize(
-    ("counts", "parameter"), [({"C": 4}, "alpha_mem"), ({"M": 2}, "alpha_comp")]
-)
-def test_a_kernel_with_one_subsystem_is_not_covered(
-    counts: dict[str, float], parameter: str
-) -> None:
-    kernel = ProfiledKernel(profile=example_profile(alpha=counts, idg=None), launch=launch_at(5))
-
-    with pytest.raises(ModelNotApplicableError) as caught:
-        TransitModel(device=example_device()).predict(kernel)
-
-    assert caught.value.parameter == parameter
 
 
 @pytest.mark.parametrize("name", ["alpha_comp", "alpha_mem"])

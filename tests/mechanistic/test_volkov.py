@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.errors import ParameterError
 from countperf.hardware.parameters import declare_device
-from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
+from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.roofline import roof
 from countperf.mechanistic.volkov import (
     VolkovModel,
@@ -182,26 +182,3 @@ def test_bad_instructions_are_refused(call: Callable[[], object], parameter: str
         call()
 
     assert caught.value.parameter == parameter
-
-
-def test_an_unknown_class_is_named() -> None:
-    with pytest.raises(DeviceParameterError) as caught:
-        latency_from_graph(InstructionGraph("X"), example_device())
-
-    assert caught.value.field == "classes.X"
-
-
-def test_an_occupancy_above_the_limit_is_refused() -> None:
-    kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(65))
-
-    with pytest.raises(ParameterError) as caught:
-        VolkovModel(device=example_device()).predict(kernel)
-
-    assert caught.value.parameter == "occupancy"
-
-
-def test_a_kernel_of_which_nothing_is_known_is_refused() -> None:
-    with pytest.raises(ModelNotApplicableError) as caught:
-        latency_alone(KernelProfile(name="empty"), example_device())
-
-    assert caught.value.parameter == "latency_app"

@@ -341,22 +341,6 @@ def test_refused_input(call: Callable[[], object], parameter: str) -> None:
     assert caught.value.parameter == parameter
 
 
-def test_an_occupancy_above_the_limit_is_refused() -> None:
-    with pytest.raises(ParameterError) as caught:
-        WorkFlowModel(device=_device()).estimate(
-            KernelProfile(name="k", idg=GRAPH), replace(LAUNCH, occupancy=49)
-        )
-
-    assert caught.value.parameter == "occupancy"
-
-
-def test_a_profile_without_blocks_and_graph_is_refused() -> None:
-    with pytest.raises(ModelNotApplicableError) as caught:
-        _estimate(KernelProfile(name="k", alpha={"C": 1}))()
-
-    assert caught.value.parameter == "idg"
-
-
 def test_counts_without_the_instructions_of_the_graph_are_refused() -> None:
     with pytest.raises(ModelNotApplicableError) as caught:
         _estimate(KernelProfile(name="k", idg=GRAPH, alpha={"C": 1}))()
