@@ -15,7 +15,6 @@ from countperf.version import __version__
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis, analyze_kernel
-    from countperf.counting.unused_local import with_unused_local
     from countperf.errors import CountperfError
     from countperf.harness.doctor import examine as doctor
     from countperf.harness.profiles import profile_kernel
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "counting.analysis": "KernelAnalysis analyze_kernel",
-    "counting.unused_local": "with_unused_local",
     "errors": "CountperfError",
     "harness.doctor": "doctor=examine",
     "harness.profiles": "profile_kernel",
@@ -86,7 +84,7 @@ __all__ += ["analyze_kernel", "available_weights", "count_kernel", "coverage", "
 __all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
 __all__ += ["measure_catalogue", "mechanistic_cost", "occupancy", "predict"]
 __all__ += ["predict_all", "predict_application", "profile_kernel", "rank", "recording", "sweep"]
-__all__ += ["time_kernel", "tune", "with_compiled_code", "with_unused_local"]
+__all__ += ["time_kernel", "tune", "with_compiled_code"]
 
 
 class _Above:

@@ -114,37 +114,6 @@ def resident_groups(
     )
 
 
-def limiting_local_bytes(
-    device: DeviceParameters,
-    active_groups: int,
-    *,
-    work_items_per_group: int,
-    registers_per_work_item: int = 0,
-) -> int:
-    """Return the least local memory of a group at which no more than some groups are resident."""
-    check_whole(active_groups, "active_groups")
-    uses = {
-        "work_items_per_group": work_items_per_group,
-        "registers_per_work_item": registers_per_work_item,
-    }
-    if resident_groups(device, **uses).active_groups <= active_groups:
-        return 0
-    total = device.require_int("local_bytes_per_compute_unit", model=_MODEL)
-    unit, reserved = device.local_unit or 1, device.local_reserved_bytes_per_group or 0
-    # one group more than may be resident has to be one allocation too many
-    allocated = total // (active_groups + 1) // unit * unit
-    needed = max(1, allocated - reserved + 1)
-    most = device.max_local_bytes_per_group
-    if most is not None and needed > most:
-        least = resident_groups(device, **uses, local_bytes_per_group=most).active_groups
-        message = (
-            f"active_groups is {active_groups}, for which a group needs {needed} byte of local"
-            f" memory; {device.slug} gives a group {most}, which leaves {least} groups resident"
-        )
-        raise ParameterError(message, parameter="active_groups")
-    return needed
-
-
 def launch_geometry(
     profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
 ) -> LaunchGeometry:
