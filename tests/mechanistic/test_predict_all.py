@@ -23,7 +23,6 @@ from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.predict_all import Answer, model_names, predict_all
-from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog
@@ -262,17 +261,6 @@ def test_rooflines_by_hand() -> None:
     assert float(found["roofline-bytes"].time_s) == pytest.approx(
         max(2 * 256**3 / 3.5e12, traffic / 224e9), rel=1e-12
     )
-
-
-def test_models_may_be_chosen() -> None:
-    def chosen(device: DeviceParameters) -> tuple[RooflineModel | ByteRooflineModel, ...]:
-        return RooflineModel(device=device), ByteRooflineModel(device=device)
-
-    profiler = profile_kernel(matmul(), GTX_970)
-
-    found = predict_all(profiler, GTX_970, SIZES, models=chosen)
-
-    assert list(found) == ["roofline", "roofline-bytes"]
 
 
 OLD_CONSTANTS = {"device.issue_cycles", "device.latency_steps"}
