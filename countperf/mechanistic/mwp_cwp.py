@@ -46,7 +46,7 @@ below the occupancy, since no more sub-groups can fill the memory pipeline.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
@@ -91,23 +91,9 @@ class MwpCwpInputs:
     uncoal_per_mw: float = 1.0  # transactions of an uncoalesced memory instruction, at least 1
 
     def __post_init__(self) -> None:
-        for name in (
-            "clock_hz",
-            "bandwidth_byte_per_s",
-            "issue_cycles",
-            "mem_ld_cycles",
-            "departure_del_uncoal_cycles",
-            "departure_del_coal_cycles",
-            "num_active_compute_units",
-            "sub_groups_per_group",
-            "num_groups",
-            "active_groups",
-            "load_bytes_per_sub_group",
-            "uncoal_per_mw",
-        ):
-            check_positive(getattr(self, name), name)
-        for name in ("alpha_comp", "alpha_mem_coal", "alpha_mem_uncoal", "alpha_sync"):
-            check_not_negative(getattr(self, name), name)
+        for each in fields(self):
+            check = check_not_negative if each.name.startswith("alpha_") else check_positive
+            check(getattr(self, each.name), each.name)
         if self.uncoal_per_mw < 1:
             message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
             raise ParameterError(message, parameter="uncoal_per_mw")

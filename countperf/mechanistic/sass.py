@@ -75,7 +75,6 @@ class SassSegment:
 
     # loops around it, the outermost first, numbered in the order in which they begin
     loops: tuple[int, ...]
-    place: int  # place of the first among all instructions of the function
     instructions: tuple[SassInstruction, ...]  # in order
     critical_path: float  # cycles of one pass
 
@@ -189,10 +188,7 @@ def _segments(
     end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
     cuts = sorted({0, end, *(position for loop in loops for position in loop if position < end)})
     return tuple(
-        replace(
-            _segment(code, first, after, loops=loops, end=end, latencies=latencies),
-            place=places[first],
-        )
+        _segment(code, first, after, loops=loops, end=end, latencies=latencies)
         for first, after in pairwise(cuts)
     )
 
@@ -225,7 +221,6 @@ def _segment(
     returns = loops[around[0]][0] if around else after
     return SassSegment(
         loops=around,
-        place=first,
         instructions=tuple(code[first:after]),
         critical_path=_path(
             code,
