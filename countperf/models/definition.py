@@ -162,6 +162,8 @@ class ModelDefinition(Document):
         root = name.split(".")[0]
         if root in AT_SIZES:
             return "" if transaction_roots([name]) else _WHICH_TRANSACTIONS
+        if f"{root}." == SPILL:
+            return "is counted no more; only measurements of older versions have it"
         if root == SITE_ROOT:
             return (
                 "is what kernels have before a policy says how it is issued: name issue... instead"
@@ -197,9 +199,7 @@ class ModelDefinition(Document):
     def _read(self) -> tuple[str, ...]:
         """Prefixes of the names of properties without a formula that the model uses."""
         charged = self.features.charged
-        code = tuple(
-            root for root in (CODE, MISS, SPILL) if any(n.startswith(root) for n in charged)
-        )
+        code = tuple(root for root in (CODE, MISS) if any(n.startswith(root) for n in charged))
         return (*code, *(f"{root}." for root in self.named_transactions))
 
     @cached_property

@@ -130,6 +130,11 @@ POLICY = {"width": 8}
             id="what becomes something else",
         ),
         pytest.param({"terms": {"cost": ["code.*"]}}, "execution policy says", id="code without"),
+        pytest.param(
+            {"terms": {"cost": ["spill.beyond_l1.load"]}, "policy": POLICY},
+            "counted no more",
+            id="a count that went",
+        ),
     ],
 )
 def test_names_that_no_model_of_the_kind_has_are_refused(
