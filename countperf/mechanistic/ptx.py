@@ -75,7 +75,8 @@ _SPACES = {"global": "global", "shared": "local", "local": "private", "const": "
 class PtxLaunch:
     """A launch of a kernel in PTX, and the sub-group to follow."""
 
-    arguments: Sequence[np.generic | None]  # in order
+    kernel: str = ""  # its name
+    arguments: Sequence[np.generic | None]  # in order; None for arrays
     # groups of the grid, items of a group, and numbers of the group, along three axes
     groups: tuple[int, ...]
     shape: tuple[int, ...]

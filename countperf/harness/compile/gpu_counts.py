@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -31,9 +31,6 @@ _MOST_GROUPS = 4096
 """Groups of a launch that are followed without being asked for."""
 
 
-_Shape = tuple[int, int, int]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCounts(ShortRepr):
     """Instructions that all sub-groups of all launches execute."""
@@ -46,31 +43,6 @@ class GpuCounts(ShortRepr):
     assumed_groups: int
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLaunch:
-    """A device program and what it is launched with."""
-
-    kernel: str
-    groups: _Shape
-    shape: _Shape
-    arguments: tuple[Any, ...]  # NumPy scalars; None for arrays
-
-    @property
-    def middle(self) -> _Shape:
-        """The work group in the middle of the grid."""
-        return three([extent // 2 for extent in self.groups])
-
-    def of_sub_group(self, group: _Shape, number: int = 0) -> PtxLaunch:
-        """Return what a sub-group of a work group is launched with."""
-        return PtxLaunch(
-            arguments=self.arguments,
-            groups=self.groups,
-            shape=self.shape,
-            group=group,
-            number=number,
-        )
-
-
 class CudaLaunches:
     """The launches of a kernel in CUDA, at any sizes."""
 
@@ -78,20 +50,29 @@ class CudaLaunches:
         self._code = code
         self._description = describe_kernel(t_unit, lambda _: [])
 
-    def at(self, parameters: Mapping[str, int]) -> list[GpuLaunch]:
-        """Return the launches; scalars that are no parameters are 1."""
+    def at(self, parameters: Mapping[str, int]) -> list[PtxLaunch]:
+        """Return the launches, each of the middle group; scalars that are no parameters are 1."""
         scalars = self._description.scalars
         values = {name: parameters.get(name, 1) for name in scalars}
         values |= dict.fromkeys(self._description.offsets, 0)
         numbers = {name: as_scalar(dtype, values[name], name) for name, dtype in scalars.items()}
-        launches: list[GpuLaunch] = []
+        launches: list[PtxLaunch] = []
 
         def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
             if prod(int(argument) for argument in grid):
                 scalar = tuple(
                     argument if isinstance(argument, np.generic) else None for argument in arguments
                 )
-                launches.append(GpuLaunch(kernel, three(grid), three(shape), scalar))
+                groups = three(grid)
+                launches.append(
+                    PtxLaunch(
+                        kernel=kernel,
+                        arguments=scalar,
+                        groups=groups,
+                        shape=three(shape),
+                        group=three([extent // 2 for extent in groups]),
+                    )
+                )
 
         arrays = dict.fromkeys(self._description.arguments)
         self._code.host(note, lambda _: None, **(arrays | numbers))
@@ -134,7 +115,7 @@ class GpuKernel:
         )
 
     def _chosen(
-        self, launch: GpuLaunch, program: PtxProgram, *, every_group: bool
+        self, launch: PtxLaunch, program: PtxProgram, *, every_group: bool
     ) -> list[list[tuple[int, int]]]:
         """Return the numbers of groups to follow along each axis, and for how many each stands."""
         few = [_representatives(extent) for extent in launch.groups]
@@ -148,11 +129,11 @@ class GpuKernel:
             )
         return [[(place, 1) for place in range(extent)] for extent in launch.groups]
 
-    def _are_alike(self, launch: GpuLaunch, program: PtxProgram) -> bool:
+    def _are_alike(self, launch: PtxLaunch, program: PtxProgram) -> bool:
         """Return whether groups between the first and the last execute as much, along each axis."""
-        middle = [extent // 2 for extent in launch.groups]
+        middle = launch.group
         others = [
-            [*middle[:axis], place, *middle[axis + 1 :]]
+            (*middle[:axis], place, *middle[axis + 1 :])
             for axis, extent in enumerate(launch.groups)
             for place in {1, extent - 2} - {middle[axis]}
             if extent > 3
@@ -168,14 +149,14 @@ class GpuKernel:
         return all(other == first for other in executed)
 
     def _followed(
-        self, launch: GpuLaunch, program: PtxProgram, axes: Sequence[Sequence[tuple[int, int]]]
+        self, launch: PtxLaunch, program: PtxProgram, axes: Sequence[Sequence[tuple[int, int]]]
     ) -> Iterator[tuple[Executed, int]]:
         """Yield what each sub-group of the chosen groups executes, and how many are like it."""
         for chosen in product(*axes):
             group = three([place for place, _ in chosen])
             times = prod(number for _, number in chosen)
             for number in range(-(-prod(launch.shape) // LANES)):
-                yield program.executed(launch.of_sub_group(group, number)), times
+                yield program.executed(replace(launch, group=group, number=number)), times
 
 
 def _representatives(extent: int) -> list[tuple[int, int]]:

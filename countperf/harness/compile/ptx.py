@@ -12,13 +12,13 @@ from countperf.errors import (
     KernelBuildError,
     ModelNotApplicableError,
 )
-from countperf.harness.compile.gpu_counts import CudaLaunches, GpuLaunch
+from countperf.harness.compile.gpu_counts import CudaLaunches
 from countperf.harness.cuda.target import generate_cuda
 from countperf.harness.nvcc import compile_sass
 from countperf.harness.ptx import compile_ptx, with_loops_kept, with_ptx
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.ptx import PtxProgram, parse_ptx
+from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
 from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of
 
 Analysis = Literal["sass", "ptx"]
@@ -58,11 +58,11 @@ class MachineCodeProfiler(KernelProfiler):
             (self._with_code(each, launches[each.profile.name]), times) for each, times in found
         )
 
-    def _with_code(self, profiled: ProfiledKernel, launch: GpuLaunch) -> ProfiledKernel:
-        program, start = self.ptx[launch.kernel], launch.of_sub_group(launch.middle)
+    def _with_code(self, profiled: ProfiledKernel, launch: PtxLaunch) -> ProfiledKernel:
+        program = self.ptx[launch.kernel]
         if not self.sass:
-            return with_ptx(profiled, program, start)
-        return self.sass[launch.kernel].applied(profiled, *program.trips(start))
+            return with_ptx(profiled, program, launch)
+        return self.sass[launch.kernel].applied(profiled, *program.trips(launch))
 
 
 def with_machine_code(
