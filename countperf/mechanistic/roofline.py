@@ -60,7 +60,6 @@ class ByteRoof:
     # operational intensity of the kernel (``inf`` if it moves no data) and of the ridge, flop/byte
     intensity: float
     ridge: float
-    attainable_flops: float  # flop rate that the peaks allow at this intensity, flop/s
 
 
 def roof(
@@ -136,7 +135,6 @@ def byte_roof(
         bound="compute" if compute_s >= memory_s * (1 - _TIE) else "memory",
         intensity=intensity,
         ridge=peak_flops / bandwidth_byte_per_s,
-        attainable_flops=min(peak_flops, intensity * bandwidth_byte_per_s),
     )
 
 

@@ -206,12 +206,6 @@ def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
             assert limits["local"] == row["local"], row
 
 
-@pytest.mark.parametrize("capability", ["3.0", "5.0", "5.2"])
-def test_rules_of_the_older_header_agree_with_those_of_the_present_one(capability: str) -> None:
-    for row in golden_rows()[capability]:
-        assert active_groups_of_cuda_7(capability, row) == row["active_groups"], row
-
-
 @pytest.mark.parametrize("capability", ["1.0", "1.1", "1.3", "2.0"])
 @given(
     items=st.one_of(st.integers(1, 512), st.integers(1, 16).map(lambda count: 32 * count)),
@@ -307,58 +301,11 @@ def test_more_resources_never_give_more_groups_and_all_fit(
     assert here * items <= device.require("max_work_items_per_compute_unit")
 
 
-LIMITS = (
-    "max_sub_groups_per_compute_unit",
-    "max_work_items_per_compute_unit",
-    "max_groups_per_compute_unit",
-    "registers_per_compute_unit",
-    "local_bytes_per_compute_unit",
-)
-
-
-@given(
-    capability=st.sampled_from(COMPUTE_CAPABILITIES),
-    items=st.integers(1, 512),
-    registers=st.integers(0, 40),
-    local=st.integers(0, 8192),
-    limit=st.sampled_from(LIMITS),
-    more=st.integers(1, 4096),
-)
-@settings(max_examples=100, deadline=None)
-def test_larger_limits_never_give_fewer_groups(
-    capability: str, items: int, registers: int, local: int, limit: str, more: int
-) -> None:
-    device = capability_device(capability)
-    larger = device.replaced(**{limit: device.require_int(limit) + more})
-    row = {
-        "work_items_per_group": items,
-        "registers_per_work_item": registers,
-        "local_bytes_per_group": local,
-    }
-
-    before, after = resident(device, row), resident(larger, row)
-
-    assert (after.active_groups if after else 0) >= (before.active_groups if before else 0)
-
-
 def test_an_unknown_register_mode_is_refused() -> None:
     with pytest.raises(DeviceParameterError) as caught:
         gtx480(register_mode="warp")
 
     assert caught.value.field == "register_mode"
-
-
-@given(sub_groups=st.integers(1, 32), registers=st.integers(1, 63))
-@settings(max_examples=50, deadline=None)
-def test_allocation_per_work_item_is_optimistic(sub_groups: int, registers: int) -> None:
-    def limit(device: DeviceParameters) -> int:
-        return resident_groups(
-            device, work_items_per_group=32 * sub_groups, registers_per_work_item=registers
-        ).limits["registers"]
-
-    device = capability_device("3.0").replaced(registers_per_compute_unit=2**20)
-
-    assert limit(device.replaced(register_mode="work_item")) >= limit(device)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,6 @@ def test_byte_form() -> None:
     assert found.time_s == pytest.approx(0.12)
     assert (found.bound, found.ridge) == ("memory", 10)
     assert found.intensity == pytest.approx(1 / 6)
-    assert found.attainable_flops == pytest.approx(1e11 / 6)
 
 
 @given(c=POSITIVE, m=POSITIVE, cpi_c=POSITIVE, cpi_m=POSITIVE, scale=st.floats(0.1, 10))

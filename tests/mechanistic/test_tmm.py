@@ -117,25 +117,8 @@ def test_the_zigzag_over_groups(groups: int, factor: float) -> None:
     assert scheduling_factor(groups, 1, 15) == pytest.approx(factor, rel=1e-15)
 
 
-def test_minima_and_peaks_of_the_zigzag() -> None:
-    curve = {groups: scheduling_factor(groups, 1, 15) for groups in range(1, 121)}
-
-    assert [groups for groups, factor in curve.items() if factor == 1] == [*range(15, 121, 15)]
-    peaks = [curve[groups] for groups in range(1, 121, 15)]
-    assert peaks == sorted(peaks, reverse=True)
-    assert all(curve[groups] > curve[groups - 1] for groups in range(16, 121, 15))
-
-
 def test_the_scheduling_factor_of_the_shortest_paths() -> None:
     assert scheduling_factor(65536, 4, 15) == 1093 * 60 / 65536 == 1.00067138671875
-
-
-def test_counts_of_the_shortest_paths() -> None:
-    found = shortest_paths(VERTICES, 32, CHUNK)
-
-    assert found.work == 13 * 8192**3 == 7146825580544
-    assert found.transactions == found.work / 1024  # Eq. (10)
-    assert found.num_groups == 65536
 
 
 @pytest.mark.parametrize(("sub_block", "threshold"), [(64, 8), (32, 16), (16, 32)])
@@ -194,17 +177,6 @@ def test_the_scheduling_factor_depends_on_the_ratio_only(
     )
     assert factor >= 1
     assert (factor == 1) == (groups % (active * units) == 0)
-
-
-@given(st.floats(0.25, 64), st.floats(0.25, 64))
-def test_more_work_items_per_core_never_take_more_steps(first: float, second: float) -> None:
-    few, many = sorted((first, second))
-    slow, fast = (_scheduled(transactions=3e8, work_items_per_core=items) for items in (few, many))
-    threshold = 3e8 * 400 / 4.8e9
-
-    assert fast.steps <= slow.steps
-    if few >= threshold:
-        assert fast.steps == slow.steps
 
 
 @given(st.sampled_from((16, 32, 64)), st.floats(0.25, 4))
