@@ -427,8 +427,8 @@ def _class(kernel: str, head: str, suffixes: list[str]) -> str:
         return f"{kind}.i{bits}"
     opcode = ".".join((head, *suffixes))
     message = (
-        f"kernel {kernel!r}: the instruction {opcode} of PTX has no class; take the graph from"
-        " Loopy, or declare it"
+        f"kernel {kernel!r}: the instruction {opcode} of PTX has no class; take what Loopy counts:"
+        " leave analysis= out (predictions), or ask countperf count (counts)"
     )
     raise ModelNotApplicableError(message, parameter="idg")
 
