@@ -21,11 +21,10 @@ from typing import Any
 import pandas as pd
 
 from amaris_data import GPUS, KERNELS, SOURCE, counters, sizes_of
-from countperf.counting.access_analysis import AccessAnalysis
+from countperf.counting.access_analysis import AccessAnalysis, bank_conflicts, transactions
 from countperf.counting.analysis import analyze_kernel
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.programs import KernelProgram, kernel_programs
-from countperf.counting.transactions import bank_conflicts, transactions
 from lane_service import KEPLER_WIDE, MAXWELL_WIDE, WideService, served_sectors, wide_load_passes
 from measurement_kernels.catalog import entry
 

@@ -1,7 +1,7 @@
 """In which parts and order a device serves the lanes of a sub-group.
 
-`countperf.counting.transactions` lets all lanes of a sub-group share lines. Some devices serve the
-lanes in parts, and lanes of different parts share less:
+`countperf.counting.access_analysis` lets all lanes of a sub-group share lines. Some devices serve
+the lanes in parts, and lanes of different parts share less:
 
 - *Maxwell, global memory*: lanes 0-3 and 8-11, then 4-7 and 12-15, then the same of the upper half
   (`MAXWELL_LANES`). Each part asks its first-level (texture) cache for every sector that it
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.transactions import access_patterns, in_sub_groups
+from countperf.counting.access_analysis import access_patterns, in_sub_groups
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:

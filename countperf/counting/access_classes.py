@@ -64,9 +64,6 @@ class AccessCount:
     """Executions of an access, and the class that it belongs to."""
 
     access: MemoryAccess  # what is accessed
-    # signed stride along local axis 0 in elements; None if the address is read from data, or if the
-    # caller states the class
-    stride: QuasiPolynomial | None
     # utilization classes and where in the parameters they apply; empty for local memory
     classes: tuple[UtilizationClass, ...]
     executions: PiecewiseQuasiPolynomial  # executions by all work items
@@ -117,7 +114,7 @@ def access_counts(
         layout = domains.layout_of(access)
         address = domains.address(access)
         if access.address_space != "global":
-            result.append(AccessCount(access, None, (), executions, why))
+            result.append(AccessCount(access, (), executions, why))
             continue
         if address is None and reads_data(access, footprints.domains):
             result.append(_through_data(access, statistics, executions, why))
@@ -132,7 +129,7 @@ def access_counts(
                 result.append(_through_data(access, statistics, executions, why))
             elif isinstance(error, _NoStrideError):
                 coarse = class_without_neighbors(None, str(error))
-                result.append(AccessCount(access, None, (coarse,), executions, why))
+                result.append(AccessCount(access, (coarse,), executions, why))
             else:
                 raise
             continue
@@ -145,7 +142,7 @@ def access_counts(
                 else _executions_where(domains, within, parts, stride.where)
             )
             if number:
-                result.append(AccessCount(access, stride.flat, utilizations, number, why))
+                result.append(AccessCount(access, utilizations, number, why))
     return result
 
 
@@ -160,7 +157,7 @@ def _through_data(
     if stated:
         reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
     name = stated[0] if stated else "indirect"
-    return AccessCount(access, None, (UtilizationClass(name=name),), executions, reasons)
+    return AccessCount(access, (UtilizationClass(name=name),), executions, reasons)
 
 
 def _executions_where(

@@ -15,13 +15,17 @@ from typing import Any, TypeAlias
 import loopy as lp
 
 from countperf.counting import device_programs as schedule
-from countperf.counting.access_analysis import PROBABILITY, AccessAnalysis
+from countperf.counting.access_analysis import (
+    PROBABILITY,
+    AccessAnalysis,
+    bank_conflicts,
+    transactions,
+)
 from countperf.counting.analysis import analyzed_accesses
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.statements import Node, Statement, StatementReader
-from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,

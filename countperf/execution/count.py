@@ -86,13 +86,13 @@ from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.execution.placement import (
     LoopCounter,
     Placements,
+    StepSorter,
     flat_site,
     left_loops,
     neighbors,
     tells_apart,
 )
 from countperf.execution.reuse import ReuseLimits
-from countperf.execution.steps import StepSorter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number
 

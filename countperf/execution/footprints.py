@@ -19,8 +19,8 @@ from countperf.counting.places import Place
 from countperf.errors import CountingError, UncountableSetError
 from countperf.execution.keys import Direction, FootprintKey
 from countperf.execution.memory_hierarchy import LINE_BYTES
+from countperf.execution.placement import StepSorter
 from countperf.execution.reuse import within_line
-from countperf.execution.steps import StepSorter
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial

@@ -40,9 +40,8 @@ from countperf.models.function import Column, ModelFunction, model_inputs
 from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
 from countperf.models.terms import Term
-from countperf.properties.counts import group_shape
+from countperf.properties.counts import caches_of, group_shape
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
-from countperf.properties.vector_document import caches_of
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
 """No processor executes more: what was followed in the code of such a case is not what ran."""

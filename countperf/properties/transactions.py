@@ -4,7 +4,7 @@
 all loads from global memory, each line once whenever a sub-group executes an access; likewise
 ``store``; ``transactions.32x128`` are both. How lines are shared depends on how every access lies
 in its array, so that there is no formula: the number is found at given sizes, exactly
-(`countperf.counting.transactions`).
+(`countperf.counting.access_analysis`).
 
 ``subgroups.32.launched``, ``.arithmetic``, ``.load``, ``.store``, ``.local``, ``.passes`` and
 ``.barrier`` are what sub-groups of 32 work items execute (`countperf.counting.programs`);
@@ -106,7 +106,7 @@ class TransactionCounts(FieldsAlone):
             from countperf.counting.programs import sub_group_work
 
             return sub_group_work(self._programs, parameters, sub_group_size=int(numbers))
-        from countperf.counting.transactions import lines_moved
+        from countperf.counting.access_analysis import lines_moved
 
         items, line_bytes = map(int, numbers.split("x"))
         return lines_moved(self._accesses, parameters, line_bytes=line_bytes, sub_group_size=items)

@@ -15,8 +15,11 @@ from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.properties.counts import (
     Count,
     CountsAt,
+    VectorDocument,
     counts_at_sizes,
+    damaged,
     granularity_of,
+    vector_fields,
 )
 from countperf.properties.taxonomy import (
     COUNTING_RULES_VERSION,
@@ -25,7 +28,6 @@ from countperf.properties.taxonomy import (
     is_emitted,
     validate_name,
 )
-from countperf.properties.vector_document import VectorDocument, damaged, vector_fields
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts, CountSource
 from countperf.symbolic.isl_counts import from_isl_text

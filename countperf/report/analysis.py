@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from countperf.counting.transactions import bank_conflicts, transactions
+from countperf.counting.access_analysis import bank_conflicts, transactions
 from countperf.errors import CountingError
 from countperf.report.rows import Printed, plain
 

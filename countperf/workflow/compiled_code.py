@@ -19,7 +19,7 @@ from countperf.harness.compile.gpu_counts import GpuCounts, GpuKernel
 from countperf.harness.devices import find_device
 from countperf.harness.store import Rewriting
 from countperf.machine_code.executed_counts import CYCLES
-from countperf.properties.vector_document import caches_of
+from countperf.properties.counts import caches_of
 from countperf.steps import stepped
 from countperf.tuning.pools import process_pool
 from countperf.workflow.kernels import kernel_itself

@@ -25,8 +25,8 @@ from countperf.measurements import MeasurementSet
 from countperf.measurements.recorded import read_times
 from countperf.measurements.tables import identity_elsewhere
 from countperf.properties.count_properties import count_kernel
+from countperf.properties.counts import caches_of
 from countperf.properties.transactions import TransactionCounts, transaction_roots
-from countperf.properties.vector_document import caches_of
 from countperf.steps import stepped
 from countperf.workflow.kernels import table_kernels
 from measurement_kernels.catalog import entry

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from countperf.counting.access_analysis import AccessAnalysis
+from countperf.counting.access_analysis import AccessAnalysis, bank_conflicts, transactions
 from countperf.counting.analysis import KernelAnalysis, footprints_of
 from countperf.counting.places import slots_of
-from countperf.counting.transactions import bank_conflicts, transactions
 from tests.oracles.interpreter import Access
 from tests.oracles.lanes import LaneRecorder, Recorded, conflict_degree, lines
 

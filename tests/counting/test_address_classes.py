@@ -18,8 +18,8 @@ import pytest
 from loopy.symbolic import parse
 
 from countperf.counting import access_classes
+from countperf.counting.access_analysis import transactions
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.transactions import transactions
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import View
 

@@ -11,11 +11,11 @@ import loopy as lp
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from countperf.counting.access_analysis import transactions
 from countperf.counting.kernel import count_loopy_kernel
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.programs import KernelProgram, Place, kernel_programs
 from countperf.counting.statements import Node, Read, Statement
-from countperf.counting.transactions import transactions
 from countperf.errors import CountingError, UnsupportedExpressionError
 from measurement_kernels import catalog
 from tests.counting import profiled

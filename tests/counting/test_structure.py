@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.counting.access_analysis import AccessAnalysis
+from countperf.counting.access_analysis import AccessAnalysis, bank_conflicts, transactions
 from countperf.counting.analysis import ChainAnalysis, KernelAnalysis, analyze_kernel, footprints_of
 from countperf.counting.places import slots_of
-from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,

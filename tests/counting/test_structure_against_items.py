@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pytools.graph import CycleError
 
+from countperf.counting.access_analysis import lines_moved
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.transactions import lines_moved
 from countperf.errors import CountperfError
 from measurement_kernels.catalog import entry
 from tests.counting import applications, structure_kernels

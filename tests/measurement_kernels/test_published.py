@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import pytest
 
+from countperf.counting.access_analysis import bank_conflicts
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.transactions import bank_conflicts
 from countperf.errors import KernelSpecificationError
 from countperf.measurements import KernelCase
 from countperf.properties.count_properties import count_kernel

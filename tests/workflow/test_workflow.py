@@ -21,9 +21,9 @@ from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
 from countperf.models.linear import LINEAR
+from countperf.properties.counts import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
-from countperf.properties.vector_document import caches_of
 from countperf.workflow import (
     compiled_code,
     evaluating,
