@@ -54,10 +54,6 @@ class DataDependentControlFlowError(CountingError):
     statistics: Mapping[str, float | str] | None = None
 
 
-class GranularityError(CountingError):
-    """Counts of different granularities were combined."""
-
-
 class ParameterError(CountperfError, ValueError):
     """A parameter is missing, unknown, or outside the assumptions of the kernel."""
 
@@ -99,21 +95,15 @@ class UnmeasuredPropertyError(PredictionError):
     exercising_kernels: Mapping[str, tuple[str, ...]] | None = None
 
 
-class _MismatchError(PredictionError):
+class MismatchError(PredictionError):
+    """Counts, weights and a device do not belong together."""
+
     expected: str = ""
     found: str = ""
 
 
-class DeviceMismatchError(_MismatchError):
+class DeviceMismatchError(MismatchError):
     """Weights are to be used for a device that they were not fitted on."""
-
-
-class ViewMismatchError(_MismatchError):
-    """Counts of one view of a kernel are to be used with weights for the other."""
-
-
-class CacheMismatchError(_MismatchError):
-    """Counts for some caches are to be used with weights for others."""
 
 
 class DeviceError(CountperfError):
@@ -144,14 +134,6 @@ class KernelBuildError(MeasurementError):
 
 class WrongResultError(MeasurementError):
     """A kernel's results on the device differ from its reference."""
-
-
-class UnstableMeasurementError(MeasurementError):
-    """The samples of a measurement spread too far."""
-
-
-class IncompatibleMeasurementsError(MeasurementError):
-    """Measurements of different devices or versions are to be combined."""
 
 
 class SearchSpaceError(CountperfError, ValueError):

@@ -14,21 +14,13 @@ from collections.abc import Generator
 from typing import Any, TextIO
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_LETTERS = str.maketrans(
-    {"µ": "u", "×": "x", "±": "+-", "–": "-", "·": "*", "²": "2", "…": "...", "→": "->", "≤": "<="}
-)
-"""Words for letters that the encoding of a locale may lack."""
 
 
 def safe(text: str, encoding: str | None = "utf-8") -> str:
     r"""Write a text so that it can be shown: as escapes what controls terminals or has no code."""
     text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
     encoding = encoding or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        text = text.translate(_LETTERS).encode(encoding, "backslashreplace").decode(encoding)
-    return text
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 class _Shown:

@@ -62,11 +62,11 @@ def test_writing_leaves_no_scratch_file_and_keeps_the_old_file_on_failure(tmp_pa
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        pytest.param({"version": "3"}, "$.version", "version number", id="version is text"),
+        pytest.param({"version": "3"}, "$.version", "should be 3", id="version is text"),
         pytest.param({"version": True}, "$.version", "version number", id="version is a boolean"),
         pytest.param({"version": 4}, "$.version", "upgrade countperf", id="newer version"),
         pytest.param({"version": 1}, "$.version", "cook it again", id="forgotten version"),
-        pytest.param({"format": "poem"}, "$.format", "'poem'", id="foreign format"),
+        pytest.param({"format": "poem"}, "$.format", '"poem"', id="foreign format"),
         pytest.param({"colour": 1}, "$.colour", "not permitted", id="unknown field"),
         pytest.param(
             {"ingredients": [{"name": "flour", "grams": "1"}]},
@@ -115,8 +115,8 @@ def test_what_is_not_an_object_is_refused(content: object) -> None:
     assert caught.value.field == "$"
 
 
-def test_an_object_without_a_format_is_described_by_its_fields() -> None:
-    with pytest.raises(DocumentError, match="its fields: alpha, beta") as caught:
+def test_an_object_without_a_format_is_refused() -> None:
+    with pytest.raises(DocumentError, match="a kitchen-recipe document is wanted") as caught:
         Recipe.from_object({"beta": 1, "alpha": 2})
 
     assert caught.value.field == "$.format"
@@ -138,11 +138,6 @@ def test_numbers_that_json_lacks_are_refused(constant: str) -> None:
         parse_json(constant)
 
 
-def test_json_nested_without_end_is_refused() -> None:
-    with pytest.raises(DocumentError, match="nested too deeply"):
-        parse_json("[" * 200_000)
-
-
 def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"abc\xff")
 
@@ -152,21 +147,11 @@ def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
         Recipe.read_file(tmp_path / "binary")
 
 
-def test_an_old_version_is_refused_with_advice() -> None:
-    with pytest.raises(DocumentError, match=r"version 2 can no longer be read.*cook it again"):
-        Recipe.from_object(_fields(version=2))
-
-
 def test_documents_are_immutable_and_hold_no_nan() -> None:
     with pytest.raises(ValueError, match="frozen"):
         BREAD.notes = {}
     with pytest.raises(ValueError, match="finite"):
         Ingredient(name="flour", grams=float("nan"))
-
-
-def test_a_document_class_without_format_is_a_mistake_found_at_once() -> None:
-    with pytest.raises(TypeError, match="must declare format"):
-        type("Nameless", (Document,), {"__module__": __name__})
 
 
 def test_a_part_is_validated_under_the_root_it_is_given() -> None:

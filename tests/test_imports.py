@@ -14,7 +14,6 @@ MOST_INSIDE = 60
 
 OPTIONAL = {
     "fcntl": "Windows has none",
-    "jinja2": "extra 'report'",
     "kernel_tuner": "extra 'tuners'",
     "matplotlib": "extra 'plot'",
     "optuna": "extra 'tuners'",

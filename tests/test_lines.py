@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from countperf.documents import split_lines
-from countperf.errors import DocumentError, IncompatibleMeasurementsError
+from countperf.errors import DocumentError, MeasurementError
 from countperf.harness.campaign import measure
 from countperf.measurements import MeasurementSet
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
@@ -60,10 +60,10 @@ def test_a_damaged_byte_is_named(content: bytes, line: int, offset: int) -> None
 
 def _outcome(
     store: Path,
-) -> tuple[MeasurementSet | tuple[()], DocumentError | IncompatibleMeasurementsError | None]:
+) -> tuple[MeasurementSet | tuple[()], DocumentError | MeasurementError | None]:
     try:
         return _resume(store), None
-    except (DocumentError, IncompatibleMeasurementsError) as error:
+    except (DocumentError, MeasurementError) as error:
         return (), error
 
 

@@ -73,22 +73,21 @@ def test_the_largest_integers_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "field", "said"),
+    ("text", "said"),
     [
-        ("a = 1979-05-27", "$.a", "not the date 1979-05-27"),
-        ("[[a.'b c']]\nd = 07:32:00", '$.a["b c"][0].d', "not the time 07:32:00"),
-        ("a = [1.0, inf]", "$.a[1]", "inf is no finite number"),
-        (f"a = {2**64}", "$.a", "more than 64 bits"),
-        (f"a = {'1' * 5000}", None, "more than 64 bits"),
-        (f"a = {'[' * 5000}{']' * 5000}", None, "nested too deeply"),
-        ("a = ", None, "damaged TOML: "),
+        ("a = 1979-05-27", "type date .* finite numbers, arrays and tables are wanted"),
+        ("a = [1.0, inf]", "finite numbers, arrays and tables are wanted"),
+        (f"a = {2**64}", "more than 64 bits"),
+        (f"a = {'1' * 5000}", "damaged TOML: "),
+        (f"a = {'[' * 5000}{']' * 5000}", "nested too deeply"),
+        ("a = ", "damaged TOML: "),
     ],
 )
-def test_toml_that_is_no_document_is_refused(text: str, field: str | None, said: str) -> None:
+def test_toml_that_is_no_document_is_refused(text: str, said: str) -> None:
     with pytest.raises(DocumentError, match=said) as caught:
         parse_toml(text, path="document.toml")
 
-    assert (caught.value.path, caught.value.field) == ("document.toml", field)
+    assert caught.value.path == "document.toml"
 
 
 def test_counts_under_rules_of_a_newer_version_are_refused() -> None:

@@ -40,7 +40,6 @@ COMMANDS: Mapping[str, Command] = {
     "doctor": Command(
         "try every device and its weights for real; for one that fails, say why and what to do",
     ),
-    "devices": Command("list the devices"),
     "weights": Command("list fitted weights: shipped and your own, their models, errors, device"),
     "characterize": Command(
         "find out by microbenchmarks what a device can do (resumes)",

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from countperf.cli.common import as_dict, print_json
@@ -14,21 +20,75 @@ from countperf.measurements import MeasurementSet
 from countperf.metrics import Evaluation
 from countperf.models.library import find_fit, load_weights, short_name
 from countperf.report.curves import roofline_figure
+from countperf.report.drawing import svg_text
 from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
 from countperf.report.numbers import format_quantity, point_text
-from countperf.report.page import Page, Part
 from countperf.report.predictions import explanation, prediction_head
 from countperf.report.printing import printed
 from countperf.report.rows import Printed, picked
 from countperf.report.weights import weights_table
 from countperf.tuning.journal import read_journal
 from countperf.tuning.result import Trial
+from countperf.version import __version__
 from countperf.workflow.devices import known_device
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.prediction import explain
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from countperf.models.library import NamedFit
+
+
+Part = Printed | tuple[str, "Figure"]
+"""A result, or a picture with its description."""
+
+_MOST_ROWS = 10_000
+_INCHES = 5.2  # so narrow that words of figures can be read on a phone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page."""
+
+    title: str
+    lead: Sequence[str]  # the most important lines
+    sections: Mapping[str, Sequence[Part]]  # by heading; empty ones are left out
+
+    def to_html(self) -> str:
+        """Return the page as an HTML document that needs no other file."""
+        shown = {title: parts for title, parts in self.sections.items() if parts}
+        anchors = {title: re.sub(r"[^a-z0-9]+", "-", title.lower()) for title in shown}
+        sections = [
+            "\n".join(
+                [
+                    f'<section id="{anchors[title]}">\n<h2>{escape(title)}</h2>',
+                    *(_html(part, f"s{section}p{place}-") for place, part in enumerate(parts)),
+                    "</section>",
+                ]
+            )
+            for section, (title, parts) in enumerate(shown.items())
+        ]
+        template = files("countperf.report").joinpath("templates/page.html").read_text("utf-8")
+        return Template(template).substitute(
+            title=escape(self.title),
+            lead="\n".join(f'<p class="lead">{escape(line)}</p>' for line in self.lead),
+            links="".join(f'<a href="#{at}">{escape(title)}</a>' for title, at in anchors.items()),
+            sections="\n".join(sections),
+            version=__version__,
+        )
+
+
+def _html(part: Part, prefix: str) -> str:
+    """Return a part; the names in a drawing differ from those of all others of the page."""
+    if isinstance(part, Printed):
+        return f'<div class="wide">{part.html(_MOST_ROWS)}</div>'
+    text, figure = part
+    figure.set_size_inches(_INCHES, figure.get_size_inches()[1])
+    svg = re.sub(r'\bid="', f'id="{prefix}', svg_text(figure))
+    svg = re.sub(r'(xlink:href|href)="#', rf'\1="#{prefix}', svg)
+    svg = svg.replace("url(#", f"url(#{prefix}")
+    return f'<figure role="img" aria-label="{escape(text)}">{svg}</figure>'
 
 
 def run(options: argparse.Namespace) -> None:

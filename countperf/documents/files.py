@@ -6,9 +6,8 @@ import json
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from countperf.errors import DocumentError
 
@@ -65,46 +64,15 @@ def parse_json(
 def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object]:
     """Parse TOML of the values that JSON has as well."""
     try:
-        content: dict[str, object] = tomllib.loads(text)
-        field, message = next(_unlike_json(content, "$"), ("", ""))
-    except tomllib.TOMLDecodeError as error:
-        message = located(f"damaged TOML: {error}", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        content: Any = parse_json(json.dumps(tomllib.loads(text), allow_nan=False), path=path)
     except RecursionError as error:
         message = located("damaged TOML: nested too deeply", path)
         raise DocumentError(message, path=path_text(path)) from error
-    except ValueError as error:  # an integer of more digits than Python reads
-        message = located("damaged TOML: an integer has more than 64 bits", path)
+    except (TypeError, ValueError) as error:  # a date, an infinite number, thousands of digits
+        wanted = "texts, finite numbers, arrays and tables are wanted"
+        message = located(f"damaged TOML: {error}; {wanted}", path)
         raise DocumentError(message, path=path_text(path)) from error
-    if message:
-        message = located(f"{field}: {message}", path)
-        raise DocumentError(message, path=path_text(path), field=field)
     return content
-
-
-def _unlike_json(value: object, field: str) -> Iterator[tuple[str, str]]:
-    """Find values that JSON does not have: their paths, and what is wrong with them."""
-    match value:
-        case bool() | str():
-            return
-        case int():
-            if not _SMALLEST <= value <= _LARGEST:
-                yield field, "an integer of more than 64 bits"
-        case float():
-            if not math.isfinite(value):
-                yield field, f"{value} is no finite number"
-        case dict():
-            for name, each in value.items():
-                step = f".{name}" if name.isidentifier() else f"[{json.dumps(name)}]"
-                yield from _unlike_json(each, field + step)
-        case list():
-            for number, each in enumerate(value):
-                yield from _unlike_json(each, f"{field}[{number}]")
-        case _:
-            yield (
-                field,
-                f"a number, a text or a table is wanted, not the {type(value).__name__} {value}",
-            )
 
 
 def _shortened(text: str) -> str:

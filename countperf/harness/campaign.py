@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from countperf.errors import (
     CountingError,
     DeviceLostError,
-    IncompatibleMeasurementsError,
     KernelBuildError,
     MeasurementError,
     WrongResultError,
@@ -297,11 +296,11 @@ def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool)
                 f"{store.path}: {case.name} was measured at {entry.parameters}, not at"
                 f" {dict(case.parameters)}; use another file"
             )
-            raise IncompatibleMeasurementsError(message, case=case.name)
+            raise MeasurementError(message, case=case.name)
         rules = (entry.properties or {}).get("counting_rules", COUNTING_RULES_VERSION)
         if counting and rules != COUNTING_RULES_VERSION:
             message = (
                 f"{store.path}: {case.name} was counted by rules of version {rules}, now"
                 f" {COUNTING_RULES_VERSION} holds; use another file"
             )
-            raise IncompatibleMeasurementsError(message, case=case.name)
+            raise MeasurementError(message, case=case.name)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from countperf.documents import write_atomically
 from countperf.documents.locks import AppendedLines, locked
-from countperf.errors import IncompatibleMeasurementsError
+from countperf.errors import MeasurementError
 from countperf.measurements import (
     FailedCase,
     Header,
@@ -54,7 +54,7 @@ def refuse_differences(pairs: Mapping[str, tuple[object, object]], path: Path, w
     ]
     if differences:
         message = f"{path} holds other {what}: {'; '.join(differences)}; use another file"
-        raise IncompatibleMeasurementsError(message)
+        raise MeasurementError(message)
 
 
 class Rewriting:

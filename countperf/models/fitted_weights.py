@@ -14,11 +14,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from countperf.display import ShortRepr, Table, shortened
 from countperf.documents import Document
 from countperf.errors import (
-    CacheMismatchError,
     DeviceMismatchError,
+    MismatchError,
     ModelNotApplicableError,
     PredictionError,
-    ViewMismatchError,
 )
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.features import FeatureSpec, vector_of
@@ -220,8 +219,8 @@ class FittedWeights(Table, Document):
             The weights belong to another device, and `force` was not given.
         PredictionError
             The weights were fitted under other counting rules; the model reads compiled code, and
-            the kernel is no vector that has it; `ViewMismatchError` if the kernel's vector is of
-            another view than the weights, `CacheMismatchError` if it was counted for other caches;
+            the kernel is no vector that has it; `MismatchError` if the vector is of
+            another view than the weights, or was counted for other caches;
             more than half of the time would be a guess, for the measurements of the fit cannot tell
             apart what the kernel has in another proportion.
         ParameterError
@@ -385,7 +384,7 @@ class FittedWeights(Table, Document):
 
         Raises
         ------
-        ViewMismatchError, CacheMismatchError
+        MismatchError
             It is a vector, of the other view, or counted for other caches.
         CountingError
             The kernel cannot be counted exactly.
@@ -403,7 +402,7 @@ class FittedWeights(Table, Document):
                 return vector
             self._check_caches(vector)
             return vector.mapped(self.definition.made_of)
-        raise ViewMismatchError(
+        raise MismatchError(
             f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
             f" {self.device.slug} were fitted to the {self.view} view: count it with"
             f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view",
@@ -412,7 +411,7 @@ class FittedWeights(Table, Document):
         )
 
     def _check_caches(self, vector: PropertyVector) -> None:
-        """Raise `CacheMismatchError` if a vector was counted for other caches than those fitted."""
+        """Raise `MismatchError` if a vector was counted for other caches than those fitted."""
         wanted, found = self.counted_caches, vector.caches
         if found is None or wanted.counts_alike(found):
             if found is None or not self.definition.reads_code or wanted.code == found.code:
@@ -420,7 +419,7 @@ class FittedWeights(Table, Document):
             expected, there = wanted.code.text, found.code.text
         else:
             expected, there = wanted.text, found.text
-        raise CacheMismatchError(
+        raise MismatchError(
             f"kernel '{vector.kernel}' was counted for caches of {there}, and the {self.model}"
             f" weights for {self.device.slug} are for {expected}: predict the kernel itself, or"
             " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"

@@ -10,7 +10,7 @@ from countperf.counting.keys import Granularity
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.producers import translation_unit
 from countperf.counting.sizes import require_sizes, size_ranges
-from countperf.errors import GranularityError, ParameterError, PropertyNameError
+from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, count_execution
 from countperf.execution.keys import name_of
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
@@ -74,7 +74,7 @@ def count_kernel(
         rule, `DataDependentControlFlowError` for what depends on data.
     PropertyNameError
         `instruction_counts` has a name that is no property, or one that is derived.
-    GranularityError
+    CountingError
         `instruction_counts` has a property that work items do not execute.
 
     Notes
@@ -137,7 +137,7 @@ def _check_supplied_name(instruction_id: str, name: str) -> None:
     """Refuse a property that cannot be given per execution of an instruction."""
     granularity = granularity_of(validate_name(name))
     if granularity is not Granularity.WORK_ITEM:
-        raise GranularityError(
+        raise CountingError(
             f"instruction_counts[{instruction_id!r}][{name!r}]: {name} is counted per "
             f"{granularity.value}, and no instruction executes it",
             where=instruction_id,

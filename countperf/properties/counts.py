@@ -13,7 +13,7 @@ from pydantic import Field
 from countperf.counting.keys import Granularity
 from countperf.display import shortened
 from countperf.documents import Document, Part, validate
-from countperf.errors import CountingError, DocumentError, GranularityError
+from countperf.errors import CountingError, DocumentError
 from countperf.execution.keys import site_key
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.taxonomy import (
@@ -49,7 +49,7 @@ class Count:
 
     Raises
     ------
-    GranularityError
+    CountingError
         The granularity is no `Granularity`, or counts of different granularities are added.
 
     Examples
@@ -68,14 +68,14 @@ class Count:
     def __post_init__(self) -> None:
         if type(self.granularity) is not Granularity:
             listed = ", ".join(str(member) for member in Granularity)
-            raise GranularityError(
+            raise CountingError(
                 f"{self.granularity!r} is no granularity of a count; pass a member of Granularity "
                 f"({listed})"
             )
 
     def __add__(self, other: Count) -> Count:
         if self.granularity is not other.granularity:
-            raise GranularityError(
+            raise CountingError(
                 f"counts per {self.granularity.value} and per {other.granularity.value} cannot be "
                 "added; keep them apart, or evaluate them and convert explicitly"
             )

@@ -10,7 +10,7 @@ import numpy as np
 
 from countperf.counting.sizes import SizeParameters
 from countperf.display import Table, shortened
-from countperf.errors import CountingError, GranularityError
+from countperf.errors import CountingError
 from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.properties.counts import (
     Count,
@@ -78,7 +78,7 @@ class PropertyVector(Table, Mapping[str, Count]):
     ------
     PropertyNameError
         A name is not of the taxonomy.
-    GranularityError
+    CountingError
         A count has another granularity than its property.
     """
 
@@ -99,7 +99,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         }
         for name, count in self._counts.items():
             if count.granularity is not granularity_of(name):
-                raise GranularityError(
+                raise CountingError(
                     f"kernel '{kernel}': {name} is counted per {granularity_of(name).value}, not "
                     f"per {count.granularity.value}; pass granularity={granularity_of(name)}",
                     kernel=kernel,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.fitting.ranking import TOP
 from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
-from countperf.report.names import plain_name, uncharged_lines
+from countperf.report.breakdown import plain_name, uncharged_lines
 from countperf.report.numbers import (
     PURPOSES,
     format_percent,

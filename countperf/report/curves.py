@@ -62,10 +62,8 @@ _Time = tuple[float, float, float, float]
 """Place on the axis of sizes; time, and both ends of its bar, s."""
 
 
-def times_figure(
-    prediction: Prediction, measured: Sequence[tuple[Mapping[str, int], float]] = ()
-) -> Figure:
-    """Draw predicted times over the first size that differs, and measured ones beside them."""
+def times_figure(prediction: Prediction) -> Figure:
+    """Draw predicted times over the first size that differs."""
     times = np.asarray(prediction.time_s, np.float64)
     names = [n for n, v in prediction.parameters.items() if np.ndim(v) and np.ptp(np.asarray(v))]
     if times.ndim != 1 or not names:
@@ -84,8 +82,7 @@ def times_figure(
             f"predicted (bar: {_level(prediction.interval_level)})": [
                 (float(n), float(t), float(low), float(high))
                 for n, t, low, high in zip(*columns, strict=True)
-            ],
-            "measured": [(float(at[name]), t, t, t) for at, t in measured],
+            ]
         },
     )
 

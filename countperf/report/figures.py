@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countperf.errors import ParameterError
 from countperf.hardware.library import available_devices, load_device
-from countperf.hardware.parameters import DeviceParameters
 from countperf.measurements import TimingDocument
 from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep
@@ -25,7 +24,7 @@ from countperf.metrics import Evaluation
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
 from countperf.predictions import Prediction
-from countperf.report.breakdown import BreakdownRow, breakdown_rows
+from countperf.report.breakdown import breakdown_rows
 from countperf.report.curves import (
     model_roofline_figure,
     prediction_title,
@@ -39,10 +38,8 @@ from countperf.report.drawing import (
     GRAY,
     GREEN,
     ORANGE,
-    PINK,
     RED,
     SKY,
-    YELLOW,
     check_figure_path,
     label_bars,
     new_figure,
@@ -51,21 +48,11 @@ from countperf.report.drawing import (
     save_figure,
     scale_of,
 )
-from countperf.report.names import GROUPS
 from countperf.report.numbers import PURPOSES
 from countperf.tuning.result import Trial, TuningResult
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-_GROUP_COLORS: Mapping[str, str] = dict(
-    zip(
-        GROUPS,
-        (BLUE, ORANGE, RED, "#a33f00", PINK, "#e69f00", YELLOW, GREEN, SKY, "#444444", GRAY),
-        strict=True,
-    )
-)
 
 
 def figure_of(result: object, path: Path | str | None = None, **options: Any) -> Figure:
@@ -87,12 +74,10 @@ def figure_of(result: object, path: Path | str | None = None, **options: Any) ->
     return figure
 
 
-def prediction_figure(
-    prediction: Prediction, measured: Sequence[tuple[Mapping[str, int], float]] = ()
-) -> Figure:
+def prediction_figure(prediction: Prediction) -> Figure:
     """Draw where a time goes; at several sizes, the times with their interval over the size."""
     if isinstance(prediction.time_s, np.ndarray):
-        return times_figure(prediction, measured)
+        return times_figure(prediction)
     rows = breakdown_rows(prediction)
     if not rows:
         raise ParameterError("nothing takes time: nothing to draw", parameter="prediction")
@@ -100,9 +85,7 @@ def prediction_figure(
     panel = figure.subplots()
     scale, unit = scale_of([row.time_s for row in rows])
     for position, row in enumerate(rows):
-        panel.barh(
-            position, row.time_s / scale, color=_GROUP_COLORS[row.group], gid=f"bar-{position}"
-        )
+        panel.barh(position, row.time_s / scale, color=BLUE, gid=f"bar-{position}")
         panel.annotate(
             row.share,
             (max(0.0, row.time_s / scale), position),
@@ -111,36 +94,18 @@ def prediction_figure(
             va="center",
             fontsize=9,
         )
-    label_bars(panel, [row.text for row in rows])
+    label_bars(panel, [f"{row.group}: {row.text}" for row in rows])
     panel.margins(x=0.12)
     panel.set_xlabel(f"time, {unit}s")
     plain_ticks(panel.xaxis)
-    _group_legend(panel, rows)
     figure.suptitle(prediction_title(prediction), fontsize=10)
     return figure
 
 
-def _group_legend(panel: Axes, rows: Sequence[BreakdownRow]) -> None:
-    from matplotlib.patches import Patch
-
-    groups = dict.fromkeys(row.group for row in rows)
-    panel.legend(
-        handles=[Patch(color=_GROUP_COLORS[group], label=group) for group in groups], fontsize=9
-    )
-
-
-def _explanation_figure(
-    explanation: Explanation,
-    kind: Literal["parts", "roofline"] = "parts",
-    device: DeviceParameters | None = None,
-) -> Figure:
-    """Draw where a time goes, or the kernel below the ceilings of its device."""
-    if kind == "parts":
-        return prediction_figure(explanation.prediction)
+def _explanation_figure(explanation: Explanation) -> Figure:
+    """Draw the kernel below the ceilings of its device."""
     slug = explanation.prediction.device
-    if device is None and slug in available_devices():
-        device = load_device(slug)
-    return roofline_figure(explanation, device)
+    return roofline_figure(explanation, load_device(slug) if slug in available_devices() else None)
 
 
 def tuning_figure(result: TuningResult) -> Figure:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.hardware.parameters import DeviceParameters, some_of
 from countperf.models.units import Charged, charged, unit_of
-from countperf.report.names import plain_name
+from countperf.report.breakdown import plain_name
 from countperf.report.numbers import format_percent, format_quantity
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from countperf.report.breakdown import (
     bound_text,
     breakdown_rows,
     corrected_parts,
+    plain_name,
+    uncharged_lines,
 )
-from countperf.report.names import plain_name, uncharged_lines
 from countperf.report.numbers import (
     format_percent,
     format_quantity,

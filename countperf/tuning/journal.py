@@ -14,7 +14,7 @@ from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, create_model
 
 from countperf.documents import Part, parse_json, parse_lines, read_content, split_lines, validate
 from countperf.documents.locks import AppendedLines
-from countperf.errors import DocumentError, IncompatibleMeasurementsError, ParameterError
+from countperf.errors import DocumentError, MeasurementError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.points import PredictionTask, Refused
@@ -104,7 +104,7 @@ class Journal(AppendedLines):
             different = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
             if different:
                 said = "; ".join(_difference(n, there.get(n), wanted.get(n)) for n in different)
-                raise IncompatibleMeasurementsError(
+                raise MeasurementError(
                     f"{path} holds another search: {said}; name another file, or ask for what it"
                     " holds"
                 )

@@ -19,8 +19,8 @@ from countperf.errors import (
     DocumentError,
     FitError,
     KernelSpecificationError,
+    MeasurementError,
     ParameterError,
-    UnstableMeasurementError,
 )
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.fitting.design import Observation
@@ -246,7 +246,7 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
     """Refuse a fit to times that do not repeat."""
     unsettled = sum(not _is_settled(failure) for failure in measured)
     if unsettled > _MOST_UNSETTLED * len(measured) and not busy:
-        raise UnstableMeasurementError(
+        raise MeasurementError(
             f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
             f" nothing is stored but the {len(measured) - unsettled} that settled ({store}). End"
             " those programs and calibrate again, which goes on from there; or pass"
@@ -255,7 +255,7 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
     kernels = {failure.kernel for failure in measured if busy or _is_settled(failure)}
     if len(kernels) < _FEWEST_KERNELS:
         first = next((failure.reason for failure in measured.failures), "the time was over")
-        raise UnstableMeasurementError(
+        raise MeasurementError(
             f"only {len(kernels)} kernels could be measured ({first}); give more (minutes=NUMBER);"
             f" what was measured is kept in {store}"
         )

@@ -11,18 +11,12 @@ from countperf.harness.devices import discover
 from countperf.models.library import find_fit
 
 if TYPE_CHECKING:
-    from countperf.harness.backend import Findings
     from countperf.harness.device import Device
 
 
 def devices() -> tuple[Device, ...]:
     """List the devices of this machine, OpenCL and CUDA, working or not (see `doctor`)."""
     return discover().devices
-
-
-def absences() -> tuple[Findings, ...]:
-    """List why kinds of devices are absent that the machine seems to be set up for."""
-    return tuple(absence for absence in discover().absences if absence.is_expected)
 
 
 def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:

@@ -202,7 +202,7 @@ def measure_catalogue(
 
     Raises
     ------
-    DeviceError, IncompatibleMeasurementsError, MeasurementError, KernelSpecificationError
+    DeviceError, MeasurementError, KernelSpecificationError
         As for `measure`; or no such family.
     """
     chosen = _profile(profile)

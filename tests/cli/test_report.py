@@ -20,7 +20,6 @@ from countperf.tuning.result import Plan, Trial
 from tests.patience import LONGEST_S
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
-pytest.importorskip("jinja2", reason="pages need the extra 'report'")
 
 CHROMIUM = shutil.which("chromium")
 SIZES = ("n=512", "m=512", "l=512")

@@ -34,15 +34,15 @@ def _json(capsys: pytest.CaptureFixture[str]) -> Any:
 def test_rank_prints_the_best_and_why_others_are_none(
     weights: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["rank", SPACE, "n=1024", "--weights", weights, "--top", "2"]) == 0
+    assert main(["rank", SPACE, "n=1024", "--weights", weights]) == 0
     out = capsys.readouterr().out.splitlines()
     titles = ["predicted", "from", "to", "(95", "%)", "group", "each", "fetch"]
     assert out[0].split() == titles
     assert out[1].split()[6:] == ["64", "8", "no"]
-    assert out[3].startswith("double on pocl-testchip, n = 1024: 15 variants predicted in")
-    assert out[4].startswith("refused (build): 3 of 3, such as")
-    assert out[4].endswith("ValueError: no fetch of eight")
-    assert out[5] == "--output FILE writes down every refused one with its reason"
+    assert out[16].startswith("double on pocl-testchip, n = 1024: 15 variants predicted in")
+    assert out[17].startswith("refused (build): 3 of 3, such as")
+    assert out[17].endswith("ValueError: no fetch of eight")
+    assert out[18] == "--output FILE writes down every refused one with its reason"
 
 
 def test_rank_without_a_prediction_is_an_error_with_the_reasons(
@@ -65,7 +65,7 @@ def test_rank_as_json_and_every_point_as_a_line(
     weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "points.jsonl"
-    command = ["rank", SPACE, "--weights", weights, "--output", str(file), "--json", "--top", "3"]
+    command = ["rank", SPACE, "--weights", weights, "--output", str(file), "--json"]
     assert main([*command, "--workers", "1"]) == 0
     printed = _json(capsys)
     assert (printed["predicted"], printed["complete"]) == (15, True)
@@ -89,7 +89,6 @@ def test_rank_as_json_and_every_point_as_a_line(
         (["rank", "matmull"], "no search space is called 'matmull'"),
         (["rank", SPACE, "--output", "."], "cannot write .: Is a directory"),
         (["rank", SPACE, "--points", "0"], "points"),
-        (["rank", SPACE, "--top", "0"], "top"),
         (["rank", SPACE, "--workers", "0"], "workers"),
         (["rank", SPACE, "q=4"], "space 'double' has no size q; there are n"),
         (["tune", SPACE, "--model", ""], "--model: '' names nothing; leave the option out"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from countperf.errors import CountingError, DocumentError, FitError, ViewMismatchError
+from countperf.errors import CountingError, DocumentError, FitError, MismatchError
 from countperf.fitting.fit import fit
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
@@ -92,12 +92,12 @@ def test_an_unknown_view_in_a_document_is_refused() -> None:
 
 
 def test_weights_of_the_other_view_are_refused() -> None:
-    with pytest.raises(ViewMismatchError, match="count it with") as caught:
+    with pytest.raises(MismatchError, match="count it with") as caught:
         WEIGHTS.predict(COMPILED)
     assert (caught.value.expected, caught.value.found) == ("source", "compiled")
-    with pytest.raises(ViewMismatchError):
+    with pytest.raises(MismatchError):
         WEIGHTS.compile(COMPILED)
-    with pytest.raises(ViewMismatchError):
+    with pytest.raises(MismatchError):
         prediction.predict(COMPILED, weights=WEIGHTS)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from countperf.counting.keys import Granularity
-from countperf.errors import GranularityError
+from countperf.errors import CountingError
 from countperf.properties.counts import Count
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -33,7 +33,7 @@ def test_counts_add_within_one_granularity_only(
         assert _value(first + second) == 5
         assert (first + second).granularity is granularity
         return
-    with pytest.raises(GranularityError, match=f"per {granularity.value} and per {other.value}"):
+    with pytest.raises(CountingError, match=f"per {granularity.value} and per {other.value}"):
         _ = first + second
 
 
@@ -43,7 +43,7 @@ def test_sums_keep_the_granularity() -> None:
     from_zero = sum([_count(1), _count(2)])
     assert isinstance(from_zero, Count)
     assert _value(from_zero) == 3
-    with pytest.raises(GranularityError):
+    with pytest.raises(CountingError):
         sum([_count(1), _count(1, Granularity.WORK_GROUP)])
 
 
@@ -51,7 +51,7 @@ def test_scaled_counts_keep_the_granularity_and_do_not_mix() -> None:
     scaled = 3 * _count(2, Granularity.WORK_GROUP)
     assert (_value(scaled), scaled.granularity) == (6, Granularity.WORK_GROUP)
     assert _value(_count(2) * 4) == 8
-    with pytest.raises(GranularityError):
+    with pytest.raises(CountingError):
         _ = scaled + 2 * _count(2)
 
 
@@ -63,11 +63,11 @@ def test_reasons_of_sums_are_joined_once() -> None:
 
 @pytest.mark.parametrize("granularity", ["work item", "warp", None])
 def test_other_granularities_than_the_enumerated_are_refused(granularity: Any) -> None:
-    with pytest.raises(GranularityError, match=r"Granularity\.WORK_ITEM"):
+    with pytest.raises(CountingError, match=r"Granularity\.WORK_ITEM"):
         _count(1, granularity)
 
 
 def test_a_vector_refuses_counts_of_another_granularity_than_the_property() -> None:
-    with pytest.raises(GranularityError, match=r"groups is counted per work group") as caught:
+    with pytest.raises(CountingError, match=r"groups is counted per work group") as caught:
         PropertyVector({"groups": _count(1)}, kernel="made")
     assert (caught.value.kernel, caught.value.where) == ("made", "groups")

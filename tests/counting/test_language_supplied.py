@@ -18,7 +18,6 @@ from countperf.counting.statistics import ACCESS_CLASSES
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
-    GranularityError,
     PropertyNameError,
     UnsupportedExpressionError,
 )
@@ -237,8 +236,8 @@ def test_an_array_that_unknown_code_accesses_has_no_footprint() -> None:
         ({"raw": {"flop.add.f32": "many"}}, CountingError, "at least zero"),
         ({"raw": {"flop.plus.f32": 1}}, PropertyNameError, "no property name"),
         ({"raw": {"gmem.min.32.stride1": 1}}, PropertyNameError, "derived"),
-        ({"raw": {"launches": 1}}, GranularityError, "per launch"),
-        ({"raw": {"groups": 1}}, GranularityError, "per work group"),
+        ({"raw": {"launches": 1}}, CountingError, "per launch"),
+        ({"raw": {"groups": 1}}, CountingError, "per work group"),
     ],
 )
 def test_supplied_counts_are_checked(supplied: Any, error: type[Exception], message: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.errors import IncompatibleMeasurementsError, KernelBuildError, ParameterError
+from countperf.errors import KernelBuildError, MeasurementError, ParameterError
 from countperf.harness.device import Device, DeviceLimits
 from countperf.harness.overhead import measure_launch_overhead, measure_limits, memory_limit
 from countperf.harness.progress import ProgressEvent
@@ -254,7 +254,7 @@ def test_sizes_of_another_device_or_patience_are_refused(tmp_path: Path, change:
     else:
         limits = LIMITS.model_copy(update={"max_run_s": 1.0})
 
-    with pytest.raises(IncompatibleMeasurementsError, match="holds other sizes"):
+    with pytest.raises(MeasurementError, match="holds other sizes"):
         calibrate(ENTRIES, runner, limits, store=store)
 
 

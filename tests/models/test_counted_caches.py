@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.errors import CacheMismatchError, FitError
+from countperf.errors import FitError, MismatchError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, load_hierarchy
 from countperf.fitting.design import common_caches
 from countperf.measurements import KernelCase, Measurement, TimingDocument
@@ -86,7 +86,7 @@ def test_a_vector_for_other_caches_is_refused(columns: Any) -> None:
     weights, at = _of_zen4(), {"n": 1040, "m": 740}
     vector = count_kernel(columns, view="structure")
 
-    with pytest.raises(CacheMismatchError, match="48 KiB of 12 ways") as caught:
+    with pytest.raises(MismatchError, match="48 KiB of 12 ways") as caught:
         weights.predict(vector, at)
 
     assert caught.value.expected == "32 KiB of 8 ways and 1024 KiB of 8 ways"
@@ -94,11 +94,11 @@ def test_a_vector_for_other_caches_is_refused(columns: Any) -> None:
     assert "caches=weights.counted_caches" in str(caught.value)
     mended = count_kernel(columns, view="structure", caches=weights.counted_caches)
     assert weights.predict(mended, at).time_s == weights.predict(columns, at).time_s
-    with pytest.raises(CacheMismatchError):
+    with pytest.raises(MismatchError):
         countperf.predict(vector, at, weights=weights)
-    with pytest.raises(CacheMismatchError):
+    with pytest.raises(MismatchError):
         weights.anchored(vector, (at, 1e-3))
-    with pytest.raises(CacheMismatchError):
+    with pytest.raises(MismatchError):
         weights.compile(vector)
 
 
@@ -115,7 +115,7 @@ def test_code_read_for_another_cache_is_refused(columns: Any) -> None:
     )
 
     assert weights.predict_counts(right, {"n": 1024, "m": 16}).time_s > 0
-    with pytest.raises(CacheMismatchError, match="caches of 48 KiB of 12 ways, and"):
+    with pytest.raises(MismatchError, match="caches of 48 KiB of 12 ways, and"):
         weights.predict_counts(wrong, {"n": 1024, "m": 16})
     structural = _of_zen4().model_copy(update={"counted_caches": own})
     assert structural.predict_counts(wrong, {"n": 1024, "m": 16}).time_s > 0  # reads no code

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from countperf.counting.keys import Granularity
-from countperf.errors import CountingError, GranularityError
+from countperf.errors import CountingError
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import (
     GROUP_SHAPE,
@@ -72,5 +72,5 @@ def test_no_groups_have_no_shape_and_no_instruction_executes_it() -> None:
     assert group_shape({"launches": 1}) == {}
     assert says_group_shape(["launches"])
     assert {granularity_of(name) for name in GROUP_SHAPE} == {Granularity.WORK_GROUP}
-    with pytest.raises(GranularityError, match="items is counted per work group"):
+    with pytest.raises(CountingError, match="items is counted per work group"):
         count_kernel(_scale(), instruction_counts={"insn": {"items": 1}})

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from countperf.documents.locks import locked
-from countperf.errors import IncompatibleMeasurementsError, MeasurementError
+from countperf.errors import MeasurementError
 from countperf.harness.backend import Session
 from countperf.harness.characterization.bench import FULL, Bench, Effort
 from countperf.harness.characterization.document import Characterization, Finding
@@ -127,7 +127,7 @@ def _resumed(session: Session, store: Path | str | None) -> Characterization:
         message = (
             f"{store} is of {stored.device.name}, not {device.identity.name}; use another file"
         )
-        raise IncompatibleMeasurementsError(message)
+        raise MeasurementError(message)
     return Characterization(
         device=device.identity,
         environment=gather_environment(device.limits, session.versions()),

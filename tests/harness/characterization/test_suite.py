@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from countperf.documents.locks import locked
-from countperf.errors import IncompatibleMeasurementsError, MeasurementError
+from countperf.errors import MeasurementError
 from countperf.harness.characterization import bench as bench_module
 from countperf.harness.characterization.bench import QUICK, Bench
 from countperf.harness.characterization.document import Characterization
@@ -227,7 +227,7 @@ def test_a_file_of_another_device_is_refused(tmp_path: Path) -> None:
     store = tmp_path / "device.json"
     run(Truth(), store=store, only=("clock",))
 
-    with pytest.raises(IncompatibleMeasurementsError, match="use another file"):
+    with pytest.raises(MeasurementError, match="use another file"):
         run(Truth(units=5), store=store)
 
 
