@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
     from countperf.tuning.apart import measure
     from countperf.tuning.space import SearchSpace
-    from countperf.workflow.analyzing import coverage, with_transactions
+    from countperf.workflow.analyzing import coverage
     from countperf.workflow.applications import predict_application
     from countperf.workflow.devices import devices
     from countperf.workflow.evaluating import evaluate
@@ -56,7 +56,7 @@ _HOMES = {
     "properties.vector": "Count PropertyVector",
     "tuning.apart": "measure",
     "tuning.space": "SearchSpace",
-    "workflow.analyzing": "coverage with_transactions",
+    "workflow.analyzing": "coverage",
     "workflow.applications": "predict_application",
     "workflow.devices": "devices",
     "workflow.evaluating": "evaluate",
@@ -84,7 +84,7 @@ __all__ += ["analyze_kernel", "available_weights", "count_kernel", "coverage", "
 __all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
 __all__ += ["measure_catalogue", "mechanistic_cost", "occupancy", "predict"]
 __all__ += ["predict_all", "predict_application", "profile_kernel", "rank", "recording", "sweep"]
-__all__ += ["time_kernel", "tune", "with_compiled_code", "with_transactions"]
+__all__ += ["time_kernel", "tune", "with_compiled_code"]
 
 
 class _Above:
