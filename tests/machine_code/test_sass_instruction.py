@@ -1,55 +1,31 @@
-"""Classes and registers of instructions of NVIDIA's machine code."""
+"""Units and registers of instructions of NVIDIA's machine code."""
 
 from __future__ import annotations
 
 import pytest
 
 from countperf.errors import CountingError
-from countperf.machine_code.sass_instruction import classify_sass, reads_of, results_of
+from countperf.machine_code.sass_instruction import reads_of, results_of, unit_of
 
 
 @pytest.mark.parametrize(
-    ("opcode", "expected"),
+    ("unit", "opcodes"),
     [
-        ("DFMA", "flop.fma.f64.1"),
-        ("HADD2.F32", "flop.add.f16.2"),
-        ("MUFU.RSQ", "flop.special.f32.1"),
-        ("MUFU.SQRT", "flop.sqrt.f32.1"),
-        ("FSETP.GEU.AND", "flop.compare.f32.1"),
-        ("LDG.E.64.CONSTANT", "load.global.64"),
-        ("LDL", "load.private.32"),
-        ("STG.E.U8", "store.global.8"),
-        ("RED.E.ADD", "atomic.global"),
-        ("ULDC.64", "load.constant"),
-        ("I2F.U32.RP", "convert"),
-        ("BAR.SYNC.DEFER_BLOCKING", "barrier"),
-        ("UIADD3", "iop.scalar"),
-        ("UFFMA", "flop.fma.f32.1"),
-        ("UFADD", "flop.add.f32.1"),
-        ("UFMUL", "flop.mul.f32.1"),
-        ("UFMNMX", "flop.minmax.f32.1"),
-        ("UFSETP.GT.AND", "flop.compare.f32.1"),
-        ("UF2I.TRUNC.NTZ", "convert"),
-        ("UI2FP.F32.S32", "convert"),
-        ("FMNMX3", "flop.minmax.f32.1"),
-        ("FFMA2", "flop.fma.f32.2"),
-        ("FADD2.FTZ", "flop.add.f32.2"),
-        ("FMUL2", "flop.mul.f32.2"),
-        ("HFMA2.BF16_V2", "flop.fma.f16.2"),
-        ("LDCU.64", "load.constant"),
-        ("REDG.E.ADD.F32.FTZ.RN.STRONG.GPU", "atomic.global"),
-        ("S2UR", "move"),
-        ("EXIT", "branch"),
-        ("NOP", "other"),
+        ("other unit", "DFMA DSETP.GT.AND MUFU.RSQ MUFU.RCP64H"),
+        ("global", "LDG.E.64.CONSTANT LDL STG.E.U8 RED.E.ADD REDG.E.ADD.F32.FTZ.RN TEX SUST"),
+        ("shared", "LDS.128 STS ATOMS.ADD LDSM.16"),
+        ("constant", "LDC ULDC.64 LDCU.64"),
+        ("core", "HADD2.F32 FSETP.GEU.AND I2F.U32.RP BAR.SYNC UIADD3 UFFMA UFMNMX UF2I.TRUNC.NTZ"),
+        ("core", "UI2FP.F32.S32 FMNMX3 FFMA2 FADD2.FTZ HFMA2.BF16_V2 S2UR EXIT NOP UR2UP"),
     ],
 )
-def test_classes(opcode: str, expected: str) -> None:
-    assert classify_sass(opcode) == expected
+def test_units(unit: str, opcodes: str) -> None:
+    assert {unit_of(opcode) for opcode in opcodes.split()} == {unit}
 
 
 def test_an_unknown_instruction_is_refused_by_name() -> None:
     with pytest.raises(CountingError, match=r"FOO3\.BAR .* not known"):
-        classify_sass("FOO3.BAR")
+        unit_of("FOO3.BAR")
 
 
 @pytest.mark.parametrize(
