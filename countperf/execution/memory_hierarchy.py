@@ -113,11 +113,6 @@ class Cache(CacheSize):
         return self
 
     @property
-    def size(self) -> CacheSize:
-        """Its size and ways alone."""
-        return CacheSize(size_bytes=self.size_bytes, ways=self.ways)
-
-    @property
     def lines(self) -> int:
         """Number of lines."""
         return self.size_bytes // self.line_bytes
@@ -146,20 +141,12 @@ class MemoryHierarchy(Document):
         return self
 
     @property
-    def first(self) -> Cache:
-        """The nearest cache."""
-        return self.caches[0]
-
-    @property
-    def second(self) -> Cache:
-        """The second-level cache."""
-        return self.caches[1]
-
-    @property
     def counted(self) -> CountedCaches:
         """The caches by which kernels are counted for a device of this hierarchy."""
-        first, second = self.caches[:2]
-        return CountedCaches(first=first.size, second=second.size, code=first.size)
+        first, second = (
+            CacheSize(size_bytes=cache.size_bytes, ways=cache.ways) for cache in self.caches[:2]
+        )
+        return CountedCaches(first=first, second=second, code=first)
 
 
 def available_hierarchies() -> tuple[str, ...]:
@@ -178,10 +165,8 @@ def load_hierarchy(name: str) -> MemoryHierarchy:
     return MemoryHierarchy.from_object(tomllib.loads(read_file_text(path)), path=path)
 
 
-DEFAULT_CACHES = CountedCaches(
-    first=load_hierarchy(COUNTED).first.size,
-    second=load_hierarchy(COUNTED).second.size,
-    code=load_hierarchy(COMPILED).first.size,
+DEFAULT_CACHES = load_hierarchy(COUNTED).counted.model_copy(
+    update={"code": load_hierarchy(COMPILED).counted.first}
 )
 """Caches by which kernels are counted where no device is named, and of documents that state none:
 those of `COUNTED`, and for compiled code that of `COMPILED`."""

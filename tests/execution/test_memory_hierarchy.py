@@ -70,7 +70,7 @@ def test_shipped_devices_have_the_caches_of_their_processor(
 ) -> None:
     found = memory_hierarchy_of(_identity(processor))
 
-    assert (found.first.size_bytes, found.second.size_bytes) == (first, second)
+    assert [cache.size_bytes for cache in found.caches[:2]] == [first, second]
     assert found.translation_reach_bytes == reach
 
 
@@ -107,7 +107,7 @@ def test_caches_are_read_from_what_linux_reports(tmp_path: Path) -> None:
     assert found is not None
     assert [cache.size_bytes for cache in found.caches] == [48 * KIB, 2 * MIB, 105 * MIB]
     assert [cache.ways for cache in found.caches] == [12, 16, 15]
-    assert found.first.source == str(tmp_path / "index0")
+    assert found.caches[0].source == str(tmp_path / "index0")
 
 
 def test_a_system_that_reports_no_caches_has_none(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_cache_of_no_whole_number_of_sets_is_refused() -> None:
 
 
 def test_lines_sets_and_stride_follow_from_size_and_ways() -> None:
-    first = load_hierarchy("amd-zen5").first  # 48 KiB, 12 ways, lines of 64 bytes
+    first = load_hierarchy("amd-zen5").caches[0]  # 48 KiB, 12 ways, lines of 64 bytes
 
     assert (first.lines, first.sets, first.set_stride_bytes) == (768, 64, 4096)
 

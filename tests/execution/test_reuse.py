@@ -128,7 +128,7 @@ def test_columns_by_the_caches_of_a_device(device: str, n: int, m: int, step: st
 
     low, high = _MISSED.get(step, (0.25, 1))
     walk = [4 * (j * n + i) for i in range(8) for j in range(m)]
-    first, second = memory.first, memory.second
+    first, second = memory.caches[:2]
     assert low <= _returns_missed(walk, first.size_bytes, first.ways) <= high
     if n == 1040:
         missed = _returns_missed(walk, second.size_bytes, second.ways)
@@ -156,7 +156,7 @@ def test_rows_apart_by_the_caches_of_a_device(device: str, items: int, step: str
 
     low, high = _MISSED[step]
     walk = [4 * (i * 1024 + j) for j in range(16) for i in range(items)]
-    assert low <= _returns_missed(walk, memory.first.size_bytes, memory.first.ways) <= high
+    assert low <= _returns_missed(walk, memory.caches[0].size_bytes, memory.caches[0].ways) <= high
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,6 @@ def test_places_are_those_of_the_first_time() -> None:
 def test_a_cache_of_more_ways_keeps_more_lines_of_a_set() -> None:
     apart = {number: 4096 * number for number in range(15)}
 
-    found = set_conflicts([range(15)], apart, load_hierarchy("amd-zen5").first.size)
+    found = set_conflicts([range(15)], apart, load_hierarchy("amd-zen5").counted.first)
 
     assert found[0] == (15 - 12) / (15 - 1)

@@ -105,7 +105,7 @@ def test_a_vector_for_other_caches_is_refused(columns: Any) -> None:
 def test_code_read_for_another_cache_is_refused(columns: Any) -> None:
     weights = countperf.load_weights("pocl-epyc-zen4", model="compiled")
     own = weights.counted_caches
-    other = own.model_copy(update={"code": load_hierarchy("amd-zen5").first.size})
+    other = own.model_copy(update={"code": load_hierarchy("amd-zen5").counted.first})
     code = {"code.all": 100, "miss.conflict.store": 10, "code.cycles_operations": 50}
     right, wrong = (
         count_kernel(columns, view="structure", caches=caches).with_counts_at(
