@@ -75,10 +75,10 @@ def test_the_largest_integers_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a = 1979-05-27", "type date .* finite numbers, arrays and tables are wanted"),
-        ("a = [1.0, inf]", "finite numbers, arrays and tables are wanted"),
+        ("a = 1979-05-27", "finite numbers .* are wanted, no dates"),
+        ("a = [1.0, inf]", "finite numbers .* are wanted, no dates"),
         (f"a = {2**64}", "more than 64 bits"),
-        (f"a = {'1' * 5000}", "damaged TOML: "),
+        (f"a = {'1' * 5000}", "numbers of 64 bits"),
         (f"a = {'[' * 5000}{']' * 5000}", "nested too deeply"),
         ("a = ", "damaged TOML: "),
     ],

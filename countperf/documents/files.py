@@ -68,9 +68,10 @@ def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object
     except RecursionError as error:
         message = located("damaged TOML: nested too deeply", path)
         raise DocumentError(message, path=path_text(path)) from error
-    except (TypeError, ValueError) as error:  # a date, an infinite number, thousands of digits
-        wanted = "texts, finite numbers, arrays and tables are wanted"
-        message = located(f"damaged TOML: {error}; {wanted}", path)
+    except (TypeError, ValueError) as error:  # besides a date, an infinite or a huge number
+        is_damaged = isinstance(error, tomllib.TOMLDecodeError)
+        wanted = "texts, finite numbers of 64 bits, arrays and tables are wanted, no dates"
+        message = located(f"damaged TOML: {error if is_damaged else wanted}", path)
         raise DocumentError(message, path=path_text(path)) from error
     return content
 
