@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -118,12 +117,6 @@ def _plain(value: float, _: int | None = None) -> str:
     """Write a number without an exponent."""
     rounded = float(f"{value:.4g}")
     return np.format_float_positional(rounded, trim="-")
-
-
-def label_bars(panel: Axes, labels: Sequence[str], width: int = 34) -> None:
-    """Name horizontal bars, the first at the top; long names take several lines."""
-    panel.set_yticks(range(len(labels)), [fill(label, width) for label in labels], fontsize=9)
-    panel.set_ylim(len(labels) - 0.5, -0.5)
 
 
 def scale_of(times_s: Sequence[float]) -> tuple[float, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,6 @@ from countperf.report.drawing import (
     RED,
     SKY,
     check_figure_path,
-    label_bars,
     new_figure,
     plain_both,
     plain_ticks,
@@ -94,7 +94,9 @@ def prediction_figure(prediction: Prediction) -> Figure:
             va="center",
             fontsize=9,
         )
-    label_bars(panel, [f"{row.group}: {row.text}" for row in rows])
+    labels = [fill(f"{row.group}: {row.text}", 34) for row in rows]
+    panel.set_yticks(range(len(rows)), labels, fontsize=9)
+    panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.margins(x=0.12)
     panel.set_xlabel(f"time, {unit}s")
     plain_ticks(panel.xaxis)

@@ -12,7 +12,7 @@ import numpy as np
 from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
 from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError, ParameterError
-from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import counted_caches_of
 from countperf.harness.compile.compiled_kernel import read_compiled
@@ -308,7 +308,6 @@ def with_compiled_code(
     device: str | None = None,
     statistics: Mapping[str, Statistic] | None = None,
     instruction_counts: InstructionCounts | None = None,
-    caches: CountedCaches | None = None,
     every_group: bool = False,
     **more: int,
 ) -> PropertyVector:
@@ -324,8 +323,6 @@ def with_compiled_code(
         A device of PoCL's or of Intel's runtime, by label or slug; by default ``pocl:0``.
     statistics, instruction_counts
         As for `predict`.
-    caches : CountedCaches, optional
-        For which code is read, such as those of weights; by default the device's.
     every_group : bool
         Follow the code of every work group; by default the one in the middle stands for all.
 
@@ -346,7 +343,7 @@ def with_compiled_code(
         statistics=statistics,
         view="structure",
         instruction_counts=instruction_counts,
-        caches=caches or counted_caches_of(find_device(label).identity, is_here=True),
+        caches=counted_caches_of(find_device(label).identity, is_here=True),
     )
     sizes = given_sizes(parameters, more)
     return _with_code(vector, found, sizes, label, statistics, every_group=every_group)
