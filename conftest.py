@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import sys
-import tempfile
 import tomllib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from functools import cache
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -24,17 +20,6 @@ hypothesis.settings.load_profile("patient")
 _NEEDED = {"countperf/integrations/optuna.py": "optuna"}
 collect_ignore = [path for path, package in _NEEDED.items() if find_spec(package) is None]
 """Modules whose package is not installed cannot be imported by the collection of doctests."""
-
-SESSION = "COUNTPERF_TEST_SESSION"
-"""Environment variable: a folder that all processes of one run of the tests share."""
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Make the folder of this run; processes of pytest-xdist inherit its name."""
-    if not hasattr(config, "workerinput"):
-        folder = tempfile.TemporaryDirectory(prefix="countperf-tests-")
-        os.environ[SESSION] = folder.name
-        config.add_cleanup(folder.cleanup)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,34 +56,3 @@ def _interrupts_are_handled() -> Generator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _catalogue_counted_once() -> Generator[None]:
-    """Count the kernels of the catalogue, which fits list, in one process of a run of the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("fitting", "analyzing"):
-            module = sys.modules.get(f"countperf.workflow.{name}")
-            if module is not None:
-                patch.setattr(module, "catalogue_vectors", _shared(module.catalogue_vectors))
-        yield
-
-
-def _shared(count: Callable[[], Mapping[str, Any]]) -> Callable[[], Mapping[str, Any]]:
-    """Return a function that reads what another process of this run counted, or counts."""
-    from countperf.properties.vector import PropertyVector
-
-    path = Path(os.environ[SESSION]) / "catalogue.json"
-
-    @cache
-    def vectors() -> Mapping[str, Any]:
-        if path.exists():
-            documents = json.loads(path.read_text(encoding="utf-8"))
-            return {name: PropertyVector.from_document(each) for name, each in documents.items()}
-        found = count()
-        own = path.with_suffix(f".{os.getpid()}")
-        own.write_text(json.dumps({name: each.to_document() for name, each in found.items()}))
-        own.replace(path)
-        return found
-
-    return vectors

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
     from countperf.tuning.apart import measure
     from countperf.tuning.space import SearchSpace
-    from countperf.workflow.analyzing import coverage
     from countperf.workflow.applications import predict_application
     from countperf.workflow.devices import devices
     from countperf.workflow.evaluating import evaluate
@@ -56,7 +55,6 @@ _HOMES = {
     "properties.vector": "Count PropertyVector",
     "tuning.apart": "measure",
     "tuning.space": "SearchSpace",
-    "workflow.analyzing": "coverage",
     "workflow.applications": "predict_application",
     "workflow.devices": "devices",
     "workflow.evaluating": "evaluate",
@@ -80,7 +78,7 @@ _NAMES = {
 __all__ = ["__version__"]
 __all__ += ["Count", "CountperfError", "KernelAnalysis", "KernelCase", "Measurement"]
 __all__ += ["MeasurementSet", "Prediction", "PropertyVector", "SearchSpace", "Timing", "WeightSet"]
-__all__ += ["analyze_kernel", "available_weights", "count_kernel", "coverage", "devices", "doctor"]
+__all__ += ["analyze_kernel", "available_weights", "count_kernel", "devices", "doctor"]
 __all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
 __all__ += ["measure_catalogue", "mechanistic_cost", "occupancy", "predict"]
 __all__ += ["predict_all", "predict_application", "profile_kernel", "rank", "recording", "sweep"]

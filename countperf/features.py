@@ -10,8 +10,7 @@ A property that no pattern covers is *unknown* to the model: it is never dropped
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import ShortRepr
 from countperf.documents import Part
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 
@@ -62,54 +60,19 @@ class FeatureSpec(Part):
             return feature in self.negligible
         return _first_cover(self.ignored, name) is not None
 
-    def apply(self, counts: Mapping[str, CountValue]) -> Features:
-        """Sort a kernel's counts into features."""
+    def apply(self, counts: Mapping[str, CountValue]) -> dict[str, FeatureValue]:
+        """Return each feature of a kernel's counts that is not zero, in the order of the spec."""
         sums: dict[str, Any] = {}
-        ignored: list[str] = []
-        unknown: list[str] = []
         for name, count in counts.items():
-            if not (np.any(count != 0) if isinstance(count, np.ndarray) else count):
-                continue
             feature = self.feature_of(name)
-            if feature is not None:
+            if feature is not None and np.any(count != 0):
                 sums[feature] = sums[feature] + count if feature in sums else count
-            else:
-                (ignored if self.ignores(name) else unknown).append(name)
-        names = sorted(sums, key=self.position)
-        return Features(
-            values={name: _to_float(sums[name]) for name in names},
-            ignored=tuple(sorted(ignored)),
-            unknown=tuple(sorted(unknown)),
-        )
+        return {name: _to_float(sums[name]) for name in sorted(sums, key=self.position)}
 
     def position(self, feature: str) -> tuple[int, str]:
         """Return the sorting key of a feature: by pattern, then by name."""
         rank = _first_cover(self.charged, feature)
         return len(self.charged) if rank is None else rank, feature
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Features(ShortRepr):
-    """Feature values of a kernel at given parameters."""
-
-    # value of each feature that is not zero, in the order of the spec
-    values: dict[str, FeatureValue]
-    # properties that are not zero and that the model ignores, or has no rule for
-    ignored: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
-def exercising_kernels_of(
-    spec: FeatureSpec, kernels: Mapping[str, Iterable[str]]
-) -> dict[str, tuple[str, ...]]:
-    """List, for each feature, the kernels that have it."""
-    exercising_kernels: dict[str, list[str]] = {}
-    for kernel, names in kernels.items():
-        features = dict.fromkeys(spec.feature_of(name) for name in names)
-        for feature in features:
-            if feature is not None:
-                exercising_kernels.setdefault(feature, []).append(kernel)
-    return {feature: tuple(names) for feature, names in exercising_kernels.items()}
 
 
 def vector_of(

@@ -5,8 +5,6 @@ Symbols: :math:`p` predicted and :math:`m > 0` measured values of the same cases
 The geometric mean of relative errors is the figure of Stevens & Klöckner (2016): per kernel over
 its sizes, per device over its kernels, per kernel over devices. An error of exactly zero makes it
 zero; a `MeanError` therefore says how many errors were zero.
-``mape_shape`` is that of Lemeire, Cornelis & Konstantinidis, with the measured value inside the sum
-(as printed, outside, it has no meaning, because it depends on the occupancy).
 """
 
 from __future__ import annotations
@@ -64,38 +62,6 @@ def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
     raised = np.maximum(values, floor)
     value = 0.0 if np.any(raised == 0) else float(np.exp(np.mean(np.log(raised))))
     return MeanError(value=value, count=values.size, zero_errors=zeros)
-
-
-def mape(predicted: ArrayLike, measured: ArrayLike) -> float:
-    """Return the arithmetic mean of the relative errors, in percent."""
-    return float(100 * np.mean(relative_errors(predicted, measured)))
-
-
-def linear_fit(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
-    """Return slope and intercept of the least-squares line of y against x."""
-    abscissa, ordinate = _pair(x, y, names=("x", "y"))
-    centered = abscissa - abscissa.mean()
-    spread = float(centered @ centered)
-    if np.unique(abscissa).size < 2 or spread == 0:
-        raise ParameterError("a line needs at least two distinct x", parameter="x")
-    slope = float(centered @ (ordinate - ordinate.mean())) / spread
-    return slope, float(ordinate.mean() - slope * abscissa.mean())
-
-
-def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) -> float:
-    r"""Return the error of a curve's shape over occupancies, in percent.
-
-    :math:`\frac{100}{n}\sum_i |d_i - l(o_i)| / m_i` where :math:`d_i = p_i - m_i` and :math:`l` is
-    the least-squares line of :math:`d` against the occupancy :math:`o`. It applies to throughput,
-    not to time, and it is not always below `mape`: the line minimises squared absolute errors.
-    """
-    prediction, measurement = _pair(predicted, measured)
-    difference, occupancies = _pair(
-        prediction - measurement, occupancy, names=("predicted", "occupancy")
-    )
-    slope, intercept = linear_fit(occupancies, difference)
-    rest = np.abs(difference - (slope * occupancies + intercept))
-    return float(100 * np.mean(rest / _positive(measurement)))
 
 
 class EvaluatedCase(Part):

@@ -13,7 +13,7 @@ from countperf.report.numbers import PURPOSES, format_percent, width_text
 from countperf.report.rows import cell
 
 if TYPE_CHECKING:
-    from countperf.fitting.ranking import RankedSet, RankingEvaluation
+    from countperf.fitting.judging import RankedSet, RankingEvaluation
 
 _TOP = (1, 5)
 
@@ -98,10 +98,10 @@ def _held(evaluation: Evaluation) -> str:
 def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = True) -> str:
     """Write how well variants are put in order as a Markdown table: a row for each device and set.
 
-    Kendall's tau with noise as ties, pairs in the right order, and the time of the best of the 1
-    and 5 variants that are predicted to be fastest, as a multiple of the fastest one's.
+    Kendall's tau, and the time of the best of the 1 and 5 variants that are predicted to be
+    fastest, as a multiple of the fastest one's.
     """
-    numbers = ["tau", "pairs right", *(f"top {k}" for k in _TOP)]
+    numbers = ["tau", *(f"top {k}" for k in _TOP)]
     rows = [
         ["device, model", *(["set"] if by_set else []), "variants", *numbers],
         ["---", *(["---"] if by_set else []), *["---:"] * (1 + len(numbers))],
@@ -125,8 +125,8 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = Tr
 
 
 def _ranking_cells(of: RankedSet | RankingEvaluation) -> list[str]:
-    cells = [cell(n, getattr(of, n)) for n in ("kendall_tau", "pairwise_accuracy")]
-    return [*cells, *(cell("regret_top_", of.regret(top)) for top in _TOP)]
+    taus = [cell("kendall_tau", of.kendall_tau)]
+    return [*taus, *(cell("regret_top_", of.regret(top)) for top in _TOP)]
 
 
 def _size(found: RankedSet) -> str:

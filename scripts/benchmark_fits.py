@@ -19,7 +19,7 @@ import numpy as np
 from countperf.fitting.design import Observation, build_design
 from countperf.fitting.estimate import estimate_design, problem_of, recipe_of
 from countperf.fitting.fit import observations_of
-from countperf.fitting.leaving_out import held_out_figure, leave_families_out
+from countperf.fitting.leaving_out import held_out_factor, leave_families_out
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.weights import WeightSet
 
@@ -43,13 +43,11 @@ def compare(path: Path, cases: Sequence[Observation]) -> str:
     fitted_after = time.process_time()
     held_out = leave_families_out(cases, fitted, recipe)
     left_out_after = time.process_time()
-    correction = weights.correction
-    before = "" if correction is None else f"{correction.uncorrected_factor:.4f}"
     return (
         f"{path.parent.name:22} {path.stem:9} {len(cases):5} {len(fitted.function.columns):4}"
         f" {problem.cost(problem.residuals(problem.unknowns(np.array(numbers)))):11.5f}"
         f" {problem.cost(fitted.solution.residuals):11.5f}"
-        f" {before:>7} {held_out_figure(held_out).factor:7.4f}"
+        f" {held_out_factor(held_out):7.4f}"
         f" {fitted_after - began:6.1f} {left_out_after - fitted_after:6.1f}"
         f"{'' if fitted.converged else '  not converged: ' + fitted.message}"
     )
@@ -62,7 +60,7 @@ if __name__ == "__main__":
         or sorted(map(str, [*FITS.glob("*/weights.json"), *FITS.glob("*/compiled.json")]))
     ]
     print(
-        f"{'device':22} {'document':9} cases wts.   shipped obj.    new obj. shipped"
+        f"{'device':22} {'document':9} cases wts.   shipped obj.    new obj."
         "   left out  fit s  leaving out s"
     )
     for folder in dict.fromkeys(document.parent for document in documents):

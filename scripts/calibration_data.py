@@ -12,22 +12,25 @@ from typing import Any
 import numpy as np
 
 from choosing import Offer, Population, choose_kernels
-from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.fit import observations_of
-from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize
-from countperf.fitting.transfer.common_unknowns import with_columns
-from countperf.fitting.transfer.prior import KnownDevice, KnownModel, ModelKind, prior_for
+from countperf.fitting.prior import (
+    ChosenKernel,
+    ChosenSize,
+    KnownDevice,
+    KnownModel,
+    ModelKind,
+    prior_for,
+)
+from countperf.fitting.with_prior import with_columns
 from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.repeats import CALIBRATION
-from countperf.measurements import MeasurementSet, measurements_in
-from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
-from countperf.models.definition import ModelDefinition
+from countperf.measurements import Header, MeasurementSet, measurements_in
+from countperf.models.compiled import COMPILED
 from countperf.models.library import fits_folders
-from countperf.models.structural import STRUCTURAL, structural
-from countperf.models.weights import WeightSet
-from countperf.workflow.calibration_cases import CODE_S
+from countperf.models.shipped import fitted_model
+from countperf.models.structural import STRUCTURAL
+from countperf.workflow.calibrating import CODE_S
 from known_devices import MeasuredDevice, fit_devices, shares_of
 
 DEVICES = tuple(
@@ -61,11 +64,6 @@ def processor_of(slug: str) -> str:
     return slug.partition("-")[2]
 
 
-def order_on(slug: str) -> Order:
-    """Return the order of accesses under a runtime (`countperf.models.compiled.ORDERS`)."""
-    return "items" if slug.startswith("pocl") else "lanes"
-
-
 def is_kin(one: DeviceIdentity, other: DeviceIdentity) -> bool:
     """Tell whether two devices are one processor under two runtimes."""
     return processor_of(one.slug) == processor_of(other.slug)
@@ -76,7 +74,7 @@ class Recorded:
     """A device's measurements."""
 
     device: DeviceIdentity  # the device
-    policy: ExecutionPolicy  # that of its shipped fit
+    header: Header  # of its measurements
     lines: list[dict[str, Any]]  # kernel, purpose and sizes of each case
     observations: tuple[Observation, ...]  # the cases
 
@@ -93,7 +91,7 @@ class Data:
         self._cache = cache
         cache.mkdir(parents=True, exist_ok=True)
         self._recorded: dict[str, Recorded] = {}
-        self._designs: dict[tuple[str, str, str], tuple[list[int], Design]] = {}
+        self._designs: dict[tuple[str, str], tuple[list[int], Design]] = {}
 
     def recorded(self, slug: str) -> Recorded:
         """Return a device's measurements."""
@@ -101,42 +99,23 @@ class Data:
             self._recorded[slug] = self.kept(f"{slug}.recorded", lambda: _read(slug))
         return self._recorded[slug]
 
-    def design(self, slug: str, kind: str, policy: str = "") -> tuple[list[int], Design]:
-        """Return the design of a device's cases under a device's policy, and the cases' places."""
-        policy = slug if kind == COMPILED else policy or slug
-        if self.recorded(policy).policy == self.recorded(slug).policy:
-            policy = slug
-        key = slug, kind, policy
-        if key not in self._designs:
-            self._designs[key] = self.kept(
-                f"{slug}.{kind}.{policy}", lambda: self._design(slug, kind, policy)
+    def design(self, slug: str, kind: str) -> tuple[list[int], Design]:
+        """Return the design of a device's cases, and the cases' places."""
+        if (slug, kind) not in self._designs:
+            self._designs[slug, kind] = self.kept(
+                f"{slug}.{kind}", lambda: self._design(slug, kind)
             )
-        return self._designs[key]
+        return self._designs[slug, kind]
 
-    def model(self, slug: str, kind: str, policy: str = "") -> ModelDefinition:
-        """Return the model of a device under a device's policy."""
-        return self.design(slug, kind, policy)[1].function.model
-
-    def _design(self, slug: str, kind: str, policy: str) -> tuple[list[int], Design]:
+    def _design(self, slug: str, kind: str) -> tuple[list[int], Design]:
         found = self.recorded(slug)
-        units = found.device.compute_units
-        memory = memory_hierarchy_of(found.device)
-        if kind == COMPILED:
-            model = compiled(order_on(slug), units=units, memory=memory)
-        else:
-            chosen = self.recorded(policy).policy
-            chosen = chosen.model_copy(update={"units": units if chosen.units else 0})
-            model = structural(chosen, memory=memory)
         places = [
             place
             for place, case in enumerate(found.observations)
             if kind != COMPILED or case.has_code
         ]
-        cases = [found.observations[i] for i in places]
-        return places, build_design(
-            cases,
-            model,
-        )
+        cases = [found.observations[place] for place in places]
+        return places, build_design(cases, fitted_model(kind, found.device))
 
     def kept(self, name: str, make: Any) -> Any:
         """Return what the folder keeps under a name, made if it is not there."""
@@ -152,11 +131,9 @@ def _read(slug: str) -> Recorded:
     folder = next(path / slug for path in fits_folders() if (path / slug).is_dir())
     measured = MeasurementSet.read_file(measurements_in(folder))
     lines = [line for line in measured if line.properties is not None]
-    policy = WeightSet.read_file(folder / "weights.json").definition.policy
-    assert policy is not None
     return Recorded(
         device=measured.device,
-        policy=policy,
+        header=measured.header,
         lines=[
             {
                 "kernel": line.kernel,
@@ -189,12 +166,10 @@ def known_model(data: Data, kind: ModelKind, slugs: Sequence[str]) -> KnownModel
         chosen = training(data, slug, places)
         own = design.of_cases(chosen, with_all=True)
         found = data.recorded(slug)
-        policy = ORDERS[order_on(slug)] if kind == COMPILED else found.policy
         kernels = [found.lines[place]["kernel"] for place in np.array(places)[chosen]]
         members.append(
             MeasuredDevice(
                 device=found.device,
-                policy=policy,
                 design=own,
                 kernels=() if kind == COMPILED else tuple(kernels),
             )

@@ -21,15 +21,17 @@ ROOT = Path(__file__).parents[1]
 _WRITES = """
 import sys
 from pathlib import Path
+from countperf.models import library
 from countperf.models.library import load_weights, named_fits, store_own_fit
 own, name, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+library.user_fits_folder = lambda: own
 weights = load_weights("pocl-epyc-zen5", model="linear")
 first = weights.weights[0].model_copy(update={"value_s": seconds})
 weights = weights.model_copy(update={"weights": (first, *weights.weights[1:])})
 print(flush=True)
 sys.stdin.readline()
-stored, path = store_own_fit(weights, name=name, own=own)
-named_fits((), own=own)
+stored, path = store_own_fit(weights, name=name)
+named_fits()
 print(stored)
 """
 

@@ -7,19 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.design import Design
-from countperf.fitting.estimate import problem_of
-from countperf.fitting.solve import LogPrior, Matrix, Solution, Vector, solve
-from countperf.fitting.threads import on_one_thread
-from countperf.fitting.transfer.calibrated import prior_recipe
-from countperf.fitting.transfer.common_unknowns import guesses, with_columns
-from countperf.fitting.transfer.prior import (
+from countperf.fitting.estimate import on_one_thread, problem_of
+from countperf.fitting.prior import (
     KnownDevice,
     KnownModel,
     ModelKind,
     prior_for,
 )
+from countperf.fitting.solve import LogPrior, Matrix, Solution, Vector, solve
+from countperf.fitting.with_prior import guesses, prior_recipe, with_columns
 from countperf.hardware.identity import DeviceIdentity
 
 _ROUNDS = 2
@@ -54,7 +51,6 @@ class MeasuredDevice:
     """A device with its measured cases."""
 
     device: DeviceIdentity  # the device
-    policy: ExecutionPolicy  # how it runs work groups
     design: Design  # its cases
     # the kernel of each case; empty where no residuals by kernel are wanted
     kernels: tuple[str, ...] = ()
@@ -66,7 +62,6 @@ def fit_devices(
     devices: Sequence[MeasuredDevice],
     *,
     error: float,
-    negligible: Sequence[str] = (),
     is_kin: Callable[[DeviceIdentity, DeviceIdentity], bool] | None = None,
 ) -> KnownModel:
     """Fit the weights of devices, each with what the others say."""
@@ -75,9 +70,7 @@ def fit_devices(
     known = tuple(
         _first(each, design, error) for each, design in zip(devices, designs, strict=True)
     )
-    model = KnownModel(
-        kind=kind, columns=columns, negligible=tuple(negligible), error=error, devices=known
-    )
+    model = KnownModel(kind=kind, columns=columns, error=error, devices=known)
     for _ in range(_ROUNDS):
         fitted = tuple(
             _refined(model, each, old, design, is_kin)
@@ -171,6 +164,4 @@ def _known(each: MeasuredDevice, design: Design, logs: Vector, variances: Vector
             float(f"{value:.{_DIGITS}g}") if is_there else None for value, is_there in pairs
         )
 
-    return KnownDevice(
-        device=each.device, policy=each.policy, logs=listed(logs), variances=listed(variances)
-    )
+    return KnownDevice(device=each.device, logs=listed(logs), variances=listed(variances))

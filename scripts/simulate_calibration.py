@@ -32,16 +32,14 @@ from calibration_data import (
     slugs_of,
     two_sizes,
 )
-from countperf.fitting.design import Design, Observation, build_design
-from countperf.fitting.intervals import conformal_quantile
-from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device
-from countperf.fitting.transfer.choice import ChosenKernel
-from countperf.fitting.transfer.common_unknowns import with_columns
-from countperf.fitting.transfer.prior import ExpectedErrors, KnownModel, ModelKind
+from countperf.fitting.design import Design
+from countperf.fitting.fit import FitResult
+from countperf.fitting.leaving_out import conformal_quantile
+from countperf.fitting.prior import ChosenKernel, ExpectedErrors, KnownModel, ModelKind
+from countperf.fitting.with_prior import fit_with_prior, with_columns
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.metrics import mean_error
 from countperf.models.compiled import COMPILED
-from countperf.models.definition import ModelDefinition
 from countperf.models.validity import NORMAL_QUANTILES
 
 JUDGES = ("test", "application", "variant")
@@ -76,33 +74,21 @@ class Simulation:
         self.recorded = data.recorded(slug)
         self.memory = memory_hierarchy_of(self.recorded.device)
 
-    def design_of(self, cases: Sequence[Observation], definition: ModelDefinition) -> Design:
-        """Return the design of cases, from the folder where it is there."""
-        policy = self._device_of(definition)
-        if policy:
-            places, design = self.data.design(self.slug, self.known.kind, policy)
-            row_of = {
-                id(self.recorded.observations[place]): row for row, place in enumerate(places)
-            }
-            return design.of_cases(np.array([row_of[id(case)] for case in cases]))
-        return build_design(cases, definition)
+    def design_of(self, places: Sequence[int]) -> Design:
+        """Return the design of some cases."""
+        known, design = self.data.design(self.slug, self.known.kind)
+        row_of = {place: row for row, place in enumerate(known)}
+        return design.of_cases(np.array([row_of[place] for place in places]))
 
-    def _device_of(self, definition: ModelDefinition) -> str:
-        """Return a device whose policy a model has; nothing if there is none."""
-        if self.known.kind == COMPILED:
-            return self.slug
-        units = definition.policy.units if definition.policy else 0
-        for each in self.known.devices:
-            if each.policy.model_copy(update={"units": units}) == definition.policy:
-                return each.device.slug
-        return ""
-
-    def fit(self, places: Sequence[int]) -> TransferFit:
+    def fit(self, places: Sequence[int]) -> FitResult:
         """Fit the device to some of its cases."""
         cases = [self.recorded.observations[place] for place in places]
-        return fit_new_device(cases, self.known, self.recorded.device, self.memory)
+        header = self.recorded.header
+        return fit_with_prior(
+            cases, self.known, header, memory=self.memory, caches=self.memory.counted
+        )
 
-    def predicted(self, fit: TransferFit, used: Sequence[int]) -> list[dict[str, Any]]:
+    def predicted(self, fit: FitResult, used: Sequence[int]) -> list[dict[str, Any]]:
         """Predict all other cases: logarithms of ratios, and standard errors by the weights."""
         lines = self.recorded.lines
         seen = {lines[place]["kernel"] for place in used}
@@ -113,15 +99,13 @@ class Simulation:
             if lines[place]["kernel"] not in seen
             and (lines[place]["purpose"] in JUDGES or _is_sampled(lines[place]["kernel"]))
         ]
-        cases = [self.recorded.observations[place] for place in places]
-        design = self.design_of(cases, fit.definition)
+        design = self.design_of(places)
         columns = fit.estimate.function.columns
         extra = [c for c in design.function.columns if c not in set(columns)]
-        lacking = np.zeros(len(cases), bool)
+        lacking = np.zeros(len(places), bool)
         names = {c: i for i, c in enumerate(design.function.columns)}
         for column in extra:
-            if column[1] not in self.known.negligible:
-                lacking |= design.counts[:, names[column]] != 0
+            lacking |= design.counts[:, names[column]] != 0
         own = with_columns(design, columns)
         solution = fit.estimate.solution
         assert solution.covariance is not None
@@ -234,18 +218,17 @@ def _calibrated(
     places = [place for place in places if place in allowed]
     fit = simulation.fit(places)
     rows = simulation.predicted(fit, places)
+    quality = fit.weights.quality
+    assert quality is not None
     return {
         "device": slug,
         "kind": kind,
         "minutes": minutes,
         "kernels": len({simulation.recorded.lines[place]["kernel"] for place in places}),
         "cases": len(places),
-        "model": next(each.model for each in fit.candidates if each.chosen),
         **{purpose: geometric(rows, purpose) for purpose in JUDGES},
         "families": family_error(rows),
-        "held_out": float(
-            next(each.held_out_error or 0.0 for each in fit.candidates if each.chosen)
-        ),
+        "held_out": quality.held_out_error or 0.0,
         "rows": rows,
     }
 
@@ -254,7 +237,7 @@ def _said(found: Mapping[str, Any]) -> str:
     errors = " ".join(f"{100 * found[key]:.1f}" for key in (*JUDGES, "families", "held_out"))
     return (
         f"{found['device']} {found['kind']} {found['minutes']} min: {found['kernels']} kernels,"
-        f" {errors} ({found['model']})"
+        f" {errors}"
     )
 
 

@@ -1,8 +1,8 @@
 """The documents that calibrations ship with, from the committed measurements of CPUs.
 
 Writes ``known-devices.json`` (weights of known devices, and errors of calibrations that leave each
-processor out, from the results of `simulate_calibration`) and ``kernels.json`` (the kernels to
-measure, in their order) into ``countperf/fitting/transfer``.
+processor out, from the results of `simulate_calibration`) and ``calibration-kernels.json`` (the
+kernels to measure, in their order) into ``countperf/fitting``.
 
     python scripts/write_calibration_documents.py --cache /tmp/calibration --results results.json
 """
@@ -16,13 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from calibration_data import KINDS, Data, choose, known_model, slugs_of
-from countperf.fitting.transfer import prior
-from countperf.fitting.transfer.choice import KernelChoice
-from countperf.fitting.transfer.prior import KnownDevices, KnownModel, ModelKind
+from countperf.fitting.prior import FOLDER, KernelChoice, KnownDevices, KnownModel, ModelKind
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from simulate_calibration import expected_errors
 
-_FOLDER = Path(prior.__file__).parent
 _BUDGET_S = 660.0
 
 
@@ -55,7 +52,9 @@ def main() -> None:
     }
     chosen = data.kept("choice", partial(choose, data, models, budget_s=_BUDGET_S))
     choice = KernelChoice(kernels=tuple(chosen))
-    (_FOLDER / "kernels.json").write_text(json.dumps(choice.to_object(), indent=None) + "\n")
+    (FOLDER / "calibration-kernels.json").write_text(
+        json.dumps(choice.to_object(), indent=None) + "\n"
+    )
     measured = {kernel.name for kernel in chosen}
     known = KnownDevices(
         counting_rules=COUNTING_RULES_VERSION,
@@ -65,7 +64,7 @@ def main() -> None:
             for kind, model in models.items()
         ),
     )
-    (_FOLDER / "known-devices.json").write_text(json.dumps(known.to_object(), indent=None) + "\n")
+    (FOLDER / "known-devices.json").write_text(json.dumps(known.to_object(), indent=None) + "\n")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,6 @@ def paper_weights() -> WeightSet:
                 feature=(name := PROPERTIES[row["property"]]),
                 value_s=float(row["weight_s"]),
                 standard_error_s=None,
-                smallest=0.0,
                 largest=sys.float_info.max,  # the paper does not say what was measured
                 unit=property_unit(name),
                 term=COST,

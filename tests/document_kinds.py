@@ -8,7 +8,7 @@ from pathlib import Path
 
 import countperf
 from countperf.fitting.comparison import Comparison
-from countperf.fitting.ranking import RankingEvaluation
+from countperf.fitting.judging import RankingEvaluation
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.library import load_device
 from countperf.harness.characterization.document import Characterization

@@ -16,7 +16,7 @@ from countperf.display import MOST_LINES, ShortRepr, short_repr, shortened
 from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.fit import fit
-from countperf.fitting.ranking import RankingEvaluation
+from countperf.fitting.judging import RankingEvaluation
 from countperf.harness.doctor import examine
 from countperf.metrics import Evaluation
 from countperf.models.library import load_weights
@@ -48,9 +48,6 @@ RESULTS: Mapping[str, Callable[[], object]] = {
     "Explanation": lambda: countperf.explain(
         KERNEL, SIZES, weights="pocl-epyc-zen5", model="structural", incomplete_ok=True
     ),
-    "Coverage": lambda: countperf.coverage(
-        KERNEL, SIZES, weights="pocl-epyc-zen5", model="structural"
-    ),
     "PropertyVector": lambda: countperf.count_kernel(entry(KERNEL).build(), view="structure"),
     "KernelAnalysis": lambda: countperf.analyze_kernel(entry(KERNEL).build()),
     "MeasurementSet": lambda: shipped_measurements("pocl-epyc-zen5"),
@@ -73,7 +70,7 @@ IN_WORDS = ("FitResult", "AvailableWeights", "Prediction", "PredictionPair", "Ra
 
 
 UNDRAWN = (
-    *("Coverage", "PropertyVector", "KernelAnalysis", "MeasurementSet", "Measurement"),
+    *("PropertyVector", "KernelAnalysis", "MeasurementSet", "Measurement"),
     *("RankingEvaluation", "SearchSpace", "DoctorReport", "AvailableWeights", "Ranking"),
     *("WeightSet", "WeightSet that reads code", "PredictionPair", "FitResult", "Comparison"),
 )
@@ -93,7 +90,7 @@ def test_results_show_at_most_25_lines(name: str) -> None:
 
 
 TABLES = (
-    *("WeightSet", "Prediction", "Explanation", "Coverage", "PropertyVector", "MeasurementSet"),
+    *("WeightSet", "Prediction", "Explanation", "PropertyVector", "MeasurementSet"),
     *("FitResult", "Evaluation", "Comparison", "Ranking", "AvailableWeights", "PredictionPair"),
     *("RankingEvaluation",),
 )

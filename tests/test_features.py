@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from countperf.features import FeatureSpec, exercising_kernels_of, vector_of
+from countperf.features import FeatureSpec, vector_of
 from countperf.properties.vector import PropertyVector
 
 SPEC = FeatureSpec(
@@ -68,13 +68,11 @@ def test_counts_become_features_in_the_order_of_the_spec() -> None:
         }
     )
 
-    assert list(features.values.items()) == [
+    assert list(features.items()) == [
         ("gmem.load.32.stride1", 2.0**70),
         ("flop.special.f32", 5.5),
         ("launches", 1.0),
     ]
-    assert features.ignored == ("iop.add.i32",)
-    assert features.unknown == ("barrier.local",)
 
 
 def test_arrays_stay_arrays_and_are_kept_if_any_value_is_not_zero() -> None:
@@ -82,8 +80,8 @@ def test_arrays_stay_arrays_and_are_kept_if_any_value_is_not_zero() -> None:
         {"flop.add.f32": np.array([0, 4]), "flop.add.f64": np.array([0, 0]), "launches": 1}
     )
 
-    assert set(features.values) == {"flop.add.f32", "launches"}
-    assert np.array_equal(features.values["flop.add.f32"], [0.0, 4.0])
+    assert set(features) == {"flop.add.f32", "launches"}
+    assert np.array_equal(features["flop.add.f32"], [0.0, 4.0])
 
 
 def test_counts_written_by_hand_stand_for_a_kernel() -> None:
@@ -97,15 +95,3 @@ def test_a_vector_stands_for_itself() -> None:
     vector = PropertyVector.from_mapping({"launches": 1})
 
     assert vector_of(vector) is vector
-
-
-def test_kernels_that_have_a_feature_supply_it_once() -> None:
-    kernels = {
-        "both": ["flop.special.f32.exp", "flop.special.f32.sin", "iop.add.i32"],
-        "vector": PropertyVector.from_mapping({"flop.special.f32.exp": 1, "launches": 1}),
-    }
-
-    assert exercising_kernels_of(SPEC, kernels) == {
-        "flop.special.f32": ("both", "vector"),
-        "launches": ("vector",),
-    }

@@ -9,17 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from countperf.errors import DocumentError, ParameterError
 from countperf.metrics import (
     EvaluatedCase,
     Evaluation,
     MeanError,
-    linear_fit,
-    mape,
-    mape_shape,
     mean_error,
     mean_of_means,
     relative_errors,
@@ -140,30 +135,6 @@ def test_errors_are_raised_to_a_floor() -> None:
     assert mean.zero_errors == 1
 
 
-def test_mape_of_a_published_column() -> None:
-    column = np.array([12, 20, 49, 51, 9, 36, 18, 28, 10, 13, 38, 7, 2, 12]) / 100
-
-    assert mape(1 + column, np.ones(14)) == pytest.approx(305 / 14, rel=1e-12)
-
-
-def test_shape_error_can_exceed_the_error_itself() -> None:
-    occupancy, measured, predicted = [1, 2, 4, 8], [1, 2, 4, 5], [1, 2, 4, 8]
-
-    assert mape(predicted, measured) == pytest.approx(15.0)
-    assert mape_shape(predicted, measured, occupancy) == pytest.approx(19.27173913043478, rel=1e-13)
-    assert linear_fit(occupancy, [0, 0, 0, 3]) == pytest.approx((12.75 / 28.75, -0.91304348))
-
-
-@given(st.floats(-100, 100), st.floats(-10, 10))
-def test_an_error_that_is_a_line_over_occupancy_has_no_shape_error(a: float, b: float) -> None:
-    occupancy = np.array([1.0, 3.0, 4.0, 16.0])
-    measured = np.array([2.0, 5.0, 5.5, 7.0])
-
-    assert mape_shape(measured + a + b * occupancy, measured, occupancy) == pytest.approx(
-        0, abs=1e-10
-    )
-
-
 @pytest.mark.parametrize(
     ("call", "parameter"),
     [
@@ -173,12 +144,9 @@ def test_an_error_that_is_a_line_over_occupancy_has_no_shape_error(a: float, b: 
         pytest.param(lambda: relative_errors([np.nan], [1]), "predicted", id="NaN"),
         pytest.param(lambda: relative_errors([1], [np.inf]), "measured", id="infinite"),
         pytest.param(lambda: relative_errors([1], [0]), "measured", id="nothing measured"),
-        pytest.param(lambda: mape_shape([1, 1], [1, -1], [1, 2]), "measured", id="negative time"),
         pytest.param(lambda: mean_error([-0.1]), "errors", id="negative error"),
         pytest.param(lambda: mean_error([0.1], floor=-1), "floor", id="negative floor"),
         pytest.param(lambda: mean_error([0.1], floor=np.nan), "floor", id="floor is NaN"),
-        pytest.param(lambda: linear_fit([2, 2], [1, 3]), "x", id="one distinct x"),
-        pytest.param(lambda: mape_shape([1, 2], [1, 2], [3, 3]), "x", id="one occupancy"),
     ],
 )
 def test_refused_input(call: Callable[[], object], parameter: str) -> None:

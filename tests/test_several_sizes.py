@@ -104,11 +104,6 @@ def test_commands_take_several_sizes(capsys: pytest.CaptureFixture[str]) -> None
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:4]]
     assert rows == ["n", "256", "512"]
 
-    assert main(["coverage", "n-body", "n=256,512", "--model", "linear", *_WEIGHTS]) == 0
-    out = capsys.readouterr().out
-    assert "n = 256: " in out
-    assert "n = 512: " in out
-
 
 @pytest.mark.parametrize(
     "command",

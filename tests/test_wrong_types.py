@@ -19,7 +19,6 @@ SIZED: dict[str, Callable[[Any], object]] = {
     "predict": lambda sizes: countperf.predict(KERNEL, sizes, weights=WEIGHTS),
     "weights.predict": lambda sizes: countperf.load_weights(WEIGHTS).predict(KERNEL, sizes),
     "explain": lambda sizes: countperf.explain(KERNEL, sizes, weights=WEIGHTS),
-    "coverage": lambda sizes: countperf.coverage(KERNEL, sizes, weights=WEIGHTS),
     "time_kernel": lambda sizes: countperf.time_kernel(load_kernel(KERNEL), sizes),
     "predict_all": lambda sizes: countperf.predict_all(KERNEL, "nvidia-gtx-970", sizes),
     "occupancy": lambda sizes: countperf.occupancy(KERNEL, "nvidia-gtx-970", sizes),

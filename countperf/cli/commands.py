@@ -95,7 +95,7 @@ COMMANDS: Mapping[str, Command] = {
         "fit weights to measurements",
         (
             *("measurements", "--kernels", "--ignore", "--device", "--model", "--nonnegative"),
-            *("--workers", "--name", "--replace", "--output"),
+            *("--name", "--replace", "--output"),
         ),
         {
             "measurements": _help(
@@ -108,10 +108,9 @@ COMMANDS: Mapping[str, Command] = {
                 metavar="SLUG|FILE",
             ),
             "--model": _help(
-                "the paper's model (linear) or a model document (.toml); or auto: choose by"
-                " leaving out families of kernels, structural: among execution policies alone,"
-                " compiled: among those that read compiled code, which countperf compiled --store"
-                " has noted (default: of a campaign's file structural, linear, and compiled if"
+                "linear, the paper's; structural; compiled, which reads compiled code that"
+                " countperf compiled --store has noted; or a model document (.toml) (default: of"
+                " a campaign's file structural, linear, and compiled if"
                 " code is noted, all under one name; of a table, and for --output, linear)",
                 metavar="NAME|FILE",
             ),
@@ -181,10 +180,6 @@ COMMANDS: Mapping[str, Command] = {
                 *("test", "application", "variant"),
             ),
         },
-    ),
-    "coverage": Command(
-        "say which features of a kernel the fit has measured",
-        (*_KERNEL, "--weights", "--force", "--model", "--device"),
     ),
     "compare": Command(
         "compare all models on measured kernels: as published, scaled and fitted",

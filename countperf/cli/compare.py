@@ -9,7 +9,6 @@ from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.measurements import TimingDocument
 from countperf.report.accuracy import comparison
-from countperf.terminal import say
 from countperf.workflow.comparing import compare, measured_devices
 
 
@@ -43,7 +42,6 @@ def run(options: argparse.Namespace) -> None:
             profile_options=given,
             levels=tuple(options.level or ("published", "scaled")),
             purposes=tuple(options.purpose or ("test",)),
-            progress=say,
         )
         for position in places
     ]

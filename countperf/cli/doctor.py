@@ -7,16 +7,14 @@ import argparse
 from countperf.cli.common import print_json
 from countperf.errors import DeviceError
 from countperf.harness.doctor import examine
-from countperf.report.weights import checks_text, doctor_text
-from countperf.workflow.fits import check_here
+from countperf.report.weights import doctor_text
 
 
 def run(options: argparse.Namespace) -> None:
     """Try every device and print what was found."""
     report = examine()
-    checks = check_here() if report.is_healthy else ()
     if options.json:
-        print_json(report.to_object() | {"weights": [check.to_object() for check in checks]})
+        print_json(report.to_object())
     else:
         for driver in report.drivers:
             print(
@@ -31,7 +29,5 @@ def run(options: argparse.Namespace) -> None:
         for tool in report.tools:
             found = tool.path or f"not found; {tool.needed_for} needs it: {tool.advice}"
             print(f"{'ok' if tool.path else '--'}  {tool.name}: {found}")
-        if checks:
-            print(checks_text(checks))
     if not report.is_healthy:
         raise DeviceError("no OpenCL device works; the advice above says what to do")

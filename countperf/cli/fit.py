@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from countperf.cli.common import in_options, print_json
 from countperf.documents import check_writable, read_content
 from countperf.errors import FitError, OutputError, ParameterError
-from countperf.harness.environment import available_cores
 from countperf.measurements import MeasurementSet
 from countperf.models.library import (
     checked_own_name,
@@ -22,17 +21,14 @@ from countperf.models.library import (
 )
 from countperf.report.numbers import format_percent
 from countperf.report.weights import fit as fit_printed
-from countperf.workflow.devices import known_device
 from countperf.workflow.fitting import fit as fit_measurements
 from countperf.workflow.measured import measurements_of_table
 
 if TYPE_CHECKING:
-    from countperf.fitting.result import FitResult
+    from countperf.fitting.fit import FitResult
     from countperf.measurements import MeasurementSet
 
 _CAMPAIGN = (".jsonl", ".jsonl.gz")
-_CHOOSING = ("auto", "structural", "compiled")
-"""Models that are chosen among candidates, which takes minutes with thousands of cases."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -70,8 +66,7 @@ def run(options: argparse.Namespace) -> None:
         }
         print_json({**fit_printed(result).object(), **written})
     else:
-        known = known_device(result.weights.device.slug, options.measurements)
-        print(in_options(fit_printed(result, known).text(), options))
+        print(in_options(fit_printed(result).text(), options))
         for each in results[1:]:
             model, quality = short_name(each.weights.model), each.weights.quality
             error = None if quality is None else quality.held_out_error
@@ -99,19 +94,11 @@ def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[F
         models = ["structural", *(["compiled"] if has_code else []), "linear"]
     fitted: list[FitResult] = []
     for model in models:
-        if model in _CHOOSING:
-            print(
-                f"countperf: choosing a model ({model}) for {len(measurements)} cases: each"
-                " candidate is fitted with each family of kernels left out; nothing is kept if you"
-                " interrupt it",
-                file=sys.stderr,
-            )
         try:
             result = fit_measurements(
                 measurements,
                 model=model,
                 nonnegative=options.nonnegative,
-                workers=options.workers or available_cores(),
             )
         except FitError as error:
             if model == models[-1] and not fitted:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from countperf.cli.common import as_dict, print_json
 from countperf.documents import check_writable, read_file_text, write_atomically
 from countperf.errors import ParameterError
-from countperf.fitting.ranking import RankingEvaluation
+from countperf.fitting.judging import RankingEvaluation
 from countperf.measurements import MeasurementSet
 from countperf.metrics import Evaluation
 from countperf.models.library import find_fit, load_weights, short_name
@@ -140,13 +140,12 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
         if isinstance(each, Evaluation):
             parts.append(("predicted over measured times", evaluations_figure([each])))
         parts.append(printed(each))
-    device = known_device(weights.device.slug, options.what)
     return Page(
         title=f"Fit of {weights.device.slug}",
         lead=(f"{short_name(weights.model)} model, fitted for {weights.device.name}",),
         sections={
             "Accuracy": parts,
-            "Weights as rates": [Printed(shown=weights_table(weights, device))],
+            "Weights as rates": [Printed(shown=weights_table(weights))],
         },
     )
 

@@ -2,7 +2,7 @@
 
 A kernel's counts of the structure view say where each operation stands and how addresses change. A
 policy turns them into what the device issues: vector or scalar instructions, gathers, partial
-vectors. Which policy a device follows is not declared; a fit finds it by leaving out families.
+vectors. Which policy a device follows, its runtime says (`countperf.models.structural.POLICIES`).
 
 `countperf.execution.issue` says what each count becomes.
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
 from countperf.display import Table
@@ -22,25 +21,22 @@ from countperf.errors import (
     CountperfError,
     DeviceParameterError,
     FitError,
-    ModelNotApplicableError,
     ParameterError,
 )
 from countperf.fitting.fit import fit
-from countperf.fitting.validation import evaluate
+from countperf.fitting.judging import evaluate
 from countperf.hardware.parameters import DeviceParameters
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.mechanistic.model import MechanisticModel
-from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.metrics import (
     EvaluatedCase,
     MeanError,
-    mape,
-    mape_shape,
     mean_error,
     mean_errors_by_kernel,
     mean_of_means,
 )
+from countperf.models.definition import Unread
 from countperf.steps import stepped
 
 Level = Literal["published", "scaled", "fitted"]
@@ -48,7 +44,6 @@ Level = Literal["published", "scaled", "fitted"]
 LEVELS: tuple[Level, ...] = ("published", "scaled")
 """Levels of mechanistic models; only the linear model is fitted."""
 
-_FEWEST_OCCUPANCIES = 3
 _ERROR_FLOOR = 1e-3
 """Smaller errors count as this in geometric means over the measurements of a calibration: a factor
 that is a median meets one of them exactly."""
@@ -68,11 +63,11 @@ class ModelResult(Part):
     refusals: dict[str, str] = Field(default_factory=dict)
     # geometric mean of the relative errors on the measurement kernels, as a fraction
     in_sample: float | None = None
-    shape_errors: dict[str, float] = Field(default_factory=dict)
+    shape_errors: Unread = Field(default=(), exclude=True)
     calibrated_on: NonNegativeInt = 0  # measurements that it was calibrated on
     factor: float = 1.0  # on all times
     constants: dict[str, float] = Field(default_factory=dict)  # the weights of a fitted model
-    converged: bool = True  # whether the fit ended by its own tolerances
+    converged: Unread = Field(default=(), exclude=True)
 
     def by_kernel(self) -> dict[str, MeanError]:
         """Return the mean error of each test kernel over its sizes."""
@@ -81,12 +76,6 @@ class ModelResult(Part):
     def overall(self) -> MeanError | None:
         """Return the geometric mean over the kernels' means; None without predictions."""
         return mean_of_means(self.by_kernel()) if self.cases else None
-
-    def mape(self) -> float | None:
-        """Return the arithmetic mean of the relative errors in percent; None without any."""
-        if not self.cases:
-            return None
-        return mape([c.predicted_s for c in self.cases], [c.measured_s for c in self.cases])
 
 
 class Comparison(Table, Document):
@@ -121,7 +110,6 @@ def compare_models(
     models: Collection[str] = (),
     levels: Collection[Level] = LEVELS,
     purposes: Collection[str] = ("test",),
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Predict measured kernels by every mechanistic model at every level."""
     judging = set(purposes) - {"measurement"}
@@ -145,8 +133,7 @@ def compare_models(
         if (not models or name in models) and level in levels
     ]
     for name, make, level in stepped(asked, "calibrating models"):
-        progress(f"{name}, {level}")
-        results.append(_result(name, level, make(device), device, cases))
+        results.append(_result(name, level, make(device), device.slug, cases))
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose in judging for m in measurements),
@@ -160,121 +147,54 @@ def _result(
     name: str,
     level: Level,
     model: MechanisticModel,
-    device: DeviceParameters,
+    device: str,
     cases: Sequence[_Case],
 ) -> ModelResult:
-    learned = [c for c in cases if c.measurement.purpose == "measurement"]
-    tested = [c for c in cases if c.measurement.purpose != "measurement"]
-    times_s = times_of(model, [c.kernel for c in learned])
-    calibrated_on, factor = 0, 1.0
+    predicted = [(case.measurement, time_of(model, case.kernel)) for case in cases]
+    learned = [(m, time_s) for m, time_s in predicted if m.purpose == "measurement"]
+    known = [(m.time_s, time_s) for m, time_s in learned if isinstance(time_s, float)]
+    needed = predicted if level == "published" else learned
+    if not any(isinstance(time_s, float) for _, time_s in needed):
+        none = f"{model.model} covers none of the {len(learned)} measurements of {device}"
+        lacking = next((str(reason) for _, reason in needed), none)
+        return ModelResult(model=name, level=level, lacking=lacking)
+    factor = 1.0
     if level == "scaled":
-        measured_s = np.array([c.measurement.time_s for c in learned])
-        covered = ~np.isnan(times_s)
-        calibrated_on = int(covered.sum())
-        if calibrated_on:
-            factor = math.exp(float(np.median(np.log((measured_s / times_s)[covered]))))
-    lacking = _lacking(model, [c.kernel for c in (cases if level == "published" else learned)])
-    if lacking or (level == "scaled" and not calibrated_on):
-        none = f"{model.model} covers none of the {len(learned)} measurements of {device.slug}"
-        return ModelResult(model=name, level=level, lacking=lacking or none)
-    evaluated: list[EvaluatedCase] = []
-    refusals: dict[str, str] = {}
-    for case in tested:
-        try:
-            time_s = float(model.predict(case.kernel).time_s) * factor
-        except (ParameterError, DeviceParameterError) as error:
-            refusals[case.measurement.kernel] = str(error)
-            continue
-        if not math.isfinite(time_s):
-            refusals[case.measurement.kernel] = f"the model gives {time_s} s, which is no time"
-            continue
-        evaluated.append(
-            EvaluatedCase(
-                kernel=case.measurement.kernel,
-                parameters=dict(case.measurement.parameters),
-                measured_s=case.measurement.time_s,
-                predicted_s=time_s,
-                purpose=case.measurement.purpose,
-            )
+        factor = math.exp(median(math.log(measured / time_s) for measured, time_s in known))
+    evaluated = [
+        EvaluatedCase(
+            kernel=m.kernel,
+            parameters=dict(m.parameters),
+            measured_s=m.time_s,
+            predicted_s=time_s * factor,
+            purpose=m.purpose,
         )
-    learned_s = times_s * factor
-    errors = [
-        abs(p / c.measurement.time_s - 1)
-        for p, c in zip(learned_s, learned, strict=True)
-        if not math.isnan(p)
+        for m, time_s in predicted
+        if m.purpose != "measurement" and isinstance(time_s, float)
     ]
+    errors = [abs(time_s * factor / measured - 1) for measured, time_s in known]
     return ModelResult(
         model=name,
         level=level,
         cases=tuple(evaluated),
-        refusals=refusals,
+        refusals={
+            m.kernel: reason
+            for m, reason in predicted
+            if m.purpose != "measurement" and isinstance(reason, str)
+        },
         in_sample=mean_error(errors, floor=_ERROR_FLOOR).value if errors else None,
-        shape_errors=_shape_errors(learned, learned_s.tolist(), device),
-        calibrated_on=calibrated_on,
+        calibrated_on=len(known) if level == "scaled" else 0,
         factor=factor,
     )
 
 
-def _lacking(model: MechanisticModel, kernels: Sequence[ProfiledKernel]) -> str:
-    """Return why a model predicts none of the kernels; empty if it predicts one."""
-    reason = ""
-    for kernel in kernels:
-        try:
-            model.predict(kernel)
-        except (ParameterError, DeviceParameterError) as error:
-            reason = reason or str(error)
-        else:
-            return ""
-    return reason
-
-
-def times_of(model: MechanisticModel, kernels: Iterable[ProfiledKernel]) -> NDArray[np.float64]:
-    """Return the predicted times of kernels, s; NaN where the model gives no finite one."""
-    times: list[float] = []
-    for kernel in kernels:
-        try:
-            time_s = float(model.predict(kernel).time_s)
-            times.append(time_s if math.isfinite(time_s) else math.nan)
-        except (DeviceParameterError, ModelNotApplicableError, ParameterError):
-            times.append(math.nan)
-    return np.array(times, dtype=np.float64)
-
-
-def _shape_errors(
-    cases: Sequence[_Case], predicted_s: Sequence[float], device: DeviceParameters
-) -> dict[str, float]:
-    """Return MAPE_shape by family: of one variant at nearly one size in several group shapes."""
-    series: dict[
-        tuple[str, str, tuple[tuple[str, int], ...]], dict[float, tuple[float, float]]
-    ] = {}
-    for case, time_s in zip(cases, predicted_s, strict=True):
-        if math.isnan(time_s):
-            continue
-        measured = case.measurement
-        try:
-            geometry = launch_geometry(case.kernel.profile, case.kernel.launch, device)
-        except (ParameterError, DeviceParameterError):
-            continue
-        key = (
-            measured.family,
-            measured.variant,
-            # group shapes differ in what divides sizes: nearly the same size will do
-            tuple((n, round(4 * math.log2(v))) for n, v in sorted(measured.parameters.items())),
-        )
-        # sub-groups per second stand for the throughput
-        work = geometry.total_sub_groups
-        series.setdefault(key, {})[geometry.occupancy] = (work / time_s, work / measured.time_s)
-    errors: dict[str, list[float]] = {}
-    for (family, _, _), points in series.items():
-        if len(points) >= _FEWEST_OCCUPANCIES:
-            occupancies = sorted(points)
-            value = mape_shape(
-                [points[o][0] for o in occupancies],
-                [points[o][1] for o in occupancies],
-                occupancies,
-            )
-            errors.setdefault(family, []).append(value)
-    return {family: sum(values) / len(values) for family, values in errors.items()}
+def time_of(model: MechanisticModel, kernel: ProfiledKernel) -> float | str:
+    """Return the predicted time of a kernel, s; or why there is none."""
+    try:
+        time_s = float(model.predict(kernel).time_s)
+    except (ParameterError, DeviceParameterError) as error:
+        return str(error)
+    return time_s if math.isfinite(time_s) else f"the model gives {time_s} s, which is no time"
 
 
 def linear_results(

@@ -89,13 +89,7 @@ class _Profiles:
         return covariance
 
 
-def learn(
-    fitted: Estimate,
-    observations: Sequence[Observation],
-    *,
-    factor: float,
-    uncorrected_factor: float,
-) -> Correction | None:
+def learn(fitted: Estimate, observations: Sequence[Observation]) -> Correction | None:
     """Learn from the cases of a fit; None if they are of too few kernels."""
     from scipy.linalg import cho_factor, cho_solve
 
@@ -110,8 +104,6 @@ def learn(
         logs=tuple(map(tuple, profiles.logs.tolist())),
         coefficients=tuple(alpha.tolist()),
         scale=profiles.scale,
-        factor=factor,
-        uncorrected_factor=uncorrected_factor,
     )
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from countperf.display import ShortRepr
 from countperf.errors import FitError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.features import CountValue, FeatureSpec
+from countperf.features import CountValue
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
     Matrix,
@@ -37,9 +37,7 @@ from countperf.fitting.solve import (
 from countperf.measurements import Measurement
 from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.function import Column, ModelFunction, model_inputs
-from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
-from countperf.models.terms import Term
 from countperf.properties.counts import caches_of, group_shape
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 
@@ -91,7 +89,7 @@ class Design(ShortRepr):
         """Features times the scales of their terms, shape (n_cases, n_columns)."""
         return self.function.scaled(self.counts.T, self.scales).T
 
-    @property
+    @cached_property
     def relative(self) -> Matrix:
         """The same over measured times: each row times the weights is predicted over measured."""
         return self.scaled / self.times_s[:, np.newaxis]
@@ -130,22 +128,11 @@ class Diagnosis(ShortRepr):
 
     rank: int  # numerical rank
     groups: tuple[IndistinguishableGroup, ...]  # features that no solution can tell apart
+    null_space: Matrix | None = None  # directions, in columns over their norms, and these norms
+    scale: Vector | None = None
 
 
-def as_model(model: ModelDefinition | FeatureSpec) -> ModelDefinition:
-    """Return a model; that of a spec is one sum over what it charges, weights free."""
-    if isinstance(model, ModelDefinition):
-        return model
-    return ModelDefinition(
-        name="linear",
-        ignored=model.ignored,
-        terms={COST: Term(charged=model.charged, lower=None)},
-    )
-
-
-def build_design(
-    observations: Sequence[Observation], model: ModelDefinition | FeatureSpec
-) -> Design:
+def build_design(observations: Sequence[Observation], definition: ModelDefinition) -> Design:
     """Turn measured cases into a design matrix."""
     if not observations:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
@@ -153,7 +140,6 @@ def build_design(
         if not (np.isfinite(case.time_s) and case.time_s > 0):
             message = f"case {case.name!r}: a measured time must be positive, not {case.time_s} s"
             raise FitError(message)
-    definition = as_model(model)
     number = len(observations)
     found = model_inputs(definition, _counts_table(observations, definition))
     present = _present(definition, set(found.issued)) | set(found.values)
@@ -217,12 +203,13 @@ def _position(model: ModelDefinition, column: Column) -> tuple[int, int, str]:
 
 def diagnose(design: Design) -> Diagnosis:
     """Find rank and the features that the design cannot tell apart."""
-    names, matrix = design.names, design.relative
-    scale = column_norms(matrix)
-    scaled = matrix / scale
-    values, right = right_singular_vectors(scaled)
+    scale = column_norms(design.relative)
+    values, right = right_singular_vectors(design.relative / scale)
     rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
-    return Diagnosis(rank=rank, groups=_groups(names, right[rank:], scale))
+    null = right[rank:]
+    return Diagnosis(
+        rank=rank, groups=_groups(design.names, null, scale), null_space=null, scale=scale
+    )
 
 
 def _groups(

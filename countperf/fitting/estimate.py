@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from countperf.display import ShortRepr
 from countperf.errors import FitError
-from countperf.features import FeatureSpec
 from countperf.fitting.design import (
     Design,
     Diagnosis,
@@ -19,13 +21,11 @@ from countperf.fitting.design import (
     row_weights,
 )
 from countperf.fitting.solve import (
-    RANK_TOLERANCE,
     LogPrior,
     Problem,
     Recipe,
     Solution,
     Vector,
-    right_singular_vectors,
     solve,
 )
 from countperf.models.definition import ModelDefinition
@@ -115,7 +115,7 @@ def recipe_of(model: ModelDefinition, **changes: object) -> Recipe:
 
 
 def estimate(
-    observations: Sequence[Observation], model: ModelDefinition | FeatureSpec, recipe: Recipe
+    observations: Sequence[Observation], model: ModelDefinition, recipe: Recipe
 ) -> Estimate:
     """Fit a model to cases; the result may not have converged: ask it."""
     return estimate_design(build_design(observations, model), recipe)
@@ -138,7 +138,9 @@ def estimate_design(
         diagnosis = Diagnosis(rank=solution.rank, groups=())
     else:
         diagnosis = diagnose(design)
-        solution = replace(solution, coefficients=_shared(problem, solution.coefficients))
+        solution = replace(
+            solution, coefficients=_shared(problem, diagnosis, solution.coefficients)
+        )
     return Estimate(
         design=design,
         diagnosis=diagnosis,
@@ -165,15 +167,15 @@ def _weights_of(near: Estimate, function: ModelFunction) -> Vector:
     return np.array([weights.get(column, 0.0) for column in function.columns])
 
 
-def _shared(problem: Problem, weights: Vector) -> Vector:
+def _shared(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
     """Share the cost of weights that nothing tells apart in proportion, as the linear fit does.
 
     That is the solution of smallest norm in scaled columns, within the bounds. It is taken if no
     time changes.
     """
-    norms = np.linalg.norm(problem.relative, axis=0)
-    values, right = right_singular_vectors(problem.relative / norms)
-    null = right[int(np.count_nonzero(values > RANK_TOLERANCE * values[0])) :]
+    null, norms = diagnosis.null_space, diagnosis.scale
+    if null is None or norms is None or not diagnosis.groups:
+        return weights
     inside = weights * norms
     concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
     spread = (inside - null.T @ (null @ inside)) / norms
@@ -182,3 +184,22 @@ def _shared(problem: Problem, weights: Vector) -> Vector:
     before, after = (problem.relative @ each for each in (weights, shared))
     unchanged = np.all(np.abs(after - before) <= _SAME_TIME * np.abs(before))
     return shared if unchanged else weights
+
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def on_one_thread(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Make a function during whose calls BLAS uses one thread.
+
+    Fits solve many small systems, which threads of OpenBLAS share out among all cores: they wait
+    for each other longer than they compute.
+    """
+
+    @wraps(function)
+    def limited(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        with threadpool_limits(limits=1, user_api="blas"):
+            return function(*arguments, **options)
+
+    return limited

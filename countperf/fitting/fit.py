@@ -3,48 +3,107 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from countperf.display import Table, printed
 from countperf.errors import FitError, FitNotConvergedError
-from countperf.execution.memory_hierarchy import MemoryHierarchy
+from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.fitting import verdicts
+from countperf.fitting.correcting import learn
 from countperf.fitting.design import (
+    Design,
+    Diagnosis,
     Observation,
     build_design,
     check_counting_rules,
     common_caches,
     common_view,
 )
-from countperf.fitting.estimate import estimate_design, recipe_of, weighted_by_noise
-from countperf.fitting.fitted_document import correction_of, fit_quality, weight_set
-from countperf.fitting.leaving_out import corrected, leave_families_out
-from countperf.fitting.result import FitResult
-from countperf.fitting.selection import numbered, select_model
-from countperf.fitting.threads import on_one_thread
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import memory_hierarchy_of
-from countperf.measurements import Measurement, MeasurementSet
-from countperf.models import structural
-from countperf.models.compiled import COMPILED, compiled_candidates
+from countperf.fitting.estimate import (
+    Estimate,
+    estimate_design,
+    on_one_thread,
+    recipe_of,
+    weighted_by_noise,
+)
+from countperf.fitting.leaving_out import (
+    HeldOutCase,
+    corrected,
+    coverage_without_own_family,
+    held_out_factor,
+    interval_calibration,
+    leave_families_out,
+    log_scatter,
+)
+from countperf.fitting.solve import Solution, Vector
+from countperf.measurements import Header, Measurement, MeasurementSet
+from countperf.metrics import mean_error
+from countperf.models.correction import Correction
 from countperf.models.definition import ModelDefinition
-from countperf.models.library import shipped_policies
-from countperf.models.linear import LINEAR
-from countperf.models.records import Candidate
+from countperf.models.records import FitQuality, MeasurementSource, Range, Weight
 from countperf.models.shipped import fitted_model
-from countperf.models.structural import STRUCTURAL
+from countperf.models.units import DERIVED
+from countperf.models.weights import WeightSet
+from countperf.predictions import Verdict
 from countperf.properties.counts import says_group_shape
-from countperf.properties.taxonomy import View
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, property_unit
 from countperf.properties.transactions import transaction_roots
 from countperf.properties.vector import PropertyVector
+from countperf.version import __version__
 
-AUTO = "auto"
-"""Instead of a model's name: choose among those that ship (`countperf.fitting.selection`)."""
+LEAST_GAIN = 0.002
+"""Decrease of the logarithm of the factor over left-out families that a correction has to bring."""
 
 UNSETTLED_NOISE = 0.35
 """Noise of a case that never settled is at least that of two levels a factor of two apart: half of
 that factor's logarithm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FitResult(Table):
+    """A fit."""
+
+    weights: WeightSet  # the weights with their uncertainty, ready to predict with and to be stored
+    verdicts: tuple[Verdict, ...]  # one per check
+    observations: tuple[Observation, ...]  # the measured cases of the fit
+    estimate: Estimate  # the fitted function over the design, and what the design can tell apart
+    # each case, predicted without its family, and corrected if the weights' predictions are
+    held_out: tuple[HeldOutCase, ...]
+
+    @property
+    def design(self) -> Design:
+        """The design matrix."""
+        return self.estimate.design
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """Rank analysis of the design."""
+        return self.estimate.diagnosis
+
+    @property
+    def solution(self) -> Solution:
+        """The weights and then the parameters, with residuals as they were minimised."""
+        return self.estimate.solution
+
+    @property
+    def predicted_s(self) -> Vector:
+        """Times that the fit gives its own cases, s."""
+        return self.estimate.predicted_s
+
+    @property
+    def relative_errors(self) -> Vector:
+        """``|predicted - measured| / measured`` of each case of the fit."""
+        return self.estimate.relative_errors
+
+    @property
+    def caveats(self) -> tuple[Verdict, ...]:
+        """The verdicts that did not pass."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.passed)
+
+    __repr__ = printed
 
 
 @on_one_thread
@@ -56,8 +115,6 @@ def fit(
     weigh_noise: bool = True,
     correct: bool = True,
     memory: MemoryHierarchy | None = None,
-    exercising_kernels: Callable[[ModelDefinition], Mapping[str, Sequence[str]]] | None = None,
-    executor: Executor | None = None,
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
@@ -74,11 +131,12 @@ def fit(
     kept = [m for m in measurements if m.purpose == "measurement"]
     view, caches = common_view(kept), common_caches(kept)
     counted = observations_of(kept)
-    reads_code = model == COMPILED or (isinstance(model, ModelDefinition) and model.reads_code)
-    observations = _with_code(counted) if reads_code else counted
-    definition, candidates = _chosen(
-        model, observations, measurements.device, view, memory, weigh_noise, executor
-    )
+    if not counted:
+        raise FitError("there is no measurement to fit; measure the measurement kernels first")
+    device = measurements.device
+    definition = fitted_model(model, device, memory) if isinstance(model, str) else model
+    _check_view(view, definition)
+    observations = _with_code(counted) if definition.reads_code else counted
     observations = _with_what_it_names(observations, definition)
     if nonnegative:
         definition = _nonnegative(definition)
@@ -94,25 +152,19 @@ def fit(
         fitted,
         recipe,
         with_correction=correct and definition.policy is not None,
-        executor=executor,
     )
     correction = correction_of(observations, fitted, held_out)
     if correction is not None:
         held_out = corrected(held_out)
     quality = fit_quality(fitted, held_out, recipe.model_error)
     is_emitted = definition.policy is None and not definition.named_shape
-    header = measurements.header
     weights = weight_set(
         observations,
         fitted,
         quality,
-        device=header.device,
+        measurements.header,
         view="source" if view == "structure" and is_emitted else view,
         caches=caches,
-        protocol=header.protocol.name,
-        recorded_at=header.environment.recorded_at,
-        exercising_kernels=exercising_kernels(definition) if exercising_kernels else {},
-        candidates=candidates,
         correction=correction,
     )
     known = {case.name for case in observations}
@@ -138,44 +190,17 @@ def fit(
     )
 
 
-def _chosen(
-    model: str | ModelDefinition,
-    observations: Sequence[Observation],
-    device: DeviceIdentity,
-    view: View,
-    memory: MemoryHierarchy | None,
-    weigh_noise: bool,
-    executor: Executor | None,
-) -> tuple[ModelDefinition, tuple[Candidate, ...]]:
-    """Return the model to fit, and those among which left-out families chose it."""
-    if not observations:
-        raise FitError("there is no measurement to fit; measure the measurement kernels first")
-    candidates: tuple[Candidate, ...] = ()
-    if model in (AUTO, STRUCTURAL, COMPILED):
-        available = {LINEAR.name: LINEAR} if model == AUTO else {}
-        units = device.compute_units
-        caches = memory or memory_hierarchy_of(device)
-        if model == COMPILED:
-            _require_structure(view, COMPILED)
-            available = compiled_candidates(units, memory=caches)
-        elif model == STRUCTURAL or view == "structure":
-            _require_structure(view, STRUCTURAL)
-            usual = structural.candidates(known=shipped_policies(), units=units, memory=caches)
-            available |= numbered(usual)
-        definition, candidates = select_model(
-            observations,
-            available,
-            refine=None if model == COMPILED else partial(structural.refinements, units=units),
-            weigh_noise=weigh_noise,
-            executor=executor,
-        )
-    else:
-        definition = fitted_model(model) if isinstance(model, str) else model
-    if definition.policy is not None:
-        _require_structure(view, definition.name)
-    if definition.named_shape:
-        _require_structure(view, definition.name, "names the shape of work groups")
-    return definition, candidates
+def _check_view(view: View, definition: ModelDefinition) -> None:
+    """Refuse kernels whose counts do not have what a model is made of."""
+    if view == "structure" or (definition.policy is None and not definition.named_shape):
+        return
+    why = "is made of what the device issues"
+    if definition.policy is None:
+        why = "names the shape of work groups"
+    raise FitError(
+        f"the {definition.name} model {why}, and the measured kernels were counted in the {view}"
+        " view: count them again in the structure view (countperf.workflow.measured.recount)"
+    )
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
@@ -208,17 +233,6 @@ def _with_what_it_names(
             " kernels of the catalogue"
         )
     return known
-
-
-def _require_structure(
-    view: View, model: str, why: str = "is made of what the device issues"
-) -> None:
-    if view != "structure":
-        raise FitError(
-            f"the {model} model {why}, and the measured"
-            f" kernels were counted in the {view} view: count them again in the structure view"
-            " (countperf.workflow.measured.recount)"
-        )
 
 
 def _nonnegative(model: ModelDefinition) -> ModelDefinition:
@@ -258,3 +272,104 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
             )
         )
     return tuple(observations)
+
+
+def weight_set(
+    observations: Sequence[Observation],
+    fitted: Estimate,
+    quality: FitQuality,
+    header: Header,
+    *,
+    view: View,
+    caches: CountedCaches,  # for which the kernels were counted
+    correction: Correction | None = None,
+) -> WeightSet:
+    """Return the document of a fit."""
+    model = fitted.function.model
+    return WeightSet(
+        model=model.name,
+        definition=model,
+        device=header.device,
+        counting_rules=COUNTING_RULES_VERSION,
+        view=view,
+        counted_caches=caches,
+        weights=_weights(fitted),
+        ranges={
+            name: Range(largest=float(values.max()))
+            for name, values in fitted.design.scales.items()
+            if np.any(values)
+        },
+        indistinguishable=fitted.diagnosis.groups,
+        quality=quality,
+        source=MeasurementSource(
+            cases=len(observations),
+            unstable_cases=sum(not case.stable for case in observations),
+            families=tuple(dict.fromkeys(case.family for case in observations)),
+            protocol=header.protocol.name,
+            recorded_at=header.environment.recorded_at,
+        ),
+        correction=correction,
+        written_by=__version__,
+    )
+
+
+def _standard_error(fitted: Estimate, place: int) -> float | None:
+    """Return a standard error; None at a bound, among inseparable unknowns, and without effect."""
+    covariance = fitted.solution.covariance
+    key = fitted.function.keys[place]
+    grouped = {name for group in fitted.diagnosis.groups for name in group.features}
+    if covariance is None or fitted.solution.at_bound[place]:
+        return None
+    if key in grouped:
+        return None
+    return max(float(covariance[place, place]), 0.0) ** 0.5
+
+
+def _weights(fitted: Estimate) -> tuple[Weight, ...]:
+    design = fitted.design
+    weights: list[Weight] = []
+    for i, (term, feature) in enumerate(fitted.function.columns):
+        derived = feature in fitted.function.model.derived
+        weights.append(
+            Weight(
+                feature=feature,
+                term=term,
+                value_s=float(fitted.solution.coefficients[i]),
+                standard_error_s=_standard_error(fitted, i),
+                unit=DERIVED if derived else property_unit(feature),
+                largest=float(design.counts[:, i].max(initial=0.0)),
+            )
+        )
+    return tuple(weights)
+
+
+def fit_quality(
+    fitted: Estimate, held_out: Sequence[HeldOutCase], model_error: float | None
+) -> FitQuality:
+    """Return the errors of a fit, in sample and on families that are left out."""
+    determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
+    errors = [error for case in held_out if (error := case.relative_error) is not None]
+    counts = any(c.predicted_s is not None and not c.overhead_only for c in held_out)
+    return FitQuality(
+        in_sample_error=mean_error(fitted.relative_errors).value,
+        held_out_error=mean_error(errors).value if errors else None,
+        held_out_factor=held_out_factor(held_out) if counts else None,
+        in_sample_scatter=log_scatter(fitted.predicted_s.tolist(), fitted.design.times_s.tolist()),
+        held_out_scatter=log_scatter([p for p, _ in determined], [m for _, m in determined]),
+        calibration=interval_calibration(held_out),
+        coverage=coverage_without_own_family(held_out),
+        model_error=model_error,
+    )
+
+
+def correction_of(
+    observations: Sequence[Observation], fitted: Estimate, held_out: Sequence[HeldOutCase]
+) -> Correction | None:
+    """Return what corrects predictions, if families that are left out are predicted better so."""
+    with_it = corrected(held_out)
+    if not any(case.predicted_s is not None for case in with_it):
+        return None
+    uncorrected, better = (held_out_factor(cases) for cases in (held_out, with_it))
+    if np.log(uncorrected / better) <= LEAST_GAIN:
+        return None
+    return learn(fitted, observations)

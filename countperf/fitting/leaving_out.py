@@ -1,4 +1,4 @@
-"""Families of kernels that are left out, and predicted by a fit of the others.
+r"""Families of kernels that are left out, and predicted by a fit of the others.
 
 Leaving out random rows would only test interpolation: a family's other sizes and group shapes
 remain in the fit. So whole families are left out, one or several at a time.
@@ -8,46 +8,49 @@ measured/predicted)``: the geometric mean over a family's cases, then over famil
 numbers of cases. (The geometric mean of relative errors, which is stated beside it, gains as much
 where an error of 2 % becomes one of 1 % as it loses where a factor of 2 becomes one of 3; but it is
 the large errors that put variants in the wrong order.)
+
+Intervals follow the quantiles of :math:`|\log(p/m)|` over left-out cases, as in conformal
+prediction: no shape of the distribution is assumed. Cases of a family are off together, so each
+family counts the same, whatever its number of cases: the distributions of the families are averaged
+(the pooling of Dunn, Wasserman and Ramdas (2023), "Distribution-Free Prediction Sets for Two-Layer
+Hierarchical Models", doi:10.1080/01621459.2022.2060112). Families, not cases, are what a new one
+is like, so that the level is raised as for so many observations as there are families: by
+``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows;
+with a handful of families it is an estimate.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.features import CountValue
 from countperf.fitting.correcting import LeftOut, left_out_corrections
 from countperf.fitting.design import Design, Observation
-from countperf.fitting.estimate import Estimate, estimate_design
+from countperf.fitting.estimate import NORMAL_MEDIAN, Estimate, estimate_design, on_one_thread
 from countperf.fitting.solve import LogPrior, Recipe
-from countperf.fitting.threads import on_one_thread
 from countperf.metrics import factor_between
 from countperf.models.definition import CODE, MISS, SPILL
+from countperf.models.records import Calibration, Coverage
+from countperf.models.validity import WORST_LOG_RATIO
 from countperf.steps import stepped
 
 Group = tuple[str, ...]
 """Families that are left out together."""
 
-UNPREDICTED = 1.0
-"""Relative error that a case counts for which a candidate cannot predict, and another can."""
-
 LARGEST_FACTOR = 10.0
 """Factors beyond it count for as much."""
 
-SMALLEST_ERROR = 1e-4
+_FEWEST_FAMILIES = 3
 
 _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
-
-_PROCESSES = 8
-"""Into so many parts groups go that are left out by several processes."""
 
 _TOLERANCE = 1e-6
 """Relative change of the cost that ends fits without a family, which begin at that of all cases.
@@ -82,14 +85,6 @@ class HeldOutCase:
         return factor_between(self.predicted_s, self.measured_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOutFigure:
-    """Error of left-out families, each family with the same weight."""
-
-    error: float  # geometric mean of the relative errors
-    factor: float  # geometric mean of ``max(predicted/measured, measured/predicted)``
-
-
 def leave_families_out(
     observations: Sequence[Observation],
     near: Estimate,
@@ -99,7 +94,6 @@ def leave_families_out(
     prior: LogPrior | None = None,
     with_correction: bool = False,
     parts: int = 0,
-    executor: Executor | None = None,
 ) -> tuple[HeldOutCase, ...]:
     """Predict families of kernels with a fit of the others, near the fit of all cases.
 
@@ -109,25 +103,14 @@ def leave_families_out(
     families = tuple(dict.fromkeys(case.family for case in observations))
     groups = [families[i::parts] for i in range(min(parts, len(families)))] if parts else []
     groups = groups or [(family,) for family in families]
-    without = partial(
-        leave_out,
-        tuple(case.family for case in observations),
+    left_out = leave_out(
+        [case.family for case in observations],
         near.design if design is None else design,
         near,
         replace(recipe, tolerance=max(recipe.tolerance, _TOLERANCE)),
         prior,
+        groups,
     )
-    if executor is None:
-        found = without(groups)
-    else:
-        shares = [groups[first::_PROCESSES] for first in range(min(_PROCESSES, len(groups)))]
-        done = stepped(executor.map(without, shares), "leaving out families", total=len(shares))
-        found = {group: each for part in done for group, each in part.items()}
-    left_out: dict[Group, LeftOut] = {}
-    for group, each in found.items():
-        if isinstance(each, str):
-            raise FitNotConvergedError(f"without the family {', '.join(map(repr, group))}: {each}")
-        left_out[group] = each
     factors = left_out_corrections(near, observations, left_out) if with_correction else None
     times = np.full(len(observations), np.nan)
     for each in left_out.values():
@@ -157,9 +140,9 @@ def leave_out(
     recipe: Recipe,
     prior: LogPrior | None,
     groups: Sequence[Group],
-) -> dict[Group, LeftOut | str]:
-    """Predict groups of families, each without itself; or say why a fit did not converge."""
-    found: dict[Group, LeftOut | str] = {}
+) -> dict[Group, LeftOut]:
+    """Predict groups of families, each by a fit of the others."""
+    found: dict[Group, LeftOut] = {}
     for group in stepped(groups, "leaving out families"):
         inside = np.isin(labels, group)
         times = np.full(int(inside.sum()), np.nan)
@@ -168,12 +151,13 @@ def leave_out(
             outside = design.of_cases(~inside, with_all=prior is not None)
             fitted = estimate_design(outside, recipe, near=near, prior=prior)
             if not fitted.converged:
-                raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
+                message = f"the solver stopped early: {fitted.message}"
+                raise FitNotConvergedError(message)
             times = fitted.at_cases(design.of_cases(inside, with_all=prior is not None))
             predicted_s = fitted.predicted_s
         except FitNotConvergedError as error:
-            found[group] = str(error)
-            break
+            named = ", ".join(map(repr, group))
+            raise FitNotConvergedError(f"without the family {named}: {error}") from error
         except FitError:  # nothing is left to fit
             pass
         found[group] = LeftOut(times_s=times, outside=~inside, predicted_s=predicted_s)
@@ -194,26 +178,112 @@ def corrected(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:
     return tuple(replace(case, predicted_s=case.corrected_s) for case in held_out)
 
 
-def held_out_figure(
-    held_out: Iterable[HeldOutCase], *, predictable: Collection[str] = ()
-) -> HeldOutFigure:
-    """Return by how much cases of left-out families are off, each family counting the same.
+def held_out_factor(held_out: Iterable[HeldOutCase]) -> float:
+    """Return the factor by which left-out families are off, each family counting the same.
 
-    Of cases that cannot be predicted those count that are `predictable`. Kernels that only launch
-    do not count.
+    Cases without a prediction and kernels that only launch do not count.
     """
-    errors: defaultdict[str, list[float]] = defaultdict(list)
-    factors: defaultdict[str, list[float]] = defaultdict(list)
+    logs: defaultdict[str, list[float]] = defaultdict(list)
     for case in held_out:
-        error, factor = case.relative_error, case.factor
-        if case.overhead_only or (error is None and case.name not in predictable):
-            continue
-        errors[case.family].append(max(UNPREDICTED if error is None else error, SMALLEST_ERROR))
-        factors[case.family].append(
-            min(1 + UNPREDICTED if factor is None else factor, LARGEST_FACTOR)
+        if not case.overhead_only and (factor := case.factor) is not None:
+            logs[case.family].append(math.log(min(factor, LARGEST_FACTOR)))
+    return float(np.exp(np.mean([np.mean(of_family) for of_family in logs.values()])))
+
+
+def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
+    """Return what intervals are made of; None with less than three families to go by."""
+    cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
+    families = list(dict.fromkeys(case.family for case in cases))
+    if len(families) < _FEWEST_FAMILIES:
+        return None
+    logs = np.array([log_ratio(case.predicted_s or 0.0, case.measured_s) for case in cases])
+    sizes = Counter(case.family for case in cases)
+    shares = np.array([1.0 / (len(families) * sizes[case.family]) for case in cases])
+    between, within = scatter_of_kernels(logs, [case.kernel for case in cases])
+    return Calibration(
+        log_errors_90=conformal_quantile(np.abs(logs), shares, 0.9, units=len(families)),
+        log_errors_95=conformal_quantile(np.abs(logs), shares, 0.95, units=len(families)),
+        between_kernels=between,
+        within_kernels=within,
+        families=len(families),
+        cases=len(cases),
+    )
+
+
+def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | None:
+    """Return how well intervals hold that the *other* families make for left-out cases.
+
+    It is the honest check of a calibration with the measurements that it is made from. Each family
+    counts the same.
+    """
+    cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
+    families = list(dict.fromkeys(case.family for case in cases))
+    if len(families) <= _FEWEST_FAMILIES:
+        return None
+    family = np.array([families.index(case.family) for case in cases], np.intp)
+    logs = np.array([abs(log_ratio(c.predicted_s or 0.0, c.measured_s)) for c in cases])
+    shares = 1.0 / np.bincount(family)[family]
+    number = len(families) - 1
+    covered: list[tuple[float, float]] = []
+    widths: list[float] = []
+    for place in range(len(families)):
+        inside = family == place
+        low, high = (
+            conformal_quantile(logs[~inside], shares[~inside] / number, level, units=number)
+            for level in (0.9, 0.95)
         )
-    return HeldOutFigure(error=_mean_of_means(errors), factor=_mean_of_means(factors))
+        covered.append((float(np.mean(logs[inside] <= low)), float(np.mean(logs[inside] <= high))))
+        widths += [low] * int(inside.sum())
+    return Coverage(
+        share_90=float(np.mean([low for low, _ in covered])),
+        share_95=float(np.mean([high for _, high in covered])),
+        median_factor_90=float(np.exp(np.median(widths))),
+        families=len(covered),
+        cases=len(cases),
+    )
 
 
-def _mean_of_means(by_family: Mapping[str, Sequence[float]]) -> float:
-    return float(np.exp(np.mean([np.mean(np.log(values)) for values in by_family.values()])))
+def log_ratio(predicted_s: float, measured_s: float) -> float:
+    """Return log(predicted / measured), at most a factor of 1000; that for times below zero."""
+    if predicted_s <= 0:
+        return -WORST_LOG_RATIO
+    return float(np.clip(np.log(predicted_s / measured_s), -WORST_LOG_RATIO, WORST_LOG_RATIO))
+
+
+def conformal_quantile(
+    values: NDArray[np.float64], shares: NDArray[np.float64], level: float, *, units: int
+) -> float:
+    """Return the smallest value that a share of ``level (1 + 1/units)`` does not exceed."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(shares[order])
+    wanted = min(level * (1.0 + 1.0 / units), 1.0)
+    place = int(np.searchsorted(reached, wanted - 1e-12))
+    return float(values[order[min(place, values.size - 1)]])
+
+
+def scatter_of_kernels(logs: NDArray[np.float64], kernels: Sequence[str]) -> tuple[float, float]:
+    """Split log ratios into what a kernel's cases share and what they do not."""
+    numbers = {kernel: number for number, kernel in enumerate(dict.fromkeys(kernels))}
+    members = np.array([numbers[kernel] for kernel in kernels], np.intp)
+    order = np.argsort(members, kind="stable")
+    groups = np.split(logs[order], np.cumsum(np.bincount(members))[:-1])
+    freedom = sum(group.size - 1 for group in groups)
+    squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups)
+    within = squares / freedom if freedom else 0.0
+    shared = np.mean([float(group.mean()) ** 2 - within / group.size for group in groups])
+    return float(np.sqrt(max(float(shared), 0.0))), float(np.sqrt(within))
+
+
+def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> float | None:
+    """Return the robust standard deviation of log(predicted / measured) about zero.
+
+    It is the median of the absolute values over that of the standard normal distribution. A time
+    that is not positive, or off by more than a factor of 1000, counts as off by that factor.
+    """
+    if len(predicted_s) == 0:
+        return None
+    ratios = np.asarray(predicted_s, np.float64) / np.asarray(measured_s, np.float64)
+    logs = np.full(ratios.shape, WORST_LOG_RATIO)
+    positive = ratios > 0
+    logs[positive] = np.minimum(np.abs(np.log(ratios[positive])), WORST_LOG_RATIO)
+    return float(np.median(logs) / NORMAL_MEDIAN)

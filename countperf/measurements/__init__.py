@@ -15,8 +15,14 @@ from countperf.measurements.cases import (
     Purpose,
     Statistic,
 )
-from countperf.measurements.header import Environment, Header, Protocol
-from countperf.measurements.lines import FailedCase, Measurement, Resumption
+from countperf.measurements.lines import (
+    Environment,
+    FailedCase,
+    Header,
+    Measurement,
+    Protocol,
+    Resumption,
+)
 from countperf.measurements.sets import MeasurementSet, measurements_in
 from countperf.measurements.summary import Settling, Summary, summarize
 from countperf.measurements.timing import TimedSize, TimingDocument, TimingVerdict, counts_digest

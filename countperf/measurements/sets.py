@@ -21,9 +21,9 @@ from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import counted_caches_of
 from countperf.measurements.cases import Purpose
-from countperf.measurements.header import Header
 from countperf.measurements.lines import (
     FailedCase,
+    Header,
     Measurement,
     Resumption,
     format_line,

@@ -18,8 +18,7 @@ from countperf.errors import CountingError, ParameterError, TableError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.cases import PURPOSES, KernelCase, Purpose
-from countperf.measurements.header import Environment, Header, Protocol
-from countperf.measurements.lines import Measurement
+from countperf.measurements.lines import Environment, Header, Measurement, Protocol
 
 if TYPE_CHECKING:
     import pandas as pd

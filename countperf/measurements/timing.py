@@ -15,8 +15,7 @@ from countperf.documents import Document, IntervalOfTimes, Part
 from countperf.errors import DocumentError, PredictionError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.hardware.identity import DeviceIdentity
-from countperf.measurements.header import Environment, Protocol
-from countperf.measurements.lines import FailedCase, Measurement
+from countperf.measurements.lines import Environment, FailedCase, Measurement, Protocol
 from countperf.metrics import NOISE_DEVIATIONS
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules
 

@@ -29,31 +29,10 @@ guesses it. Counts of the structure view say which lines are touched again and w
 the order of accesses, which is one of two (`ORDERS`). Neighbors fill a line of 64 bytes with 16
 items of 32 bits, so that lines are counted as accesses of 16 lanes side by side.
 
-How it was chosen
------------------
-By leaving out classes of measurement kernels, on six devices (PoCL and Intel's runtime on Zen 3, 4
-and 5), before test kernels, applications or variants were predicted with it. Factor by which
-classes that are left out are off, without a correction by similar kernels, geometric mean over
-devices; 84 candidates were eliminated backwards by the increase of the objective over all devices
-(1,200 cases per device, eight parts of the classes left out in turn):
-
-=======  =====  =====  =====  =====  =====  =====  =====  =====
-weights     84     67     50     43     35     29     25     22
-=======  =====  =====  =====  =====  =====  =====  =====  =====
-factor   1.331  1.326  1.322  1.322  1.324  1.324  1.323  1.331
-=======  =====  =====  =====  =====  =====  =====  =====  =====
-
-The 199 to 221 weights of the models before it, with the terms of a policy, had 1.308 (all cases,
-one class left out at a time). So left out, the 37 have 1.315, and 1.272 with the correction by
-similar kernels, which stays (1.267 before). One by 300 kernels gains a third of that by all.
-
-The 37 that are kept are the last 36 of the elimination, and scalar arithmetic. What left early:
-instructions that cycles cover already (loads, branches, moves, masks, shuffles), gathers beside
-their lanes, barriers, bytes with gaps, four streams beside sixteen.
-
-Three weights were added later, and the size of the last level, likewise by classes left out: 1.296
-instead of 1.3105 (``docs/concepts/machine-code.md`` says by what, and what was tried and did not
-help: overlaps, streams, contiguous accesses).
+The weights were chosen by leaving out classes of measurement kernels on six devices, before test
+kernels, applications or variants were predicted: 84 candidates were eliminated backwards, and the
+factor by which left-out classes are off grows by less than 1 % down to 25 of them.
+`docs/concepts/machine-code.md` says what was tried and did not help.
 """
 
 from __future__ import annotations
@@ -63,8 +42,8 @@ from typing import Literal
 
 from countperf.execution.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy
-from countperf.models.definition import ModelDefinition
-from countperf.models.terms import Term
+from countperf.hardware.identity import DeviceIdentity, platform_prefix
+from countperf.models.definition import ModelDefinition, Term
 
 COMPILED = "compiled"
 """Name of the model, and what asks for it instead of a model's name."""
@@ -143,11 +122,9 @@ def compiled(
     )
 
 
-def compiled_candidates(
-    units: int = 0, *, memory: MemoryHierarchy | None = None
-) -> dict[str, ModelDefinition]:
-    """Return the models among which a fit chooses: one for each order of accesses, by name."""
-    return {f"{COMPILED}-{order}": compiled(order, units=units, memory=memory) for order in ORDERS}
+def order_on(device: DeviceIdentity) -> Order:
+    """Return the order of accesses under the runtime of a device."""
+    return "items" if platform_prefix(device.platform) == "pocl" else "lanes"
 
 
 def _shares(memory: MemoryHierarchy) -> dict[str, str]:

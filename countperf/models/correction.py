@@ -18,6 +18,7 @@ where nothing alike was measured. Each kernel counts once, with the means over i
 
 The kernel is the exponential one, the length scales and :math:`\tau^2` are constants
 (`countperf.fitting.correcting`). Whether a fit has a correction is decided by leaving out families.
+Documents have kernels and numbers as base64 of what zlib makes of their JSON; lists are read, too.
 
 Source: Rasmussen, Williams (2006), "Gaussian Processes for Machine Learning", equations 2.25
 (prediction) and 4.18 (the exponential kernel).
@@ -25,18 +26,22 @@ Source: Rasmussen, Williams (2006), "Gaussian Processes for Machine Learning", e
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import math
+import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Self
+from typing import Annotated, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from countperf.documents import Part
+from countperf.models.definition import Unread
 from countperf.models.function import Column
-from countperf.models.packing import FloatRows, Floats, Names
 from countperf.predictions import Quantity, Verdict
 
 CORRECTION = "correction"
@@ -53,6 +58,47 @@ Array = NDArray[np.float64]
 _LogFactor = Callable[[Array, Array], Quantity]
 
 
+_MOST_BYTES = 1 << 28
+
+
+def pack(content: Any) -> str:
+    """Return lists of numbers or names as text; `unpack` returns the same."""
+    text = json.dumps(content, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+
+
+def unpack(content: Any) -> Any:
+    """Return what a text has, as tuples; `ValueError` if it is damaged."""
+    if not isinstance(content, str):
+        return _tuples(content)
+    unpacker = zlib.decompressobj()
+    try:
+        found = unpacker.decompress(base64.b64decode(content, validate=True), _MOST_BYTES)
+        if not unpacker.eof:
+            raise ValueError("they are cut off")
+        return _tuples(json.loads(found, parse_constant=_refuse))
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise ValueError(f"packed numbers of a damaged document: {error}") from error
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
+
+
+def _tuples(content: Any) -> Any:
+    """Turn lists into tuples, which strict validation takes."""
+    return tuple(map(_tuples, content)) if isinstance(content, list | tuple) else content
+
+
+_READ, _WRITTEN = (
+    BeforeValidator(unpack),
+    PlainSerializer(pack, return_type=str, when_used="json"),
+)
+Names = Annotated[tuple[str, ...], _READ, _WRITTEN]
+Floats = Annotated[tuple[float, ...], _READ, _WRITTEN]
+FloatRows = Annotated[tuple[tuple[float, ...], ...], _READ, _WRITTEN]
+
+
 class Correction(Part):
     r"""Measured kernels, and what each says of kernels like it."""
 
@@ -61,9 +107,8 @@ class Correction(Part):
     logs: FloatRows
     coefficients: Floats  # for each kernel, :math:`\alpha_i`, natural logarithms
     scale: float = Field(gt=0)  # median squared distance of `logs` over pairs of kernels
-    # by what left-out families are off, with the correction and without
-    factor: float = Field(ge=1)
-    uncorrected_factor: float = Field(ge=1)
+    factor: Unread = Field(default=(), exclude=True)
+    uncorrected_factor: Unread = Field(default=(), exclude=True)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

@@ -25,8 +25,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import Column, ModelFunction
-from countperf.models.unmeasured import unmeasured_error
-from countperf.models.validity import refuse_negative
+from countperf.models.validity import refuse_negative, unmeasured_error
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
 from countperf.symbolic.compiled import BLOCK, CountSource

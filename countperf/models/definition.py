@@ -35,6 +35,7 @@ A property that no term and no derived feature covers, and that is not ignored, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +43,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     ValidationInfo,
@@ -49,17 +51,16 @@ from pydantic import (
     model_validator,
 )
 
-from countperf.documents import Document, parse_toml, read_file_text
+from countperf.documents import Document, Part, parse_toml, read_file_text
+from countperf.errors import PropertyNameError
 from countperf.execution.issue import apply_policy
 from countperf.execution.keys import SITE_ROOT
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.expressions import FUNCTIONS, Formula, parse
-from countperf.models.formula_names import property_of
-from countperf.models.terms import FormulaText, Pattern, Term, as_term
 from countperf.properties.counts import GROUP_SHAPE, group_shape
-from countperf.properties.taxonomy import PROPERTY_ROOTS, is_emitted
+from countperf.properties.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
 from countperf.properties.transactions import AT_SIZES, transaction_roots
 
 Residual = Literal["relative", "log"]
@@ -70,6 +71,9 @@ CODE = "code."
 MISS, SPILL = "miss.", "spill."
 """Prefixes of the names of properties of accesses of compiled code that miss a cache."""
 
+Unread = Annotated[tuple[()], BeforeValidator(lambda _: ())]
+"""Field of documents of earlier versions that nothing reads; it is not written."""
+
 _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
     " [policy] with width = 8 below it, and whatever else countperf.execution.policy has)"
@@ -79,6 +83,71 @@ _WHICH_TRANSACTIONS = (
     "does not say which transactions are meant: name the work items of a sub-group and the bytes of"
     " a line, as in transactions.32x128, or .load or .store of them (subgroups.32.barrier likewise)"
 )
+
+
+_PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
+
+
+def _formula_text(text: str) -> str:
+    return parse(text).text
+
+
+def _pattern(text: str) -> str:
+    if not _PATTERN.fullmatch(text):
+        raise ValueError(f"{text!r} is no pattern of property names, such as gmem.load.*.stride1")
+    return text
+
+
+def as_term(content: Any) -> Any:
+    """Return the content of a term, of which patterns alone may be given."""
+    fields = {"charged": content} if isinstance(content, list | tuple) else content
+    if isinstance(fields, dict) and isinstance(fields.get("charged"), list):
+        return {**fields, "charged": tuple(fields["charged"])}  # strict, and no longer JSON here
+    return fields
+
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
+FormulaText = Annotated[str, AfterValidator(_formula_text)]
+
+
+class Term(Part):
+    """A sum over features, each with a weight of its own."""
+
+    charged: tuple[Pattern, ...] = Field(min_length=1)  # properties, or names of derived features
+    lower: float | None = 0.0  # of each weight, s per unit
+    upper: float | None = None
+    scale: str = ""  # derived feature that the sum is multiplied by; empty for none
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
+            raise ValueError(f"the lower bound {self.lower} is not below the upper {self.upper}")
+        return self
+
+
+_WORDS_OF_SEVERAL = re.compile(
+    "_(live_across_barrier|set_conflict|l1_reuse|l2_reuse|beyond_l[12])(?=_|$)"
+)
+"""Components of names of properties that are not one word."""
+
+
+def _components(name: str) -> list[str]:
+    """Return the components of a property's name that a name of a formula may stand for."""
+    components: list[str] = []
+    for number, piece in enumerate(_WORDS_OF_SEVERAL.split(name)):
+        components += [piece] if number % 2 else piece.strip("_").split("_")
+    return [component for component in components if component]
+
+
+def property_of(name: str) -> str | None:
+    """Return the property that a name of a formula stands for, or None."""
+    parts = _components(name)
+    for pieces in (parts, [*parts[:3], "_".join(parts[3:])], [parts[0], "_".join(parts[1:])]):
+        try:
+            return validate_name(".".join(piece for piece in pieces if piece))
+        except PropertyNameError:
+            continue
+    return None
 
 
 class ModelDefinition(Document):
@@ -99,7 +168,7 @@ class ModelDefinition(Document):
     # size of the residuals from which on a robust loss counts them for less
     loss_scale: float = Field(default=0.1, gt=0)
     ignored: tuple[Pattern, ...] = ()  # patterns of properties that have no term, by definition
-    most_weights: int | None = None  # of fits of earlier versions, which kept no more; not read
+    most_weights: Unread = Field(default=(), exclude=True)
     negligible: tuple[Pattern, ...] = ()
     # derived features: formulas of properties, and of those above them
     derived: dict[str, FormulaText] = Field(default_factory=dict)

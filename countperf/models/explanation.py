@@ -29,20 +29,11 @@ class ExplainedPart(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedTerm:
-    """A term of the model, with the sum of its weights' parts, s."""
-
-    name: str
-    part_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation(Table, Drawable, ShortRepr):
     """A prediction with what it is made of."""
 
     prediction: Prediction  # at one size
     expression: str
-    terms: tuple[ExplainedTerm, ...]
     parts: tuple[ExplainedPart, ...]  # largest first
     global_bytes: float  # what the kernel asks of global memory
     flops: float  # a fused multiply-add as two
@@ -55,14 +46,9 @@ def explain(weights: FittedWeights, vector: PropertyVector, prediction: Predicti
     counts = vector.evaluate(prediction.parameters)
     inputs = weights.inputs(counts)
     charge = weights.charge(inputs)
-    columns = zip(weights.function.keys, weights.function.columns, strict=True)
-    sums = dict.fromkeys(weights.definition.terms, 0.0)
-    for key, (term, _) in columns:
-        sums[term] += float(charge.parts.get(key, 0.0))
     return Explanation(
         prediction=prediction,
         expression=weights.expression,
-        terms=tuple(ExplainedTerm(name=name, part_s=part_s) for name, part_s in sums.items()),
         parts=tuple(
             _part(weights, charge, name, float(np.asarray(seconds).item()))
             for name, seconds in prediction.breakdown.items()

@@ -23,10 +23,9 @@ from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.features import FeatureSpec, vector_of
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.correction import CORRECTION, Correction, profile
-from countperf.models.definition import ModelDefinition
+from countperf.models.definition import ModelDefinition, Unread
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.records import (
-    Candidate,
     FitQuality,
     IndistinguishableGroup,
     MeasurementSource,
@@ -34,7 +33,6 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.units import unit_of
-from countperf.models.unmeasured import unmeasured_error
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,
@@ -48,6 +46,7 @@ from countperf.models.validity import (
     interval,
     log_quantile,
     sign_verdict,
+    unmeasured_error,
 )
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules, View
@@ -92,7 +91,7 @@ class FittedWeights(Table, Document):
     quality: FitQuality | None = None
     source: MeasurementSource | None = None
     exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    candidates: tuple[Candidate, ...] = ()
+    candidates: Unread = Field(default=(), exclude=True)
     correction: Correction | None = None
     remark: str = ""
     written_by: str = ""

@@ -42,7 +42,7 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
     covered: set[str] = set()
     for term, spec in model.term_features.items():
         applied = spec.apply(present)
-        values.update({(term, feature): value for feature, value in applied.values.items()})
+        values.update({(term, feature): value for feature, value in applied.items()})
         covered.update(name for name in present if spec.feature_of(name) is not None)
     names: dict[str, Any] = {}
     for name, wanted in model.base_properties.items():
@@ -91,16 +91,6 @@ class ModelFunction(ShortRepr):
             if (scale := self.model.terms[term].scale) and members.size:
                 scaled[members] *= variables[scale]
         return scaled
-
-    def times(
-        self,
-        values: NDArray[np.float64],
-        variables: Mapping[str, Quantity],
-        weights: Sequence[float] | NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Return predicted times, s; weights in s per unit, other arguments as for `scaled`."""
-        times = np.tensordot(np.asarray(weights, np.float64), self.scaled(values, variables), 1)
-        return np.asarray(times, np.float64)
 
     @cached_property
     def lower(self) -> NDArray[np.float64]:

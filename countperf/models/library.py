@@ -8,7 +8,7 @@ without a shipped fit means the newest of the user's own for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +19,6 @@ from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
 from countperf.documents.locks import locked
 from countperf.errors import DocumentError, ParameterError
-from countperf.execution.policy import ExecutionPolicy
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.compiled import COMPILED
 from countperf.models.definition import ModelDefinition
@@ -101,13 +100,24 @@ class NamedFit:
         path = self.default if model is None else models.get(model)
         if path is None:
             there = ", ".join(models) or "none"
-            kind = short_name(model or "")
-            asked = f" (ask for {kind}, which is chosen among such)" if kind in models else ""
             raise ParameterError(
-                f"{self.name} has no weights of a model {model!r}{asked}; there are: {there}",
+                f"{self.name} has no weights of a model {model!r}; there are: {there}",
                 parameter="model",
             )
         return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableFit:
+    """Fitted weights of a device that can be asked for by name."""
+
+    name: str  # for ``load_weights`` and ``--weights``: the device's slug, or ``mine/NAME``
+    device: str  # slug of the device
+    models: tuple[str, ...]  # what ``model=`` and ``--model`` take
+    date: str  # when the device was measured, ISO 8601
+    held_out_error: float | None
+    is_here: bool  # whether a device of this machine matches that of the weights
+    problem: str = ""  # why the default document cannot be read
 
 
 def _model_in(path: Path) -> str:
@@ -126,20 +136,16 @@ def short_name(model: str) -> str:
     return kind if kind in (STRUCTURAL, COMPILED) else model
 
 
-def named_fits(
-    folders: Sequence[Path | str] | None = None, *, own: Path | str | None = None
-) -> dict[str, NamedFit]:
+def named_fits() -> dict[str, NamedFit]:
     """List all fits by name: those that ship first, then the user's own."""
     shipped: dict[str, NamedFit] = {}
-    for folder in reversed(fits_folders() if folders is None else folders):
-        for path in Path(folder).glob("*/"):
+    for folder in reversed(fits_folders()):
+        for path in folder.glob("*/"):
             if (fit := NamedFit(name=path.name, folder=path)).default is not None:
                 shipped[fit.name] = fit
-    if own is None and folders is None:
-        own = user_fits_folder()
     mine = [
         NamedFit(name=f"{OWN}{path.name}", folder=path, is_own=True)
-        for path in (() if own is None else Path(own).glob("*/"))
+        for path in user_fits_folder().glob("*/")
     ]
     found = {fit.name: fit for fit in mine if fit.default is not None}
     return dict(sorted(shipped.items())) | dict(sorted(found.items()))
@@ -188,11 +194,10 @@ def store_own_fit(
     *others: WeightSet,
     name: str,
     replace: bool | Callable[[Path], bool] = False,
-    own: Path | None = None,
 ) -> tuple[str, Path]:
     """Store weights among the user's own; no other fit is overwritten unless that is asked for."""
     plain = checked_own_name(name)
-    place = user_fits_folder() if own is None else own
+    place = user_fits_folder()
     every = {short_name(each.model): each for each in (weights, *others)}
     with locked(place, wait=True):
         for number in range(1, _MOST_FITS):
@@ -223,11 +228,9 @@ def checked_own_name(name: str) -> str:
     return plain
 
 
-def find_fit(
-    name: str, folders: Sequence[Path | str] | None = None, *, own: Path | str | None = None
-) -> NamedFit | None:
+def find_fit(name: str) -> NamedFit | None:
     """Return the fit of a name, or the user's newest of the device of that slug; else None."""
-    known = named_fits(folders, own=own)
+    known = named_fits()
     if name in known:
         return known[name]
     mine = [fit for fit in known.values() if fit.is_own and _slug_of(fit) == name]
@@ -238,20 +241,7 @@ def find_fit(
     return found if folder.is_dir() and found.default is not None else None
 
 
-def shipped_policies() -> tuple[ExecutionPolicy, ...]:
-    """Return the execution policies of the fits that ship with the package, sorted by device."""
-    chosen = [fit.folder / "weights.json" for fit in named_fits(fits_folders()).values()]
-    policies = (WeightSet.read_file(path).definition.policy for path in chosen if path.is_file())
-    return tuple(dict.fromkeys(policy for policy in policies if policy is not None))
-
-
-def load_weights(
-    name: Path | str,
-    *,
-    model: str | None = None,
-    folders: Sequence[Path | str] | None = None,
-    own: Path | str | None = None,
-) -> WeightSet:
+def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
     """Load fitted weights by name or from a path.
 
     Parameters
@@ -262,8 +252,6 @@ def load_weights(
     model : str, optional
         Which model's weights; by default those of the model chosen for the device
         (``weights.json``), else structural ones, else of the paper's, else the newest.
-    folders, own
-        As for `named_fits`.
 
     Raises
     ------
@@ -272,10 +260,10 @@ def load_weights(
     ParameterError
         The fit has no weights of that model; the message lists those it has.
     """
-    fit = find_fit(str(name), folders, own=own)
+    fit = find_fit(str(name))
     path = Path(name) if fit is None else fit.path_of(model)
     if fit is None and not isinstance(name, Path) and not _looks_like_a_path(path):
-        raise _unknown(name, folders, own)
+        raise _unknown(name)
     weights = WeightSet.read_file(path)
     if model is not None and model not in (weights.model, short_name(weights.model)):
         raise ParameterError(
@@ -291,10 +279,8 @@ def _looks_like_a_path(path: Path) -> bool:
     return path.is_file() or path.suffix == ".json" or (len(path.parts) > 1 and not is_own)
 
 
-def _unknown(
-    name: str, folders: Sequence[Path | str] | None, own: Path | str | None
-) -> DocumentError:
-    known = named_fits(folders, own=own)
+def _unknown(name: str) -> DocumentError:
+    known = named_fits()
     near = get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     there = ", ".join(known) or "none: measure and fit a device first"

@@ -22,8 +22,7 @@ with them, fused multiply-adds and indirect accesses; each needs a weight of its
 
 from __future__ import annotations
 
-from countperf.models.definition import ModelDefinition
-from countperf.models.terms import Term
+from countperf.models.definition import ModelDefinition, Term
 
 COST = "cost"
 """The term of models that are one sum."""

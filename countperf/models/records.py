@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field
 
 from countperf.documents import Part
+from countperf.models.definition import Unread
 
 
 class Weight(Part):
@@ -16,39 +15,16 @@ class Weight(Part):
     value_s: float  # seconds per unit of the feature
     standard_error_s: float | None  # standard error, s
     unit: str  # what one unit of the feature is, such as ``operation``
-    smallest: float  # range of the feature over the measurements that have it
-    largest: float
-
-    @model_validator(mode="after")
-    def _is_in_order(self) -> Self:
-        if self.smallest > self.largest:
-            raise ValueError("smallest is above largest")
-        return self
-
+    smallest: Unread = Field(default=(), exclude=True)
+    largest: float  # value of the feature over the measurements
     term: str = "cost"  # the term of the model that the weight is in
 
 
 class Range(Part):
-    """Range of a scale of terms over the measurements of a fit."""
+    """Largest value of a scale of terms over the measurements of a fit."""
 
-    smallest: float  # over the measurements that have it
+    smallest: Unread = Field(default=(), exclude=True)
     largest: float
-
-
-class Candidate(Part):
-    """A model that was tried when one was chosen."""
-
-    model: str  # its name
-    # how it differs from others of the same kind, such as its execution policy
-    description: str = ""
-    held_out_error: float | None
-    # the same of ``max(predicted/measured, measured/predicted)``, by which models are chosen
-    held_out_factor: float | None = None
-    in_sample_error: float | None  # the same over the cases of its fit
-    predicted_cases: NonNegativeInt  # how many left-out cases it could predict, and of how many
-    cases: NonNegativeInt
-    chosen: bool = False  # whether it was chosen
-    failure: str = ""  # why it could not be fitted
 
 
 class Coverage(Part):

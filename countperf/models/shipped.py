@@ -1,4 +1,4 @@
-"""Model definitions by name or file."""
+"""Models by their names, or from a document."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from countperf.errors import ParameterError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
+from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.memory import memory_hierarchy_of
+from countperf.models.compiled import COMPILED, compiled, order_on
 from countperf.models.definition import ModelDefinition
 from countperf.models.linear import LINEAR
+from countperf.models.structural import STRUCTURAL, policy_on, structural
 
 
-def fitted_model(name: str) -> ModelDefinition:
-    """Return the linear model by its name, or read a model document, TOML or JSON."""
+def fitted_model(
+    name: str, device: DeviceIdentity | None = None, memory: MemoryHierarchy | None = None
+) -> ModelDefinition:
+    """Return a model by its name, as it is for a device, or read its document, TOML or JSON."""
     if name == LINEAR.name:
         return LINEAR
+    if name in (STRUCTURAL, COMPILED) and device is not None:
+        memory = memory or memory_hierarchy_of(device)
+        if name == STRUCTURAL:
+            return structural(policy_on(device), memory=memory)
+        return compiled(order_on(device), units=device.compute_units, memory=memory)
     if name.endswith(".toml"):
         return ModelDefinition.read_toml(name)
     if name.endswith(".json") or len(Path(name).parts) > 1:

@@ -12,21 +12,37 @@ global memory that are not of neighbors side by side do so beyond the reach of a
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
-Which policy a device follows is found by leaving out families (`countperf.fitting.selection`).
+Which policy a device follows, its runtime says (`POLICIES`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import get_args
+from collections.abc import Mapping
 
 from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
-from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
-from countperf.models.definition import ModelDefinition
-from countperf.models.terms import Term
+from countperf.execution.policy import ExecutionPolicy
+from countperf.hardware.identity import DeviceIdentity, platform_prefix
+from countperf.models.definition import ModelDefinition, Term
 
 STRUCTURAL = "structural"
-"""Instead of a model's name: choose among these models."""
+"""Name of the model, and what asks for it instead of a model's document."""
+
+_LLVM = ExecutionPolicy(
+    width=16,
+    vectorized="flat or sync",
+    remainder="scalar",
+    rows="multiples behind barriers",
+    shifted="apart",
+    guards="masked",
+)
+POLICIES: Mapping[str, ExecutionPolicy] = {
+    "pocl": _LLVM,
+    "intel": _LLVM.model_copy(
+        update={"vectorized": "always", "odd_rows": "apart", "arrays": 8},
+    ),
+}
+"""Execution policies by runtime: those that most of the fits that ship were found to follow, by
+leaving out families of measurement kernels."""
 
 STREAMS = (4, 16)
 """Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
@@ -85,8 +101,6 @@ def structural(
     policy: ExecutionPolicy,
     *,
     memory: MemoryHierarchy | None = None,
-    name: str = "",
-    description: str = "",
 ) -> ModelDefinition:
     """Make a model of what a device issues under a policy; by default with `ASSUMED` caches."""
     memory = memory or load_hierarchy(ASSUMED)
@@ -123,8 +137,8 @@ def structural(
         each = "max(1, groups)/max(1, launches)"
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
     return ModelDefinition(
-        name=name or STRUCTURAL,
-        description=description or f"What the device issues: {policy.text}",
+        name=STRUCTURAL,
+        description=f"What the device issues: {policy.text}",
         policy=policy,
         memory=memory,
         residual="log",
@@ -153,57 +167,9 @@ def _beyond_caches(memory: MemoryHierarchy) -> dict[str, Cache]:
     return beyond_caches
 
 
-def candidates(
-    widths: Sequence[int] = (8, 16),
-    *,
-    known: Iterable[ExecutionPolicy] = (),
-    units: int = 0,
-    memory: MemoryHierarchy | None = None,
-) -> tuple[ModelDefinition, ...]:
-    """List the models among which a fit chooses first: one for each usual policy."""
-    found = [
-        ExecutionPolicy(width=1, vectorized="never"),
-        *(
-            ExecutionPolicy(width=width, vectorized=where, remainder=remainder)
-            for width in widths
-            for where in ("always", "flat", "flat or sync", "sync")
-            for remainder in ("whole", "scalar")
-        ),
-        ExecutionPolicy(width=32, along="group"),
-        *(
-            policy.model_copy(update={"width": width, "units": units if policy.units else 0})
-            for policy in known
-            for width in (widths if policy.width in widths else (policy.width,))
-        ),
-    ]
-    return tuple(structural(policy, memory=memory) for policy in dict.fromkeys(found))
-
-
-def refinements(model: ModelDefinition, units: int = 0) -> tuple[ModelDefinition, ...]:
-    """List models that differ from one in a detail of its policy; none without a policy."""
-    policy = model.policy
-    if policy is None:
-        return ()
-    changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
-    if policy.width == 1 or policy.along == "group":
-        return _changed(model, changes)
-    changes += [
-        *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
-        *({"width": width} for width in (8, 16, 32)),
-        *({"remainder": remainder} for remainder in ("whole", "scalar")),
-        *({"rows": rows} for rows in get_args(Rows)),
-        *({"odd_rows": rows} for rows in ("together", "apart")),
-        *({"shifted": shifted} for shifted in ("together", "apart")),
-        *({"guards": guards} for guards in ("free", "masked")),
-        *({"arrays": elements} for elements in (0, 4, 8)),
-    ]
-    return _changed(model, changes)
-
-
-def _changed(
-    model: ModelDefinition, changes: Iterable[Mapping[str, object]]
-) -> tuple[ModelDefinition, ...]:
-    policy, memory = model.policy, model.memory
-    assert policy is not None
-    changed = dict.fromkeys(policy.model_copy(update=change) for change in changes)
-    return tuple(structural(each, memory=memory) for each in changed if each != policy)
+def policy_on(device: DeviceIdentity) -> ExecutionPolicy:
+    """Return the policy of a device: sub-groups of 32 on GPUs, else that of its runtime."""
+    policy = POLICIES.get(platform_prefix(device.platform), ExecutionPolicy())
+    if device.device_type == "gpu":
+        policy = ExecutionPolicy(width=32, along="group")
+    return policy.model_copy(update={"units": device.compute_units})

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import (
+    ModelNotApplicableError,
+    ParameterError,
+    UnmeasuredPropertyError,
+)
 from countperf.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
@@ -36,6 +40,9 @@ smallest there is nothing to extrapolate, for the launch overhead is measured by
 
 NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
+
+
+_NAMED = 3
 
 
 def check_level(level: Level) -> None:
@@ -73,6 +80,36 @@ def interval(
         return None
     reach = float(np.exp(min(factor * quantile, WORST_LOG_RATIO)))
     return time_s / reach, time_s * reach
+
+
+def unmeasured_error(
+    kernel: str, device: str, exercising_kernels: Mapping[str, tuple[str, ...]]
+) -> UnmeasuredPropertyError:
+    """Return the error that a kernel needs what weights of a device (its slug) lack.
+
+    For each property without a weight, measurement kernels are given that would supply it.
+    """
+    mends = "; ".join(
+        f"{name}: measure {_some(kernels)}"
+        if kernels
+        else f"{name}: measure kernels that have it (countperf measure --profile broad has many)"
+        for name, kernels in exercising_kernels.items()
+    )
+    message = (
+        f"kernel {kernel!r} needs {', '.join(exercising_kernels)}, for which the weights"
+        f" of {device} have no value ({mends}); refit with such measurements, or ask for a"
+        " prediction without their cost (incomplete_ok=True)"
+    )
+    return UnmeasuredPropertyError(
+        message,
+        properties=tuple(exercising_kernels),
+        exercising_kernels=dict(exercising_kernels),
+    )
+
+
+def _some(kernels: Sequence[str]) -> str:
+    more = len(kernels) - _NAMED
+    return " or ".join(kernels[:_NAMED]) + (f" ({more} more)" if more > 0 else "")
 
 
 def incomplete_verdict(missing: Sequence[str]) -> Verdict:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf import display
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, anchor
 from countperf.models.cost_function import CostFunction, compile_cost
-from countperf.models.coverage import Coverage, coverage
 from countperf.models.explanation import Explanation
 from countperf.models.fitted_weights import FittedWeights
-from countperf.models.unmeasured import ExercisingKernels
 from countperf.models.validity import Level
 from countperf.predictions import ParameterValue, Prediction
 from countperf.sizes import given_sizes
@@ -54,8 +51,6 @@ class WeightSet(FittedWeights):
         The measurements.
     exercising_kernels : dict from str to tuple of str
         For features without a weight, measurement kernels that would supply one.
-    candidates : tuple of Candidate
-        The models that this one was chosen from, if it was.
     correction : Correction or None
         What measured kernels say of kernels like them, by which predictions are corrected; None
         where nothing is.
@@ -70,29 +65,15 @@ class WeightSet(FittedWeights):
         kernel: object,
         parameters: Mapping[str, ParameterValue] | None = None,
         /,
-        *,
-        incomplete_ok: bool = False,
-        level: Level = 0.95,
-        device: str | DeviceIdentity | None = None,
-        force: bool = False,
-        anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
-        statistics: Mapping[str, float | str] | None = None,
-        instruction_counts: Mapping[str, Mapping[str, float]] | None = None,
-        **more: ParameterValue,
+        **options: Any,
     ) -> Prediction:
-        """Predict the time of one launch of a kernel by these weights: `countperf.predict`.
+        """Predict the time of one launch of a kernel by these weights.
 
         Parameters
         ----------
-        kernel : loopy.TranslationUnit, str, PropertyVector, or Mapping from str to int or str
-            The kernel, a text that names it, its property vector, or counts by property name
-            written by hand. For a model that reads compiled code, it is compiled.
-        parameters : Mapping from str to int or ndarray, optional
-            Values of the size parameters; arrays broadcast.
-        incomplete_ok, level, device, force, anchors, statistics, instruction_counts
-            As for `countperf.predict`.
-        **more : int or ndarray
-            Further parameters, by name.
+        kernel, parameters, **options
+            As for `countperf.predict`, without weights and model: a kernel, its name, its property
+            vector or counts written by hand; sizes; ``level``, ``device``, ``anchors`` and so on.
 
         Returns
         -------
@@ -104,18 +85,8 @@ class WeightSet(FittedWeights):
         CountperfError
             As for `countperf.predict`.
         """
-        return display.above.predict(
-            kernel,
-            given_sizes(parameters, more),
-            weights=self,
-            incomplete_ok=incomplete_ok,
-            level=level,
-            device=device,
-            force=force,
-            anchors=anchors,
-            statistics=statistics,
-            instruction_counts=instruction_counts,
-        )
+        sizes = _with_sizes_of(options, parameters)
+        return display.above.predict(kernel, sizes, weights=self, **options)
 
     def predict_counts(
         self,
@@ -176,46 +147,8 @@ class WeightSet(FittedWeights):
         PredictionError, CountingError, ParameterError
             As in `predict`; `ParameterError` for arrays too.
         """
-        return display.above.explain(kernel, parameters, weights=self, **options)
-
-    def coverage(
-        self,
-        kernel: object,
-        parameters: Mapping[str, int] | None = None,
-        /,
-        *,
-        exercising_kernels: ExercisingKernels | None = None,
-        **more: int,
-    ) -> Coverage:
-        """Say which features of a kernel the measurements exercise, and how far outside it lies.
-
-        Parameters
-        ----------
-        kernel
-            As in `predict`.
-        parameters, **more : int
-            Values of the size parameters; without any, what holds at all sizes is said.
-        exercising_kernels : callable, optional
-            As in `predict`; by default what the document has.
-
-        Returns
-        -------
-        Coverage
-            A row for each feature, and a verdict.
-
-        Raises
-        ------
-        PredictionError
-            As in `predict`, except that properties without a weight are told, not raised.
-        ParameterError
-            A parameter is missing, outside the kernel's assumptions, or an array.
-        CountingError
-            The kernel cannot be counted exactly.
-        """
-        self.check_counting_rules()
-        vector = self.counted(kernel)
-        values = given_sizes(parameters, more)
-        return coverage(self, vector, values, exercising_kernels=exercising_kernels)
+        sizes = _with_sizes_of(options, parameters)
+        return display.above.explain(kernel, sizes, weights=self, **options)
 
     def anchored(
         self, kernel: object, *runs: Run | Measurement | TimingDocument
@@ -245,3 +178,11 @@ class WeightSet(FittedWeights):
             There is no run, or a time is not positive.
         """
         return anchor(self, kernel, runs)
+
+
+def _with_sizes_of(
+    options: dict[str, Any], parameters: Mapping[str, ParameterValue] | None
+) -> Mapping[str, ParameterValue]:
+    """Take what is no option of weights for a size, which the kernel then lacks."""
+    named = {name: options.pop(name) for name in ("weights", "model") if name in options}
+    return given_sizes(parameters, named)

@@ -1,31 +1,23 @@
-"""Predicted against measured times: evaluations, comparisons, rankings, coverage, measurements."""
+"""Predicted against measured times: evaluations, comparisons, rankings, measurements."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from countperf.fitting.ranking import TOP
-from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
-from countperf.report.breakdown import plain_name, uncharged_lines
 from countperf.report.numbers import (
     PURPOSES,
     format_percent,
-    format_quantity,
-    point_text,
     width_text,
 )
-from countperf.report.plausibility import NAMED_OTHERS
-from countperf.report.rows import Printed, Row, Table, picked, plain, table_of
+from countperf.report.rows import Printed, Row, Table, picked, table_of
 
 if TYPE_CHECKING:
     from countperf.fitting.comparison import Comparison
-    from countperf.fitting.ranking import RankedSet, RankingEvaluation
+    from countperf.fitting.judging import RankedSet, RankingEvaluation
     from countperf.measurements import MeasurementSet
     from countperf.metrics import EvaluatedCase, Evaluation
-    from countperf.models.coverage import Coverage, FeatureCoverage
-    from countperf.models.records import Range
 
 _CASE_COLUMNS = {
     "kernel": "kernel",
@@ -158,27 +150,22 @@ def measurements(of: MeasurementSet) -> Printed:
 def comparison(of: Comparison) -> Printed:
     """Give one row per model and level: errors overall and by test kernel, then what is lacking.
 
-    Errors are geometric means of relative errors over the sizes of each test kernel; MAPE is the
-    arithmetic mean; MAPE_shape that of the shape of throughput over occupancy. An empty cell: the
-    model does not predict the kernel.
+    Errors are geometric means of relative errors over the sizes of each test kernel. An empty cell:
+    the model does not predict the kernel.
     """
     rows: list[dict[str, Any]] = [
         {
             "model": model.model,
             "constants": model.level,
             "error": None if (overall := model.overall()) is None else overall.value,
-            "mape": None if (mape := model.mape()) is None else mape / 100,
             "in_sample": model.in_sample,
-            "shape_error": sum(shapes) / len(shapes) / 100
-            if (shapes := list(model.shape_errors.values()))
-            else None,
             **{f"{_short(k)}:error": mean.value for k, mean in model.by_kernel().items()},
             "cases": len(model.cases),
             "lacking": model.lacking,
         }
         for model in of.models
     ]
-    titles = {"error": "overall", "mape": "MAPE", "shape_error": "MAPE_shape"}
+    titles = {"error": "overall"}
     hidden = ("cases", "lacking")
     return Printed(
         head=[
@@ -202,7 +189,6 @@ def comparison(of: Comparison) -> Printed:
                 {
                     **picked(model, "model", "level"),
                     "overall": None if (overall := model.overall()) is None else overall.value,
-                    "mape_percent": model.mape(),
                     "by_kernel": {k: e.value for k, e in model.by_kernel().items()},
                 }
                 for model in of.models
@@ -231,37 +217,38 @@ def _short(kernel: str) -> str:
 
 # --- rankings of variants
 
+TOP = (1, 3, 5)
+"""Numbers of variants for which the regret is reported."""
 _SET_COLUMNS = {
     **{"family": "set", "parameters": "parameters", "variants": "variants", "refused": "refused"},
-    **{"fastest_s": "fastest", "slowest_s": "slowest", "ties": "ties", "kendall_tau": "tau"},
-    **{"pairwise_accuracy": "pairs right", **{f"regret_top_{top}": f"top {top}" for top in TOP}},
+    **{"fastest_s": "fastest", "slowest_s": "slowest", "kendall_tau": "tau"},
+    **{f"regret_top_{top}": f"top {top}" for top in TOP},
 }
 RANKING_NOTE = (
-    "tau: Kendall's, with noise as ties; top k: time of the best of the k predicted to be fastest"
-    " over the fastest; refused ones rank last; of all sets: means, of times geometric"
+    "tau: Kendall's; top k: time of the best of the k predicted to be fastest over the fastest;"
+    " refused ones rank last; of all sets: means, of times geometric"
 )
 
 
 def ranking_evaluation(of: RankingEvaluation) -> Printed:
     """Give a line for each set of variants, and one for all; regrets are over the fastest."""
-    incomplete = sum(each.incomplete for each in of.sets)
     sets = [
         {
             **picked(each, "family", "parameters"),
             "variants": len(each.variants),
-            **picked(each, "refused", "incomplete", "pairs", "tied_pairs"),
-            **picked(each, "fastest_s", "slowest_s"),
+            "refused": sum(variant.predicted_s is None for variant in each.variants),
+            "incomplete": sum(not variant.complete for variant in each.variants),
+            "fastest_s": each.times_s[0],
+            "slowest_s": each.times_s[-1],
             **_figures(each),
         }
         for each in of.sets
     ]
-    shown = [
-        {**_named(each), "ties": each["tied_pairs"] / max(1, each["pairs"] + each["tied_pairs"])}
-        for each in sets
-    ]
+    shown = [_named(each) for each in sets]
     if len(sets) > 1:
         totals = {name: sum(row[name] for row in sets) for name in ("variants", "refused")}
         shown.append({"family": "all", **totals, **_named(_figures(of))})
+    incomplete = sum(row["incomplete"] for row in sets)
     return Printed(
         head=[f"ranking of variants: {short_name(of.model)} model on {of.device}"],
         rows=[_named(each) for each in sets],
@@ -280,95 +267,4 @@ def _named(figures: Row) -> dict[str, Any]:
 
 
 def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
-    return {
-        **picked(of, "kendall_tau", "pairwise_accuracy"),
-        "regret": {str(top): of.regret(top) for top in TOP},
-    }
-
-
-# --- coverage
-
-_FEW = 2
-_COVERAGE_COLUMNS = {
-    **{"feature": "feature", "share": "of time", "value": "in all", "measured": "measured"},
-    "": "",
-}
-
-
-def coverage(of: Coverage) -> Printed:
-    """Give the verdict, then each feature, that of the largest share of the time first.
-
-    Columns: share of the predicted time; the kernel's value for the launch, and the range of the
-    measurements, and remarks. What sizes would tell is null without them.
-    """
-    given = point_text(of.parameters)
-    time = "" if of.time_s is None else f", {format_quantity(of.time_s, 's')}"
-    lines = [
-        f"{of.grade}: {of.verdict.message}",
-        *([f"  mend: {of.verdict.remedy}"] if of.verdict.remedy else []),
-        f"{of.kernel}{', ' if given else ''}{given}: {short_name(of.model)} model on"
-        f" {of.device}{time}",
-    ]
-    if of.needs_sizes:
-        lines.append("without sizes, shares and ranges of this kernel are not known")
-    notes = [] if of.correction is None else [f"{of.correction.name}: {of.correction.message}"]
-    content = plain(of)
-    del content["needs_sizes"]
-    return Printed(
-        head=lines,
-        rows=[
-            {
-                "feature": feature.name,
-                "name": plain_name(feature.name).text,
-                **picked(feature, "status", "share", "value", "unit"),
-                "smallest_measured": None
-                if feature.measured is None
-                else feature.measured.smallest,
-                "largest_measured": None if feature.measured is None else feature.measured.largest,
-            }
-            for feature in of.features
-        ],
-        shown=table_of([_shown_feature(feature) for feature in of.features], _COVERAGE_COLUMNS),
-        notes=[*notes, *(uncharged_lines(of.ignored, every=True) if of.ignored else [])],
-        facts=content,
-    )
-
-
-def _shown_feature(of: FeatureCoverage) -> dict[str, Any]:
-    return {
-        "feature": of.name,
-        "share": of.share,
-        "value": _number(of.value),
-        "measured": _range(of.measured),
-        "": "; ".join(_feature_remarks(of)),
-    }
-
-
-def _feature_remarks(of: FeatureCoverage) -> list[str]:
-    said: list[str] = []
-    if of.status == "unmeasured":
-        said.append("never measured")
-    if of.together_with:
-        there = f"not told apart from {some_of(of.together_with, most=NAMED_OTHERS)}"
-        said.append(there + (": a guess here" if of.status == "inseparable" else ""))
-    if of.beyond > 1:
-        said.append(f"{of.beyond:.3g} times the largest")
-    if of.idle:
-        said.append("costs nothing in this fit: hidden in others")
-    elif of.relative_error is not None and of.relative_error > 0.5:
-        said.append("not told from zero")
-    return said
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return format_quantity(value, "").strip() if value >= 1000 else f"{value:.3g}"
-
-
-def _range(of: Range | None) -> str:
-    if of is None:
-        return ""
-    if of.smallest == of.largest:
-        return _number(of.largest)
-    return f"{_number(of.smallest)} to {_number(of.largest)}"
+    return {"kendall_tau": of.kendall_tau, "regret": {str(top): of.regret(top) for top in TOP}}

@@ -29,8 +29,8 @@ from countperf.report.numbers import (
     interval_text,
     point_text,
 )
-from countperf.report.plausibility import NAMED_OTHERS, NO_RATES, verdict_lines, weight_rows
 from countperf.report.rows import Printed, Row, Table, picked, plain, table_of
+from countperf.report.weights import NAMED_OTHERS, verdict_lines, weight_rows
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
@@ -212,7 +212,7 @@ def explanation(of: Explanation, device: DeviceParameters | None = None) -> Prin
     made = of.prediction
     weights: WeightSet = made.origin.weights  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue] - of WeightSet.predict_counts
     whole = float(made.time_s)
-    known = {row["feature"]: row for row in weight_rows(weights, device)}
+    known = {row["feature"]: row for row in weight_rows(weights)}
     rows = [
         {
             "part": part.name,
@@ -225,7 +225,7 @@ def explanation(of: Explanation, device: DeviceParameters | None = None) -> Prin
         }
         for part in of.parts
     ]
-    notes = [*_demand(of, device), *([] if device is not None else [NO_RATES])]
+    notes = _demand(of, device)
     notes += uncharged_lines(made.ignored, every=True) if made.ignored else []
     return Printed(
         head=[*prediction_head(made), f"time_s = {of.expression}"],
@@ -236,7 +236,6 @@ def explanation(of: Explanation, device: DeviceParameters | None = None) -> Prin
             **prediction(made).facts,
             "explanation": {
                 "expression": of.expression,
-                "terms": [{"term": term.name, "part_s": term.part_s} for term in of.terms],
                 "parts": [{n: v for n, v in row.items() if n != "shown"} for row in rows],
                 **picked(of, "global_bytes", "flops"),
             },

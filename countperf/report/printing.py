@@ -25,7 +25,6 @@ _PRINTERS: Mapping[str, Callable[..., Printed]] = {
     "Evaluation": accuracy.evaluation,
     "Comparison": accuracy.comparison,
     "RankingEvaluation": accuracy.ranking_evaluation,
-    "Coverage": accuracy.coverage,
     "TimingDocument": timing.timing,
     "LaunchLog": timing.launches,
     "Ranking": tuning.ranking,

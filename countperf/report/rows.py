@@ -29,7 +29,6 @@ Row = Mapping[str, Any]
 _PERCENTS = frozenset(
     {"relative_error", "error", "noise", "spread", "in_sample", "held_out_error", "ties"}
     | {"in_sample_error", "expected_error"}
-    | {"pairwise_accuracy", "mape", "shape_error"}
 )
 
 

@@ -1,35 +1,135 @@
-"""Weights, fits, candidates and calibrations; the lists of fits, and checks of them."""
+"""Weights, fits and calibrations; the lists of fits, and checks of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from countperf.fitting.transfer.document import widening
+from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
+from countperf.models.units import charged, unit_of
+from countperf.report.breakdown import plain_name
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
 )
-from countperf.report.plausibility import NO_RATES, check_lines, verdict_lines, weight_rows
 from countperf.report.rows import Printed, Table, picked, plain, table_of
 
 if TYPE_CHECKING:
-    from countperf.fitting.result import FitResult
-    from countperf.fitting.transfer.result import CalibratedModel, CalibrationResult
-    from countperf.hardware.parameters import DeviceParameters
+    from countperf.fitting.fit import FitResult
+    from countperf.fitting.with_prior import CalibrationResult
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.doctor import DeviceReport
-    from countperf.models.fit_summaries import AvailableFit, WeightsCheck
-    from countperf.models.records import Candidate
+    from countperf.models.definition import ModelDefinition
+    from countperf.models.library import AvailableFit
+    from countperf.models.records import Weight
     from countperf.models.weights import WeightSet
+    from countperf.predictions import Verdict
 
 
-def weights_table(weights: WeightSet, device: DeviceParameters | None = None) -> Table:
+NAMED_OTHERS = 4
+"""Number of indistinguishable features that a remark names."""
+_DERIVED = re.compile(r"(?<![\w.])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w.])")
+
+
+def rate_of(weight: Weight, model: ModelDefinition | None = None) -> tuple[float, str] | None:
+    """Return how much of a feature per second a weight amounts to, with its unit, or None.
+
+    A weight that is not positive, or smaller than two standard errors if they are known, is no
+    rate; nor is that of a launch, of the paper's minimum, or of a derived feature whose model is
+    not given. A fused multiply-add is two flop.
+    """
+    error_s = weight.standard_error_s
+    uncertain = error_s is not None and weight.value_s < 2 * error_s
+    amount = charged(weight.feature, weight.unit, model)
+    if amount is None or amount.kind == "launches" or weight.value_s <= 0 or uncertain:
+        return None
+    return amount.size / weight.value_s, f"{amount.unit}/s"
+
+
+def implied_rate(weight: Weight, model: ModelDefinition | None = None) -> str:
+    """Write how much of a feature per second a weight amounts to, or nothing if it is no rate."""
+    found = rate_of(weight, model)
+    return "" if found is None else format_quantity(*found)
+
+
+def doubt(weight: Weight) -> str:
+    """Write why a weight is no rate by itself, or nothing if it is or has no standard error."""
+    if weight.value_s < 0:
+        return "negative: it corrects other weights"
+    if weight.value_s == 0:
+        return "zero: its cost is in other weights"
+    if weight.standard_error_s is not None and weight.value_s < 2 * weight.standard_error_s:
+        return "not told from zero"
+    return ""
+
+
+def weight_rows(weights: WeightSet) -> list[dict[str, Any]]:
+    """Return a row for each weight: its cost, s, the rate that it implies, and what is unsure.
+
+    The entry ``shown`` has its cost, its unit and its rate as people read them.
+    """
+    model = weights.definition
+    shared = {
+        name: some_of([other for other in group.features if other != name], most=NAMED_OTHERS)
+        for group in weights.indistinguishable
+        for name in group.features
+    }
+    rows: list[dict[str, Any]] = []
+    for name, weight in weights.by_feature.items():
+        unit = unit_of(weight, model)
+        rate, rate_unit = rate_of(weight, model) or (None, None)
+        error_s = weight.standard_error_s
+        value = format_quantity(weight.value_s, "s")
+        if error_s is not None and weight.value_s:
+            value += f" ± {format_percent(error_s / abs(weight.value_s))}"
+        rows.append(
+            {
+                "feature": name,
+                "group": plain_name(name).group,
+                "name": plain_name(name).text,
+                "weight_s": weight.value_s,
+                "standard_error_s": error_s,
+                "unit": unit,
+                "rate": rate,
+                "rate_unit": rate_unit,
+                "remark": f"not told apart from {shared[name]}"
+                if name in shared
+                else doubt(weight),
+                "shown": {
+                    "weight": value,
+                    "per": f"per {unit}",
+                    "rate": implied_rate(weight, model),
+                },
+            }
+        )
+    return rows
+
+
+def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Write what was checked: one line for each, and a remedy below those that failed."""
+    return check_lines((v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in verdicts)
+
+
+def _plain(message: str) -> str:
+    """Put words for names that formulas of models have; those with dots are in the glossary."""
+    return _DERIVED.sub(lambda name: plain_name(name[0]).text, message)
+
+
+def check_lines(checks: Iterable[tuple[bool, str, str]]) -> list[str]:
+    """Write checks: whether each passed, what was found, and how to mend it."""
+    lines: list[str] = []
+    for passed, text, mend in checks:
+        lines.append(f"{'ok' if passed else '!!'}  {text}")
+        lines += [f"      mend: {mend}"] if mend else []
+    return lines
+
+
+def weights_table(weights: WeightSet) -> Table:
     """Return weights rounded to their uncertainty, and the rates that they imply."""
     cells = [
-        (row["feature"], *row["shown"].values(), row["remark"])
-        for row in weight_rows(weights, device)
+        (row["feature"], *row["shown"].values(), row["remark"]) for row in weight_rows(weights)
     ]
     header = ("feature", "weight", "", "implied rate", "")
     return Table(header=header, rows=tuple(cells), right=(3,))
@@ -47,24 +147,7 @@ def weights(of: WeightSet) -> Printed:
     )
 
 
-def candidates_lines(candidates: Sequence[Candidate]) -> list[str]:
-    """Write the models that were tried, with their factors and errors over left-out families."""
-    columns = {"model": "model", "factor": "factor", "held_out_error": "families left out"}
-    columns |= {"in_sample_error": "in-sample", "predicted": "cases predicted", "failure": ""}
-    rows = [
-        {
-            "model": f"{candidate.model}{' (chosen)' if candidate.chosen else ''}",
-            "factor": candidate.held_out_factor,
-            **picked(candidate, "held_out_error", "in_sample_error", "failure"),
-            "predicted": f"{candidate.predicted_cases} of {candidate.cases}",
-        }
-        for candidate in candidates
-    ]
-    chosen = [f"{e.model}: {e.description}" for e in candidates if e.chosen and e.description]
-    return [*table_of(rows, columns).lines(indent=""), *chosen] if rows else []
-
-
-def fit(of: FitResult, device: DeviceParameters | None = None) -> Printed:
+def fit(of: FitResult) -> Printed:
     """Give a fit: how well it describes and predicts, its weights, its verdicts."""
     quality = of.weights.quality
     errors = [] if quality is None else [f"in-sample {format_percent(quality.in_sample_error)}"]
@@ -81,7 +164,6 @@ def fit(of: FitResult, device: DeviceParameters | None = None) -> Printed:
             f" {len(of.observations)} cases,"
             f" rank {of.diagnosis.rank} of {len(of.weights.unknowns)}",
             *expression,
-            *(f"  {line}" for line in candidates_lines(of.weights.candidates)),
         ],
         rows=[
             {
@@ -95,8 +177,8 @@ def fit(of: FitResult, device: DeviceParameters | None = None) -> Printed:
             }
             for position, case in enumerate(of.observations)
         ],
-        shown=weights_table(of.weights, device),
-        notes=[*([] if device is not None else [NO_RATES]), *verdict_lines(of.verdicts)],
+        shown=weights_table(of.weights),
+        notes=verdict_lines(of.verdicts),
         facts={
             "device": of.weights.device.slug,
             "model": of.weights.model,
@@ -124,7 +206,14 @@ def calibration(of: CalibrationResult) -> Printed:
         if of.is_kin
         else f"  prior: {known}: no known device has this platform, so that it says little",
     ]
-    notes = [line for model in of.models for line in _model_lines(model)]
+    what = ("model", "held_out_error", "expected_error", "factor")
+    rows = [{**picked(model, *what), "weights": str(model.path)} for model in of.models]
+    notes = [
+        f"{row['model']}: errors are {row['factor']:.1f} times those of other devices: this one is"
+        " unlike them, or other programs disturbed it"
+        for row in rows
+        if row["factor"] > _UNLIKE
+    ]
     if of.without_code:
         notes.append(f"no weights that read compiled code: {of.without_code}")
     if of.is_complete:
@@ -133,48 +222,30 @@ def calibration(of: CalibrationResult) -> Printed:
             " and countperf fit --model structural"
         )
     notes.append(f"to use it: countperf predict KERNEL SIZES --weights {of.name}")
-    columns = {"model": "model", "held_out_error": "families left out", "kept": "kept weights of"}
+    columns = {"model": "model", "held_out_error": "families left out"}
     columns["expected_error"] = "expected"
-    what = ("name", "known", "store", "kernels", "cases", "unsettled", "spent_s", "without_code")
     return Printed(
         head=head,
-        rows=[_model_row(model) for model in of.models],
+        rows=rows,
         columns=columns,
         notes=notes,
         facts={
-            **picked(of, *what),
+            **picked(of, "name", "known", "store", "kernels", "cases", "unsettled", "spent_s"),
+            **picked(of, "without_code"),
             "device": of.device.slug,
             "prior_of_platform": of.is_kin,
             "complete": of.is_complete,
             "models": [
                 {
-                    **{
-                        n: v for n, v in _model_row(model).items() if n not in ("weights", "factor")
-                    },
-                    "written": model.path,
-                    "candidates": [
-                        picked(tried, "model", "description", "held_out_error", "chosen")
-                        for tried in model.fit.candidates
-                    ],
+                    "model": row["model"],
+                    "held_out_error": row["held_out_error"],
+                    "expected_error": row["expected_error"],
+                    "written": row["weights"],
                 }
-                for model in of.models
+                for row in rows
             ],
         },
     )
-
-
-def _model_row(each: CalibratedModel) -> dict[str, Any]:
-    """Return a row of a model that was calibrated: its errors, as shares, and its file."""
-    held_out = next(tried for tried in each.fit.candidates if tried.chosen).held_out_error
-    factor = 1.0 if each.expected is None else widening(held_out or 0.0, each.expected)
-    return {
-        "model": each.model,
-        "kept": each.old if each.is_kept else None,
-        "held_out_error": held_out,
-        "expected_error": each.expected and factor * each.expected.typical_error,
-        "weights": str(each.path),
-        "factor": factor,
-    }
 
 
 def _unsettled(of: CalibrationResult) -> str:
@@ -182,21 +253,6 @@ def _unsettled(of: CalibrationResult) -> str:
         return ""
     what = "used: intervals are wider" if of.busy else "left out, to be measured again"
     return f" ({of.unsettled} times did not settle and were {what})"
-
-
-def _model_lines(each: CalibratedModel) -> list[str]:
-    lines: list[str] = []
-    if each.old:
-        lines.append(
-            f"{each.model}: measured kernels are off by a factor of {each.old_factor:.2f} with"
-            f" weights of {each.old}, by {each.new_factor:.2f} with new ones"
-        )
-    if (factor := _model_row(each)["factor"]) > _UNLIKE:
-        lines.append(
-            f"{each.model}: errors are {factor:.1f} times those of other devices: this one is"
-            " unlike them, or other programs disturbed it"
-        )
-    return lines
 
 
 # --- devices, and the fits there are
@@ -269,19 +325,3 @@ def available(fits: Sequence[AvailableFit]) -> Printed:
         ),
         name="fits",
     )
-
-
-def checks_text(checks: Sequence[WeightsCheck]) -> str:
-    """Say of each check whether the weights fit the machine at hand, and what to do if not."""
-    if not checks:
-        return "no weights to check: none are of a device that works on this machine"
-    lines = check_lines(
-        (
-            check.fits,
-            f"weights {check.weights} on {check.device}: "
-            + (check.problem or ", ".join(probe.text for probe in check.probes)),
-            check.mend,
-        )
-        for check in checks
-    )
-    return "\n".join(lines)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from countperf.display import ShortRepr
 from countperf.documents import check_writable
 from countperf.errors import (
-    CountingError,
     DeviceError,
     DocumentError,
     FitError,
@@ -22,38 +21,36 @@ from countperf.errors import (
     MeasurementError,
     ParameterError,
 )
-from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.fitting.design import Observation
-from countperf.fitting.fit import observations_of
-from countperf.fitting.leaving_out import held_out_figure
-from countperf.fitting.transfer.calibrated import (
-    TransferFit,
-    fit_new_device,
-    predicted_by,
-)
-from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
-from countperf.fitting.transfer.document import weights_document
-from countperf.fitting.transfer.prior import (
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches, MemoryHierarchy
+from countperf.fitting.fit import FitResult, observations_of
+from countperf.fitting.prior import (
+    ChosenKernel,
     ExpectedErrors,
+    KernelChoice,
     KnownDevice,
     KnownDevices,
+    KnownModel,
     is_alike,
+    shipped_choice,
     shipped_devices,
 )
-from countperf.fitting.transfer.result import (
+from countperf.fitting.with_prior import (
     CalibratedModel,
     CalibrationResult,
+    fit_with_prior,
+    widening,
 )
-from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import counted_caches_of, memory_hierarchy_of
 from countperf.harness.campaign import measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
+from countperf.harness.overhead import measure_limits
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.repeats import CALIBRATION
 from countperf.harness.runner import KernelRunner
+from countperf.harness.size_selection import calibrate as choose_sizes
 from countperf.harness.store import Rewriting
 from countperf.machine_code import objdump, throughput
 from countperf.machine_code.objdump import find_objdump
@@ -62,11 +59,8 @@ from countperf.measurements import KernelCase, Measurement, MeasurementSet
 from countperf.models.compiled import COMPILED
 from countperf.models.library import (
     OWN,
-    NamedFit,
     checked_own_name,
     find_fit,
-    fits_for,
-    short_name,
     store_own_fit,
     user_fits_folder,
 )
@@ -74,8 +68,9 @@ from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.steps import report
-from countperf.workflow.calibration_cases import CODE_S, CalibrationTask, cases_of
 from countperf.workflow.compiled_code import read_code
+from measurement_kernels.catalog import entry
+from measurement_kernels.entry import CatalogEntry
 
 LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
 
@@ -87,11 +82,29 @@ _FIRST_CASES = 12
 
 _FEWEST_KERNELS = 8
 
-_LEAST_GAIN = 0.05
-"""Part by which new weights have to be better than those that there are (logarithm of the factor
-over measured kernels): on a machine that has not changed, new ones gain at most .01."""
-
 _FIT_S = 5.0
+
+CODE_S = 1.1
+"""Processor time that reading a kernel's compiled code takes, s (mean over 40 kernels, PoCL)."""
+
+_SEARCH_SHARE = 0.35
+"""Share of the time in which sizes are found on devices for which none ship."""
+
+_MEMORY_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CalibrationTask(ShortRepr):
+    """Task of a calibration."""
+
+    device: Device  # the device
+    runner: KernelRunner  # what runs kernels on it
+    memory: MemoryHierarchy  # its caches
+    caches: CountedCaches  # for which kernels are counted
+    store: Path  # where measurements go
+    reads_code: bool  # whether compiled code will be read
+    deadline: float  # when all has to be done, by the monotonic clock
+    minutes: float  # the budget
 
 
 def calibrate(
@@ -111,8 +124,6 @@ def calibrate(
     What other devices' fits say is the prior: weights that the measured kernels do not determine
     stay there, with the uncertainty that other devices show. Weights are stored among the user's
     own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next kernels.
-    Weights of a fit of the same device that there is already are kept, model by model, unless new
-    ones predict families of measured kernels that are left out notably better than they do.
     """
     began = time.monotonic()
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
@@ -270,134 +281,100 @@ def _with_code(task: CalibrationTask, measured: MeasurementSet) -> tuple[Measure
 
 
 def _fit_all(
-    task: CalibrationTask,
-    measured: MeasurementSet,
-    known: KnownDevices,
-    name: str,
-    *,
-    busy: bool,
+    task: CalibrationTask, measured: MeasurementSet, known: KnownDevices, name: str, *, busy: bool
 ) -> tuple[CalibratedModel, ...]:
     """Fit each model and store its weights, that which reads code first."""
     observations = observations_of(measured)
+    noise = float(np.sqrt(np.mean([case.noise**2 for case in observations]))) if busy else 0.0
     kernels = len({case.kernel for case in observations})
-    name, before = _own_name(name, task.device.identity)
-    others = [fit for fit in fits_for(task.device.identity) if fit.name != f"{OWN}{name}"]
-    made: list[tuple[CalibratedModel, WeightSet]] = []
+    made: list[tuple[KnownModel, FitResult]] = []
     for kind in (COMPILED, STRUCTURAL):
         model = known.of(kind)
         if model is None or (kind == COMPILED and not task.reads_code):
             continue
+        report(f"fitting the {kind} model", 0)
         try:
-            report(f"fitting the {kind} model", 0)
-            fit = fit_new_device(observations, model, task.device.identity, task.memory)
+            fitted = fit_with_prior(
+                observations,
+                model,
+                measured.header,
+                memory=task.memory,
+                caches=task.caches,
+                noise=noise,
+            )
         except FitError:
             if kind == STRUCTURAL:
                 raise
             continue
-        is_kin = any(is_alike(each.device, task.device.identity) for each in model.devices)
-        expected = model.errors_after(kernels) if is_kin else None
-        weights = _document(task, measured, fit, observations, expected, busy=busy)
-        old, factors = _compared(fit, kind, observations, others, task.caches)
-        is_kept = old is not None and math.log(factors[0] / factors[1]) < _LEAST_GAIN
-        calibrated = CalibratedModel(
-            kind=kind,
-            fit=fit,
-            path=Path(),
-            old="" if old is None else others[0].name,
-            old_factor=factors[0],
-            new_factor=factors[1],
-            is_kept=is_kept,
-            expected=None if is_kept else expected,
-        )
-        made.append((calibrated, old if is_kept and old is not None else weights))
-    stored, _ = store_own_fit(*(weights for _, weights in made), name=name, replace=True)
+        made.append((model, fitted))
+    stored, _ = store_own_fit(
+        *(fitted.weights for _, fitted in made), name=name, replace=_is_calibrated
+    )
     fit = find_fit(stored)
     assert fit is not None
-    paths = [fit.models[short_name(weights.model)] for _, weights in made]
-    for path in before:  # what an earlier calibration had and this one has not
-        if path not in paths:
-            path.unlink()
-    models = [each for each, _ in made]
-    return tuple(replace(each, path=path) for each, path in zip(models, paths, strict=True))
-
-
-def _compared(
-    fit: TransferFit,
-    kind: str,
-    observations: Sequence[Observation],
-    others: Sequence[NamedFit],
-    caches: CountedCaches,
-) -> tuple[WeightSet | None, tuple[float, float]]:
-    """Return weights of the device that there are, and the factors that they and a fit are off by.
-
-    The factors are of the same cases; those of the fit are predicted without their families.
-    """
-    nothing = None, (math.inf, fit.held_out_factor)
-    path = others[0].models.get(kind) if others else None
-    if path is None:
-        return nothing
-    try:
-        old = WeightSet.read_file(path)
-        old.check_counting_rules()
-    except (DocumentError, CountingError):
-        return nothing
-    if not old.counted_caches.counts_alike(caches, reads_code=kind == COMPILED):
-        return nothing
-    by_old = predicted_by(
-        old,
-        [observation for observation in observations if kind != COMPILED or observation.has_code],
-    )
-    shared = {case.name for case in by_old}
-    by_new = [case for case in fit.held_out if case.name in shared]
-    if 2 * len(by_new) < len(fit.held_out):
-        return nothing
-    return old, (held_out_figure(by_old).factor, held_out_figure(by_new).factor)
-
-
-def _document(
-    task: CalibrationTask,
-    measured: MeasurementSet,
-    fit: TransferFit,
-    observations: Sequence[Observation],
-    expected: ExpectedErrors | None,
-    *,
-    busy: bool,
-) -> WeightSet:
-    """Return the document of a fit's weights."""
-    by_name = {case.name: case for case in observations}
-    return weights_document(
-        fit,
-        [by_name[case.name] for case in fit.held_out],
-        device=task.device.identity,
-        protocol=CALIBRATION.name,
-        recorded_at=measured.header.environment.recorded_at,
-        expected=expected,
-        caches=task.caches,
-        noise=float(np.sqrt(np.mean([case.noise**2 for case in observations]))) if busy else 0.0,
+    return tuple(
+        _calibrated(fitted, fit.models[model.kind], model.errors_on(task.device.identity, kernels))
+        for model, fitted in made
     )
 
 
-def _own_name(name: str, device: DeviceIdentity) -> tuple[str, tuple[Path, ...]]:
-    """Return the name under which no fit is but earlier calibrations of a device, and their files.
+def _calibrated(fit: FitResult, path: Path, expected: ExpectedErrors | None) -> CalibratedModel:
+    """Say what a model reached, beside calibrations of other devices after as many kernels."""
+    quality = fit.weights.quality
+    error = None if quality is None else quality.held_out_error
+    factor = 1.0 if expected is None else widening(error, expected)
+    return CalibratedModel(
+        model=fit.weights.model,
+        fit=fit,
+        path=path,
+        held_out_error=error,
+        factor=factor,
+        expected_error=expected and factor * expected.typical_error,
+    )
 
-    Those have weights that a calibration fitted, or kept from another fit of the device.
-    """
-    number = 1
+
+def _is_calibrated(path: Path) -> bool:
+    """Tell whether an earlier calibration wrote a document, which the next may replace."""
+    source = WeightSet.read_file(path).source
+    return source is not None and source.protocol == CALIBRATION.name
+
+
+def cases_of(
+    task: CalibrationTask, kernels: Sequence[ChosenKernel], progress: Progress
+) -> list[KernelCase]:
+    """Return the cases to measure, in their order."""
+    limits = task.device.limits
+    fitting = [
+        (kernel, entry(kernel.name))
+        for kernel in kernels
+        if int(np.prod(entry(kernel.name).group_shape)) <= limits.max_group_size
+    ]
+    most_bytes = min(_MEMORY_SHARE * limits.global_memory_bytes, limits.max_allocation_bytes)
+    if task.device.identity.device_type == "cpu":
+        cases = (
+            found.case_at(**size.parameters) for kernel, found in fitting for size in kernel.sizes
+        )
+        return [case for case in cases if case.global_memory_bytes <= most_bytes]
+    return sized_here(task, [found for _, found in fitting], progress)
+
+
+def sized_here(
+    task: CalibrationTask, entries: Sequence[CatalogEntry], progress: Progress
+) -> list[KernelCase]:
+    """Find sizes on a device of another kind than those that the choice has sizes for."""
+    limits = measure_limits(
+        task.runner.session, overhead_factor=15.0, max_run_s=0.02, max_setup_s=0.6
+    )
+    path = task.store.with_suffix(".sizes.json")
+    until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
+    number = 8
     while True:
-        plain = name if number == 1 else f"{name}-{number}"
-        fit = find_fit(f"{OWN}{plain}")
-        there = () if fit is None else tuple(fit.models.values())
-        known = [
-            WeightSet.read_file(path)
-            for each in fits_for(device)
-            if there and each.name != f"{OWN}{plain}"
-            for path in each.models.values()
-        ]
-        if all(_is_calibrated(WeightSet.read_file(path), device, known) for path in there):
-            return plain, there
-        number += 1
-
-
-def _is_calibrated(found: WeightSet, device: DeviceIdentity, known: Sequence[WeightSet]) -> bool:
-    is_fitted = found.source is not None and found.source.protocol == CALIBRATION.name
-    return found.device.matches(device) and (is_fitted or found in known)
+        chosen = choose_sizes(entries[:number], task.runner, limits, store=path, progress=progress)
+        if time.monotonic() > until or number >= len(entries):
+            break
+        number += 8
+    cases: list[KernelCase] = []
+    for tried in entries[:number]:
+        of_kernel = chosen.cases([tried])
+        cases += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
+    return cases

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,6 @@ def compare(
     kernel: Any = None,
     timing: TimingDocument | Path | str | None = None,
     profile_options: Mapping[str, Any] | None = None,
-    progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, and scaled by a factor."""
     known = measured_devices()
@@ -84,7 +83,6 @@ def compare(
         models=models,
         levels=levels,
         purposes=purposes,
-        progress=progress or (lambda _: None),
     )
     if kernel is not None or (models and "linear" not in models):
         return comparison

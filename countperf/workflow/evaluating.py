@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.fitting.ranking import evaluate_ranking as evaluate_sets
-from countperf.fitting.validation import evaluate as evaluate_cases
+from countperf.fitting.judging import evaluate as evaluate_cases
+from countperf.fitting.judging import evaluate_ranking as evaluate_sets
 from countperf.measurements import PURPOSES
 from countperf.workflow.measured import read_measurements, with_known_transactions
 from countperf.workflow.prediction import Target
 
 if TYPE_CHECKING:
-    from countperf.fitting.ranking import RankingEvaluation
+    from countperf.fitting.judging import RankingEvaluation
     from countperf.measurements import MeasurementSet, Purpose
     from countperf.metrics import Evaluation
     from countperf.models.weights import WeightSet

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +41,7 @@ def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
 
 
 def with_known_transactions(
-    measurements: MeasurementSet, definition: ModelDefinition, executor: Executor | None = None
+    measurements: MeasurementSet, definition: ModelDefinition
 ) -> MeasurementSet:
     """Find what a model names of transactions, for measured kernels of the catalogue.
 
@@ -60,8 +59,7 @@ def with_known_transactions(
         for name, measurement in waiting.items()
     ]
     find = partial(_transactions_of, definition.named_transactions)
-    parts = map(find, some) if executor is None else executor.map(find, some)
-    parts = stepped(parts, "counting transactions", total=len(some))
+    parts = stepped(map(find, some), "counting transactions", total=len(some))
     found = {case: numbers for part in parts for case, numbers in part.items()}
 
     def renewed(measurement: Measurement) -> Measurement:

@@ -15,13 +15,11 @@ from countperf.documents import (
     read_file_text,
     validate,
 )
-from countperf.fitting.ranking import RankingEvaluation
+from countperf.fitting.judging import RankingEvaluation
 from countperf.hardware.library import available_devices, load_device
 from countperf.harness.characterization.document import Characterization
 from countperf.metrics import Evaluation
-from countperf.models.weights import WeightSet
 from countperf.report.printing import printed
-from rental.rates import implied_rates, implied_rates_text
 from rental.stages import Options, read_checks, write_json
 
 
@@ -72,7 +70,6 @@ def summary(options: Options, progress: Progress) -> str:
         parts = Evaluation.read_file(evaluation).by_purpose()
         lines += ["", *(printed(part).text() for name, part in parts.items() if name != "variant")]
         lines += _ranking_summary(evaluation.with_name("ranking.json"))
-        lines += _rates_summary(evaluation.with_name("linear.json"), options.folder)
     return "\n".join(lines)
 
 
@@ -80,14 +77,6 @@ def _ranking_summary(path: Path) -> list[str]:
     if not path.exists():
         return []
     return ["", printed(RankingEvaluation.read_file(path)).text()]
-
-
-def _rates_summary(weights: Path, folder: Path) -> list[str]:
-    parameters = folder / "parameters.json"
-    if not (weights.exists() and parameters.exists()):
-        return []
-    rates = implied_rates(WeightSet.read_file(weights).weights, load_device(parameters))
-    return ["", implied_rates_text(rates)]
 
 
 def _checks_summary(folder: Path) -> list[str]:

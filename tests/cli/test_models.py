@@ -82,21 +82,6 @@ def test_what_is_no_model_is_an_error_in_one_line(
     assert said in capsys.readouterr().err
 
 
-def test_auto_prints_the_candidates_and_stores_them(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    weights = tmp_path / "auto.json"
-
-    assert main(["fit", str(store), "--model", "auto", "--output", str(weights)]) == 0
-
-    printed = capsys.readouterr().out
-    assert "families left out" in printed
-    assert printed.count("(chosen)") == 1
-    stored = json.loads(weights.read_text())
-    assert [c["chosen"] for c in stored["candidates"]].count(True) == 1
-    assert {c["model"] for c in stored["candidates"]} == {"linear"}
-
-
 def test_anchors_levels_and_comparisons(
     store: Path, kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,14 +89,15 @@ def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
         assert load_weights("mine/first", model=model).model == model
 
 
-def test_fits_stored_at_once_all_remain(tmp_path: Path) -> None:
+def test_fits_stored_at_once_all_remain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "user_fits_folder", lambda: tmp_path)
     fits = [make_weights({"launches": float(n)}, device=DEVICE) for n in range(6)]
     with ThreadPoolExecutor(6) as pool:
-        stored = list(pool.map(lambda each: store_own_fit(each, name="a", own=tmp_path), fits))
+        stored = list(pool.map(lambda each: store_own_fit(each, name="a"), fits))
 
     assert sorted(name for name, _ in stored) == ["mine/a", *(f"mine/a-{n}" for n in range(2, 7))]
     for (name, _), each in zip(stored, fits, strict=True):
-        assert load_weights(name, own=tmp_path) == each
+        assert load_weights(name) == each
 
 
 def test_a_fit_that_is_removed_while_fits_are_listed_is_left_out(

@@ -356,31 +356,6 @@ def test_a_policy_has_at_most_ten_options() -> None:
     assert len(ExecutionPolicy.model_fields) <= 10
 
 
-def test_candidates_differ_from_each_other_and_from_their_refinements() -> None:
-    from countperf.models import structural
-
-    first = structural.candidates()
-    policies = [model.policy for model in first]
-    assert all(policy not in policies[:k] for k, policy in enumerate(policies))
-    for model in first:
-        refined = structural.refinements(model, units=2)
-        assert any(other.policy and other.policy.units == 2 for other in refined)
-        ways = [(other.policy, other.expression) for other in refined]
-        assert len(ways) == len(set(ways))
-        assert (model.policy, model.expression) not in ways
-
-
-def test_known_policies_are_tried_with_the_widths_and_units_of_another_device() -> None:
-    from countperf.models import structural
-
-    known = ExecutionPolicy(width=16, vectorized="always", shifted="apart", units=2)
-    usual = structural.candidates((8, 16))
-    first = structural.candidates((8, 16), known=[known], units=64)
-    added = [model.policy for model in first if model not in usual]
-    assert {policy.width for policy in added if policy} == {8, 16}
-    assert all(p == known.model_copy(update={"width": p.width, "units": 64}) for p in added if p)
-
-
 @pytest.mark.parametrize(
     ("groups", "launches", "rounds"),
     [(1, 1, 2), (2, 1, 1), (3, 1, 4 / 3), (8, 1, 1), (2, 2, 2), (0, 1, 2)],
@@ -398,7 +373,7 @@ def test_groups_run_in_rounds_of_as_many_as_a_device_has_units(
     function = ModelFunction(model=model, columns=tuple(inputs.values))
     values = np.array(list(inputs.values.values()))
     weights = [1.0 if term == "launch" else 0.25 for term, _ in function.columns]
-    time = function.times(values, inputs.variables, weights)
+    time = weights @ function.scaled(values, inputs.variables)
     assert time == pytest.approx(launches + rounds * (groups + 10) / 4)
 
 

@@ -59,7 +59,7 @@ class MadeUpKernel:
         for n in self.sizes:
             counts = self.vector.evaluate(n=n) if self.vector.parameters else self.vector.evaluate()
             factor = self.off * (1.0 if noise is None else float(np.exp(noise.normal(0, 0.03))))
-            values = features.apply(counts).values
+            values = features.apply(counts)
             time_s = factor * float(sum(weights[name] * value for name, value in values.items()))
             observations.append(
                 Observation(

@@ -18,7 +18,7 @@ from countperf.fitting.comparison import (
     ModelMaker,
     ModelResult,
     compare_models,
-    times_of,
+    time_of,
 )
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
@@ -123,7 +123,7 @@ def test_levels_differ_by_what_is_fitted(comparison: Comparison) -> None:
     for before, after in zip(published.cases, scaled.cases, strict=True):
         assert after.predicted_s == pytest.approx(scaled.factor * before.predicted_s)
     off = [
-        m.time_s / times_of(ByteRooflineModel(device=pocl()), [bytes_only(m)])[0]
+        m.time_s / float(time_of(ByteRooflineModel(device=pocl()), bytes_only(m)))
         for m in some_measurements()
         if m.purpose == "measurement" and m.family != "transpose"
     ]
@@ -159,7 +159,6 @@ def test_means_are_those_of_the_cases() -> None:
     overall = found.overall()
     assert overall is not None
     assert overall.value == pytest.approx(((0.1 * 0.4) ** 0.5 * 0.4) ** 0.5)
-    assert found.mape() == pytest.approx(100 * (0.1 + 0.4 + 0.4) / 3)
 
 
 class _Infinite(ByteRooflineModel):

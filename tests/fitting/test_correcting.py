@@ -14,9 +14,8 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.correcting import LARGEST_LOG, NOISE, learn
 from countperf.fitting.estimate import estimate, recipe_of
-from countperf.fitting.fit import fit
+from countperf.fitting.fit import FitResult, fit
 from countperf.fitting.leaving_out import corrected, leave_families_out
-from countperf.fitting.result import FitResult
 from countperf.models.correction import CORRECTION, as_points, profile, similarity
 from countperf.models.library import load_weights
 from countperf.models.linear import LINEAR
@@ -88,7 +87,7 @@ def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
     cases = [case for kernel in kernels(1.6) for case in kernel.observe(WEIGHTS, features=FEATURES)]
     found = estimate(cases, MODEL, recipe_of(MODEL))
 
-    learnt = learn(found, cases, factor=1.1, uncorrected_factor=1.2)
+    learnt = learn(found, cases)
 
     assert learnt is not None
     assert learnt.kernels == tuple(sorted({case.kernel for case in cases}))
@@ -112,7 +111,7 @@ def test_few_kernels_say_nothing() -> None:
     found = estimate(cases, LINEAR, recipe_of(LINEAR))
 
     assert len({kernel.name for kernel in KERNELS}) < 20
-    assert learn(found, cases, factor=1.1, uncorrected_factor=1.2) is None
+    assert learn(found, cases) is None
 
 
 def test_families_left_out_are_corrected_by_the_others_alone() -> None:
@@ -128,7 +127,7 @@ def test_families_left_out_are_corrected_by_the_others_alone() -> None:
     outside = [each for each in cases if each.family != "f2"]
     near = estimate(outside, MODEL, recipe_of(MODEL))
     whole = estimate(cases, MODEL, recipe_of(MODEL))
-    learnt = learn(whole, cases, factor=1.1, uncorrected_factor=1.2)
+    learnt = learn(whole, cases)
     assert learnt is not None
     roots, logs = np.array(learnt.roots).T, np.array(learnt.logs).T
     points = as_points(roots, logs, learnt.scale).T
@@ -161,7 +160,12 @@ def test_a_correction_ships_where_families_left_out_are_predicted_better_so() ->
     correction = weights().correction
 
     assert correction is not None
-    assert correction.factor < correction.uncorrected_factor
+    factors = [
+        quality.held_out_factor
+        for each in (weights(), fitted(1.6, correct=False).weights)
+        if (quality := each.quality) is not None and quality.held_out_factor is not None
+    ]
+    assert factors[0] < factors[1]
     assert set(correction.kernels) == {kernel.name for kernel in kernels(1.6)}
     assert fitted(1.0).weights.correction is None  # nothing is off
     assert fitted(1.6, correct=False).weights.correction is None
@@ -187,23 +191,6 @@ def test_predictions_are_multiplied_and_say_so() -> None:
     assert "correction" not in text_of(plain)
     assert found.interval_s is not None
     assert float(found.interval_s[0]) < float(found.time_s) < float(found.interval_s[1])
-
-
-def test_coverage_is_of_the_same_prediction() -> None:
-    found, predicted = weights().coverage(NEW, n=4096), weights().predict(NEW, n=4096)
-    plain = uncorrected().coverage(NEW, n=4096)
-
-    assert found.time_s == pytest.approx(float(predicted.time_s), rel=1e-12)
-    assert found.correction == predicted.verdicts[-1]
-    whole = sum(abs(float(part)) for part in predicted.breakdown.values())
-    shares = {each.name: each.share for each in found.features if each.share is not None}
-    assert {name: share for name, share in shares.items() if share} == pytest.approx(
-        {name: float(part) / whole for name, part in predicted.breakdown.items() if part}
-    )
-    assert text_of(found).splitlines()[-1] == f"correction: {predicted.verdicts[-1].message}"
-    assert plain.correction is None
-    assert plain.time_s == pytest.approx(float(uncorrected().predict(NEW, n=4096).time_s))
-    assert weights().coverage(NEW).correction is None  # without sizes
 
 
 def test_arrays_and_compiled_functions_give_the_same_times() -> None:

@@ -26,7 +26,7 @@ def test_rows_are_divided_by_their_times_and_unexercised_features_left_out() -> 
             _case({"launches": 1, "groups": 8, "flop.div.f32": 0, "iop.add.i32": 1}, 2.0),
             _case({"launches": 1, "barrier.local": 0, "lmem.store.32": 3}, 0.5),
         ],
-        LINEAR.features,
+        LINEAR,
     )
 
     assert design.names == ("groups", "launches")
@@ -46,11 +46,11 @@ def test_rows_are_divided_by_their_times_and_unexercised_features_left_out() -> 
 )
 def test_what_cannot_be_fitted_is_refused(observations: list[Observation], said: str) -> None:
     with pytest.raises(FitError, match=said):
-        build_design(observations, LINEAR.features)
+        build_design(observations, LINEAR)
 
 
 def test_a_design_of_full_rank_has_no_groups() -> None:
-    diagnosis = diagnose(build_design(observe_all(), LINEAR.features))
+    diagnosis = diagnose(build_design(observe_all(), LINEAR))
 
     assert diagnosis.rank == 6
     assert diagnosis.groups == ()
@@ -60,7 +60,7 @@ def test_columns_always_in_ratio_2_1_1_are_one_group_with_their_relations() -> N
     sizes = (64, 192, 1000)
     cases = [_case({LOAD: 2 * n, STORE: n, MINIMUM: n, "launches": 1}, 1.0 + n) for n in sizes]
 
-    diagnosis = diagnose(build_design(cases, LINEAR.features))
+    diagnosis = diagnose(build_design(cases, LINEAR))
 
     assert diagnosis.rank == 2
     (group,) = diagnosis.groups
@@ -76,7 +76,7 @@ def test_relations_are_in_whole_numbers_where_counts_are() -> None:
         for n in (192, 1920, 192000)
     ]
 
-    (group,) = diagnose(build_design(cases, LINEAR.features)).groups
+    (group,) = diagnose(build_design(cases, LINEAR)).groups
 
     assert group == IndistinguishableGroup(
         features=("gmem.load.32.stride1", "groups"),
@@ -90,7 +90,7 @@ def test_separate_dependences_are_separate_groups() -> None:
         for n, m in ((1, 7), (4, 4), (9, 2), (3, 3))
     ]
 
-    groups = diagnose(build_design(cases, LINEAR.features)).groups
+    groups = diagnose(build_design(cases, LINEAR)).groups
 
     assert [set(group.features) for group in groups] == [
         {LOAD, STORE},
@@ -104,7 +104,7 @@ def test_a_dependence_of_three_that_no_pair_shows() -> None:
         for a, b in ((1, 5), (2, 2), (7, 1), (3, 8))
     ]
 
-    diagnosis = diagnose(build_design(cases, LINEAR.features))
+    diagnosis = diagnose(build_design(cases, LINEAR))
 
     (group,) = diagnosis.groups
     assert group.relations == ({"flop.add.f32": -1.0, "flop.mul.f32": 1.0, "flop.div.f32": 1.0},)
@@ -112,7 +112,7 @@ def test_a_dependence_of_three_that_no_pair_shows() -> None:
 
 def test_fewer_cases_than_features_leave_relations() -> None:
     diagnosis = diagnose(
-        build_design([_case({"launches": 1, "groups": 4, "barrier.local": 8})], LINEAR.features)
+        build_design([_case({"launches": 1, "groups": 4, "barrier.local": 8})], LINEAR)
     )
 
     assert diagnosis.rank == 1
@@ -134,8 +134,8 @@ def test_what_is_told_apart_depends_neither_on_row_order_nor_on_the_unit_of_time
         for c in (*(cases[i] for i in order), *cases[17:])
     ]
 
-    plain = diagnose(build_design(cases, LINEAR.features))
-    changed = diagnose(build_design(shuffled, LINEAR.features))
+    plain = diagnose(build_design(cases, LINEAR))
+    changed = diagnose(build_design(shuffled, LINEAR))
 
     assert changed.rank == plain.rank
     assert changed.groups == plain.groups

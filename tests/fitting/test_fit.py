@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from countperf.errors import CountingError, FitError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
-from countperf.fitting.fit import fit
-from countperf.fitting.result import FitResult
+from countperf.fitting.fit import FitResult, fit
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.measurements.summary import summarize
 from countperf.models.weights import WeightSet
@@ -281,14 +280,10 @@ def test_a_property_that_is_never_exercised_gets_no_weight_and_is_named() -> Non
         counts={"flop.div.f64": "[n] -> { n - 9 : n > 9 }", "flop.add.f32": "[n] -> { n }"},
     )
 
-    result = fit(
-        measure((*KERNELS, kernel)),
-        exercising_kernels=lambda _: {"flop.div.f64": ["a"], "launches": ["b"]},
-    )
+    result = fit(measure((*KERNELS, kernel)))
 
     assert "flop.div.f64" not in _values(result)
     assert "never exercised: flop.div.f64" in _failed(result)["exercise"]
-    assert result.weights.exercising_kernels == {"flop.div.f64": ("a",)}
 
 
 def test_weights_may_be_negative_and_the_bound_removes_them() -> None:
@@ -348,7 +343,6 @@ def test_the_weights_document_says_where_it_comes_from_and_reads_back() -> None:
     assert weights.quality is not None
     assert 0 < weights.quality.in_sample_error < 0.05
     assert weights.by_feature["flop.add.f32"].largest == 500 * 2**18
-    assert weights.by_feature["flop.add.f32"].smallest == 2**10
     assert WeightSet.read_text(weights.write_text()) == weights
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from countperf.fitting.fit import fit
-from countperf.fitting.ranking import (
+from countperf.fitting.judging import (
     RankedSet,
     RankedVariant,
     RankingEvaluation,
@@ -21,18 +21,13 @@ from countperf.fitting.ranking import (
 from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel, measure
 
 
-def ranked(
-    measured: Sequence[float],
-    predicted: Sequence[float | None],
-    noise: Sequence[float] | None = None,
-) -> RankedSet:
-    floors = [0.0] * len(measured) if noise is None else noise
+def ranked(measured: Sequence[float], predicted: Sequence[float | None]) -> RankedSet:
     return RankedSet(
         family="variants-toy",
         parameters={"n": 1},
         variants=tuple(
-            RankedVariant(variant=str(k), measured_s=m, predicted_s=p, noise_s=floor)
-            for k, (m, p, floor) in enumerate(zip(measured, predicted, floors, strict=True))
+            RankedVariant(variant=str(k), measured_s=m, predicted_s=p)
+            for k, (m, p) in enumerate(zip(measured, predicted, strict=True))
         ),
     )
 
@@ -42,55 +37,35 @@ def test_by_hand() -> None:
 
     # right: 1-3, 1-4, 2-3, 2-4; wrong: 1-2, 3-4
     assert found.kendall_tau == pytest.approx((4 - 2) / 6)
-    assert found.pairwise_accuracy == pytest.approx(4 / 6)
     assert [found.regret(top) for top in (1, 2, 3)] == [2.0, 1.0, 1.0]
-    assert (found.pairs, found.tied_pairs, found.refused) == (6, 0, 0)
-
-
-def test_what_noise_hides_is_a_tie_though_ties_are_not_transitive() -> None:
-    # 1.0 and 1.1 tie, 1.1 and 1.2 tie, 1.0 and 1.2 do not; 2.0 ties with none
-    found = ranked([1.0, 1.1, 1.2, 2.0], [4.0, 1.0, 2.0, 3.0], noise=[0.15] * 4)
-
-    assert (found.pairs, found.tied_pairs) == (4, 2)
-    # wrong: 1.0-1.2, 1.0-2.0; right: 1.1-2.0, 1.2-2.0
-    assert found.kendall_tau == 0.0
-    assert found.pairwise_accuracy == 0.5
-
-
-def test_the_larger_noise_floor_decides() -> None:
-    assert ranked([1.0, 1.1], [1.0, 2.0], noise=[0.0, 0.2]).pairs == 0
-    assert ranked([1.0, 1.1], [1.0, 2.0], noise=[0.2, 0.0]).pairs == 0
-    assert ranked([1.0, 1.1], [1.0, 2.0], noise=[0.05, 0.05]).pairs == 1
 
 
 def test_what_has_no_prediction_ranks_last() -> None:
     found = ranked([1.0, 2.0, 3.0, 5.0], [None, 7.0, 6.0, None])
 
-    assert found.refused == 2
     # right: 2-5, 3-5; wrong: 1-2, 1-3, 2-3; 1-5 is not told apart
     assert found.kendall_tau == pytest.approx((2 - 3) / np.sqrt(6 * 5))
-    assert found.pairwise_accuracy == pytest.approx((2 + 0.5) / 6)
     assert [found.regret(top) for top in (1, 2, 3, 4)] == [3.0, 2.0, 2.0, 1.0]
 
 
 def test_a_model_that_tells_nothing_apart_gains_nothing() -> None:
     found = ranked([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
 
-    assert (found.kendall_tau, found.pairwise_accuracy) == (0.0, 0.5)
+    assert found.kendall_tau == 0.0
     assert [found.regret(top) for top in (1, 2, 3)] == [3.0, 2.0, 1.0]
 
 
 def test_a_set_without_an_order_has_no_tau() -> None:
     found = ranked([1.0, 1.0], [1.0, 2.0])
 
-    assert (found.kendall_tau, found.pairwise_accuracy, found.regret()) == (None, None, 1.0)
+    assert (found.kendall_tau, found.regret()) == (None, 1.0)
 
 
 _TIMES = st.lists(st.integers(1, 9).map(float), min_size=2, max_size=12)
 
 
 @given(st.data())
-def test_without_noise_it_is_scipys_tau(data: st.DataObject) -> None:
+def test_it_is_scipys_tau(data: st.DataObject) -> None:
     measured = data.draw(_TIMES)
     size = len(measured)
     predicted = data.draw(st.lists(st.integers(1, 9).map(float), min_size=size, max_size=size))
@@ -111,7 +86,6 @@ def test_right_and_wrong_order(measured: list[float]) -> None:
 
     assert right.kendall_tau == pytest.approx(1)
     assert wrong.kendall_tau == pytest.approx(-1)
-    assert (right.pairwise_accuracy, wrong.pairwise_accuracy) == (1.0, 0.0)
     assert right.regret() == 1.0
     assert wrong.regret() == max(measured) / min(measured)
 
@@ -123,11 +97,10 @@ def test_more_measured_never_lose_more_and_units_do_not_matter(data: st.DataObje
     guess = st.none() | st.integers(1, 9).map(float)
     predicted = data.draw(st.lists(guess, min_size=size, max_size=size))
 
-    found = ranked(measured, predicted, noise=[1.0] * size)
+    found = ranked(measured, predicted)
     scaled = ranked(
         [time * 1024 for time in measured],
         [None if time is None else time / 1024 for time in predicted],
-        noise=[1024.0] * size,
     )
 
     regrets = [found.regret(top) for top in range(1, size + 1)]
@@ -135,7 +108,6 @@ def test_more_measured_never_lose_more_and_units_do_not_matter(data: st.DataObje
     assert regrets[-1] == 1.0
     assert regrets == [scaled.regret(top) for top in range(1, size + 1)]
     assert found.kendall_tau == scaled.kendall_tau
-    assert found.pairwise_accuracy == scaled.pairwise_accuracy
 
 
 def test_means_over_sets() -> None:
@@ -143,7 +115,6 @@ def test_means_over_sets() -> None:
     evaluation = RankingEvaluation(device="d", model="linear", sets=sets)
 
     assert evaluation.kendall_tau == 0.0
-    assert evaluation.pairwise_accuracy == 0.5
     assert evaluation.regret() == pytest.approx(4 ** (1 / 3))
     assert evaluation.regret(3) == 1.0
     assert RankingEvaluation(device="d", model="linear").regret() is None
@@ -186,6 +157,9 @@ def test_variants_are_ranked_by_size_and_take_no_part_in_the_fit() -> None:
         "uncounted",
         "unknown",
     ]
-    assert [(each.refused, each.incomplete) for each in found.sets] == [(1, 1)] * 2
+    for each in found.sets:
+        unpredicted = [v.variant for v in each.variants if v.predicted_s is None]
+        incomplete = [v.variant for v in each.variants if not v.complete]
+        assert (unpredicted, incomplete) == (["uncounted"], ["unknown"])
     # the one that is not counted is third of four
     assert found.kendall_tau == pytest.approx((5 - 1) / 6)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from countperf.errors import DocumentError, FitError, PredictionError
+from countperf.fitting.fit import FitResult
 from countperf.fitting.fit import fit as fit_model
-from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel

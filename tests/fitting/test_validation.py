@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +13,12 @@ from countperf.errors import FitError, FitNotConvergedError
 from countperf.fitting.design import Observation
 from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.fit import fit
-from countperf.fitting.leaving_out import HeldOutCase, leave_families_out
-from countperf.fitting.validation import evaluate, log_scatter
+from countperf.fitting.judging import evaluate
+from countperf.fitting.leaving_out import HeldOutCase, leave_families_out, log_scatter
 from countperf.metrics import Evaluation
 from countperf.models.linear import LINEAR
 from countperf.models.shipped import fitted_model
-from countperf.tuning.pools import process_pool
-from countperf.workflow import evaluating, fitting
+from countperf.workflow import evaluating
 from tests.fitting.builders import (
     KERNELS,
     TEST_KERNEL,
@@ -31,11 +29,9 @@ from tests.fitting.builders import (
 )
 
 
-def _left_out(
-    cases: Sequence[Observation], executor: Executor | None = None
-) -> tuple[HeldOutCase, ...]:
+def _left_out(cases: Sequence[Observation]) -> tuple[HeldOutCase, ...]:
     recipe = recipe_of(LINEAR)
-    return leave_families_out(cases, estimate(cases, LINEAR, recipe), recipe, executor=executor)
+    return leave_families_out(cases, estimate(cases, LINEAR, recipe), recipe)
 
 
 def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None:
@@ -57,38 +53,7 @@ def test_kernels_that_only_launch_are_known_where_machine_code_is_counted() -> N
     assert {case.family for case in held_out if case.overhead_only} == {"empty"}
 
 
-def test_any_executor_leaves_families_out_alike() -> None:
-    alone = _left_out(observe_all())
-
-    with ThreadPoolExecutor(2) as threads, process_pool(2) as processes:
-        for executor in (threads, processes):
-            assert _left_out(observe_all(), executor) == alone
-
-
-def test_many_cases_are_left_out_by_as_many_processes_as_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[int | None] = []
-
-    def pool(workers: int | None = None) -> Executor:
-        asked.append(workers)
-        return ThreadPoolExecutor(workers)
-
-    monkeypatch.setattr("countperf.tuning.pools.process_pool", pool)
-    measured = measure()
-    alone = fitting.fit(measured, workers=2)
-    assert not asked  # there are few cases
-
-    monkeypatch.setattr("countperf.workflow.fitting._MANY_CASES", len(measured))
-    found = fitting.fit(measured, workers=2)
-
-    assert asked == [2]
-    assert found.held_out == alone.held_out
-    fitting.fit(measured)
-    assert asked == [2]
-
-
-def test_a_fit_that_stops_early_says_so_from_any_executor() -> None:
+def test_a_fit_that_stops_early_says_so() -> None:
     cases = [
         replace(case, time_s=case.time_s * (1 + place % 3))
         for place, case in enumerate(observe_all())
@@ -97,13 +62,8 @@ def test_a_fit_that_stops_early_says_so_from_any_executor() -> None:
     whole = estimate(cases, model, recipe_of(model))
     hasty = recipe_of(model, max_evaluations=1)
 
-    said: list[str] = []
-    with process_pool(2) as processes:
-        for executor in (None, processes):
-            with pytest.raises(FitNotConvergedError, match="without the family") as caught:
-                leave_families_out(cases, whole, hasty, executor=executor)
-            said.append(str(caught.value))
-    assert said[0] == said[1]
+    with pytest.raises(FitNotConvergedError, match="without the family"):
+        leave_families_out(cases, whole, hasty)
 
 
 def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:

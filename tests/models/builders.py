@@ -32,7 +32,6 @@ def make_weight(feature: str, value_s: float, **changes: Any) -> Weight:
         "value_s": value_s,
         "standard_error_s": abs(value_s) / 10,
         "unit": property_unit(feature),
-        "smallest": 1.0,
         "largest": 1e6,
     }
     return Weight(**(fields | changes))

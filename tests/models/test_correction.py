@@ -28,8 +28,6 @@ def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
         logs=tuple(map(tuple, own[1].T.tolist())),
         coefficients=tuple(alpha.tolist()),
         scale=SCALE,
-        factor=1.1,
-        uncorrected_factor=1.2,
     )
     roots, logs = measured(300, seed=4)
 

@@ -221,7 +221,7 @@ def _overlapping(**changes: Any) -> WeightSet:
         for (term, feature), value in CHARGED.items()
     )
     fields = {"model": MODEL.name, "definition": MODEL, "quality": None}
-    ranges = {"waves": Range(smallest=1.0, largest=1e6)}
+    ranges = {"waves": Range(largest=1e6)}
     return make_weights({"launches": 1.0}, **fields, weights=weights, ranges=ranges, **changes)
 
 
@@ -235,8 +235,6 @@ def _correction() -> Correction:
         logs=tuple(map(tuple, random.uniform(0.0, 8.0, (number, columns)).tolist())),
         coefficients=tuple(random.normal(size=number).tolist()),
         scale=5.0,
-        factor=1.2,
-        uncorrected_factor=1.5,
     )
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import CountingError, DocumentError, ParameterError
-from countperf.models.definition import ModelDefinition
-from countperf.models.formula_names import property_of
+from countperf.models.definition import ModelDefinition, property_of
 from countperf.models.function import column_keys, model_inputs
 from countperf.models.linear import LINEAR
 from countperf.models.shipped import fitted_model

@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DocumentError, ParameterError
-from countperf.fitting.selection import numbered
 from countperf.mechanistic.predict_all import model_names
 from countperf.models import library
-from countperf.models.compiled import compiled_candidates
 from countperf.models.library import find_fit, fits_folders, load_weights, named_fits
-from countperf.models.structural import candidates
-from countperf.models.weights import WeightSet
 from tests.models.builders import make_device, make_weights
 
 
@@ -24,20 +20,29 @@ def _store(folder: Path, slug: str, value: float = 1e-6, *, model: str = "linear
     return path
 
 
-def test_a_slug_is_found_in_the_folders_in_order(tmp_path: Path) -> None:
+def _have(monkeypatch: pytest.MonkeyPatch, *shipped: Path, own: Path = Path("/nowhere")) -> None:
+    monkeypatch.setattr(library, "fits_folders", lambda: shipped)
+    monkeypatch.setattr(library, "user_fits_folder", lambda: own)
+
+
+def test_a_slug_is_found_in_the_folders_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, shipped = tmp_path / "own", tmp_path / "shipped"
     _store(own, "pocl-a", 1.0)
     _store(shipped, "pocl-a", 2.0)
     _store(shipped, "pocl-b", 3.0)
 
-    folders = [own, shipped, tmp_path / "absent"]
+    _have(monkeypatch, own, shipped, tmp_path / "absent")
 
-    assert load_weights("pocl-a", folders=folders).weights[0].value_s == 1.0
-    assert load_weights("pocl-b", folders=folders).weights[0].value_s == 3.0
-    assert list(named_fits(folders)) == ["pocl-a", "pocl-b"]
+    assert load_weights("pocl-a").weights[0].value_s == 1.0
+    assert load_weights("pocl-b").weights[0].value_s == 3.0
+    assert list(named_fits()) == ["pocl-a", "pocl-b"]
 
 
-def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path) -> None:
+def test_a_fit_of_ones_own_never_shadows_one_that_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, shipped = tmp_path / "own", tmp_path / "shipped"
     _store(shipped, "pocl-a", 1.0)
     _store(own, "pocl-a", 2.0)  # as older versions wrote them: the folder is the slug
@@ -49,10 +54,12 @@ def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path) -> None:
     make_device(slug="pocl-b").write_file(newer / "identity.json")
     os.utime(newer / "overlap.json", (2e9, 2e9))
 
-    def value(name: str) -> float:
-        return load_weights(name, folders=[shipped], own=own).weights[0].value_s
+    _have(monkeypatch, shipped, own=own)
 
-    assert list(named_fits([shipped], own=own)) == [
+    def value(name: str) -> float:
+        return load_weights(name).weights[0].value_s
+
+    assert list(named_fits()) == [
         "pocl-a",
         "mine/pocl-a",
         "mine/pocl-b",
@@ -61,7 +68,7 @@ def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path) -> None:
     assert (value("pocl-a"), value("mine/pocl-a")) == (1.0, 2.0)
     assert (value("mine/pocl-b"), value("mine/second-try")) == (3.0, 4.0)
     assert value("pocl-b") == 4.0  # nothing ships for it: the newest of one's own
-    found = find_fit("mine/second-try", [shipped], own=own)
+    found = find_fit("mine/second-try")
     assert found is not None
     assert (found.identity.slug, found.is_own) == ("pocl-b", True)
     with pytest.raises(DocumentError, match="no fitted weights are named 'mine/third'"):
@@ -74,15 +81,17 @@ def test_a_path_is_a_file_or_a_folder_of_fits(tmp_path: Path) -> None:
     assert load_weights(path) == load_weights(str(path)) == load_weights(path.parent)
 
 
-def test_the_chosen_model_is_the_default_and_the_others_go_by_name(tmp_path: Path) -> None:
+def test_the_chosen_model_is_the_default_and_the_others_go_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shipped = tmp_path / "shipped"
     _store(shipped, "pocl-a", 1.0)
     _store(shipped, "pocl-a", 2.0, model="weights")
     _store(shipped, "pocl-b", 3.0)
-    folders = [shipped]
+    _have(monkeypatch, shipped)
 
     def value(slug: str, model: str | None = None) -> float:
-        return load_weights(slug, model=model, folders=folders).weights[0].value_s
+        return load_weights(slug, model=model).weights[0].value_s
 
     assert [value(slug) for slug in ("pocl-a", "pocl-b")] == [2.0, 3.0]
     assert value("pocl-a", "linear") == 1.0
@@ -92,19 +101,25 @@ def test_the_chosen_model_is_the_default_and_the_others_go_by_name(tmp_path: Pat
         value("pocl-a", "overlap")
 
 
-def test_an_unknown_slug_lists_what_there_is(tmp_path: Path) -> None:
+def test_an_unknown_slug_lists_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _store(tmp_path, "pocl-epyc")
     _store(tmp_path, "nvidia-h200")
+    _have(monkeypatch, tmp_path)
 
     with pytest.raises(
         DocumentError, match=r"did you mean pocl-epyc\? \(available: nvidia-h200, pocl-epyc\)"
     ):
-        load_weights("pocl-epic", folders=[tmp_path])
+        load_weights("pocl-epic")
 
 
-def test_without_any_fit_the_message_says_what_to_do(tmp_path: Path) -> None:
+def test_without_any_fit_the_message_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _have(monkeypatch, tmp_path)
     with pytest.raises(DocumentError, match="available: none: measure and fit a device first"):
-        load_weights("pocl", folders=[tmp_path])
+        load_weights("pocl")
 
 
 def test_a_path_that_is_not_there_is_called_a_path(tmp_path: Path) -> None:
@@ -126,27 +141,11 @@ def test_an_installed_package_and_a_checkout_have_their_fits(
     assert checkout == (*installed, tmp_path / "fits")
 
 
-def test_policies_are_those_of_shipped_fits_whatever_the_user_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shipped = library.shipped_policies()
-    own = tmp_path / "own"
-    _store(own, "pocl-a", model="weights")
-    monkeypatch.setattr(library, "user_fits_folder", lambda: own)
-
-    assert shipped == library.shipped_policies()
-    assert len(set(shipped)) == len(shipped) >= 2
-
-
 def test_names_of_models_are_short() -> None:
-    shipped = named_fits(own="/nowhere").values()
-    documents = [WeightSet.read_file(path) for fit in shipped for path in fit.models.values()]
+    shipped = [fit for fit in named_fits().values() if not fit.is_own]
     names = {
         *model_names(),
-        *numbered(candidates()),
-        *compiled_candidates(),
         *(name for fit in shipped for name in fit.models),
-        *(candidate.model for each in documents for candidate in each.candidates),
     }
 
     assert {"structural", "compiled", "volkov"} <= names

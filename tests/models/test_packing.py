@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from countperf.models.packing import pack, unpack
+from countperf.models.correction import pack, unpack
 
 
 @pytest.mark.parametrize(

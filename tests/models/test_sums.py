@@ -74,7 +74,7 @@ def _weights(model: Any = SCALED, *, without: str = "", **changes: Any) -> Weigh
         "device": make_device(),
         "counting_rules": COUNTING_RULES_VERSION,
         "weights": weights,
-        "ranges": {name: Range(smallest=1.0, largest=2.0) for name in model.scales},
+        "ranges": {name: Range(largest=2.0) for name in model.scales},
         "quality": QUALITY,
     }
     return WeightSet(**(fields | changes))
@@ -142,7 +142,7 @@ def test_a_division_by_zero_is_said_and_no_time() -> None:
 
 
 def test_intervals_are_of_the_calibrated_quantile_at_the_level_asked_for() -> None:
-    weights = _weights(ranges={"rounds": Range(smallest=1.0, largest=1e3)})
+    weights = _weights(ranges={"rounds": Range(largest=1e3)})
 
     for level, quantile in ((0.9, 0.5), (0.95, 0.7)):
         found = weights.predict(KERNEL, n=1000, level=level)
@@ -157,7 +157,7 @@ def test_intervals_are_of_the_calibrated_quantile_at_the_level_asked_for() -> No
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        pytest.param({"ranges": {"n": Range(smallest=1, largest=2)}}, "no term has", id="range"),
+        pytest.param({"ranges": {"n": Range(largest=2)}}, "no term has", id="range"),
         pytest.param(
             {"weights": (make_weight("launches", 1.0, term="x"),)}, "no term x", id="a term"
         ),

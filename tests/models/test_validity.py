@@ -29,7 +29,7 @@ from tests.models.builders import TWO_TO_ONE, make_weight
     ],
 )
 def test_extrapolation_begins_at_a_factor_of_two(count: Any, passed: bool) -> None:
-    weight = make_weight("flop.add.f32", 1.0, smallest=10.0, largest=1000.0)
+    weight = make_weight("flop.add.f32", 1.0, largest=1000.0)
 
     outside = features_outside([weight], {"flop.add.f32": count}, {"flop.add.f32": count})
     verdict = extrapolation_verdict(outside)

@@ -17,8 +17,7 @@ from countperf.models.structural import structural
 from countperf.models.units import unit_of
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
-from countperf.report.plausibility import UNKNOWN, implied_rate, plausibility
-from countperf.report.weights import weights_table
+from countperf.report.weights import implied_rate, weights_table
 from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import object_of, text_of
 
@@ -71,11 +70,13 @@ DEVICE = declare_device(
 )
 
 
-def test_terms_and_parts_sum_to_the_time() -> None:
+def test_parts_sum_to_the_time() -> None:
     found = make_summed().explain(VECTOR, n=1000)
 
-    parts = {term.name: term.part_s for term in found.terms}
-    assert parts == pytest.approx({"launch": 1.1e-6, "memory": 8e-7, "on_chip": 6e-7})
+    parts = {part.name: part.part_s for part in found.parts}
+    assert parts == pytest.approx(
+        {"launches": 1e-6, "groups": 1e-7, "traffic": 8e-7, "flop.add.f32": 6e-7}
+    )
     assert sum(part.part_s for part in found.parts) == pytest.approx(found.prediction.time_s)
     assert found.prediction.time_s == pytest.approx(2.5e-6)
     (group,) = [part for part in found.parts if part.name == "groups"]
@@ -91,16 +92,14 @@ def test_the_text_holds_rates_against_the_device() -> None:
 
     assert lines[3] == "time_s = launch + memory + on_chip"
     # 0.1 ns a byte; 0.6 ns an addition where 2 Gflop/s were measured; 10 ns a group
-    assert cells["traffic"].endswith("10.0 Gbyte/s  50 % of peak")
-    assert cells["flop.add.f32"].endswith("1.67 Gflop/s  83 % of measured rate")
+    assert cells["traffic"].endswith("10.0 Gbyte/s")
+    assert cells["flop.add.f32"].endswith("1.67 Gflop/s")
     assert "10.0 ns ± 1.0 % per work group" in cells["groups"]
-    assert cells["groups"].endswith("100 Mwork group/s  no such rate of the device is known")
+    assert cells["groups"].endswith("100 Mwork group/s")
     assert cells["the"] == (
         "the kernel then gets 3.20 Gbyte/s of global memory (16 % of peak) and 400 Mflop/s of"
         " arithmetic (0.40 % of peak)"
     )
-    unknown = text_of(weights.explain(VECTOR, n=1000))
-    assert "no rates of this device are known" in unknown
 
 
 def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
@@ -134,7 +133,7 @@ def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None
         features=("launches", "groups"), relations=({"launches": 1.0, "groups": -1.0},)
     )
 
-    lines = weights_table(make_summed(indistinguishable=(group,)), DEVICE).lines()
+    lines = weights_table(make_summed(indistinguishable=(group,))).lines()
     cells = {line.split()[0]: line for line in lines}
 
     assert "per byte" in cells["traffic"]
@@ -164,33 +163,26 @@ def test_arrays_of_sizes_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("feature", "value_s", "rate", "unit", "said"),
+    ("feature", "value_s", "rate", "unit"),
     [
         pytest.param(
             *("bytes.group.load.dense", 1e-11, "100 Gbyte/s", "byte"),
-            "beyond the peak of 20.0 Gbyte/s: caches serve it",
             id="whatever groups touch",
         ),
-        pytest.param(
-            *("load_beyond_llc", 1e-10, "10.0 Gbyte/s", "byte"), "50 % of peak", id="memory"
-        ),
+        pytest.param(*("load_beyond_llc", 1e-10, "10.0 Gbyte/s", "byte"), id="memory"),
         pytest.param(
             *("load_segments_beyond_llc", 1e-9, "1.00 Gpiece/s", "piece"),
-            UNKNOWN,
             id="share of pieces",
         ),
-        pytest.param(
-            *("segments.group.load", 1e-9, "1.00 Gpiece/s", "piece"), UNKNOWN, id="pieces"
-        ),
+        pytest.param(*("segments.group.load", 1e-9, "1.00 Gpiece/s", "piece"), id="pieces"),
         pytest.param(
             *("scalar_load_l1_reuse_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
-            UNKNOWN,
             id="share of instructions",
         ),
     ],
 )
 def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
-    feature: str, value_s: float, rate: str, unit: str, said: str
+    feature: str, value_s: float, rate: str, unit: str
 ) -> None:
     model = structural(ExecutionPolicy())
     is_derived = feature in model.derived
@@ -198,7 +190,6 @@ def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
 
     assert implied_rate(weight, model) == rate
     assert unit_of(weight, model) == unit
-    assert plausibility(weight, DEVICE, model) == said
 
 
 def _derived_weight(feature: str, value_s: float) -> Weight:

@@ -12,7 +12,7 @@ from countperf.report.breakdown import (
     plain_name,
     uncharged_lines,
 )
-from countperf.report.plausibility import verdict_lines
+from countperf.report.weights import verdict_lines
 
 
 def _features() -> set[str]:

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from countperf.fitting.fit import fit
-from countperf.hardware.parameters import DeviceParameters
 from countperf.metrics import EvaluatedCase, Evaluation
-from countperf.models.records import Candidate, FitQuality
+from countperf.models.records import FitQuality
 from countperf.properties.vector import PropertyVector
-from countperf.report.plausibility import implied_rate, plausibility
-from countperf.report.weights import candidates_lines, doctor_text
+from countperf.report.weights import doctor_text, implied_rate
 from tests.fitting.builders import measure
 from tests.models.builders import make_weight, make_weights
 from tests.printing import text_of
@@ -225,51 +223,3 @@ def test_two_predictions_are_compared_part_by_part_largest_difference_first() ->
     assert [line.split()[-2] for line in lines[4:8]] == ["-3.00", "-8.00", "5.00", "0"]
     assert lines[-1].startswith("cause: axpy takes 3.00 µs longer than adds")
     assert "(8.00 µs)" in lines[-1]
-
-
-def test_candidates_are_a_table_with_the_one_chosen_and_why_others_failed() -> None:
-    good = Candidate(
-        model="bounded",
-        held_out_error=0.25,
-        in_sample_error=0.1,
-        predicted_cases=7,
-        cases=9,
-        chosen=True,
-    )
-    failed = {"model": "overlap", "held_out_error": None, "failure": "stopped early"}
-    bad = good.model_copy(update={**failed, "chosen": False})
-
-    assert [line.split() for line in candidates_lines([good, bad])[1:]] == [
-        ["bounded", "(chosen)", "25", "%", "10", "%", "7", "of", "9"],
-        ["overlap", "10", "%", "7", "of", "9", "stopped", "early"],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("feature", "value_s", "said"),
-    [
-        pytest.param("flop.add.f32", 1e-11, "50 % of peak", id="half the peak"),
-        pytest.param("flop.add.f32", 2.5e-10, "2.0 % of peak", id="not yet slow"),
-        pytest.param("flop.pow.f32", 112e-9, "0.0045 % of peak", id="slow"),
-        pytest.param("gmem.load.32.4ofn", 8e-9, "0.50 % of peak", id="slow accesses"),
-        pytest.param("flop.add.f32", 1e-12, "beyond the peak of 200 Gflop/s", id="impossible"),
-        pytest.param("gmem.load.32.stride1", 8e-11, "50 % of peak", id="half the bandwidth"),
-        pytest.param("gmem.load.64.stride1", 2e-11, "caches serve it", id="caches"),
-        pytest.param("lmem.load.32", 1e-15, "no such rate of the device is known", id="unknown"),
-        pytest.param("launches", 1e-15, "", id="no rate"),
-    ],
-)
-def test_implied_rates_are_held_against_the_peaks(feature: str, value_s: float, said: str) -> None:
-    device = DeviceParameters(
-        slug="testchip",
-        name="Testchip",
-        peak_flops=2e11,
-        bandwidth_byte_per_s=1e11,
-        sources={"peak_flops": "test", "bandwidth_byte_per_s": "test"},
-    )
-
-    found = plausibility(make_weight(feature, value_s), device)
-
-    assert said in found
-    assert bool(said) == bool(found)
-    assert plausibility(make_weight(feature, value_s), None) == ""

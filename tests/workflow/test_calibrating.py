@@ -10,8 +10,8 @@ import pytest
 from countperf.display import MOST_LINES
 from countperf.errors import DeviceError, MeasurementError, ParameterError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
-from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
-from countperf.fitting.transfer.result import CalibrationResult
+from countperf.fitting.prior import KernelChoice, shipped_choice
+from countperf.fitting.with_prior import CalibrationResult
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
@@ -20,11 +20,10 @@ from countperf.harness.repeats import CALIBRATION
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import MeasurementSet
 from countperf.models import library
-from countperf.models.library import NamedFit, load_weights, named_fits
+from countperf.models.library import load_weights, named_fits
 from countperf.models.weights import WeightSet
-from countperf.workflow import calibrating, calibration_cases
-from countperf.workflow.calibrating import calibrate
-from countperf.workflow.calibration_cases import CalibrationTask, sized_here
+from countperf.workflow import calibrating
+from countperf.workflow.calibrating import CalibrationTask, calibrate, sized_here
 from countperf.workflow.prediction import predict
 from measurement_kernels.catalog import entry
 
@@ -65,18 +64,17 @@ def device() -> Device:
         pytest.skip(str(error))
 
 
-def _stored(result: CalibrationResult, own: Path) -> dict[str, WeightSet]:
+def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
     """Return the weights of a calibration, loaded by the names of models that it says."""
-    models = {
-        each.model: load_weights(result.name, model=each.model, own=own) for each in result.models
-    }
-    assert sorted(models) == sorted(named_fits((), own=own)[result.name].models)
+    models = {each.model: load_weights(result.name, model=each.model) for each in result.models}
+    assert sorted(models) == sorted(named_fits()[result.name].models)
     return models
 
 
 @pytest.mark.device
-def test_a_device_gets_weights_that_predict_unless_those_that_ship_are_better(
-    own: Path, tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("own")
+def test_a_device_gets_weights_that_predict(
+    tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrating, "_why_no_code", lambda _: "not read in this test")
     events: list[ProgressEvent] = []
@@ -90,7 +88,6 @@ def test_a_device_gets_weights_that_predict_unless_those_that_ship_are_better(
         busy=True,  # the machine may be
         progress=events.append,
     )
-    monkeypatch.setattr(calibrating, "fits_for", lambda _: ())
     found = calibrated()
 
     assert events[0].kind == "limited"
@@ -99,7 +96,7 @@ def test_a_device_gets_weights_that_predict_unless_those_that_ship_are_better(
     assert found.is_complete
     assert len(repr(found).splitlines()) <= MOST_LINES
     assert repr(found).startswith("mine/test: ")
-    (weights,) = _stored(found, own).values()
+    (weights,) = _stored(found).values()
     assert list(found.to_frame()["model"]) == [found.models[0].model]
     assert weights.device == device.identity
     assert weights.source is not None
@@ -112,37 +109,21 @@ def test_a_device_gets_weights_that_predict_unless_those_that_ship_are_better(
     low, high = prediction.interval_s
     assert 0 <= low < prediction.time_s < high
 
-    # weights that there are: as good as can be, then a thousand times too slow
-    folder = tmp_path / "there"
-    folder.mkdir()
-    for factor in (1.0, 1e3):
-        there = weights.model_copy(
-            update={
-                "model": "structural-w8",
-                "weights": tuple(
-                    each.model_copy(update={"value_s": factor * each.value_s})
-                    for each in weights.weights
-                ),
-            }
-        )
-        there.write_file(folder / "weights.json")
-        fit = NamedFit(name="there", folder=folder)
-        monkeypatch.setattr(calibrating, "fits_for", lambda _, fit=fit: (fit,))
-        result = calibrated()
-        (now,) = _stored(result, own).values()
-        assert result.name == "mine/test"
-        assert result.cases == found.cases  # nothing is measured again
-        is_kept = factor == 1.0
-        assert result.models[0].is_kept == is_kept
-        assert ("kept weights of" in repr(result)) == is_kept
-        assert (now == there) == is_kept
+    again = calibrated()
+    assert again.name == "mine/test"  # its own weights are replaced
+    assert again.cases == found.cases  # nothing is measured again
+    copied = WeightSet.read_file(found.models[0].path)
+    by_hand = copied.model_copy(update={"source": None})
+    by_hand.write_file(found.models[0].path)
+    assert calibrated().name == "mine/test-2"  # those of somebody else are not
+    assert WeightSet.read_file(found.models[0].path) == by_hand
 
 
 @pytest.mark.device
 def test_sizes_are_found_on_devices_for_which_none_ship(
     tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration_cases, "_SEARCH_SHARE", 0.0)
+    monkeypatch.setattr(calibrating, "_SEARCH_SHARE", 0.0)
     task = CalibrationTask(
         device=device,
         runner=KernelRunner.open(device),
@@ -189,4 +170,4 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     found = calibrated(busy=True)
     assert found.unsettled == found.cases == 10
     assert "10 times did not settle and were used: intervals are wider" in repr(found)
-    assert _stored(found, own)
+    assert _stored(found)

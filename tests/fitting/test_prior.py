@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from countperf.execution.policy import ExecutionPolicy
-from countperf.fitting.transfer.prior import (
+from countperf.fitting.prior import (
     BETWEEN_PLATFORMS,
+    FOLDER,
     KnownDevice,
     KnownModel,
     prior_for,
+    shipped_choice,
     shipped_devices,
 )
 from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.memory import memory_hierarchy_of
+from measurement_kernels.catalog import entry
 from tests.models.builders import make_device
 
 COLUMN = ("traffic", "bytes.group.load.dense")
@@ -33,7 +36,6 @@ def _known(*devices: tuple[str, str, float | None, float]) -> KnownModel:
         devices=tuple(
             KnownDevice(
                 device=_device(slug, platform),
-                policy=ExecutionPolicy(width=8),
                 logs=(log,),
                 variances=(None if log is None else variance,),
             )
@@ -97,16 +99,43 @@ def test_what_no_device_knows_is_guessed() -> None:
 
 
 def test_what_ships_is_complete_and_small() -> None:
-    from pathlib import Path
-
-    from countperf.fitting.transfer import prior
-
     known = shipped_devices()
 
-    path = Path(prior.__file__).parent / "known-devices.json"
-    assert path.stat().st_size < 300_000
+    assert {path.stat().st_size < 300_000 for path in FOLDER.glob("*.json")} == {True}
     assert {model.kind for model in known.models} == {"compiled", "structural"}
     for model in known.models:
         errors = [each.typical_error for each in model.errors]
         assert errors == sorted(errors, reverse=True)
         assert all(each.log_error_90 < each.log_error_95 for each in model.errors)
+
+
+@pytest.mark.parametrize("known", shipped_devices().models, ids=lambda known: known.kind)
+def test_each_column_is_a_feature_of_its_model(known: KnownModel) -> None:
+    device = known.devices[0].device
+    model = known.definition(device, memory_hierarchy_of(device))
+
+    strange = [
+        (term, feature)
+        for term, feature in known.columns
+        if term not in model.terms
+        or not (
+            feature in model.terms[term].charged
+            if feature in model.derived
+            else model.term_features[term].feature_of(feature) is not None
+        )
+    ]
+
+    assert strange == []
+    assert len(set(known.columns)) == len(known.columns)
+
+
+def test_kernels_that_ship_can_be_measured() -> None:
+    kernels = shipped_choice().kernels
+
+    assert len(kernels) > 100
+    assert {entry(each.name).purpose for each in kernels} == {"measurement"}
+    for each in kernels[:40]:
+        cases = [entry(each.name).case_at(**size.parameters) for size in each.sizes]
+        assert [case.family for case in cases] == [each.family] * len(cases)
+        bytes_in_all = [case.global_memory_bytes for case in cases]
+        assert bytes_in_all == sorted(bytes_in_all)

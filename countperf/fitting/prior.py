@@ -24,20 +24,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from countperf.documents import Document, Part
 from countperf.execution.memory_hierarchy import MemoryHierarchy
-from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.solve import LogPrior, Vector
 from countperf.hardware.identity import DeviceIdentity, platform_prefix
-from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
+from countperf.models.compiled import COMPILED
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import Column
-from countperf.models.structural import structural
+from countperf.models.shipped import fitted_model
 
 SPREAD = 0.5
 """Standard deviation of a weight's logarithm between devices of one platform, of most features."""
@@ -48,7 +54,7 @@ BETWEEN_PLATFORMS = 0.8
 _DEGREES = 4.0
 """The common spread counts for so many devices where a feature's own is found."""
 
-_LEAST_SPREAD, LARGEST_SPREAD = 0.2, 2.0
+_LEAST_SPREAD, _LARGEST_SPREAD = 0.2, 2.0
 
 _ENOUGH_ALIKE = 2
 """Number of known devices of a platform from which on they alone are the prior."""
@@ -59,7 +65,8 @@ CARRIED = 0.7
 _SPEED, _OTHER_SPEED = 0.2, 2.0
 """Standard deviation of the logarithm of a device's speed; of one whose kind no known device is."""
 
-_WIDTHS = (8, 16)
+FOLDER = Path(__file__).parent
+"""Place of the documents that ship."""
 
 _MEMORY_TERMS = ("traffic", "misses")
 _LAUNCH = "launch"
@@ -72,7 +79,6 @@ class KnownDevice(Part):
     """A device whose weights are known, and how well its measurements determine them."""
 
     device: DeviceIdentity  # the device
-    policy: ExecutionPolicy  # how it runs work groups
     logs: tuple[float | None, ...]  # logarithm of each weight (s per unit)
     variances: tuple[NonNegativeFloat | None, ...]  # what its measurements leave open of each
     # logarithm of measured over fitted time of each of the model's kernels, the mean over sizes
@@ -94,8 +100,6 @@ class KnownModel(Part):
 
     kind: ModelKind  # which model
     columns: tuple[tuple[str, str], ...]  # term and feature of each weight
-    # features that no device spends notable time on, and that are left out
-    negligible: tuple[str, ...] = ()
     error: PositiveFloat  # size of the model's own errors, relative
     devices: tuple[KnownDevice, ...] = Field(min_length=1)  # the devices
     errors: tuple[ExpectedErrors, ...] = ()  # by the number of measured kernels, the fewest first
@@ -111,34 +115,9 @@ class KnownModel(Part):
                 raise ValueError(f"{device.device.slug} has not one residual for each kernel")
         return self
 
-    def definition(
-        self, policy: ExecutionPolicy, memory: MemoryHierarchy, *, units: int
-    ) -> ModelDefinition:
-        """Return the model under a policy, for a device of `units` compute units."""
-        if self.kind == COMPILED:
-            order: Order = next(name for name in get_args(Order) if ORDERS[name] == policy)
-            definition = compiled(order, units=units, memory=memory)
-        else:
-            own = policy.model_copy(update={"units": units if policy.units else 0})
-            definition = structural(own, memory=memory)
-        names = tuple(dict.fromkeys((*definition.negligible, *self.negligible)))
-        return definition.model_copy(update={"negligible": names})
-
-    def policies(self, device: DeviceIdentity) -> tuple[ExecutionPolicy, ...]:
-        """Return policies to try: those of known devices of the platform, or of all without any.
-
-        Policies of structural models are tried with vectors of half and twice the width, too.
-        """
-        near = [each for each in self.devices if is_alike(each.device, device)] or self.devices
-        policies = [each.policy for each in near]
-        if self.kind != COMPILED:
-            policies += [
-                policy.model_copy(update={"width": width})
-                for policy in tuple(policies)
-                for width in _WIDTHS
-                if policy.width in _WIDTHS
-            ]
-        return tuple(dict.fromkeys(policies))
+    def definition(self, device: DeviceIdentity, memory: MemoryHierarchy) -> ModelDefinition:
+        """Return the model for a device."""
+        return fitted_model(self.kind, device, memory)
 
     def near(self, device: DeviceIdentity) -> Self:
         """Return the known devices of the platform if there are enough of them, else all.
@@ -150,10 +129,6 @@ class KnownModel(Part):
         if self.kind == COMPILED or alike < _ENOUGH_ALIKE:
             return self
         return self.without(lambda other: not is_alike(other, device))
-
-    def itself(self, device: DeviceIdentity) -> KnownDevice | None:
-        """Return what is known of a device itself; None if it is none of the known ones."""
-        return next((each for each in self.devices if each.device.matches(device)), None)
 
     def carried(self, device: DeviceIdentity) -> dict[str, float]:
         """Return the residuals that are expected of a fit to a new device, by kernel.
@@ -174,9 +149,9 @@ class KnownModel(Part):
         kept = tuple(device for device in self.devices if not left_out(device.device))
         return self.model_copy(update={"devices": kept})
 
-    def errors_after(self, kernels: int) -> ExpectedErrors | None:
-        """Return the errors that are expected once so many kernels are measured."""
-        if not self.errors:
+    def errors_on(self, device: DeviceIdentity, kernels: int) -> ExpectedErrors | None:
+        """Return the errors expected after so many kernels, if a known device has the platform."""
+        if not self.errors or not any(is_alike(each.device, device) for each in self.devices):
             return None
         wanted = [error for error in self.errors if error.kernels <= kernels]
         return wanted[-1] if wanted else self.errors[0]
@@ -196,13 +171,39 @@ class KnownDevices(Document):
         return next((model for model in self.models if model.kind == kind), None)
 
 
-_SHIPPED = Path(__file__).parent / "known-devices.json"
+class ChosenSize(Part):
+    """One launch size of a kernel."""
+
+    parameters: dict[str, NonNegativeInt]  # its sizes
+    run_s: PositiveFloat  # typical time of a run, s, over known devices
+
+
+class ChosenKernel(Part):
+    """A kernel of the catalogue."""
+
+    name: str  # of the kernel
+    family: str
+    sizes: tuple[ChosenSize, ...]  # one that fits the caches, and one beyond where there is one
+
+
+class KernelChoice(Document):
+    """Kernels in the order in which a calibration measures them."""
+
+    format: Literal["countperf-calibration-kernels"] = "countperf-calibration-kernels"
+    version: Literal[1] = 1
+    kernels: tuple[ChosenKernel, ...]  # the most telling for its cost first
 
 
 @cache
 def shipped_devices() -> KnownDevices:
     """Return what ships of known devices."""
-    return KnownDevices.read_file(_SHIPPED)
+    return KnownDevices.read_file(FOLDER / "known-devices.json")
+
+
+@cache
+def shipped_choice() -> KernelChoice:
+    """Return the choice of kernels that ships."""
+    return KernelChoice.read_file(FOLDER / "calibration-kernels.json")
 
 
 def is_alike(one: DeviceIdentity, other: DeviceIdentity) -> bool:
@@ -228,7 +229,7 @@ def prior_for(
         if not found:
             value = guess(column)
             mean[number] = -30.0 if value is None else value
-            variance[number] = LARGEST_SPREAD**2
+            variance[number] = _LARGEST_SPREAD**2
             continue
         mean[number], variance[number] = _of_new_device(*map(np.array, zip(*found, strict=True)))
     is_kin = any(each.device.device_type == device.device_type for each in known)
@@ -285,4 +286,4 @@ def _spread(values: Vector, variances: Vector, alike: Vector) -> float:
         mean = np.average(values[members], weights=trust)
         squares += float(np.sum(trust * (values[members] - mean) ** 2))
         freedom += np.count_nonzero(members) - 1
-    return float(np.clip(np.sqrt(squares / freedom), _LEAST_SPREAD, LARGEST_SPREAD))
+    return float(np.clip(np.sqrt(squares / freedom), _LEAST_SPREAD, _LARGEST_SPREAD))

@@ -1,4 +1,4 @@
-"""Choosing a model by left-out families, and intervals from them."""
+"""Figures of left-out families, and intervals from them."""
 
 from __future__ import annotations
 
@@ -7,52 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from countperf.errors import FitError
-from countperf.fitting.design import Observation
 from countperf.fitting.fit import fit
-from countperf.fitting.intervals import (
+from countperf.fitting.leaving_out import (
+    LARGEST_FACTOR,
+    HeldOutCase,
     conformal_quantile,
     coverage_without_own_family,
+    held_out_factor,
     interval_calibration,
     scatter_of_kernels,
 )
-from countperf.fitting.leaving_out import (
-    LARGEST_FACTOR,
-    UNPREDICTED,
-    HeldOutCase,
-    held_out_figure,
-)
-from countperf.fitting.selection import select_model
 from countperf.measurements import PURPOSES
-from countperf.models.definition import ModelDefinition
 from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
-from tests.models.builders import sum_model
-
-LOAD, ADD = "gmem.load.32.stride1", "flop.add.f32"
-CANDIDATES = {
-    "load": sum_model(
-        {"launch": ["launches"], "memory": ["gmem.*.*.*"]}, ignored=["flop.*"], name="load"
-    ),
-    "sum": sum_model({"launch": ["launches"], "all": ["gmem.*.*.*", "flop.*.*"]}),
-}
-
-
-def _cases() -> list[Observation]:
-    random = np.random.default_rng(2)
-    cases: list[Observation] = []
-    for i in range(40):
-        loads, adds = (int(10 ** random.uniform(6, 8)) for _ in range(2))
-        time_s = 1e-6 + 1e-11 * loads + 1e-11 * adds
-        cases.append(
-            Observation(
-                name=f"c{i}",
-                kernel=f"k{i}",
-                family=f"f{i % 4}",
-                counts={"launches": 1, LOAD: loads, ADD: adds},
-                time_s=time_s * float(np.exp(random.normal(0, 0.02))),
-            )
-        )
-    return cases
 
 
 def _held_out(family: str, ratio: float | None, *, name: str = "c", **more: bool) -> HeldOutCase:
@@ -66,91 +32,24 @@ def _held_out(family: str, ratio: float | None, *, name: str = "c", **more: bool
     )
 
 
-def test_the_model_that_made_the_times_is_chosen() -> None:
-    chosen, candidates = select_model(_cases(), CANDIDATES)
-
-    assert chosen is CANDIDATES["sum"]
-    assert [(c.model, c.chosen) for c in candidates] == [("sum", True), ("load", False)]
-    errors = [c.held_out_error for c in candidates]
-    assert errors[0] is not None
-    assert errors[1] is not None
-    assert errors[0] < 0.03 < errors[1]
-    factors = [c.held_out_factor for c in candidates]
-    assert factors[0] is not None
-    assert factors[1] is not None
-    assert 1 < factors[0] < 1.03 < factors[1]
-
-
-def test_the_best_is_refined_until_nothing_is_better() -> None:
-    asked: list[str] = []
-
-    def refine(model: ModelDefinition) -> list[ModelDefinition]:
-        asked.append(model.name)
-        return [CANDIDATES["sum"]]
-
-    chosen, candidates = select_model(_cases(), {"load": CANDIDATES["load"]}, refine=refine)
-
-    assert chosen is CANDIDATES["sum"]
-    assert asked == ["load", "sum"]
-    assert [c.model for c in candidates] == ["sum-2", "load"]
-    assert [c.description for c in candidates] == [
-        CANDIDATES["sum"].description,
-        CANDIDATES["load"].description,
-    ]
-
-
-def test_a_model_that_cannot_be_fitted_is_listed_with_the_reason() -> None:
-    bad = sum_model(
-        {"launch": {"charged": ["launches"], "scale": "pole"}},
-        derived={"pole": "1/(barrier_local - barrier_local)"},
-        residual="log",
-        name="bad",
-    )
-
-    chosen, candidates = select_model(_cases(), {"bad": bad, **CANDIDATES})
-
-    assert chosen.name in CANDIDATES
-    assert candidates[-1].model == "bad"
-    assert "no finite value" in candidates[-1].failure
-    assert candidates[-1].held_out_error is None
-
-
-def test_without_families_nothing_can_be_chosen() -> None:
-    alone = [case for case in _cases() if case.family == "f0"]
-
-    with pytest.raises(FitError, match="no family of kernels can be predicted"):
-        select_model(alone, CANDIDATES)
-
-
 def test_families_count_the_same_whatever_their_size() -> None:
     cases = [_held_out("a", 1.1)] * 9 + [_held_out("b", 1.9)]
 
-    found = held_out_figure(cases)
-    assert found.error == pytest.approx((0.1 * 0.9) ** 0.5)
-    assert found.factor == pytest.approx((1.1 * 1.9) ** 0.5)
+    assert held_out_factor(cases) == pytest.approx((1.1 * 1.9) ** 0.5)
 
 
 def test_factors_are_the_same_both_ways_and_count_up_to_a_limit() -> None:
     for ratio in (4.0, 0.25):
-        assert held_out_figure([_held_out("a", ratio)]).factor == pytest.approx(4.0)
+        assert held_out_factor([_held_out("a", ratio)]) == pytest.approx(4.0)
     for ratio in (1e9, 1e-9, -1.0):
-        assert held_out_figure([_held_out("a", ratio)]).factor == pytest.approx(LARGEST_FACTOR)
-
-
-def test_a_case_that_only_others_predict_counts_as_wrong() -> None:
-    cases = [_held_out("a", 1.1, name="x"), _held_out("a", None, name="y")]
-
-    assert held_out_figure(cases).error == pytest.approx(0.1)
-    found = held_out_figure(cases, predictable={"x", "y"})
-    assert found.error == pytest.approx((0.1 * UNPREDICTED) ** 0.5)
-    assert found.factor == pytest.approx((1.1 * (1 + UNPREDICTED)) ** 0.5)
+        assert held_out_factor([_held_out("a", ratio)]) == pytest.approx(LARGEST_FACTOR)
 
 
 def test_kernels_that_only_launch_do_not_count() -> None:
     empty = _held_out("empty", 1e-9, overhead_only=True)
     cases = [_held_out(family, 1.1) for family in "abc"]
 
-    assert held_out_figure([*cases, empty]) == held_out_figure(cases)
+    assert held_out_factor([*cases, empty]) == held_out_factor(cases)
     assert interval_calibration([*cases, empty]) == interval_calibration(cases)
 
 
@@ -172,11 +71,7 @@ def test_kernels_that_judge_fits_are_never_looked_at() -> None:
     both = type(alone)(header=alone.header, measurements=(*alone.measurements, *bait.measurements))
     assert {m.purpose for m in both} == {"measurement", "test", "application", "variant"}
 
-    chosen = fit(alone, model="auto").weights
-
-    assert fit(both, model="auto").weights == chosen
-    assert [c.model for c in chosen.candidates if c.chosen] == [chosen.model]
-    assert {c.model for c in chosen.candidates} == {"linear"}
+    assert fit(both).weights == fit(alone).weights
 
 
 def _charged() -> set[str]:

@@ -1,1 +1,0 @@
-"""Fits of a new device from few measurements and what is known of other devices."""
