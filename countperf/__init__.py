@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from countperf.workflow.fitting import fit
     from countperf.workflow.kernels import load_kernel
     from countperf.workflow.measuring import measure_catalogue
-    from countperf.workflow.mechanistic import mechanistic_cost, occupancy, predict_all, sweep
+    from countperf.workflow.mechanistic import occupancy, predict_all, sweep
     from countperf.workflow.prediction import explain, predict, with_compiled_code
     from countperf.workflow.recording import recording
     from countperf.workflow.timing import time_kernel
@@ -62,7 +62,7 @@ _HOMES = {
     "workflow.fitting": "fit",
     "workflow.kernels": "load_kernel",
     "workflow.measuring": "measure_catalogue",
-    "workflow.mechanistic": "mechanistic_cost occupancy predict_all sweep",
+    "workflow.mechanistic": "occupancy predict_all sweep",
     "workflow.prediction": "explain predict with_compiled_code",
     "workflow.recording": "recording",
     "workflow.timing": "time_kernel",
@@ -80,7 +80,7 @@ __all__ += ["Count", "CountperfError", "KernelAnalysis", "KernelCase", "Measurem
 __all__ += ["MeasurementSet", "Prediction", "PropertyVector", "SearchSpace", "Timing", "WeightSet"]
 __all__ += ["analyze_kernel", "available_weights", "count_kernel", "devices", "doctor"]
 __all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
-__all__ += ["measure_catalogue", "mechanistic_cost", "occupancy", "predict"]
+__all__ += ["measure_catalogue", "occupancy", "predict"]
 __all__ += ["predict_all", "predict_application", "profile_kernel", "rank", "recording", "sweep"]
 __all__ += ["time_kernel", "tune", "with_compiled_code"]
 

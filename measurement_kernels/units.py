@@ -9,7 +9,6 @@ import numpy as np
 from loopy import TranslationUnit
 from loopy.version import LOOPY_USE_LANGUAGE_VERSION_2018_2
 
-from countperf.tuning.steps import step
 from measurement_kernels.arguments import (
     ELEMENT_TYPES,
     Argument,
@@ -35,7 +34,6 @@ def make_unit(
     return _unit(name, domain, instructions, names, assumptions, arguments, element_type)
 
 
-@step
 def _unit(
     name: str,
     domain: str | Sequence[str],
@@ -73,8 +71,8 @@ def _loopy_argument(argument: Argument, element_type: str) -> lp.ArrayArg | lp.V
             return lp.ValueArg(argument.name, np.dtype(ELEMENT_TYPES[element_type]))
 
 
-split_iname = step(lp.split_iname)
-tag_inames = step(lp.tag_inames)
+split_iname = lp.split_iname
+tag_inames = lp.tag_inames
 """Loopy's transformations, as steps that variants share."""
 
 
@@ -89,7 +87,6 @@ def map_to_items(
     return unit
 
 
-@step
 def prefetch(
     unit: TranslationUnit,
     reference: str,
@@ -150,7 +147,6 @@ def prefetch_tile(
     )
 
 
-@step
 def split_to_items(
     unit: TranslationUnit, iname: str, *, axis: int, items: int, each: int
 ) -> TranslationUnit:
@@ -194,7 +190,6 @@ def split_plane(
     return unit, axes, (items[axes[0]], items[axes[1]])
 
 
-@step
 def in_order(unit: TranslationUnit, inames: Sequence[str]) -> TranslationUnit:
     """Nest loops in this order, outermost first; missing ones are left out."""
     there = present(unit, inames)

@@ -27,7 +27,7 @@ class Command:
 
 _KERNEL = ("kernel", "parameters", "--statistics")
 _MECHANISTIC = ("--on", "--registers")
-_SPACE = ("space", "parameters", "--weights", "--force", "--model", *_MECHANISTIC, "--longest")
+_SPACE = ("space", "parameters", "--weights", "--force", "--model", "--longest")
 _ONE_SIZE = {"type": size, "help": "size parameters: n=1024"}
 _OPTIONAL_PLACE = {"nargs": "?"}
 
@@ -212,7 +212,7 @@ COMMANDS: Mapping[str, Command] = {
     "rank": Command(
         "predict all variants of a kernel, and list those that should be fastest",
         (
-            *(*_SPACE, "--device", "--incomplete", "--points", "--by-code", "--workers"),
+            *(*_SPACE, "--device", "--incomplete", "--points", "--workers"),
             *("--output",),
         ),
         {
@@ -240,10 +240,9 @@ COMMANDS: Mapping[str, Command] = {
         "find the fastest variant of a kernel on a device within a budget (resumes)",
         (
             *(*_SPACE, "--device", "--budget", "--measurements", "--store", "--workers"),
-            *("--figure", "--export", "--replay", "--where", "--prior"),
+            *("--figure", "--export"),
         ),
         {
-            "space": _OPTIONAL_PLACE,
             "parameters": _ONE_SIZE,
             "--longest": _help(
                 "end work on a variant after so long (default: a quarter of the budget, a minute"

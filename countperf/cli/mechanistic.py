@@ -14,16 +14,12 @@ from countperf.report.drawing import check_figure_path
 from countperf.report.mechanistic import answers
 from countperf.workflow.mechanistic import (
     described_device,
-    mechanistic_cost,
     predict_all,
     profiler_of,
 )
-from countperf.workflow.prediction import Target
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
-    from countperf.models.weights import WeightSet
-    from countperf.tuning.mechanistic_cost import MechanisticCost
 
 
 def profile_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -55,22 +51,6 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
             raise ParameterError(message, parameter="model")
         chosen_models(unknown)  # raises: no such model
     return names
-
-
-def asked_cost(
-    options: argparse.Namespace, device: str | None
-) -> WeightSet | MechanisticCost | str | None:
-    """Return what predicts variants: a mechanistic model, or the weights that the options name."""
-    models = mechanistic_models(options)
-    if models is None:
-        if options.model is None:
-            return options.weights
-        return Target(weights=options.weights, device=device, model=options.model).loaded()
-    if len(models) != 1 or options.model is None:
-        message = "variants are put in order by one model; name it, such as --model volkov"
-        raise ParameterError(message, parameter="model")
-    found = described_device(options.device_document, device=device, weights=options.weights)
-    return mechanistic_cost(models[0], found, **profile_options(options))
 
 
 def described(options: argparse.Namespace) -> DeviceParameters:

@@ -167,13 +167,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--points": value(
         "N", "predict only N points, scattered over the space (default: all)", type=natural
     ),
-    "--by-code": value(
-        "N",
-        "compile the best N on --device (PoCL or Intel's runtime) and order them by their machine"
-        " code; none is timed (default: 16 if no model is named, the device of the weights is"
-        " here, and it has weights of the model compiled)",
-        type=natural,
-    ),
     "--workers": value(
         "N", "processes that work side by side (default: one per processor)", type=natural
     ),
@@ -272,17 +265,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--replace": flag("overwrite the fit of that name and model"),
     "--save": value("FILE", "keep the times as a document, for predict --anchor FILE"),
     "--export": value("FILE", "write a Python script (.py) that builds the winner"),
-    "--replay": value(
-        "FILE",
-        "instead of a space: search the recorded times in a file of Kernel Tuner, T4 or KTT"
-        " (.json, .json.gz), without a device",
-    ),
-    "--where": several(value("NAME=VALUE", "with --replay: only configurations with this value")),
-    "--prior": value(
-        "FILE",
-        "with --replay: a file with times of the same configurations on another device, which rank"
-        " them beforehand",
-    ),
     "--parameters": value(
         "FILE", "write the device document alone, which the mechanistic models read (.json)"
     ),

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from loopy import AddressSpace, LoopyError
-from loopy.kernel.data import UnrolledIlpTag, UnrollTag
+from loopy import AddressSpace
 
 from countperf.counting.schedule import prepared
 
@@ -41,25 +40,6 @@ def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:
         local_memory_bytes=_local_memory(kernel),
     )
     return t_unit.copy(callables_table=callables).with_kernel(kernel), resources
-
-
-def written_instructions(t_unit: Any) -> int:
-    """Count the instructions that Loopy writes into the code, copies of unrolled loops included."""
-    kernel = t_unit.default_entrypoint
-    copies: dict[str, int] = {}
-    for name in kernel.all_inames():
-        if kernel.iname_tags_of_type(name, (UnrollTag, UnrolledIlpTag)):
-            try:
-                copies[name] = int(kernel.get_constant_iname_length(name))
-            except LoopyError:
-                copies[name] = 1
-    return sum(
-        math.prod(
-            copies.get(name, 1)
-            for name in instruction.within_inames | instruction.reduction_inames()
-        )
-        for instruction in kernel.instructions
-    )
 
 
 def local_arrays(kernel: Any) -> Iterator[tuple[str, Any, int | None]]:

@@ -20,16 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from countperf.integrations.cost import Cost, predicted_times
-from countperf.tuning.configuration_search import FIRST, ConfigurationSearch
+from countperf.integrations.cost import FIRST, Chooser, Cost, predicted_times
 
 _MS = 1e-3
-_COSTS = ("compile_time", "verification_time", "benchmark_time")
 _INVALID = sys.float_info.max / 2  # Kernel Tuner's cost of what failed is above it
 
 
 class PosteriorStrategy:
-    """Strategy that measures where improvement per second of tuning is expected to be largest.
+    """Strategy that measures where the expected improvement is largest.
 
     The objective has to be positive and better where it is smaller, as Kernel Tuner's default
     objective, the time, is; of an objective that is better where it is larger, Kernel Tuner passes
@@ -50,13 +48,11 @@ class PosteriorStrategy:
         predicted_s = None
         if self._cost is not None:
             predicted_s = predicted_times(self._cost, configurations)
-        search = ConfigurationSearch(
-            configurations, predicted_s=predicted_s, first=self._first, seed=self._seed
-        )
+        chooser = Chooser(configurations, predicted_s, first=self._first, seed=self._seed)
         best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
-        while (place := search.ask()) is not None:
+        while (place := chooser.ask()) is not None:
             objective = float(func(values[place]))
-            search.tell(place, _time_like(objective), cost_s=_cost_s(func))
+            chooser.tell(place, _time_like(objective))
             if objective < best[1]:
                 best = values[place], objective
         return best
@@ -67,11 +63,3 @@ def _time_like(objective: float) -> float | None:
     if not np.isfinite(objective) or objective > _INVALID or objective == 0:
         return None
     return objective * _MS if objective > 0 else -1 / objective
-
-
-def _cost_s(func: Any) -> float | None:
-    """Return what the last measurement took, s, as far as Kernel Tuner says so."""
-    result = func.results[-1] if func.results else {}
-    known = [result.get(name) for name in _COSTS]
-    cost_s = sum(each for each in known if isinstance(each, int | float)) * _MS
-    return cost_s if 0 < cost_s < float("inf") else None

@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from countperf.errors import MissingExtraError
-from countperf.integrations.cost import Cost, predicted_times
-from countperf.tuning.configuration_search import FIRST, ConfigurationSearch
+from countperf.integrations.cost import FIRST, Chooser, Cost, predicted_times
 from countperf.tuning.space import Choice
 
 try:
@@ -50,11 +49,8 @@ class PosteriorSampler(BaseSampler):
     ) -> None:
         self._configurations = list(configurations)
         predicted_s = None if cost is None else predicted_times(cost, self._configurations)
-        self._search = ConfigurationSearch(
-            self._configurations, predicted_s=predicted_s, first=first, seed=seed
-        )
+        self._chooser = Chooser(self._configurations, predicted_s, first=first, seed=seed)
         self._others = RandomSampler(seed)
-        self._asked: set[int] = set()
 
     def infer_relative_search_space(
         self,
@@ -77,10 +73,10 @@ class PosteriorSampler(BaseSampler):
         search_space: dict[str, BaseDistribution],  # noqa: ARG002
     ) -> dict[str, Any]:
         """Return the configuration to try next; the study ends when all were tried."""
-        index = self._search.ask()
+        index = self._chooser.ask()
         if index is None:
             study.stop()
-            return dict(self._configurations[self._search.best or 0])
+            return dict(self._configurations[self._chooser.best])
         trial_id = trial._trial_id  # pyright: ignore[reportPrivateUsage]  # Optuna's storage takes it
         study._storage.set_trial_system_attr(trial_id, _PLACE, index)  # pyright: ignore[reportPrivateUsage]
         return dict(self._configurations[index])
@@ -107,4 +103,4 @@ class PosteriorSampler(BaseSampler):
         if index is None:
             return
         ran = state == TrialState.COMPLETE and values is not None and values[0] > 0
-        self._search.tell(index, float(values[0]) if ran and values is not None else None)
+        self._chooser.tell(index, float(values[0]) if ran and values is not None else None)

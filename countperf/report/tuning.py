@@ -46,7 +46,6 @@ def point(of: Point) -> dict[str, Any]:
         "interval_s": getattr(of, "interval_s", None),
         "interval_level": getattr(of, "interval_level", None),
         **({"missing": missing} if missing else {}),
-        **({"model": model} if (model := getattr(of, "model", "")) else {}),
     }
 
 
@@ -60,10 +59,10 @@ def ranking(of: Ranking, *, written_to: str | None = None) -> Printed:
     columns = {"predicted_s": "predicted", "mark": "", "low_s": "from"}
     if best:
         columns["high_s"] = f"to ({format_percent(of.best[0].interval_level)})"
-        columns |= {"model": "model", **{f"choice {name}": name for name in of.best[0].choice}}
+        columns |= {f"choice {name}": name for name in of.best[0].choice}
     shown = [
         {
-            **{name: each.get(name) for name in ("predicted_s", "interval_s", "model")},
+            **{name: each.get(name) for name in ("predicted_s", "interval_s")},
             "mark": "*" if each.get("missing") else None,
             **{f"choice {name}": value for name, value in each["choice"].items()},
         }

@@ -31,7 +31,7 @@ from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.progress import Progress, silent
 from countperf.harness.repeats import BROAD
 from countperf.harness.runner import CaseRunner, KernelRunner, Run
-from countperf.tuning.pools import Remote, WorkerLostError
+from countperf.tuning.pools import START_S, Remote, WorkerLostError
 from countperf.tuning.sending import NOT_SENT
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ApartRunner(CaseRunner):
 
     def begin(self) -> Self:
         """Have the process open the device, while the caller does something else."""
-        self._remote.open()
+        self._remote.call(START_S, "__repr__")
         return self
 
     def versions(self) -> dict[str, str]:
@@ -86,6 +86,10 @@ class ApartRunner(CaseRunner):
         """Run a case as often as a protocol says."""
         return self._call("time_round", "run", case, protocol)
 
+    def apply(self, function: Callable[..., Any], case: KernelCase, *more: Any) -> Any:
+        """Call a function there, with the runner and a case."""
+        return self._call("apply", "run", case, function, *more)
+
     @contextmanager
     def loaded(self, case: KernelCase) -> Generator[Run]:
         """Give what runs a case once, as `KernelRunner.loaded`."""
@@ -99,6 +103,7 @@ class ApartRunner(CaseRunner):
         try:
             printed, result, error = task.result()
         except WorkerLostError as lost:
+            self.begin()
             kernel = "" if case is None else f"kernel {case.kernel!r} is not {what}: "
             raise MeasurementError(
                 f"{name}: {kernel}{_reason(lost)}", case=None if case is None else case.name
@@ -109,6 +114,7 @@ class ApartRunner(CaseRunner):
         if isinstance(error, DeviceLostError):
             self._remote.pool.end()
             self._remote = Remote(_Place, *self._opening)
+            self.begin()
             raise MeasurementError(f"{name}: {error}", case=name) from error
         if error is not None:
             raise error
@@ -191,6 +197,10 @@ class _Place:
             self.load(case)
         assert self.loaded is not None
         return self.loaded[1]()
+
+    def apply(self, case: KernelCase, function: Callable[..., Any], *more: Any) -> Any:
+        """Call a function with the runner and a case."""
+        return function(self.runner, case, *more)
 
     def answer(self, method: str, content: bytes, *more: Any) -> _Answer:
         """Return what code of the user's printed, and how a call ended."""

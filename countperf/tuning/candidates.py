@@ -1,18 +1,9 @@
-r"""Candidates of a search for the fastest variant, and the choice of the next trial.
-
-Build times of variants are estimated from the measured ones. Compilers take longer the more
-instructions the code generator writes, copies of unrolled loops included: :math:`a (1 + w/W)` for w
-instructions, where a is learnt from what was built. W was found with five families of kernels under
-two CPU runtimes, whose build times follow the rule with correlations of 0.2 to 0.9; all that hangs
-on it is in which order variants are tried.
-"""
+"""Candidates of a search for the fastest variant, and the choice of the next trials."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,44 +20,13 @@ from countperf.tuning.stopping import (
     least_hope,
     median_limit,
     regret_bound,
-    select,
 )
 
-WRITTEN = 40.0
-"""Instructions that take as long to compile as everything else about a variant."""
-
 PRIOR_S = 0.3
-"""Time of building a small variant, before any was built, s."""
-
-
-class BuildTimes:
-    """Expected times of building variants."""
-
-    def __init__(self) -> None:
-        self._small_s: list[float] = []
-
-    def add(self, written: float, seconds: float) -> None:
-        """Learn from a variant of so many written instructions."""
-        self._small_s.append(seconds / _size(written))
-
-    def expected_s(self, written: Array) -> Array:
-        """Return expected times, s, of variants of so many written instructions."""
-        small_s = float(np.mean(self._small_s)) if self._small_s else PRIOR_S
-        return small_s * _size(written)
-
-
-def _size(written: Any) -> Any:
-    return 1 + written / WRITTEN
-
+"""Time of building a variant, before any was built, s."""
 
 MOST = 2000
 """Candidates: the fastest by prediction; more would take longer to choose from than to build."""
-
-_WORTH_WAITING = 0.2  # gain of a variant that is built already, in that of the most promising
-_DISTURBED = 2.0  # how much slower a variant is beside somebody else's thread on the same core
-_CHEAP = 0.2  # of the time of building a small variant: what another look at one may take
-_SLOW_BUILD = 8.0  # medians up to which building times count as equal
-_PATIENCE = 0.05  # share of what is left of the budget against which times are small
 
 
 class Candidates:
@@ -76,8 +36,7 @@ class Candidates:
         self._space = space
         self._plan = plan
         self._places: dict[Key, int] = {}
-        self._builds = BuildTimes()
-        self._written: Array = np.empty(0)
+        self._built_s: list[float] = []
         self._posterior: Posterior
         self._drawn: dict[tuple[float, ...], tuple[Draw, ...]] = {}
         self._found: LogTimes | None = None  # of the posterior as it is
@@ -87,11 +46,10 @@ class Candidates:
         self.tried: dict[Key, Trial] = {}
         self.refused: dict[Key, Refused] = {}
 
-    def look(self, ranking: Ranking, *, is_reordered: bool = False) -> None:
-        """Take over what was predicted meanwhile, or the order in which it is now."""
+    def look(self, ranking: Ranking) -> None:
+        """Take over what was predicted meanwhile."""
         before = self._ranking
-        same = before is not None and ranking.predicted == before.predicted
-        if same and not is_reordered:
+        if before is not None and ranking.predicted == before.predicted:
             return
         self._ranking = ranking = replace(ranking, best=ranking.best[:MOST])
         kept = {as_key(point.choice): point for point in ranking.best}
@@ -108,9 +66,8 @@ class Candidates:
         self.points = tuple(kept.values())
         self._places = {key: position for position, key in enumerate(kept)}
         self._found = self._gained = None
-        self._written = np.array([point.written for point in self.points], np.float64)
         self._posterior = Posterior(
-            self._space,
+            self._space.parameters,
             [point.choice for point in self.points],
             [point.time_s for point in self.points],
             parts=[point.parts for point in self.points],
@@ -129,7 +86,7 @@ class Candidates:
         self._posterior.add(place, tried.time_s)
         self._found = self._gained = None
         if build_s is not None:
-            self._builds.add(self._written[place], build_s)
+            self._built_s.append(build_s)
 
     def refuse(self, refused: Refused) -> None:
         """Take a variant out that failed."""
@@ -141,20 +98,6 @@ class Candidates:
         if self._found is None:
             self._found = self._posterior.log_times()
         return self._found
-
-    @property
-    def promising_s(self) -> dict[Key, float]:
-        """Optimistic times of the candidates, s, given the measurements; empty before the first.
-
-        Half a scale below what is typical, so that what little is known of counts as promising
-        (Srinivas, Krause, Kakade, Seeger 2010, arXiv:0912.3995).
-        """
-        if not self.tried:
-            return {}
-        times = self._times
-        low_s = np.exp((times.mean - times.scale / 2).mean(axis=0))
-        measured_s = {key: tried.time_s for key, tried in self.tried.items()}
-        return dict(zip(self._places, low_s.tolist(), strict=True)) | measured_s
 
     @property
     def best_s(self) -> float | None:
@@ -197,7 +140,8 @@ class Candidates:
     @property
     def known(self) -> int:
         """Number of variants that have a prediction and did not fail."""
-        return len(self.points) + self._dropped - len(self._found_at(self.refused))
+        failed = sum(key in self._places for key in self.refused)
+        return len(self.points) + self._dropped - failed
 
     def regret(self, winner: Trial) -> float:
         """Bound by which fraction of a variant's median run the fastest that is known takes less.
@@ -226,69 +170,33 @@ class Candidates:
         assert self._ranking is not None
         return self._ranking.predicted - len(self._ranking.best)
 
-    def _rest(self) -> tuple[Rest, ...]:
+    def _rest(self) -> Rest:
         """Return all that was not measured: candidates, and what was not kept as one."""
         assert self._ranking is not None
-        candidates = Rest(times=select(self._times, self.remaining))
+        candidates = self._times.of(self.remaining), 1
         if not self._dropped:
-            return (candidates,)
+            return [candidates]
         cutoff = self._posterior.unknown(self._ranking.best[-1].time_s)
-        return candidates, Rest(times=cutoff, count=self._dropped)
+        return [candidates, (cutoff, self._dropped)]
 
-    def promising(self, left_s: float, begun: Collection[Key], most: int) -> list[Predicted]:
-        """Choose variants to build, the most promising first; none if no time is left for any.
+    def promising(self, left_s: float, most: int) -> list[Predicted]:
+        """Choose variants to try, the most promising first; none if no time is left for any.
 
-        They are those of the largest expected improvement, where seconds are scarce by the time
-        that it takes to find out (Snoek, Larochelle, Adams 2012, section 3.2, arXiv:1206.2944);
-        times that are small against what is left count as equal, and so do building times of up to
-        eight medians: long code is slow to build, and where its loops are unrolled, it is what
-        predictions know least of. Before anything is measured, an improvement is one over the
-        median of the predictions.
+        They are those of the largest expected improvement (Snoek, Larochelle, Adams 2012,
+        arXiv:1206.2944). Before anything is measured, an improvement is one over the median of the
+        predictions.
         """
-        gain = self._gains(left_s, begun)
-        gain[self._found_at(begun)] = -1.0
-        order = np.argsort(-gain, kind="stable")[:most]
-        return [self.points[place] for place in order if gain[place] >= 0]
-
-    def worth_a_try(
-        self, left_s: float, built: Collection[Key], building: Collection[Key] = ()
-    ) -> Predicted | None:
-        """Choose the variant to try now, of those that are built; None to build others first.
-
-        The most promising one, unless one that is not built promises far more.
-        """
-        gain = self._gains(left_s, [*built, *building])
-        ready = self._found_at(built)
-        if not ready:
-            return None
-        best = max(ready, key=lambda place: gain[place])
-        if gain[best] < max(0.0, _WORTH_WAITING * gain.max()):
-            return None
-        return self.points[best]
-
-    def _gains(self, left_s: float, begun: Collection[Key]) -> Array:
-        """Return what trying each candidate promises; below zero where there is no time for it."""
-        times = self._times
-        run_s = FEWEST_RUNS * times.center_s + self._warming_s(times.center_s)
-        build_s = self._builds.expected_s(self._written)
         eligible = self.remaining
         if self.tried or self.refused:  # the first one is always tried
-            needed_s = build_s + run_s
-            there = self._found_at(begun)
-            needed_s[there] = run_s[there]
-            eligible = eligible & (needed_s <= left_s)
-        gain = self._gain()
-        if left_s < np.inf:
-            alike_s = np.maximum(np.median(build_s), build_s / _SLOW_BUILD)
-            gain = gain / (alike_s + run_s + _PATIENCE * left_s)
-        return np.where(eligible, gain, -1.0)
+            run_s = FEWEST_RUNS * self._times.center_s + self._warming_s(self._times.center_s)
+            build_s = float(np.mean(self._built_s)) if self._built_s else PRIOR_S
+            eligible = eligible & (build_s + run_s <= left_s)
+        order = np.argsort(-self._gain(), kind="stable")
+        return [self.points[place] for place in order if eligible[place]][:most]
 
     def _warming_s(self, run_s: Array | float) -> Array:
         """Return how long runs of so many seconds are repeated until the device is warm, s."""
         return np.where(run_s < self._plan.warm_up_s, self._plan.warm_up_s, 0.0)
-
-    def _found_at(self, keys: Collection[Key]) -> list[int]:
-        return sorted(self._places[key] for key in keys if key in self._places)
 
     def _gain(self) -> Array:
         if self._gained is None:
@@ -298,24 +206,6 @@ class Candidates:
                 reference_s = float(np.median(times.center_s))
             self._gained = times.expected_improvement(reference_s)
         return self._gained
-
-    def disturbed(self, settled: Collection[Key], left_s: float) -> Trial | None:
-        """Return a variant that may be the fastest, but was disturbed when it ran; None if none.
-
-        It is slower than the best by no more than another thread on the same core costs, and to run
-        it again, once the device is warm, takes little against building another one.
-        """
-        best_s = self.best_s
-        most_s = min(_CHEAP * float(self._builds.expected_s(np.ones(1))[0]), left_s)
-        doubtful = [
-            tried
-            for key, tried in self.tried.items()
-            if best_s is not None
-            and key not in settled
-            and best_s < tried.time_s < _DISTURBED * best_s
-            and self._warming_s(tried.time_s) + sum(tried.samples_s) < most_s
-        ]
-        return min(doubtful, key=lambda tried: tried.time_s, default=None)
 
     @property
     def fastest(self) -> Trial:

@@ -9,14 +9,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from countperf.counting.producers import translation_unit
-from countperf.counting.resources import scheduled, written_instructions
+from countperf.counting.resources import scheduled
 from countperf.counting.unattended import without_disk_caches
 from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     CountperfError,
-    DeviceParameterError,
-    ModelNotApplicableError,
     ParameterError,
     PredictionError,
     SearchSpaceError,
@@ -25,7 +23,6 @@ from countperf.harness.device import DeviceLimits
 from countperf.models.correction import CORRECTION
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import with_transactions
-from countperf.tuning.mechanistic_cost import MechanisticCost, is_beyond_limits
 from countperf.tuning.space import Choice, SearchSpace, Value
 from countperf.user_code import find_in_user_code
 
@@ -61,12 +58,9 @@ class Predicted(ShortRepr):
     # low and high end of where the time is expected, s
     interval_s: tuple[float, float] | None = None
     interval_level: float = 0.95  # the share of cases whose time the interval is to hold
-    group_shape: tuple[int | None, ...] = ()  # work items per group
     missing: tuple[str, ...] = ()  # properties without a weight, left out of the time
-    written: int = 1  # instructions that the code generator writes, copies included
     # shares of the time, by what is charged for
     parts: Mapping[str, float] = field(default_factory=dict)
-    model: str = ""  # which model predicts it, in rankings by two models
 
 
 Point: TypeAlias = Predicted | Refused
@@ -77,7 +71,7 @@ class PredictionTask:
     """Task of predicting points: everything that a predicting process needs."""
 
     space: SearchSpace | str  # the space, or a text for `user_space`, which names it in any process
-    weights: WeightSet | MechanisticCost  # what predicts
+    weights: WeightSet  # what predicts
     sizes: Mapping[str, int]  # sizes of the kernel
     limits: DeviceLimits | None = None  # of the device
     incomplete_ok: bool = False  # whether to leave out properties without a weight
@@ -101,7 +95,6 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
     def refused(stage: Stage, error: CountperfError | str) -> Refused:
         return Refused(choice=kept, stage=stage, reason=one_line(str(error)))
 
-    view = question.weights.view
     try:
         unit = built(space, choice)
         ready, resources = scheduled(unit)
@@ -114,22 +107,18 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
     weights = question.weights
     sizes = {**space.sizes, **question.sizes}
     try:
-        if isinstance(weights, MechanisticCost):
-            prediction: Prediction = weights.predict_unit(unit, sizes)
-        else:
-            try:
-                vector = count_kernel(ready, view=view, caches=weights.counted_caches, cache=False)
-                named = weights.definition.named_transactions
-                vector = with_transactions(vector, unit, named)
-            except CountperfError as error:
-                return refused("count", error)
-            prediction = weights.predict_counts(vector, sizes, incomplete_ok=question.incomplete_ok)
-    except (PredictionError, ModelNotApplicableError, DeviceParameterError) as error:
+        vector = count_kernel(ready, view=weights.view, caches=weights.counted_caches, cache=False)
+        vector = with_transactions(vector, unit, weights.definition.named_transactions)
+    except CountperfError as error:
+        return refused("count", error)
+    try:
+        prediction = weights.predict_counts(vector, sizes, incomplete_ok=question.incomplete_ok)
+    except PredictionError as error:
         return refused("predict", error)
     except CountingError as error:  # at sizes, of what has no formula
         return refused("count", error)
     except ParameterError as error:
-        return refused("limits" if is_beyond_limits(error) else "sizes", error)
+        return refused("sizes", error)
     time_s = float(prediction.time_s)
     if not 0 < time_s < math.inf:
         return refused("predict", f"the model predicts {time_s:.3g} s, which is no time")
@@ -138,9 +127,7 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
         time_s=time_s,
         interval_s=interval_of(prediction),
         interval_level=prediction.interval_level,
-        group_shape=resources.group_shape,
         missing=prediction.missing,
-        written=written_instructions(unit),
         parts=_shares(prediction),
     )
 

@@ -48,8 +48,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.tuning.result import Key, as_key
-from countperf.tuning.space import Choice, SearchSpace
+from countperf.tuning.space import Choice, SearchSpace, Value
 
 Array = NDArray[np.float64]
 
@@ -163,6 +162,10 @@ class LogTimes:
     scale: Array
     freedom: float  # degrees of freedom
 
+    def of(self, some: NDArray[np.bool_]) -> LogTimes:
+        """Return the distributions of some of the variants."""
+        return LogTimes(mean=self.mean[:, some], scale=self.scale[:, some], freedom=self.freedom)
+
     @property
     def center_s(self) -> Array:
         """Typical time of each variant, s: of the mean logarithm."""
@@ -193,7 +196,7 @@ class Posterior:
 
     def __init__(
         self,
-        space: SearchSpace,
+        parameters: Mapping[str, Sequence[Value]],
         choices: Sequence[Choice],
         predicted_s: Sequence[float] | Array,
         *,
@@ -205,7 +208,7 @@ class Posterior:
         self._drawn = {} if drawn is None else drawn
         self._log_predicted = np.log(np.asarray(predicted_s, np.float64))
         count = len(self._log_predicted)
-        codes, numeric = ranks(space, choices, groups or [""] * count)
+        codes, numeric = ranks(parameters, choices, groups or [""] * count)
         self._codes = np.column_stack([codes, self._log_predicted / _LEVEL])
         self._numeric = np.append(numeric, np.True_)
         self._parts = _shares(parts, count)
@@ -300,12 +303,12 @@ def alike(apart: Array, is_number: NDArray[np.bool_] | np.bool_) -> Array:
 
 
 def ranks(
-    space: SearchSpace, choices: Sequence[Choice], groups: Sequence[str] = ()
+    parameters: Mapping[str, Sequence[Value]], choices: Sequence[Choice], groups: Sequence[str] = ()
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Write choices as ranks of values, shape (n, p), and tell which parameters are numbers."""
     columns: list[list[int]] = []
     numeric: list[bool] = []
-    for name, values in space.parameters.items():
+    for name, values in parameters.items():
         is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
         ordered = sorted(values, key=float) if is_number else list(values)
         ranks = {value: rank for rank, value in enumerate(ordered)}
@@ -344,11 +347,6 @@ class Surrogate:
         self._space = space
         self._choices: list[Choice] = []
         self._times: list[float | None] = []
-        self._corrected: Mapping[Key, float] = {}
-
-    def correct(self, times_s: Mapping[Key, float]) -> None:
-        """Take these times for those of points, s, in place of the predicted ones."""
-        self._corrected = times_s
 
     def add(self, choice: Choice, time_s: float | None) -> None:
         """Learn from the predicted time of a point, s; None if it has none."""
@@ -358,16 +356,12 @@ class Surrogate:
 
     def order(self, choices: Sequence[Choice]) -> list[int]:
         """Return the positions of points, those first that should have the shortest times."""
-        times = [
-            None if time_s is None else self._corrected.get(as_key(choice), time_s)
-            for choice, time_s in zip(self._choices, self._times, strict=True)
-        ]
-        known = [time_s for time_s in times if time_s is not None]
+        known = [time_s for time_s in self._times if time_s is not None]
         if not known:
             return list(range(len(choices)))
         slowest = max(known)  # what has no prediction is as good as that
-        logarithms = np.log([slowest if t is None else t for t in times])
-        codes, numeric = ranks(self._space, [*self._choices, *choices])
+        logarithms = np.log([slowest if t is None else t for t in self._times])
+        codes, numeric = ranks(self._space.parameters, [*self._choices, *choices])
         there, asked = codes[: len(self._choices)], codes[len(self._choices) :]
         center = float(np.mean(logarithms))
         among = _similarity(there, there, numeric) + _RIDGE * np.eye(len(there))

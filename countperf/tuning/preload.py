@@ -7,15 +7,10 @@ from importlib import import_module
 from countperf.interrupts import end_watch
 
 _NAMES = (
-    "countperf.counting.resources",
-    "countperf.harness.runner",
     "countperf.harness.session",
     "countperf.models.weights",
-    "countperf.properties.count_properties",
     "countperf.tuning.measuring",
-    "countperf.tuning.points",
     "countperf.tuning.sending",
-    "countperf.tuning.serving",
     "loopy.check",
     "loopy.codegen.instruction",
     "loopy.codegen.loop",

@@ -85,7 +85,6 @@ class Ranking(Table):
     refusals: Mapping[str, RefusalCount]  # those that have no prediction, by stage
     complete: bool  # whether that is all of the space
     seconds: float  # time that it took, s
-    model_choice: str = ""  # which model put the best in order and why, where none was asked for
 
     __repr__ = printed
 

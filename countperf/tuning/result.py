@@ -25,6 +25,8 @@ every variant was tried; it was interrupted."""
 Key: TypeAlias = tuple[tuple[str, Value], ...]
 """A choice as something that can be looked up."""
 
+_LONGEST_S = 60.0  # that a variant may take in the longest of searches, and in the shortest
+_SHORTEST_S = 3.0
 
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
@@ -42,6 +44,13 @@ class Budget:
         for name, value in (("seconds", self.seconds), ("measurements", self.measurements)):
             if value is not None and not 0 < value < math.inf:
                 raise ParameterError(f"a budget of {value} {name} is none", parameter=name)
+
+    @property
+    def longest_s(self) -> float:
+        """Time that a variant may take unless the caller says otherwise, s."""
+        if self.seconds is None:
+            return _LONGEST_S
+        return min(_LONGEST_S, max(_SHORTEST_S, self.seconds / 4))
 
     def exceeds(self, spent: Budget) -> bool:
         """Tell whether it allows for more than another one did."""

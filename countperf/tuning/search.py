@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from countperf.deferred_interrupts import deferred_interrupts
+from countperf.deferred_interrupts import deferred_interrupts, end_if_interrupted
 from countperf.errors import DocumentError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.code_order import SHARE, CodeOrder, CodeReader, read_order
 from countperf.tuning.journal import End, Journal, search_header, written
-from countperf.tuning.points import Point, PredictionTask, Refused
+from countperf.tuning.points import PredictionTask, Refused
 from countperf.tuning.pools import pool_or
-from countperf.tuning.predictions import Predictions
-from countperf.tuning.ranker import KEPT, LONGEST_S, Ranker
+from countperf.tuning.ranker import KEPT, Ranker
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import (
     Budget,
@@ -30,16 +28,17 @@ from countperf.tuning.result import (
     Stop,
     TuningResult,
     as_key,
+    ties,
 )
-from countperf.tuning.sending import Packed, checked_space
+from countperf.tuning.sending import checked_space
 from countperf.tuning.space import SearchSpace
-from countperf.tuning.state import SearchState, Spending, Watch, outcome, outlook
+from countperf.tuning.state import SearchState, Spending, Watch, outlook
 from countperf.tuning.trials import Trials
 
 Progress = Callable[[str], None]
 
-_SHORTEST_S = 3.0  # that a variant may take in the shortest of searches
-_SHOWN_EVERY_S = 1.0  # to who watches
+_OVERTIME_S = 1.0  # for a first prediction, where others were refused
+_WAIT_S = 0.25  # for an answer of the executor, before it is seen whether Ctrl-C was pressed
 
 
 def tune_space(
@@ -53,12 +52,14 @@ def tune_space(
     keep: int = KEPT,
     progress: Progress | None = None,
     began_s: float | None = None,
-    on_point: Callable[[Point], None] | None = None,
     longest_s: float | None = None,
+    builders: Sequence[CaseRunner] = (),
     watch: Watch | None = None,
-    reader: CodeReader | None = None,
 ) -> TuningResult:
-    """Find the fastest variant of a space on a device within a budget."""
+    """Find the fastest variant of a space on a device within a budget.
+
+    More runners of the device build as many more variants at a time.
+    """
     plan = plan or Plan()
     space = checked_space(question.space, question.sizes)
     with ExitStack() as stack:
@@ -67,41 +68,28 @@ def tune_space(
             journal = stack.enter_context(
                 Journal(store, search_header(question, space, runner, plan))
             )
-        longest_s = _longest_s(budget) if longest_s is None else longest_s
-        search = _Search(
-            question, space, runner, budget, plan, journal, progress, began_s, longest_s
-        )
+        search = _Search(question, space, runner, budget, plan, journal, progress, began_s)
         search.watch = watch
         if (found := search.found_before()) is not None:
             return found
-        pool = stack.enter_context(pool_or(executor))
         ranker = Ranker(
             question,
-            pool,
+            stack.enter_context(pool_or(executor)),
             keep=keep,
-            on_point=on_point,
             now=runner.clock.now,
             by_promise=budget.seconds is not None,
-            longest_s=longest_s,
+            longest_s=budget.longest_s if longest_s is None else longest_s,
         )
         stack.enter_context(ranker)
-        stack.enter_context(search.at(ranker, pool))
+        stack.callback(search.work_with(ranker, (runner, *builders)).close)
         try:
             with deferred_interrupts():
                 search.begin()
-                if reader is not None:
-                    search.read_code(reader, ranker.asked, pool)
                 stopped = search.measure()
                 search.confirm()
                 return search.end(stopped)
         except KeyboardInterrupt as error:
             raise search.interrupted() from error
-
-
-def _longest_s(budget: Budget) -> float:
-    """Return what a variant may take unless the caller says otherwise, s."""
-    seconds = budget.seconds
-    return LONGEST_S if seconds is None else min(LONGEST_S, max(_SHORTEST_S, seconds / 4))
 
 
 class _Search:
@@ -117,18 +105,14 @@ class _Search:
         journal: Journal | None,
         progress: Progress | None,
         began_s: float | None,
-        longest_s: float,
     ) -> None:
         self._question = question
         self._space = space
         self._runner = runner
         self._plan = plan
-        self._longest_s = longest_s
         self._journal = journal
         self._say = progress or (lambda _: None)
         self.watch: Watch | None = None
-        self._watched: tuple[int, ...] = ()
-        self._watched_s = 0.0
         self._entries = [] if journal is None else journal.entries
         self._rounds: Counter[Key] = Counter()  # in which each was run
         self._known = Candidates(space, plan)
@@ -139,30 +123,27 @@ class _Search:
             before_s=max((entry.spent_s for entry in self._entries), default=0.0),
             began_s=runner.clock.now() if began_s is None else began_s,
         )
-        self._order = CodeOrder()
         self._ranking: Ranking
-        self._predictions: Predictions
+        self._ranker: Ranker
         self._trials: Trials
         self._recall()
 
-    @contextmanager
-    def at(self, ranker: Ranker, pool: Executor) -> Generator[None]:
-        """Work with a ranking under way."""
-        self._predictions = Predictions(ranker, self._plan, self._spending, self._say)
+    def work_with(self, ranker: Ranker, runners: Sequence[CaseRunner]) -> Trials:
+        """Work with a ranking under way and with what runs variants."""
+        self._ranker = ranker
         self._trials = Trials(
             self._question,
             self._space,
-            self._runner,
+            runners,
             self._plan,
             known=self._known,
             spending=self._spending,
-            predictions=self._predictions,
+            ranker=ranker,
             rounds=self._rounds,
             say=self._say,
             write=self._write,
         )
-        with self._trials.at(ranker, pool, self._longest_s):
-            yield
+        return self._trials
 
     def _write(self, entry: dict[str, Any]) -> None:
         if self._journal is not None:
@@ -197,38 +178,33 @@ class _Search:
                 self._known.tried[key] = content
 
     def begin(self) -> None:
-        """Predict: a sample of the variants where seconds are scarce, else all of them."""
-        ranking = self._predictions.begin()
-        ranking.check_predicted()
+        """Predict for the first share of the seconds, and go on until there is a prediction.
+
+        Where no variant can be predicted, that ends soon after the seconds.
+        """
+        ranker = self._ranker
+        while not ranker.is_done:
+            end_if_interrupted()
+            if self._left_s(self._plan.first_share) <= 0 and ranker.has_predictions:
+                break
+            if self._left_s(1.0) < -_OVERTIME_S and ranker.answered:
+                break
+            ranker.work(_WAIT_S)
         self._look()
+        self._ranking.check_predicted()
+        some = "" if self._ranking.complete else ", others not looked at"
+        counted = f"{self._ranking.predicted} variants predicted, {self._ranking.refused} refused"
+        self._say(f"{counted}{some}")
 
-    def read_code(self, reader: CodeReader, asked: Packed | PredictionTask, pool: Executor) -> None:
-        """Put the first variants in order by their code, unless some were measured already."""
-        if self._known.tried:
-            return
+    def _left_s(self, share: float) -> float:
+        """Return what is left of a share of the seconds, s."""
         seconds = self._spending.budget.seconds
-        share = float("inf") if seconds is None else SHARE * seconds
-        seconds = max(0.0, min(share, self._spending.left_s()))
+        return float("inf") if seconds is None else share * seconds - self._spending.spent_s()
 
-        def read() -> None:
-            self._order = read_order(
-                self._ranking, asked, reader, pool, seconds=seconds, now=self._runner.clock.now
-            )
-
-        self._predictions.after(read)
-        number, model = len(self._order.times_s), self._question.weights.model
-        if number:
-            self._say(
-                f"model {reader.weights.model} orders the first {number} variants, whose code was"
-                f" read in {self._order.seconds:.1f} s; model {model} orders the others"
-            )
-        else:
-            self._say(f"model {model} orders all variants: no code was read in {seconds:.1f} s")
-        self._look(is_reordered=True)
-
-    def _look(self, *, is_reordered: bool = False) -> None:
-        self._ranking = self._order.applied(self._predictions.ranking())
-        self._known.look(self._ranking, is_reordered=is_reordered)
+    def _look(self) -> None:
+        self._ranking = self._ranker.ranking()
+        if self._ranking.best or self._known.tried:
+            self._known.look(self._ranking)
 
     def _take_up(self) -> None:
         """Make what is known of the variants anew, since an interrupt may split any update of it.
@@ -238,45 +214,38 @@ class _Search:
         known = Candidates(self._space, self._plan)
         known.tried, known.refused = self._known.tried, self._known.refused
         self._known = known
-        self._ranking = self._order.applied(self._predictions.ranking())
-        if self._ranking.best or known.tried:
-            known.look(self._ranking)
+        self._look()
 
     def measure(self) -> Stop:
         """Measure one variant after the other until one of the reasons to stop.
 
-        Meanwhile the executor goes on with predictions, as long as there is time for them: longer
-        where no variant that is predicted is worth a measurement.
+        While variants are built, the executor goes on with predictions, for a share of the seconds;
+        it gets all that is left where no variant that is predicted is worth a measurement.
         """
         while True:
-            counting = not self._spending.is_over() and self._predictions.go_on()
             self._look()
             if self._spending.is_over():
                 return "budget"
-            self._predictions.correct(self._known.promising_s)
             self._show()
-            if not self._known.remaining.any():
-                if not counting and not self._predictions.resume():
-                    return "exhausted" if self._ranking.complete else "budget"
-                self._predictions.wait()
-                continue
-            if self._known.is_confident:
-                if not counting and not self._predictions.resume():
-                    return "confident" if self._ranking.complete else "budget"
-                self._predictions.wait()
-                continue
-            if not self._trials.go_on(counting=counting):
+            if not self._known.remaining.any() or self._known.is_confident:
+                if self._ranker.is_done:
+                    return "confident" if self._known.remaining.any() else "exhausted"
+                if self._left_s(1.0) <= 0:
+                    return "budget"
+                end_if_interrupted()
+                self._ranker.work(_WAIT_S)
+            elif not self._trials.go_on(self._predict_on):
                 return "budget"
 
+    def _predict_on(self) -> None:
+        if self._left_s(self._plan.ranking_share) > 0:
+            self._ranker.work(0.0)
+
     def _show(self) -> None:
-        """Tell who watches the state, if it has changed or a second has passed."""
+        """Tell who watches the state."""
         if self.watch is None:
             return
-        known, now_s = self._known, self._spending.spent_s()
-        counts = len(known.tried), len(known.refused), self._ranking.predicted
-        if counts == self._watched and now_s - self._watched_s < _SHOWN_EVERY_S:
-            return
-        self._watched, self._watched_s = counts, now_s
+        known = self._known
         self.watch(
             SearchState(
                 space=self._space.name,
@@ -288,14 +257,14 @@ class _Search:
                 predicted=self._ranking.predicted,
                 expected_gain=known.expected_gain,
                 chance=known.chance,
-                spent_s=now_s,
+                spent_s=self._spending.spent_s(),
                 seconds=self._spending.budget.seconds,
-                measurements=self._spending.budget.measurements,
             )
         )
 
     def confirm(self) -> None:
         """Run the fastest again."""
+        self._trials.be_alone()
         self._trials.confirm()
 
     def end(self, stopped: Stop) -> TuningResult:
@@ -316,15 +285,20 @@ class _Search:
         return self._result(stopped, about, spent_s)
 
     def _result(self, stopped: Stop, about: Outlook, spent_s: float) -> TuningResult:
-        return outcome(
-            self._space,
-            {**self._space.sizes, **self._question.sizes},
-            self._plan,
-            self._known,
-            about,
+        winner, within = ties(self._known.ran, floor=0.0)
+        return TuningResult(
+            space=self._space.name,
             device=self._runner.identity.slug,
+            sizes={**self._space.sizes, **self._question.sizes},
+            winner=winner,
+            within_noise=within,
+            tried=self._known.ran,
+            failed=tuple(self._known.refused.values()),
             stopped=stopped,
+            confidence=self._plan.confidence,
             spent_s=spent_s,
+            numbers_checked=self._space.reference is not None,
+            **{field.name: getattr(about, field.name) for field in fields(Outlook)},
         )
 
     def interrupted(self) -> SearchInterrupt:

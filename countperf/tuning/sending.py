@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import pickle
 import zlib
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
@@ -22,14 +22,11 @@ from countperf.properties.count_properties import count_kernel
 from countperf.tuning.points import Point, PredictionTask, built, predict_points, user_space
 from countperf.tuning.pools import WorkerLostError, process_pool
 from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.steps import Latest
 
 NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
 """Errors that a task raises if it cannot be pickled."""
 
 _LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
-
-_known: Latest[PredictionTask] = Latest(4)  # questions of this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class Packed:
     """
 
     digest: str  # of the content, by which processes know it again
-    content: bytes  # the question, pickled and compressed
+    content: bytes = field(compare=False)  # the question, pickled and compressed
 
     @classmethod
     def of(cls, question: PredictionTask) -> Packed:
@@ -52,18 +49,17 @@ class Packed:
 
     def question(self) -> PredictionTask:
         """Unpack it, or return what this process unpacked before."""
-        return _known.found(self.digest, lambda: pickle.loads(zlib.decompress(self.content)))
+        return _unpacked(self)
 
 
-def predict_sent(asked: Packed | PredictionTask, choices: Sequence[Choice]) -> list[Point]:
+@lru_cache(maxsize=4)
+def _unpacked(packed: Packed) -> PredictionTask:
+    return pickle.loads(zlib.decompress(packed.content))
+
+
+def predict_sent(asked: Packed, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points; what a process of the pool is asked to do."""
-    return predict_points(asked.question() if isinstance(asked, Packed) else asked, choices)
-
-
-def predict_each(asked: Packed | PredictionTask, choices: Sequence[Choice]) -> Generator[Point]:
-    """Predict some points one by one, so that those before one that ends the process are known."""
-    for choice in choices:
-        yield from predict_sent(asked, [choice])
+    return predict_points(asked.question(), choices)
 
 
 _PROBED = 8  # variants, to find out which sizes kernels of a space have

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,9 +50,7 @@ class SearchSpace(ShortRepr):
         Values of each parameter: a list, or a ``range``.
     build : callable
         From a choice, as keyword arguments, to the ``loopy.TranslationUnit``, symbolic in its
-        sizes. Whatever it raises is the reason why there is no such variant. Variants share what
-        they have in common if its parts are steps (`countperf.tuning.steps.step`) and parameters of
-        later steps come later.
+        sizes. Whatever it raises is the reason why there is no such variant.
     constraints : tuple of str or callable
         What a choice has to satisfy; see `countperf.tuning.declarations` for texts.
     sizes : Mapping from str to int
@@ -64,9 +62,6 @@ class SearchSpace(ShortRepr):
         reference numbers of variants are not checked, which results then say.
     element_type : str
         Type of the kernel's numbers.
-    together : tuple of str
-        Parameters that decide so little, such as how loops are written, that variants which differ
-        in nothing else share most of the work of predicting them: searches predict these together.
 
     Examples
     --------
@@ -92,7 +87,6 @@ class SearchSpace(ShortRepr):
     reference: Reference | None = None
     tolerance: float = 1e-4
     element_type: str = "f32"
-    together: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.parameters:
@@ -108,11 +102,6 @@ class SearchSpace(ShortRepr):
                 )
             if not isinstance(values, range) and len({*map(repr, values)}) < len(values):
                 raise SearchSpaceError(f"space '{self.name}': {name} lists a value twice")
-        for name in self.together:
-            if name not in self.parameters:
-                raise SearchSpaceError(
-                    f"space '{self.name}': {name!r} in `together` is no parameter of it"
-                )
         for constraint in self.constraints:
             if isinstance(constraint, str):
                 check_expression(constraint, tuple(self.parameters))
@@ -241,24 +230,6 @@ class SearchSpace(ShortRepr):
             )
             for name, value in choice.items()
         )
-
-    def index(self, choice: Choice) -> int:
-        """Return the number for which `at` gives a choice."""
-        index = 0
-        for name, values in self.parameters.items():
-            index = index * len(values) + values.index(choice[name])
-        return index
-
-    def beside(self, choice: Choice) -> tuple[Value, ...]:
-        """Return what choices have in common that are predicted together."""
-        return tuple(choice[name] for name in self.parameters if name not in self.together)
-
-    def companies(self, choices: Iterable[Choice]) -> list[list[int]]:
-        """Return the positions of choices, those side by side that are predicted together."""
-        companies: dict[tuple[Value, ...], list[int]] = {}
-        for position, choice in enumerate(choices):
-            companies.setdefault(self.beside(choice), []).append(position)
-        return list(companies.values())
 
     def label(self, choice: Choice) -> str:
         """Write a choice as text: ``tile=8,unroll=2``."""

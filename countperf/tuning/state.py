@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.ranking import Ranking, by_stage
-from countperf.tuning.result import Budget, Outlook, Plan, Stop, TuningResult, ties
+from countperf.tuning.result import Budget, Outlook, ties
 from countperf.tuning.space import SearchSpace, Value
 
 
@@ -28,22 +28,15 @@ class SearchState:
     chance: float | None
     spent_s: float  # time spent over all sessions, s
     seconds: float | None  # the budget
-    measurements: int | None
 
     @property
     def left_s(self) -> float | None:
-        """Time that is left, s: of the budget, or by what a measurement took; None if not known."""
-        left: list[float] = []
-        if self.seconds is not None:
-            left.append(max(0.0, self.seconds - self.spent_s))
-        done = self.tried + self.failed
-        if self.measurements is not None and done:
-            left.append(self.spent_s / done * max(0, self.measurements - done))
-        return min(left, default=None)
+        """Time that is left of the budget, s; None where measurements alone are limited."""
+        return None if self.seconds is None else max(0.0, self.seconds - self.spent_s)
 
 
 Watch: TypeAlias = Callable[[SearchState], None]
-"""Is told the state of a search whenever it changes, and about once a second."""
+"""Is told the state of a search whenever it may have changed."""
 
 
 _OVERTIME_S = 1.0  # for a variant that is being timed when the seconds are over
@@ -123,34 +116,4 @@ def outlook(space: SearchSpace, known: Candidates, ranking: Ranking) -> Outlook:
         bounded=known.known,
         unbounded=unbounded,
         ranking_s=ranking.seconds,
-    )
-
-
-def outcome(
-    space: SearchSpace,
-    sizes: Mapping[str, int],
-    plan: Plan,
-    known: Candidates,
-    about: Outlook,
-    *,
-    device: str,
-    stopped: Stop,
-    spent_s: float,
-) -> TuningResult:
-    """Return the result of a search in which a variant ran."""
-    tried = known.ran
-    winner, within = ties(tried, floor=0.0)
-    return TuningResult(
-        space=space.name,
-        device=device,
-        sizes=sizes,
-        winner=winner,
-        within_noise=within,
-        tried=tried,
-        failed=tuple(known.refused.values()),
-        stopped=stopped,
-        confidence=plan.confidence,
-        spent_s=spent_s,
-        numbers_checked=space.reference is not None,
-        **{field.name: getattr(about, field.name) for field in fields(Outlook)},
     )

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeAlias
 
 from countperf.tuning.posterior import LogTimes
 
@@ -56,42 +53,28 @@ def median_limit(samples_s: Sequence[float], confidence: float) -> float:
     return sorted(samples_s)[heads]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rest:
-    """Variants of equal standing that were not measured."""
-
-    times: LogTimes  # their distributions
-    count: int = 1  # how many variants each distribution stands for
-
-    def expected_below(self, time_s: float) -> float:
-        """Return how many of them are expected to take less than a time."""
-        return self.count * float(self.times.probability_below(time_s).sum())
+Rest: TypeAlias = Sequence[tuple[LogTimes, int]]
+"""Variants that were not measured: distributions, and how many variants each of them stands for."""
 
 
-def chance_of_better(rest: Sequence[Rest], best_s: float, margin: float = 0.0) -> float:
+def chance_of_better(rest: Rest, best_s: float, margin: float = 0.0) -> float:
     """Bound the probability that some unmeasured variant beats the best by more than a margin."""
-    return min(1.0, sum(each.expected_below(best_s * (1 - margin)) for each in rest))
+    time_s = best_s * (1 - margin)
+    expected = sum(count * float(times.probability_below(time_s).sum()) for times, count in rest)
+    return min(1.0, expected)
 
 
-def regret_bound(rest: Sequence[Rest], best_s: float, confidence: float) -> float:
+def regret_bound(rest: Rest, best_s: float, confidence: float) -> float:
     """Bound by which fraction of a time the fastest of what was not measured may take less."""
     allowed = 1 - confidence
     if chance_of_better(rest, best_s) <= allowed:
         return 0.0
-    low, high = 0.0, _LARGEST_REGRET
-    if chance_of_better(rest, best_s, high) > allowed:
+    if chance_of_better(rest, best_s, _LARGEST_REGRET) > allowed:
         return 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        if chance_of_better(rest, best_s, middle) <= allowed:
-            high = middle
-        else:
-            low = middle
-    return high
+    from scipy.optimize import bisect
 
+    def over(share: float) -> float:
+        return chance_of_better(rest, best_s, share) - allowed
 
-def select(times: LogTimes, remaining: NDArray[np.bool_]) -> LogTimes:
-    """Return the distributions of some of the variants."""
-    return LogTimes(
-        mean=times.mean[:, remaining], scale=times.scale[:, remaining], freedom=times.freedom
-    )
+    root: Any = bisect(over, 0.0, _LARGEST_REGRET)
+    return float(root)

@@ -19,7 +19,6 @@ from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Axis, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
 from countperf.sizes import given_sizes
-from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.workflow.devices import known_device
 from countperf.workflow.kernels import kernel_itself, kernel_statistics
 
@@ -170,29 +169,6 @@ def _with(
 ) -> dict[str, Any]:
     given = {"statistics": statistics, "lines": lines}
     return {**(options or {}), **{name: each for name, each in given.items() if each is not None}}
-
-
-def mechanistic_cost(
-    model: str, device: DeviceParameters | str | Path, **options: Any
-) -> MechanisticCost:
-    """Return a mechanistic model as the ``weights`` of `countperf.rank` and `countperf.tune`.
-
-    Parameters
-    ----------
-    model : str
-        Its name, such as ``"volkov"``.
-    device : DeviceParameters, str or Path
-        A device, its slug in the catalogue, or the path of its document.
-    **options
-        Of `countperf.profile_kernel`, for all variants, such as ``registers_per_work_item``.
-
-    Raises
-    ------
-    ParameterError, DeviceError, DocumentError
-        There is no such model or device, or its document is damaged.
-    """
-    described = device if isinstance(device, DeviceParameters) else load_device(device)
-    return MechanisticCost(model=model, device=described, options=options)
 
 
 def profiler_of(

@@ -4,43 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.errors import CountperfError, ParameterError, SearchSpaceError
+from countperf.errors import ParameterError, SearchSpaceError
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
-from countperf.harness.runner import KernelRunner
-from countperf.models.compiled import COMPILED
-from countperf.models.library import load_weights, short_name
+from countperf.harness.environment import available_cores
 from countperf.models.weights import WeightSet
 from countperf.sizes import given_sizes
 from countperf.steps import report
 from countperf.tuning.apart import ApartRunner
-from countperf.tuning.code_order import CodeReader, ranked_by_code
-from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.tuning.points import PredictionTask, user_space
 from countperf.tuning.pools import pool_or
-from countperf.tuning.ranker import LONGEST_S, rank_points
+from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
 from countperf.tuning.sending import checked_space
 from countperf.tuning.space import SearchSpace
-from countperf.workflow.prediction import (
-    Target,
-    choice_text,
-    failed_reading,
-    is_fit,
-    reading_weights,
-)
+from countperf.workflow.prediction import Target
 from measurement_kernels.variants import spaces
 
 if TYPE_CHECKING:
-    from countperf.harness.clock import Clock
     from countperf.harness.device import Device
-    from countperf.harness.runner import CaseRunner
     from countperf.tuning.points import Point
     from countperf.tuning.ranking import Ranking
     from countperf.tuning.result import TuningResult
@@ -74,13 +61,12 @@ def rank(
     parameters: Mapping[str, int] | None = None,
     /,
     *,
-    weights: WeightSet | MechanisticCost | Path | str | None = None,
+    weights: WeightSet | Path | str | None = None,
     device: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
     keep: int = 20,
     points: int | None = None,
-    by_code: int | None = None,
     executor: Executor | None = None,
     workers: int | None = None,
     on_point: Callable[[Point], None] | None = None,
@@ -96,16 +82,11 @@ def rank(
     parameters, **more : int
         Sizes, in place of the space's.
     weights, device, force, incomplete_ok
-        As for `predict`; of a device that is named the limits are looked at, too. A mechanistic
-        model (`countperf.mechanistic_cost`) may stand in the place of weights.
+        As for `predict`; of a device that is named the limits are looked at, too.
     keep : int
         How many to keep.
     points : int, optional
         Predict only so many, scattered over the space.
-    by_code : int, optional
-        Compile so many of the best on `device`, and put them in order by what their code executes,
-        with weights of the model ``compiled``. By default 16 if no model is named, the weights'
-        device is here and it has such weights. ``model_choice`` of the ranking says which and why.
     executor : concurrent.futures.Executor, optional
         What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
         other; by default a pool of `workers` processes, one for each processor.
@@ -127,70 +108,18 @@ def rank(
     """
     sizes = given_sizes(parameters, more)
     space = named_in_processes(space)
-    asked = checked_space(space, sizes)
+    checked_space(space, sizes)
     found = None if device is None else find_device(device)
-    if by_code and found is None:
-        message = "variants are compiled on a device: name it (device=DEVICE)"
-        raise ParameterError(message, parameter="device")
-    reading = _reading(weights, found) if by_code is None else ""
-    first = _FIRST_BY_CODE if by_code is None and isinstance(reading, WeightSet) else by_code or 0
     question = _task(space, sizes, weights, found, force=force, incomplete_ok=incomplete_ok)
-    weights = question.weights
     with pool_or(executor, workers) as pool:
-        ranking = rank_points(
+        return rank_points(
             question,
             executor=pool,
-            keep=max(keep, first),
+            keep=keep,
             points=points,
             on_point=on_point,
             longest_s=longest_s,
         )
-    if isinstance(reading, WeightSet):
-        ranking = _ordered_if_readable(ranking, asked, reading, weights.model, first)
-    elif reading:
-        ranking = replace(ranking, model_choice=choice_text(weights.model, reading))
-    elif first and found is not None:
-        by_name = load_weights(weights.device.slug, model=COMPILED)
-        ranking = ranked_by_code(ranking, asked, by_name, found, first=first)
-    best = ranking.best[:keep]
-    if any(point.model for point in best) and isinstance(weights, WeightSet):
-        usual = short_name(weights.model)
-        best = tuple(replace(point, model=point.model or usual) for point in best)
-    return replace(ranking, best=best)
-
-
-_FIRST_BY_CODE = 16
-"""Number of variants that are compiled where no number is asked for."""
-
-
-def _reading(
-    weights: WeightSet | MechanisticCost | Path | str | None, device: Device | None
-) -> WeightSet | str:
-    """Return weights that read compiled code as `predict` chooses them, or why not.
-
-    The reason is empty where weights were given that leave no choice.
-    """
-    if not (weights is None or is_fit(weights)):
-        return ""
-    if weights is None and device is None:
-        device = find_device()
-    return reading_weights(weights, None if device is None else device.identity)
-
-
-def _ordered_if_readable(
-    ranking: Ranking, space: SearchSpace, reading: WeightSet, usual: str, first: int
-) -> Ranking:
-    """Order the first variants by their code; leave them if it cannot be read on the device."""
-    try:
-        device = find_device(reading.device.slug)
-        ordered = ranked_by_code(ranking, space, reading, device, first=first)
-    except CountperfError as error:
-        return replace(ranking, model_choice=choice_text(usual, failed_reading(error)))
-    choice = (
-        f"model {short_name(usual)} for all variants, then model {COMPILED} for the first"
-        f" {min(first, len(ranking.best))}: the device of the weights is here"
-    )
-    return replace(ordered, model_choice=choice)
 
 
 def tune(
@@ -201,7 +130,7 @@ def tune(
     seconds: float | None = None,
     measurements: int | None = None,
     device: str | None = None,
-    weights: WeightSet | MechanisticCost | Path | str | None = None,
+    weights: WeightSet | Path | str | None = None,
     force: bool = False,
     incomplete_ok: bool = True,
     store: Path | str | None = None,
@@ -238,7 +167,7 @@ def tune(
     executor, workers, longest_s
         As for `rank`; by default a quarter of the seconds, but 3 s at least and a minute at most.
     progress, watch : callable, optional
-        Are told what happens, a line at a time, and the `SearchState`, about once a second.
+        Are told what happens, a line at a time, and the `SearchState` between variants.
 
     Returns
     -------
@@ -261,13 +190,22 @@ def tune(
     checked_space(space, sizes)
     found = find_device(device)
     question = _task(space, sizes, weights, found, force=force, incomplete_ok=incomplete_ok)
-    reading = _reading(weights, found)
-    if isinstance(reading, str) and reading and progress is not None:
-        progress(choice_text(question.weights.model, reading))
-    with pool_or(executor, workers) as pool, _runner(found, clock, executor, longest_s) as runner:
+    more_than_one = found.identity.device_type == "cpu"
+    number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
+    with pool_or(executor, workers) as pool, ExitStack() as stack:
+        runners = [
+            stack.enter_context(
+                ApartRunner(
+                    found, clock, longest_s=budget.longest_s if longest_s is None else longest_s
+                )
+            )
+            for _ in range(number)
+        ]
+        for runner in runners:
+            runner.begin()
         return tune_space(
             question,
-            runner,
+            runners[0],
             budget,
             store=store,
             plan=plan,
@@ -276,41 +214,35 @@ def tune(
             began_s=began_s,
             longest_s=longest_s,
             watch=watch,
-            reader=CodeReader(weights=reading, label=found.label)
-            if isinstance(reading, WeightSet)
-            else None,
+            builders=runners[1:],
         )
 
 
-def _runner(
-    device: Device, clock: Clock, executor: Executor | None, longest_s: float | None
-) -> AbstractContextManager[CaseRunner]:
-    """Give what runs variants in a process of its own, unless building processes run them all."""
-    if executor is None and device.identity.device_type == "cpu":
-        return nullcontext(KernelRunner.open(device, clock))
-    return ApartRunner(device, clock, longest_s=LONGEST_S if longest_s is None else longest_s)
+_BUILDERS = 8
+"""Processes that build variants at most: what is chosen together learns nothing from one another.
+
+Those for other devices than the processors of this machine would disturb its timings.
+"""
 
 
 def _task(
     space: SearchSpace | str,
     sizes: Mapping[str, int],
-    weights: WeightSet | MechanisticCost | Path | str | None,
+    weights: WeightSet | Path | str | None,
     device: Device | None,
     *,
     force: bool,
     incomplete_ok: bool,
 ) -> PredictionTask:
     """Return the task to predict variants, with weights that match the device, and its limits."""
-    if not isinstance(weights, MechanisticCost):
-        identity = None if device is None else device.identity
-        weights = Target(weights=weights, device=identity, force=force).checked()
-        if weights.definition.reads_code:
-            raise ParameterError(
-                "variants are ranked by a model that reads no compiled code, and the first of them"
-                " then by their code where it can be read: take weights of such a model,"
-                " model='structural'",
-                parameter="model",
-            )
+    identity = None if device is None else device.identity
+    weights = Target(weights=weights, device=identity, force=force).checked()
+    if weights.definition.reads_code:
+        raise ParameterError(
+            "variants are ranked by a model that reads no compiled code: take weights of such a"
+            " model, model='structural'",
+            parameter="model",
+        )
     limits = None if device is None else device.limits
     return PredictionTask(
         space=space, weights=weights, sizes=sizes, limits=limits, incomplete_ok=incomplete_ok

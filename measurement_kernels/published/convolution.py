@@ -25,7 +25,6 @@ from loopy.version import LOOPY_USE_LANGUAGE_VERSION_2018_2
 from numpy.typing import NDArray
 
 from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.steps import step
 from measurement_kernels.arguments import Sizes, arrays
 from measurement_kernels.loopy_kernels import in_f64
 from measurement_kernels.variants.builders import Inputs, Rounded
@@ -66,7 +65,6 @@ def build_convolution(
     )
 
 
-@step
 def _convolution(block: tuple[int, int], each: tuple[int, int], padding: int) -> TranslationUnit:
     """Build the kernel for items and pixels of each item along rows and columns."""
     (high, wide), (rows, columns) = block, each
@@ -147,7 +145,6 @@ CONVOLUTION = SearchSpace(
         f"(block_size_x * tile_size_x + {_BORDER}) * (block_size_y * tile_size_y + {_BORDER})"
         f" < {_LOCAL_PIXELS}",
     ),
-    together=("read_only",),
     build=build_convolution,
     sizes={"h": 4096, "w": 4096},
     check_sizes=_check_sizes,

@@ -84,17 +84,6 @@ def test_occupancy_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert program["groups"] == 6
 
 
-def test_rank_by_a_mechanistic_model(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["rank", "tests.tuning.spaces:DOUBLE", "n=1024", "--model", "volkov", *ON]
-
-    assert main([*command, "--json"]) == 0
-
-    found = _json(capsys)
-    assert found["predicted"] == 15
-    times = [each["predicted_s"] for each in found["best"]]
-    assert times == sorted(times)
-
-
 @pytest.mark.extra("plot")
 def test_a_sweep_prints_times_and_draws_curves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -35,7 +35,6 @@ STATE = SearchState(
     chance=0.6,
     spent_s=20.0,
     seconds=60.0,
-    measurements=None,
 )
 TEXT = (
     "toy: best 1.50 ms (tile=8); 4 of 180 ran; next: 3.4 % faster on average, 60 % chance that one"
@@ -49,16 +48,9 @@ def test_a_state_is_one_line() -> None:
     assert state_text(begun) == "toy: 180 variants predicted, none ran yet; 40 s left"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "measurements", "left_s"),
-    [(60.0, None, 40.0), (None, 25, 80.0), (60.0, 6, 4.0), (15.0, None, 0.0), (None, None, None)],
-)
-def test_time_that_is_left(
-    seconds: float | None, measurements: int | None, left_s: float | None
-) -> None:
-    """Five measurements took 20 s, so that another one takes 4 s."""
-    state = replace(STATE, seconds=seconds, measurements=measurements)
-    assert state.left_s == left_s
+@pytest.mark.parametrize(("seconds", "left_s"), [(60.0, 40.0), (15.0, 0.0), (None, None)])
+def test_time_that_is_left(seconds: float | None, left_s: float | None) -> None:
+    assert replace(STATE, seconds=seconds).left_s == left_s
 
 
 def test_a_search_tells_its_state() -> None:

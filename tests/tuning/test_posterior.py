@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from countperf.tuning.posterior import PART_VARIANCE, PRIOR_FREEDOM, Draw, LogTimes, Posterior
-from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, select
+from countperf.tuning.stopping import chance_of_better, regret_bound
 from tests.tuning.spaces import make_space
 
 SPACE = make_space()
@@ -18,7 +18,7 @@ SAMPLE = [int(place) for place in np.random.default_rng(3).permutation(len(CHOIC
 
 
 def _posterior(**changes: Any) -> Posterior:
-    return Posterior(SPACE, CHOICES, PREDICTED, **changes)
+    return Posterior(SPACE.parameters, CHOICES, PREDICTED, **changes)
 
 
 def test_before_anything_is_measured_predictions_stand_with_a_wide_interval() -> None:
@@ -112,7 +112,7 @@ def _small(ratios: list[float]) -> tuple[Posterior, list[NDArray[np.float64]]]:
     choices = [space.at(place) for place in range(4)]
     predicted = np.array([1.0, 1.3, 0.7, 1.1])
     parts = [{"m": 1.0}, {"m": 0.4, "a": 0.6}, {"a": 1.0}, {"m": 0.7, "a": 0.3}]
-    posterior = Posterior(space, choices, predicted, parts=parts)
+    posterior = Posterior(space.parameters, choices, predicted, parts=parts)
     for place, ratio in enumerate(ratios):
         posterior.add(place, float(predicted[place] * np.exp(ratio)))
     covariances: list[NDArray[np.float64]] = []
@@ -228,11 +228,9 @@ def test_expected_improvement_is_the_integral_over_the_mixture(best_s: float) ->
     assert times.expected_improvement(best_s)[0] == pytest.approx(wanted, rel=1e-5)
 
 
-def _rest(means: list[float], scale: float, count: int = 1) -> Rest:
+def _rest(means: list[float], scale: float, count: int = 1) -> tuple[LogTimes, int]:
     mean = np.log(np.array([means]))
-    return Rest(
-        times=LogTimes(mean=mean, scale=np.full(mean.shape, scale), freedom=20.0), count=count
-    )
+    return LogTimes(mean=mean, scale=np.full(mean.shape, scale), freedom=20.0), count
 
 
 def test_the_chance_of_a_better_one_adds_up() -> None:
@@ -271,6 +269,6 @@ def test_the_stated_confidence_is_kept_on_families_drawn_from_the_prior() -> Non
             posterior.add(place, truth[place])
         times = posterior.log_times()
         best = truth[:12].min()
-        bound = regret_bound([Rest(times=select(times, np.arange(96) >= 12))], best, 0.95)
+        bound = regret_bound([(times.of(np.arange(96) >= 12), 1)], best, 0.95)
         misses += bool(truth[12:].min() < best * (1 - bound))
     assert misses <= 20  # binomial(200, 0.05) exceeds 20 with a probability below 0.001

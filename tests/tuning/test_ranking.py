@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +12,11 @@ import pytest
 
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.harness.device import DeviceLimits
-from countperf.tuning.exclusive_timing import exclusive_timing
 from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_point
 from countperf.tuning.ranker import Ranker, rank_points
 from countperf.tuning.ranking import by_stage
-from countperf.tuning.result import as_key
 from countperf.tuning.sending import checked_space
-from countperf.tuning.space import Choice
 from countperf.workflow.tuning import load_space
-from tests.harness.fakes import IDENTITY
 from tests.harness.fakes import LIMITS as FAKE_LIMITS
 from tests.models.builders import make_weights
 from tests.tuning.spaces import DOUBLE, N, make_space
@@ -37,7 +31,6 @@ WEIGHTS = make_weights(
         "launches": 1e-6,
     }
 )
-CPU = IDENTITY.model_copy(update={"device_type": "cpu"})
 LIMITS = replace(
     FAKE_LIMITS, max_group_size=32, max_group_shape=(32, 32, 32), local_memory_bytes=2**15
 )
@@ -227,7 +220,7 @@ def test_a_paused_ranking_leaves_the_executor_idle_and_goes_on() -> None:
         ThreadPoolExecutor(1) as pool,
         Ranker(_question(), pool, keep=100) as ranker,
     ):
-        ranker.feed()
+        ranker.work(0.0)
         ranker.pause()
         answered = ranker.answered
         pool.submit(int).result()
@@ -238,55 +231,6 @@ def test_a_paused_ranking_leaves_the_executor_idle_and_goes_on() -> None:
 
     assert paused.predicted + paused.refused == answered < 18
     assert (done.best, done.refusals, done.complete) == (whole.best, whole.refusals, True)
-
-
-class Noting(Inline):
-    """Notes the choices of each task; can stand still."""
-
-    def __init__(self) -> None:
-        self.chunks: list[list[Choice]] = []
-        self.stood = 0
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.chunks.append(list(args[1]))
-        return super().submit(fn, *args, **kwargs)
-
-    @property
-    def standstill(self) -> Noting:
-        return self
-
-    @contextmanager
-    def reached(self) -> Generator[None]:
-        self.stood += 1
-        yield
-
-
-def test_what_is_predicted_together_is_one_task_where_promise_counts() -> None:
-    parameters = {"group": [4, 8, 16, 32, 64], "each": [1, 2, 4, 16], "fetch": [False, True]}
-    space = replace(DOUBLE, parameters=parameters, together=("fetch",))
-    executor = Noting()
-    with Ranker(_question(space=space), executor, by_promise=True) as ranker:
-        while not ranker.is_done:
-            ranker.work(None)
-        found = ranker.ranking()
-
-    assert found.best == rank_points(_question(space=space), executor=Inline()).best
-    sample = list(islice(space.choices(), 8))
-    for chunk in executor.chunks:
-        if chunk[0] in sample:
-            continue
-        wanted = [c for c in space.choices() if c not in sample]
-        company = [c for c in wanted if space.beside(c) == space.beside(chunk[0])]
-        assert sorted(map(as_key, chunk)) == sorted(map(as_key, company))
-
-
-def test_what_can_stand_still_need_not_end_its_tasks() -> None:
-    executor = Noting()
-    with Ranker(_question(), executor) as ranker:
-        with exclusive_timing(CPU, [ranker]):
-            assert executor.stood == 1
-        with exclusive_timing(IDENTITY, [ranker]):
-            assert executor.stood == 1
 
 
 def test_a_space_that_cannot_be_sent_is_an_error_that_says_so() -> None:

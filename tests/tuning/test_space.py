@@ -101,7 +101,6 @@ def test_a_constraint_that_fails_says_where() -> None:
         ({"parameters": {"x": [1, None]}}, "a value of x is no number"),
         ({"parameters": {"x": [1, 2, 1]}}, "x lists a value twice"),
         ({"constraints": ("q > 1",)}, "no parameter is called q"),
-        ({"together": ("q",)}, "'q' in `together` is no parameter"),
     ],
 )
 def test_an_ill_defined_space_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,6 @@ def hold_the_interpreter() -> None:
     len(str(7 ** (1 << 26)))
 
 
-def count_to(last: int, end: Callable[[], None]) -> Generator[int]:
-    yield from range(last)
-    end()
-
-
 @POSIX
 @pytest.mark.parametrize(
     ("task", "reason", "is_late"),
@@ -74,45 +69,12 @@ def test_a_task_that_loses_its_process_fails_alone(
     error = lost.exception()
 
     assert isinstance(error, WorkerLostError)
-    assert (error.reason, error.is_late, error.is_dropped) == (reason, is_late, False)
+    assert (error.reason, error.is_late) == (reason, is_late)
     assert [other.result() for other in others] == list(range(20))
 
 
 @POSIX
-def test_what_a_task_yielded_before_it_was_lost_is_known(pool: Pool) -> None:
-    lost = pool.submit_within(LONGEST_S, count_to, 3, leave)
-
-    error = lost.exception()
-
-    assert isinstance(error, WorkerLostError)
-    assert error.parts == [0, 1, 2]
-    assert pool.submit_within(LONGEST_S, count_to, 3, print).result() == [0, 1, 2]
-
-
-def parts_with_pauses() -> Generator[int]:
-    for number in range(4):
-        time.sleep(0.5)
-        yield number
-
-
-def test_a_limit_is_for_each_part(pool: Pool) -> None:
-    began_s = time.monotonic()
-
-    assert pool.submit_within(LONGEST_S, parts_with_pauses).result() == [0, 1, 2, 3]
-    assert time.monotonic() - began_s >= 2
-
-
 @POSIX
-def test_times_in_which_processes_stand_still_do_not_count() -> None:
-    with process_pool(1) as pool:
-        assert pool.standstill is not None
-        pool.submit(os.getpid).result()
-        task = pool.submit_within(3.0, time.sleep, 0.5)
-        with pool.standstill.reached():
-            time.sleep(3.5)
-        assert task.result() is None
-
-
 def test_what_is_dropped_is_not_blamed(pool: Pool) -> None:
     task = pool.submit(time.sleep, 1000)
     while not task.running():
@@ -122,7 +84,7 @@ def test_what_is_dropped_is_not_blamed(pool: Pool) -> None:
 
     error = task.exception()
     assert isinstance(error, WorkerLostError)
-    assert error.is_dropped
+    assert not error.is_late
 
 
 def fail_as_ours() -> None:
@@ -137,7 +99,7 @@ def test_errors_come_back_and_what_cannot_be_sent_is_refused(pool: Pool) -> None
         pool.submit(int, "one").result()
     with pytest.raises(TypeError, match="cannot pickle"):
         pool.submit(repr, threading.Lock()).result()
-    with pytest.raises(RuntimeError, match="cannot pickle"):
+    with pytest.raises(TypeError, match="cannot pickle"):
         pool.submit(threading.Lock).result()
 
 
@@ -150,15 +112,14 @@ def test_functions_within_functions_are_sent(pool: Pool) -> None:
 def test_a_pool_that_is_ended_waits_for_nothing() -> None:
     pool = process_pool(1)
     task, waiting = pool.submit(time.sleep, 1000), pool.submit(abs, -1)
-    while not pool.running():
+    while not task.running():
         time.sleep(0.01)
 
     pool.end()
 
     assert isinstance(task.exception(), WorkerLostError)
-    assert waiting.cancelled()
-    assert not pool.running()
-    with pytest.raises(RuntimeError, match="after the shutdown"):
+    assert isinstance(waiting.exception(), WorkerLostError)
+    with pytest.raises(RuntimeError, match="not active"):
         pool.submit(abs, -1)
 
 
@@ -214,3 +175,18 @@ def test_processes_hold_no_pipe_of_the_caller(pool: Pool) -> None:
     files: list[Any] = [pool.submit(os.readlink, f"/proc/self/fd/{n}").result() for n in range(3)]
 
     assert files == [os.devnull] * 3
+
+
+_INTERRUPTED = """
+import os, signal, sys, time
+import countperf.interrupts
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(0.1)
+print("goes on")
+"""
+
+
+def test_the_process_that_others_are_forked_from_ignores_interrupts() -> None:
+    command = [sys.executable, "-c", _INTERRUPTED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")

@@ -1,1 +1,0 @@
-"""Records of whole search spaces, and searches replayed from them, for benchmarks and tests."""
