@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from reprlib import Repr
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +67,14 @@ def short_repr(value: object) -> str:
     if len(lines) > kept:
         lines = [*lines[: kept - 1], f"  ... {len(lines) - kept + 1} more fields"]
     return "\n".join([f"{type(value).__name__}(", *lines, ")"])
+
+
+class FieldsAlone:
+    """A dataclass that is pickled without what it has cached."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = [field.name for field in dataclasses.fields(cast("Any", self))]
+        return {name: self.__dict__[name] for name in names}
 
 
 class ShortRepr:

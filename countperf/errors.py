@@ -36,9 +36,6 @@ def _restored(
 class CountingError(CountperfError):
     """A kernel, or a part of it, cannot be counted exactly."""
 
-    kernel: str | None = None
-    where: str | None = None
-
 
 class UncountableSetError(CountingError):
     """A set whose points cannot be counted exactly."""

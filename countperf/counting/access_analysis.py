@@ -112,7 +112,7 @@ class AccessAnalyzer:
         supplied: Mapping[str, Fraction] = {}
         if instruction_id in self.supplied:
             predicates, probability = self.domains.predicate_conditions(instruction)
-            supplied = self.supplied.of(instruction_id)
+            supplied = self.supplied[instruction_id]
             operations = supplied_operations(supplied).items()
             parts = tuple(Part(key, predicates, number, probability) for key, number in operations)
             tallied = Tallied(predicates=predicates, probability=probability, parts=parts)
@@ -303,8 +303,7 @@ def bank_conflicts(
     if access.access.address_space != "local":
         raise CountingError(
             f"{access.label} is no access to local memory: it has no bank conflicts; see "
-            "transactions()",
-            where=access.label,
+            "transactions()"
         )
 
     def degrees(words: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -320,7 +319,7 @@ def bank_conflicts(
 def _check_positive(**values: int) -> None:
     for name, value in values.items():
         if value < 1:
-            raise CountingError(f"{name} is {value}; it must be at least 1", where=name)
+            raise CountingError(f"{name} is {value}; it must be at least 1")
 
 
 def access_patterns(
@@ -331,8 +330,7 @@ def access_patterns(
         why = access.is_estimate or "data, from which its address is read,"
         raise CountingError(
             f"{access.label}: {why} decides which items access what together, so that no pattern "
-            "is known; enumerate it with the data at hand, or leave it out",
-            where=access.label,
+            "is known; enumerate it with the data at hand, or leave it out"
         )
     return lane_patterns(access.place, access.address, access.checked(parameters), modulus)
 

@@ -203,9 +203,7 @@ class Footprints:
         return _NoStrideError(
             f"the address of {access.text} {what}, and counts as an element of each stretch of "
             f"memory; state its class, statistics={{{access.array!r}: 'stride1'}} (or "
-            f"{', '.join(ACCESS_CLASSES[:4])} ...)",
-            kernel=self.kernel.name,
-            where=access.array,
+            f"{', '.join(ACCESS_CLASSES[:4])} ...)"
         )
 
     def strides(
@@ -292,8 +290,7 @@ class Footprints:
             raise UncountableSetError(
                 f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
                 f"for stride {stride.flat} in a layout with strides "
-                f"({', '.join(map(str, layout.strides))}); give the array a compact layout",
-                where=access.array,
+                f"({', '.join(map(str, layout.strides))}); give the array a compact layout"
             )
         flat = stride.flat
         return utilization_classes(
@@ -334,8 +331,7 @@ class Footprints:
                 return cells, layout, False
         raise UncountableSetError(
             f"kernel '{self.kernel.name}', array '{access.array}': no exact footprint, since "
-            f"{flats[0]} is not affine; give the array the axes that its subscripts are made of",
-            where=access.array,
+            f"{flats[0]} is not affine; give the array the axes that its subscripts are made of"
         )
 
     def _places(self, access: MemoryAccess, key: tuple[str, str]) -> list[Place]:
@@ -363,8 +359,6 @@ class Footprints:
                     f"data decides which elements {other.text} is, so that its strided "
                     "accesses have no class; pass one, "
                     f"statistics={{{access.array!r}: '4ofn'}}",
-                    kernel=self.kernel.name,
-                    where=access.array,
                     statistics={access.array: "4ofn"},
                 )
             if address is None:
@@ -382,9 +376,7 @@ class Footprints:
     def _without_footprint(self, access: MemoryAccess, why: str) -> UnsupportedExpressionError:
         return UnsupportedExpressionError(
             f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since {why}; its "
-            f"strided accesses have no class; state one, statistics={{{access.array!r}: '4ofn'}}",
-            kernel=self.kernel.name,
-            where=access.array,
+            f"strided accesses have no class; state one, statistics={{{access.array!r}: '4ofn'}}"
         )
 
 
@@ -451,8 +443,7 @@ def _without_quotients(
     if pieces is None:
         raise UncountableSetError(
             f"kernel '{domains.kernel.name}': no exact footprint, since {quotient} has more than a "
-            "few values",
-            where=domains.kernel.name,
+            "few values"
         )
     for value, part in pieces:
         known: dict[Atom, QuasiPolynomial] = {quotient: QuasiPolynomial.constant(value)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Literal
 
@@ -90,11 +92,24 @@ class AccessCounter(RefusingMapper):
 
         It is converted to the target type, if one is given.
         """
-        outer, self._context = self._context, context
-        try:
+        with self._set(_context=context):
             return self._as_type(expr, target)
+
+    @contextmanager
+    def _set(self, **attributes: Any) -> Generator[None]:
+        """Set attributes for a while."""
+        before = {name: getattr(self, name) for name in attributes}
+        self.__dict__.update(attributes)
+        try:
+            yield
         finally:
-            self._context = outer
+            self.__dict__.update(before)
+
+    def _index(self, index: Iterable[Any]) -> None:
+        """Tally the loads in a subscript."""
+        with self._set(_in_index=True):
+            for part in index:
+                self._in_context("i", part)
 
     def _as_type(self, expr: Any, target: DType | None) -> DType | None:
         """Tally an expression and its conversion to a type; constants convert for free."""
@@ -146,9 +161,7 @@ class AccessCounter(RefusingMapper):
     def _refusal(self, what: str, mend: str) -> UnsupportedExpressionError:
         return UnsupportedExpressionError(
             f"kernel '{self.kernel.name}', instruction '{self._instruction}': no counting rule for "
-            f"{what}; {mend}",
-            kernel=self.kernel.name,
-            where=self._instruction,
+            f"{what}; {mend}"
         )
 
     def handle_unsupported_expression(self, expr: Any, /, *_: Any, **__: Any) -> Any:
@@ -246,25 +259,21 @@ class AccessCounter(RefusingMapper):
 
     def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         variable = self._variable(name)
-        outer, self._in_index = self._in_index, True
-        is_affine = True
+        by_data: list[Any] = []
         for part in index:
             whole = getattr(part, "index", part) if is_linear(part) else part
             try:
                 self.to_index(whole)
             except NotAffineError:
-                is_affine = False
-                self._in_context("i", whole)
-        self._in_index = outer
+                by_data.append(whole)
+        self._index(by_data)
         space = self._address_space(variable)
         if space is not None:
-            cases = self._cases
             for chosen, where in (
-                [(index, ())] if is_affine else alternatives(index, self.to_condition)
+                alternatives(index, self.to_condition) if by_data else [(index, ())]
             ):
-                self._cases = (*cases, *where)
-                self._access(direction, name, variable, space, chosen)
-            self._cases = cases
+                with self._set(_cases=(*self._cases, *where)):
+                    self._access(direction, name, variable, space, chosen)
         return self._element_type(variable)
 
     def _store(self, assignee: Any) -> DType | None:

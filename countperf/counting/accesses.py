@@ -133,9 +133,7 @@ def layout_of(
     if vectors and separate:
         raise UnsupportedExpressionError(
             f"kernel '{kernel.name}', array '{array.name}': no counting rule for separate arrays "
-            "of vectors; give it separate axes or a vector axis, not both",
-            kernel=kernel.name,
-            where=array.name,
+            "of vectors; give it separate axes or a vector axis, not both"
         )
     if vectors and not component_of:
         strides = [s.floor_divide(width) for k, s in enumerate(strides) if k not in vectors]
@@ -166,18 +164,14 @@ def _declared_strides(
         if not isinstance(tag, FixedStrideArrayDimTag):
             raise UnsupportedExpressionError(
                 f"kernel '{kernel.name}', array '{array.name}': axis {axis} is tagged {tag}; only "
-                "strided axes, separate arrays and vectors have a counting rule",
-                kernel=kernel.name,
-                where=array.name,
+                "strided axes, separate arrays and vectors have a counting rule"
             )
         try:
             strides.append(to_polynomial(tag.stride))
         except NotAffineError as error:
             raise UnsupportedExpressionError(
                 f"kernel '{kernel.name}', array '{array.name}': the stride {tag.stride} of axis "
-                f"{axis} is no polynomial of the sizes; declare the array's shape or order",
-                kernel=kernel.name,
-                where=array.name,
+                f"{axis} is no polynomial of the sizes; declare the array's shape or order"
             ) from error
     return strides
 
@@ -257,8 +251,7 @@ def address_of(
     if len(index) != len(layout.strides):
         raise CountingError(
             f"{access.text} has {len(index)} subscripts, but the array has {len(layout.strides)} "
-            "axes; give one subscript for each",
-            where=access.array,
+            "axes; give one subscript for each"
         )
     return Address(index=index, strides=layout.strides, is_flattened=False)
 

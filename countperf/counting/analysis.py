@@ -60,11 +60,10 @@ class ChainAnalysis(ShortRepr):
     instructions: tuple[str, ...]
     variables: tuple[str, ...]
     loops: tuple[str, ...]  # loops that carry the chain, outermost first
-    # operations on the chain in `span` iterations of the innermost of the loops, by kind and type
+    # operations on the chain in an iteration of the innermost of the loops, by kind and type
     # (``fma.f32`` where an addition and a multiplication can be contracted)
-    operations: Operations | None
-    span: int  # iterations that the chain takes to come back to where it began, mostly 1
-    # iterations of all the loops together: the chain is steps / span times its operations long
+    operations: Operations
+    # iterations of all the loops together: the chain is steps times its operations long
     steps: Known
     # independent chains of this kind that an item has: values of copies (``unr``, ``ilp``) and of
     # the loops inside the outermost carrying one that tell the variables apart; 1 if no constant
@@ -237,7 +236,6 @@ class _Builder:
             variables=chain.variables,
             loops=chain.loops,
             operations=chain.operations,
-            span=chain.span,
             steps=trips_of(self.domains, carried, around),
             side_by_side=int(number.constant_term) if number and number.is_constant else 1,
         )
@@ -309,7 +307,7 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     require_sizes(prepared.kernel.name, prepared.domains.sizes, counts)
     return KernelAnalysis(
         kernel=prepared.kernel.name,
-        is_estimate=", ".join(sorted(prepared.statistics)),
+        is_estimate=", ".join(sorted(prepared.statistics.numbers)),
         sizes=analyzer.sizes,
         programs=programs,
         accesses=accesses,
@@ -358,8 +356,7 @@ def _direct(access: AccessAnalysis) -> QuasiPolynomial:
     if access.address is None or access.is_estimate:
         why = access.is_estimate or "data, from which its address is read,"
         raise CountingError(
-            f"{access.label}: {why} decides what is accessed, so that no footprint is known",
-            where=access.label,
+            f"{access.label}: {why} decides what is accessed, so that no footprint is known"
         )
     return access.address
 
@@ -411,7 +408,7 @@ def _injective_index(layout: Layout, what: str) -> Callable[[Address], tuple[Qua
             return (address.flat,)
         if address.is_flattened:
             if len(layout.strides) > 1:
-                raise CountingError(f"{what}: it has flattened and other subscripts", where=what)
+                raise CountingError(f"{what}: it has flattened and other subscripts")
             return address.index
         return tuple(
             part for part, stride in zip(address.index, layout.strides, strict=True) if stride

@@ -2,8 +2,11 @@
 
 A read of a private variable in a loop is *carried* if what it reads was written in an earlier
 iteration: no instruction before it in the body of the loop writes the element. Instructions that
-feed each other in a cycle with at least one carried read form a chain. Its length is what lies on
-the way from read to write: of two operands, the one that belongs to the chain.
+feed each other in a cycle with one carried read form a chain, of those that share instructions the
+longest: the recurrence that bounds the time of an iteration from below (B. R. Rau, Iterative modulo
+scheduling, MICRO 1994, section 2.2). Its length is what lies on the way from read to write: of two
+operands, the one that belongs to the chain. Ways that come back after several iterations only are
+no chains.
 """
 
 from __future__ import annotations
@@ -11,22 +14,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
-from typing import Any
+from typing import Any, TypeAlias
 
 import loopy as lp
 import numpy as np
 import pymbolic.primitives as p
 from loopy.library.reduction import ArgExtOp
-from loopy.symbolic import TypeCast, WalkMapper, get_dependencies
+from loopy.symbolic import TypeCast, get_dependencies
 
 from countperf.counting.expression_types import flattened_operands, name_of
 
 Operations = tuple[tuple[str, int], ...]
 """Kinds of operations and how many, sorted."""
-
-_MAXIMUM_CARRIED = 7
-"""Carried reads of one recurrence beyond which its critical cycle is not looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +44,9 @@ class Recurrence:
     instructions: tuple[str, ...]  # ids in order of the schedule
     variables: tuple[str, ...]  # private variables through which it runs, sorted
     loops: tuple[str, ...]  # loops that carry it, outermost first
-    # operations on the chain in `span` iterations of the innermost of the loops, by kind and type:
+    # operations on the chain in an iteration of the innermost of the loops, by kind and type:
     # ``fma.f32`` where an addition and a multiplication can be contracted
-    operations: Operations | None
-    span: int  # iterations that the chain takes to come back to where it began, mostly 1
+    operations: Operations
     # loop variables in the subscripts of the variables: each of their values has a chain
     subscripts: frozenset[str]
 
@@ -62,11 +60,7 @@ class _Edge:
     operations: Counter[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Cycle:
-    edges: Sequence[_Edge]
-    operations: Counter[str] | None
-    span: int
+_Cycle: TypeAlias = list[_Edge]
 
 
 def recurrences(
@@ -80,12 +74,11 @@ def recurrences(
     cycles_by_key: dict[tuple[Any, Any], list[tuple[str, _Cycle, frozenset[str]]]] = {}
     for entry, loop in loops:
         body = [s for s in steps if entry in s.entries]
-        edges = _edges(body, loop, type_names)
-        for cycle in _cycles(len(body), edges):
-            members = sorted({edge.target for edge in cycle.edges})
-            variables = tuple(sorted({_name_of(edge.reference) for edge in cycle.edges}))
+        for cycle in _cycles(_edges(body, loop, type_names)):
+            members = sorted({edge.target for edge in cycle})
+            variables = tuple(sorted({_name_of(edge.reference) for edge in cycle}))
             subscripts = frozenset[str]().union(
-                *(get_dependencies(edge.reference) & inames for edge in cycle.edges)
+                *(get_dependencies(edge.reference) & inames for edge in cycle)
             )
             key = (tuple(body[k].instruction.id for k in members), variables)
             cycles_by_key.setdefault(key, []).append((loop, cycle, subscripts))
@@ -94,16 +87,15 @@ def recurrences(
             instructions=instructions,
             variables=variables,
             loops=tuple(loop for loop, _, _ in places),
-            operations=_sorted(places[-1][1].operations),
-            span=places[-1][1].span,
+            operations=_joined(places[-1][1]),
             subscripts=places[-1][2],
         )
         for (instructions, variables), places in cycles_by_key.items()
     ]
 
 
-def _sorted(operations: Counter[str] | None) -> Operations | None:
-    return None if operations is None else tuple(sorted(operations.items()))
+def _joined(cycle: _Cycle) -> Operations:
+    return tuple(sorted(sum((edge.operations for edge in cycle), Counter()).items()))
 
 
 def _name_of(reference: Any) -> str:
@@ -282,81 +274,33 @@ def _function_kind(function: Any) -> str:
 # --- cycles
 
 
-def _cycles(number: int, edges: Sequence[_Edge]) -> list[_Cycle]:
-    """Return the critical cycle of each group of instructions that feed each other.
-
-    That is the cycle with most operations per carried read, the recurrence that bounds the time of
-    an iteration from below (B. R. Rau, Iterative modulo scheduling, MICRO 1994, section 2.2).
-    """
-    following: list[list[_Edge]] = [[] for _ in range(number)]
-    for edge in edges:
-        following[edge.source].append(edge)
-    result: list[_Cycle] = []
-    for component in _components(number, following):
-        inside = [e for e in edges if e.source in component and e.target in component]
-        carried = [e for e in inside if e.is_carried]
-        if len(carried) > _MAXIMUM_CARRIED:
-            result.append(_Cycle(inside, None, 0))
-        elif carried:
-            result.append(_critical([e for e in inside if not e.is_carried], carried))
-    return result
-
-
-def _critical(forward: Sequence[_Edge], carried: Sequence[_Edge]) -> _Cycle:
-    """Go from carried read to carried read on the longest ways, and round in all orders."""
-    ways: dict[tuple[int, int], list[_Edge]] = {}
-    for k, first in enumerate(carried):
+def _cycles(edges: Sequence[_Edge]) -> list[_Cycle]:
+    """Return the longest cycles that are carried once, no two through one instruction."""
+    forward = sorted(
+        [edge for edge in edges if not edge.is_carried], key=lambda e: (e.target, e.source)
+    )
+    cycles: list[_Cycle] = []
+    for first in edges:
+        if not first.is_carried:
+            continue
         longest: dict[int, list[_Edge]] = {first.target: [first]}
-        for edge in sorted(forward, key=lambda e: (e.target, e.source)):
-            way = longest.get(edge.source)
-            if way is not None and _is_longer([*way, edge], longest.get(edge.target)):
-                longest[edge.target] = [*way, edge]
-        for j, second in enumerate(carried):
-            if second.source in longest:
-                ways[k, j] = longest[second.source]
-    best: _Cycle | None = None
-    for count in range(1, len(carried) + 1):
-        for order in permutations(range(len(carried)), count):
-            if order[0] != min(order):
-                continue
-            pairs = list(zip(order, (*order[1:], order[0]), strict=True))
-            if all(pair in ways for pair in pairs):
-                cycle = [edge for pair in pairs for edge in ways[pair]]
-                if best is None or _weight(cycle) * best.span > _weight(best.edges) * count:
-                    best = _Cycle(cycle, sum((e.operations for e in cycle), Counter()), count)
-    assert best is not None  # each carried read of a component lies on a cycle
-    return best
+        for edge in forward:
+            way = [*longest.get(edge.source, ()), edge]
+            if len(way) > 1 and _weight(way) > _weight(longest.get(edge.target, ())):
+                longest[edge.target] = way
+        if first.source in longest:
+            cycles.append(longest[first.source])
+    result: list[_Cycle] = []
+    for cycle in sorted(cycles, key=_weight, reverse=True):
+        members = {edge.target for edge in cycle}
+        if not any(members & {edge.target for edge in other} for other in result):
+            result.append(cycle)
+    return result
 
 
 def _weight(edges: Sequence[_Edge]) -> int:
-    return sum(e.operations.total() for e in edges)
-
-
-def _is_longer(way: Sequence[_Edge], other: Sequence[_Edge] | None) -> bool:
-    return other is None or _weight(way) > _weight(other)
-
-
-def _components(number: int, following: Sequence[Sequence[_Edge]]) -> list[set[int]]:
-    """Return the strongly connected components that have an edge; by reachability both ways."""
-    reached: list[set[int]] = []
-    for start in range(number):
-        seen: set[int] = set()
-        waiting = [edge.target for edge in following[start]]
-        while waiting:
-            node = waiting.pop()
-            if node not in seen:
-                seen.add(node)
-                waiting += [edge.target for edge in following[node]]
-        reached.append(seen)
-    result: list[set[int]] = []
-    done: set[int] = set()
-    for start in range(number):
-        if start in done or start not in reached[start]:
-            continue
-        component = {node for node in reached[start] if start in reached[node]}
-        done |= component
-        result.append(component)
-    return result
+    """Return how many operations lie on edges; fewer than any if there are no edges."""
+    return sum(e.operations.total() for e in edges) if edges else -1
 
 
 # --- Integer divisions that compilers turn into shifts: those by constant powers of two
@@ -374,26 +318,13 @@ def divisions_that_shift(instruction: Any) -> frozenset[str]:
     """Return which of ``div`` and ``mod`` an instruction has only by constant powers of two."""
     if not isinstance(instruction, lp.MultiAssignmentBase):
         return frozenset()
-    walker = _Divisions()
-    walker(instruction.expression)
-    return frozenset(walker.shifting - walker.others)
-
-
-class _Divisions(WalkMapper[[]]):
-    """Finds the integer divisions in an expression: by constant powers of two, and others."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shifting: set[str] = set()
-        self.others: set[str] = set()
-
-    def map_floor_div(self, expr: p.FloorDiv) -> None:
-        self._note("div", expr)
-        super().map_floor_div(expr)
-
-    def map_remainder(self, expr: p.Remainder) -> None:
-        self._note("mod", expr)
-        super().map_remainder(expr)
-
-    def _note(self, kind: str, expr: Any) -> None:
-        (self.shifting if is_power_of_two(expr.denominator) else self.others).add(kind)
+    shifting: set[str] = set()
+    others: set[str] = set()
+    waiting = [instruction.expression]
+    while waiting:
+        expr = waiting.pop()
+        if isinstance(expr, p.FloorDiv | p.Remainder):
+            kind = "div" if isinstance(expr, p.FloorDiv) else "mod"
+            (shifting if is_power_of_two(expr.denominator) else others).add(kind)
+        waiting += [child for child, _ in _children(expr)]
+    return frozenset(shifting - others)

@@ -104,12 +104,9 @@ class CompiledCounter(ValueCounter):
     def _compute(self, kind: str, dtype: DType | None, *operands: int) -> int:
         """Tally an operation, unless its value is there; the first two operands commute."""
         key = (kind, str(dtype), *sorted(operands[:2]), *operands[2:])
-        names = self._values.names(*operands)
-        value = self._values.number(key, names)
-        if not self._in_index and not self._values.is_there(value, self._point):
-            with self._depending_on(names, speculated=True):
-                self._operation(kind, dtype)
-                self._provide(value, speculated=True)
+        value = self._values.number(key, self._values.names(*operands))
+        if not self._in_index:
+            self._unless_there(value, lambda: self._operation(kind, dtype), speculated=True)
         return value
 
     def _finished(self, term: _Term) -> int:
@@ -119,12 +116,9 @@ class CompiledCounter(ValueCounter):
         if term.dtype == target or is_constant:
             return _Term(target, term.value, term.kind, term.factors)
         operand = self._finished(term)
-        names = self._values.names(operand)
-        value = self._values.number(("convert", str(target), operand), names)
-        if not self._values.is_there(value, self._point):
-            with self._depending_on(names, speculated=True):
-                self._convert(term.dtype, target)
-                self._provide(value, speculated=True)
+        key = ("convert", str(target), operand)
+        value = self._values.number(key, self._values.names(operand))
+        self._unless_there(value, lambda: self._convert(term.dtype, target), speculated=True)
         return _Term(target, value)
 
     def _term(self, expr: Any) -> _Term:

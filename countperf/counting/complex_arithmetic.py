@@ -102,10 +102,7 @@ class ComplexRules(TupleCounter):
             return super()._as_type(expr, target)
         source = self.rec(expr)
         if isinstance(expr, p.Subscript | LinearSubscript):
-            outer, self._in_index = self._in_index, True
-            for part in expr.index_tuple if isinstance(expr, p.Subscript) else (expr.index,):
-                self._in_context("i", part)
-            self._in_index = outer
+            self._index(expr.index_tuple if isinstance(expr, p.Subscript) else (expr.index,))
         elif not isinstance(expr, p.Variable):
             self.rec(expr)
         self._convert(source, target)

@@ -176,9 +176,7 @@ def check_element_types(kernel: Any) -> None:
         listed = ", ".join(map(repr, names))
         raise CountingError(
             f"kernel '{kernel.name}': Loopy generates no code for elements of type {dtype}"
-            f" ({listed}); {_mend(dtype)}",
-            kernel=kernel.name,
-            where=names[0],
+            f" ({listed}); {_mend(dtype)}"
         )
 
 

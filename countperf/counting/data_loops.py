@@ -12,7 +12,7 @@ from loopy.schedule import EnterLoop
 from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, DataDependentControlFlowError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.cardinality import count_within
 from countperf.symbolic.kernel_sets import assumptions_of, domains_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
@@ -99,11 +99,10 @@ def _trips(
     joint = sets.under_assumptions(
         sets.project_onto(whole, around | {name}), assumptions_of(kernel)
     )
-    outside = sets.as_parameters(sets.project_onto(joint, around), sorted(around)).params()
     what = f"kernel '{kernel.name}': the trip count of {name}"
     try:
         with isl_sets.limited_operations(_OPERATIONS, what):
-            trips = Counter(outside).count(sets.as_parameters(joint, sorted(around)))
+            trips = count_within(joint, around)
     except CountingError:
         return None
     return trips if trips.names() <= set(sizes) else None
@@ -117,7 +116,7 @@ def check_trip_counts(
 ) -> None:
     """Refuse trip counts of loops that sizes decide, and those that bounds rule out."""
     instructions = statistics.kernel.id_to_insn
-    for name, given in statistics.items():
+    for name, given in statistics.numbers.items():
         if name not in inames:
             continue
         loop = loops.get(name)
@@ -128,20 +127,17 @@ def check_trip_counts(
                 ", ".join(n for n, data_loop in loops.items() if data_loop.trips is None) or "none"
             )
             raise statistics.error(
-                name,
                 f"the statistic for '{name}' is of a loop that data does not bear on (of those "
                 f"that depend on data: {takers}); leave it out",
             )
         if loop.trips is not None:
             raise statistics.error(
-                name,
                 f"the statistic for '{name}' is of a loop that runs {loop.trips} times whatever "
                 "the data; leave it out",
             )
         low, high = bounds_of(name)
         if low is not None and high is not None and given > high - low + 1:
             raise statistics.error(
-                name,
                 f"the mean trip count of '{name}' is {float(given):g}, but its bounds let it run "
                 f"{high - low + 1} times at most",
             )
@@ -162,7 +158,5 @@ def refuse_loops_beside(
                 f"kernel '{kernel.name}': an instruction in the loops "
                 f"{', '.join(sorted(within))} shares a domain with '{name}', which is not around "
                 "it: it runs only where that loop does, which data decides; write a domain of its "
-                f"own for '{name}'",
-                kernel=kernel.name,
-                where=name,
+                f"own for '{name}'"
             )

@@ -204,8 +204,6 @@ def schedule_of(kernel: Any) -> Schedule:
                 global_barriers.append(frozenset(loop.iname for loop in loops))
             case _:
                 raise UnsupportedExpressionError(
-                    f"kernel '{kernel.name}': no counting rule for the schedule item {item!r}",
-                    kernel=kernel.name,
-                    where=type(item).__name__,
+                    f"kernel '{kernel.name}': no counting rule for the schedule item {item!r}"
                 )
     return Schedule(programs=tuple(programs), global_barriers=tuple(global_barriers))

@@ -11,6 +11,7 @@ from loopy import ValueArg
 from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag
 from loopy.symbolic import get_dependencies
+from pytools import memoize_method
 
 from countperf.counting.accesses import Address, Layout, address_of, layout_of
 from countperf.counting.automatic import default_values
@@ -38,7 +39,7 @@ from countperf.symbolic.affine import (
 )
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.factors import FactoredDomain
-from countperf.symbolic.isl_counts import from_pieces
+from countperf.symbolic.isl_counts import from_isl_count
 from countperf.symbolic.kernel_sets import domain_of, domains_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
@@ -56,17 +57,7 @@ class Domains:
         self.callables = callables
         self.counter = counter
         self.statistics = statistics
-        self._domains: dict[frozenset[str], Any] = {}
-        self._joint_domains: dict[frozenset[str], Any] = {}
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
-        self._factored_within: dict[frozenset[str], FactoredDomain | None] = {}
-        self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
-        self._hulls: dict[int, tuple[Any, isl_sets.IntegerSet | None]] = {}
-        self._quotients: dict[Any, list[tuple[int, isl_sets.IntegerSet]] | None] = {}
-        self._determined: dict[frozenset[str], dict[str, QuasiPolynomial]] = {}
-        self._value_bounds: dict[str, tuple[int | None, int | None]] = {}
-        self.layouts: dict[tuple[str, int], Layout] = {}
-        self._addresses: dict[MemoryAccess, Address | None] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial, lambda n: n not in self.data_loops)
         self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
@@ -78,24 +69,19 @@ class Domains:
         argument = self.kernel.arg_dict.get(name)
         return self.kernel.temporary_variables[name] if argument is None else argument
 
+    @memoize_method
     def layout(self, array: str, component_of: int = 0) -> Layout:
         """Return the layout of an array, or of the components of its vectors."""
-        key = array, component_of
-        if key not in self.layouts:
-            self.layouts[key] = layout_of(
-                self.kernel, self.variable(array), self.to_polynomial, component_of
-            )
-        return self.layouts[key]
+        return layout_of(self.kernel, self.variable(array), self.to_polynomial, component_of)
 
     def layout_of(self, access: MemoryAccess) -> Layout:
         """Return how the array of an access lies in memory."""
         return self.layout(access.array, access.component_of)
 
+    @memoize_method
     def address(self, access: MemoryAccess) -> Address | None:
         """Return the address of an access; None if data decides, or if it has no formula."""
-        if access not in self._addresses:
-            self._addresses[access] = address_of(access, self.layout_of(access), self.to_address)
-        return self._addresses[access]
+        return address_of(access, self.layout_of(access), self.to_address)
 
     # --- names
 
@@ -120,12 +106,11 @@ class Domains:
         refuse_loops_beside(self.kernel, loops, self.joint_domain)
         return loops
 
+    @memoize_method
     def value_bounds(self, name: str) -> tuple[int | None, int | None]:
         """Return the smallest and largest value of a loop variable, whatever sizes and data."""
-        if name not in self._value_bounds:
-            line = sets.project_onto(self.joint_domain(frozenset([name])), [name])
-            self._value_bounds[name] = sets.constant_bounds(line)[name]
-        return self._value_bounds[name]
+        line = sets.project_onto(self.joint_domain(frozenset([name])), [name])
+        return sets.constant_bounds(line)[name]
 
     @cached_property
     def defaults(self) -> Mapping[str, QuasiPolynomial]:
@@ -168,14 +153,14 @@ class Domains:
                 raise DataDependentControlFlowError(
                     f"kernel '{self.kernel.name}': data decides how many groups there are along "
                     f"'{name}', and not alone: other loops are mapped to group axis "
-                    f"{self.group_axes[name]} as well; map them to an axis of their own",
-                    kernel=self.kernel.name,
-                    where=name,
+                    f"{self.group_axes[name]} as well; map them to an axis of their own"
                 )
             extents, _ = self.kernel.get_grid_sizes_for_insn_ids(
                 frozenset(ids), self.callables, return_dict=True
             )
-            groups = {axis: self.counter.simplified(from_pieces(s)) for axis, s in extents.items()}
+            groups = {
+                axis: self.counter.simplified(from_isl_count(s)) for axis, s in extents.items()
+            }
         return Grid(groups=groups, items=self._group_shape(used))
 
     def data_group_loops(self, instruction_ids: Iterable[str]) -> frozenset[str]:
@@ -188,17 +173,12 @@ class Domains:
         """Return the largest extent of each local axis, which is the size of all groups."""
         extents: dict[int, int] = {}
         for name in sorted(used & set(self.local_axes)):
-            alone = frozenset([name])
-            factored = self.factored(alone)
-            bounds = None if factored is None else factored.bounds_along(name)
-            low, high = bounds or self.value_bounds(name)
+            low, high = self.value_bounds(name)
             if low is None or high is None:
                 raise UnsupportedExpressionError(
                     f"kernel '{self.kernel.name}': the work-group size along '{name}' (local axis "
                     f"{self.local_axes[name]}) is not bounded by a number; split the iname by a "
-                    "constant",
-                    kernel=self.kernel.name,
-                    where=name,
+                    "constant"
                 )
             axis = self.local_axes[name]
             extents[axis] = max(extents.get(axis, 0), high - low + 1)
@@ -218,15 +198,9 @@ class Domains:
                 return None
         return extents
 
+    @memoize_method
     def domain(self, within: frozenset[str]) -> Any:
         """Return the set of values of loop variables, none of which data decides."""
-        domain = self._domains.get(within)
-        if domain is None:
-            domain = self._without_data(within)
-            self._domains[within] = domain
-        return domain
-
-    def _without_data(self, within: frozenset[str]) -> Any:
         line = sets.project_onto(self.joint_domain(within), within)
         data = [n for n in isl_sets.names_of(line, parameters=True) if n not in self.sizes]
         if not data:
@@ -236,12 +210,11 @@ class Domains:
             raise DataDependentControlFlowError(
                 f"kernel '{self.kernel.name}': which values the loops "
                 f"{', '.join(sorted(within))} take together depends on {', '.join(data)}, which "
-                "is data; write a domain for each of them",
-                kernel=self.kernel.name,
-                where=data[0],
+                "is data; write a domain for each of them"
             )
         return without
 
+    @memoize_method
     def determined(self, within: frozenset[str]) -> Mapping[str, QuasiPolynomial]:
         """Return the loop variables whose values others decide: loops that run along with others.
 
@@ -249,23 +222,15 @@ class Domains:
         where nothing else can be.
         """
         counted, _ = self.trip_statistics(within)
-        whole = self.joint_domain(counted)
-        key = id(whole)  # Loopy gives one object for all loops of the same domains
-        if key not in self._hulls:
-            self._hulls[key] = whole, sets.equalities(whole)
-        hull = self._hulls[key][1]
+        hull = sets.equalities(self.joint_domain(counted))
         if hull is None:
             return {}
-        values = self._determined.get(counted)
-        if values is None:
-            order = {name: -position for position, name in enumerate(entered_loops(self.kernel))}
-            loops = counted.difference(self.local_axes, self.group_axes)
-            loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
-            values = sets.determined(sets.project_onto(hull, counted), loops)
-            known = self.inames | self.sizes
-            values = {name: value for name, value in values.items() if value.names() <= known}
-            self._determined[counted] = values
-        return values
+        order = {name: -position for position, name in enumerate(entered_loops(self.kernel))}
+        loops = counted.difference(self.local_axes, self.group_axes)
+        loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
+        values = sets.determined(sets.project_onto(hull, counted), loops)
+        known = self.inames | self.sizes
+        return {name: value for name, value in values.items() if value.names() <= known}
 
     def with_known_quotients(
         self, within: frozenset[str], expression: QuasiPolynomial
@@ -275,29 +240,23 @@ class Domains:
         def replace(atom: Atom) -> QuasiPolynomial | None:
             if isinstance(atom, str) or not isinstance(atom, ParametricFloor):
                 return None
-            key = (within, atom)
-            if key not in self._quotients:
-                self._quotients[key] = quotients(
-                    self.domain(within),
-                    atom.numerator,
-                    atom.divisor,
-                    self.counter.context.assumptions,
-                )
-            values = self._quotients[key]
+            values = self._quotients(within, atom)
             if values is None or len(values) > 1:
                 return None
             return QuasiPolynomial.constant(values[0][0] if values else 0)
 
         return expression.map_atoms(replace)
 
+    @memoize_method
+    def _quotients(
+        self, within: frozenset[str], floor: ParametricFloor
+    ) -> list[tuple[int, isl_sets.IntegerSet]] | None:
+        assumptions = self.counter.context.assumptions
+        return quotients(self.domain(within), floor.numerator, floor.divisor, assumptions)
+
+    @memoize_method
     def joint_domain(self, within: frozenset[str]) -> Any:
         """Return the set in which Loopy has the loops, with others that are together with them."""
-        domain = self._joint_domains.get(within)
-        if domain is None:
-            domain = self._joint_domains[within] = self._found_joint_domain(within)
-        return domain
-
-    def _found_joint_domain(self, within: frozenset[str]) -> Any:
         if len(self.kernel.domains) == 1 and within:
             return domains_of(self.kernel)[0]
         try:
@@ -306,8 +265,7 @@ class Domains:
             raise CountingError(
                 f"kernel '{self.kernel.name}': Loopy has no domain for the loops "
                 f"{', '.join(sorted(within))} together, and generates no code for them: {error}; "
-                "have the domain of an inner loop name the loops around it, '[a] -> { [b] : ... }'",
-                kernel=self.kernel.name,
+                "have the domain of an inner loop name the loops around it, '[a] -> { [b] : ... }'"
             ) from error
 
     def trip_statistics(
@@ -330,26 +288,32 @@ class Domains:
             raise DataDependentControlFlowError(
                 f"kernel '{self.kernel.name}': the trip count of the loop '{loop.iname}' depends "
                 f"on {', '.join(loop.reads)}, which is data; pass its mean, "
-                f"statistics={{{loop.iname!r}: 12.5}}",
-                kernel=self.kernel.name,
-                where=loop.iname,
+                f"statistics={{{loop.iname!r}: 12.5}}"
             )
         return _ONCE.scale(given)
 
     def predicate_conditions(self, instruction: Any) -> tuple[tuple[Case, ...], Number]:
         """Return the affine predicates of an instruction, and the probability of the others."""
-        cases: list[Case] = []
+        cases, others = self.predicates(instruction)
         factor: Number = 1
+        for predicate in others:
+            probability = self.statistics.probability(predicate, instruction.id)
+            if probability is None:
+                self.statistics.require(predicate, instruction.id)
+                continue
+            factor *= probability
+        return cases, factor
+
+    def predicates(self, instruction: Any) -> tuple[tuple[Case, ...], list[Any]]:
+        """Return the affine predicates of an instruction, and the others as they are written."""
+        cases: list[Case] = []
+        others: list[Any] = []
         for predicate in sorted(instruction.predicates, key=str):
             try:
                 cases.append(Case(alternatives=self.to_condition(predicate), holds=True))
             except NotAffineError:
-                probability = self.statistics.probability(predicate, instruction.id)
-                if probability is None:
-                    self.statistics.require(predicate, instruction.id)
-                    continue
-                factor *= probability
-        return tuple(cases), factor
+                others.append(predicate)
+        return tuple(cases), others
 
     def executed_set(self, within: frozenset[str], cases: Sequence[Case | FirstIteration]) -> Any:
         """Return the points of the loops at which all cases hold, all iterations of them."""
@@ -365,19 +329,14 @@ class Domains:
         self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...], grid: Grid
     ) -> PiecewiseQuasiPolynomial:
         """Count how often all work items of a launch together execute something."""
-        key = (within, cases)
-        count = self._counts.get(key)
-        if count is None:
-            counted, factor = self.trip_statistics(within)
-            count = self._count_points(counted, cases)
-            if factor is not _ONCE:
-                count = count * factor
-            self._counts[key] = count
+        count = self._count_points(within, cases)
         return PiecewiseQuasiPolynomial.product((count, *self._redundancy(within, grid)))
 
+    @memoize_method
     def _count_points(
         self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...]
     ) -> PiecewiseQuasiPolynomial:
+        within, factor = self.trip_statistics(within)
         first = next((c for c in cases if isinstance(c, FirstIteration)), None)
         conditions = tuple(c for c in cases if isinstance(c, Case))
         kept = within
@@ -387,17 +346,13 @@ class Domains:
                 within = kept | {first.outermost}
                 conditions = tuple(c for c in conditions if not c.names & first.loops)
         count = None if conditions else self._count_factors(within, kept)
-        if count is not None:
-            return count
-        return self.counter.count(sets.project_onto(self.executed_set(within, conditions), kept))
+        if count is None:
+            executed = sets.project_onto(self.executed_set(within, conditions), kept)
+            count = self.counter.count(executed)
+        return count * factor
 
     def factored(self, within: frozenset[str]) -> FactoredDomain | None:
         """Return the domain of which the values of some loop variables are a projection."""
-        if within not in self._factored_within:
-            self._factored_within[within] = self._found_factored(within)
-        return self._factored_within[within]
-
-    def _found_factored(self, within: frozenset[str]) -> FactoredDomain | None:
         whole = self.joint_domain(within)
         key = id(whole)  # Loopy gives one object for all loops of the same domains
         if key not in self._factored:

@@ -30,7 +30,8 @@ from countperf.counting.programs import (
 )
 from countperf.counting.statements import Node, Read, Source, Statement
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-from countperf.symbolic.sub_groups import SUB_GROUP, Membership, at_values
+from countperf.symbolic.sets import at_values
+from countperf.symbolic.sub_groups import SUB_GROUP, Membership
 
 Index: TypeAlias = tuple[int, ...] | None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
 from typing import Any, ClassVar
 
@@ -12,8 +12,6 @@ import numpy as np
 import pymbolic.primitives as p
 from loopy.symbolic import get_dependencies
 from pymbolic import evaluate
-
-from countperf.symbolic.memory import kept_in_process
 
 DType = np.dtype[Any]
 LIMITS = {
@@ -49,7 +47,7 @@ def signature_of(callable_: Any) -> dict[int | str, Any]:
 CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 
 
-@kept_in_process(256)
+@lru_cache(256)
 def joined_type(left: DType, right: DType) -> DType:
     """Return the type that C's usual arithmetic conversions give (C11, section 6.3.1.8)."""
     for kind in "Vc":  # vectors and complex numbers have rules of their own; none applies here

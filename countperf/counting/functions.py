@@ -89,10 +89,7 @@ class TupleCounter(InstructionCounter):
                 raise self._refusal(f"the tuple {expr} inside an expression", "assign it whole")
             case IndexOfCallable():
                 (subscript,) = expr.parameters
-                outer, self._in_index = self._in_index, True
-                for part in subscript.index_tuple:
-                    self._in_context("i", part)
-                self._in_index = outer
+                self._index(subscript.index_tuple)
                 return self.kernel.index_dtype.numpy_dtype
             case _:
                 pass
@@ -128,20 +125,18 @@ class TupleCounter(InstructionCounter):
 
     def _where_unset(self, flag: Any, kind: str, dtype: DType) -> None:
         """Count an operation where a flag is zero."""
-        cases, factor = self._cases, self._factor
+        where: dict[str, Any] = {}
         try:
             is_set = self.to_condition(p.Comparison(flag, "!=", 0))
-            self._cases = (*cases, Case(alternatives=is_set, holds=False))
+            where["_cases"] = (*self._cases, Case(alternatives=is_set, holds=False))
         except NotAffineError:
             probability = self.statistics.probability(flag, self._instruction)
             if probability is None:
                 self.statistics.require(flag, self._instruction)
                 return
-            self._factor = factor * (1 - probability)
-        try:
+            where["_factor"] = self._factor * (1 - probability)
+        with self._set(**where):
             self._operation(kind, np.dtype(dtype))
-        finally:
-            self._cases, self._factor = cases, factor
 
 
 class FunctionCounter(TupleCounter):

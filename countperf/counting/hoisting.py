@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 from loopy import AddressSpace
 from loopy.symbolic import get_dependencies
+from pytools import memoize_method
 
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess
@@ -25,20 +25,16 @@ class Hoisting:
     def __init__(self, domains: Domains, positions: Mapping[str, Position]) -> None:
         self._domains = domains
         self._positions = positions
-        self._decided: dict[Any, bool] = {}
-        self._clobbered: dict[LoopRegion, frozenset[str]] = {}
 
+    @memoize_method
     def clobbered(self, program: LoopRegion) -> frozenset[str]:
         """Return the arrays that others may have written after a barrier (rule 2)."""
-        arrays = self._clobbered.get(program)
-        if arrays is None:
-            private = {
-                name
-                for name, variable in self._domains.kernel.temporary_variables.items()
-                if variable.address_space == AddressSpace.PRIVATE
-            }
-            arrays = self._clobbered[program] = frozenset(program.written - private)
-        return arrays
+        private = {
+            name
+            for name, variable in self._domains.kernel.temporary_variables.items()
+            if variable.address_space == AddressSpace.PRIVATE
+        }
+        return frozenset(program.written - private)
 
     def moved_out(self, point: Point, names: frozenset[str], *, speculated: bool) -> Moved:
         """Return the loops that leave a value alone, from the inside out (rules 4, 5 and 7)."""
@@ -56,7 +52,9 @@ class Hoisting:
             if region.is_unrolled and is_sequential:
                 continue
             guarded = region.is_unrolled or region.has_barrier or not speculated
-            if guarded and not self._is_executed_throughout(point, frozenset(loops), region):
+            if guarded and not self._is_all_or_nothing(
+                point.within, point.cases, frozenset(loops), region
+            ):
                 if region.is_unrolled:
                     continue
                 break
@@ -77,34 +75,23 @@ class Hoisting:
         changed = region.written | {region.pin}
         return changed | self.clobbered(program) if region.has_barrier else changed
 
-    def _is_executed_throughout(
-        self, point: Point, inner: frozenset[str], region: LoopRegion
-    ) -> bool:
-        """Return whether all iterations of a loop execute something or none does (rule 4)."""
-        return self._is_all_or_nothing(point.within, point.cases, inner, region)
-
+    @memoize_method
     def _is_all_or_nothing(
         self,
         within: frozenset[str],
-        cases: Sequence[Case],
+        cases: tuple[Case, ...],
         inner: frozenset[str],
         region: LoopRegion,
     ) -> bool:
-        key = (within, frozenset(cases), inner, region.iname, region.has_barrier)
-        decided = self._decided.get(key)
-        if decided is None:
-            counted, _ = self._domains.trip_statistics(within)
-            outer = counted - inner
-            decided = True
-            if region.has_barrier:  # whose bounds are those of the group, guards inside
-                decided = self._is_unguarded(counted, cases, outer)
-            elif cases or inner:
-                executed = sets.project_onto(self._domains.executed_set(counted, cases), outer)
-                decided = coverage.is_all_or_nothing(
-                    executed, self._domains.domain(outer), region.iname
-                )
-            self._decided[key] = decided
-        return decided
+        """Return whether all iterations of a loop execute something or none does (rule 4)."""
+        counted, _ = self._domains.trip_statistics(within)
+        outer = counted - inner
+        if region.has_barrier:  # whose bounds are those of the group, guards inside
+            return self._is_unguarded(counted, cases, outer)
+        if not cases and not inner:
+            return True
+        executed = sets.project_onto(self._domains.executed_set(counted, cases), outer)
+        return coverage.is_all_or_nothing(executed, self._domains.domain(outer), region.iname)
 
     def _is_unguarded(
         self, within: frozenset[str], cases: Sequence[Case], outer: frozenset[str]

@@ -104,43 +104,27 @@ HOW_TO_SUPPLY = (
 )
 
 
-class SuppliedCounts:
-    """Counts that the caller supplies for one execution of each instruction, by property."""
-
-    def __init__(self, kernel: Any, given: Mapping[str, Mapping[str, Any]]) -> None:
-        self._counts: dict[str, dict[str, Fraction]] = {}
-        for instruction_id, numbers in given.items():
-            if instruction_id not in kernel.id_to_insn:
+def supplied_counts(
+    kernel: Any, given: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Fraction]]:
+    """Return what the caller supplies for one execution of each instruction, by property."""
+    counts: dict[str, dict[str, Fraction]] = {}
+    for instruction_id, numbers in given.items():
+        if instruction_id not in kernel.id_to_insn:
+            raise CountingError(
+                f"kernel '{kernel.name}': counts are given for '{instruction_id}', which is no "
+                f"instruction (it has: {', '.join(sorted(kernel.id_to_insn))})"
+            )
+        counts[instruction_id] = {}
+        for name, number in numbers.items():
+            value = nonnegative(number)
+            if value is None:
                 raise CountingError(
-                    f"kernel '{kernel.name}': counts are given for '{instruction_id}', which is no "
-                    f"instruction (it has: {', '.join(sorted(kernel.id_to_insn))})",
-                    kernel=kernel.name,
-                    where=instruction_id,
+                    f"kernel '{kernel.name}', instruction '{instruction_id}': the count of "
+                    f"{name} is {number!r}; pass a number that is at least zero"
                 )
-            values: dict[str, Fraction] = {}
-            for name, number in numbers.items():
-                value = nonnegative(number)
-                if value is None:
-                    raise CountingError(
-                        f"kernel '{kernel.name}', instruction '{instruction_id}': the count of "
-                        f"{name} is {number!r}; pass a number that is at least zero",
-                        kernel=kernel.name,
-                        where=instruction_id,
-                    )
-                values[name] = value
-            self._counts[instruction_id] = values
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """Ids of the instructions."""
-        return frozenset(self._counts)
-
-    def __contains__(self, instruction_id: str) -> bool:
-        return instruction_id in self._counts
-
-    def of(self, instruction_id: str) -> dict[str, Fraction]:
-        """Return the numbers for one execution of an instruction, by property name."""
-        return self._counts[instruction_id]
+            counts[instruction_id][name] = value
+    return counts
 
 
 def supplied_operations(numbers: Mapping[str, Fraction]) -> dict[Operation, Fraction]:
@@ -171,9 +155,7 @@ def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> N
     supplying = f", or {HOW_TO_SUPPLY.format(id=instruction.id)}" if can_supply else ""
     raise UnsupportedExpressionError(
         f"kernel '{kernel.name}', instruction '{instruction.id}': no counting rule for {kind}; "
-        f"write it as plain assignments{supplying}",
-        kernel=kernel.name,
-        where=instruction.id,
+        f"write it as plain assignments{supplying}"
     )
 
 

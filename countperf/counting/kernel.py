@@ -167,6 +167,6 @@ def _count_supplied(
     predicates, probability = prepared.domains.predicate_conditions(instruction)
     executions = prepared.domains.executions(within, predicates, grid).scale(probability)
     reasons = prepared.statistics.reasons(within) | {reason_of(instruction.id)}
-    for name, number in prepared.supplied.of(instruction.id).items():
+    for name, number in prepared.supplied[instruction.id].items():
         totals.supplied[name] = totals.supplied.get(name, ZERO_COUNT) + executions.scale(number)
         totals.note(name, reasons)

@@ -58,10 +58,10 @@ def check_statistics(domains: Domains, *, supplied: Collection[str] = ()) -> Non
     given = domains.statistics
     if not given.unused():
         return
-    given.taken.update(name for name in given if name in domains.data_loops)
+    given.taken.update(name for name in given.numbers if name in domains.data_loops)
     needs = _lacking(domains, list(domains.kernel.id_to_insn), supplied)
     for name in given.unused():
-        raise given.error(name, _why_unused(domains, given, name, needs))
+        raise given.error(_why_unused(domains, given, name, needs))
 
 
 def _why_unused(domains: Domains, given: Statistics, name: str, needs: _Needs) -> str:
@@ -77,11 +77,10 @@ def _why_unused(domains: Domains, given: Statistics, name: str, needs: _Needs) -
             f"the access pattern of '{name}' names no array ({arrays}) and no access through data "
             f"({'; '.join(needs.arrays) or 'there is none'})"
         )
-    matched = given.matched(name)
-    if matched:
+    if name in kernel.id_to_insn:
         return (
-            f"the statistic for '{name}' names {', '.join(matched)}, where no condition on data "
-            "is left without one of its own; leave it out"
+            f"the statistic for '{name}' is of an instruction where no condition on data is left "
+            "without one of its own; leave it out"
         )
     conditions = [text for text, _ in needs.conditions.values()]
     return (
@@ -100,7 +99,7 @@ def _lacking(domains: Domains, ids: Collection[str], supplied: Collection[str]) 
     used = frozenset[str]().union(*(kernel.id_to_insn[i].within_inames for i in ids))
     needs = _Needs()
     for name, loop in domains.data_loops.items():
-        if name in used and loop.trips is None and name not in given:
+        if name in used and loop.trips is None and name not in given.numbers:
             needs.loops[name] = loop.reads
     with given.noting_what_lacks() as noted:
         counter = instruction_counter(domains)
@@ -189,8 +188,6 @@ def _error(domains: Domains, needs: _Needs) -> DataDependentControlFlowError:
     return DataDependentControlFlowError(
         f"kernel '{kernel.name}': {'; '.join(reasons)}; pass {_asked(needs)}, such as "
         f"statistics={statistics!r}",
-        kernel=kernel.name,
-        where=where[0],
         statistics=statistics,
     )
 

@@ -25,7 +25,7 @@ import numpy as np
 import pymbolic.primitives as p
 from loopy.symbolic import ResolvedFunction
 
-from countperf.counting.access_counter import AccessCounter
+from countperf.counting.access_counter import AccessCounter, Tally
 from countperf.counting.expression_types import (
     DType,
     context_of,
@@ -130,11 +130,8 @@ class InstructionCounter(AccessCounter):
 
     def _integer_operation(self, kind: str, expr: Any) -> DType | None:
         children = (expr.numerator, expr.denominator)
-        outer, self._context = self._context, "i"
-        try:
+        with self._set(_context="i"):
             dtype = self._operands(children)
-        finally:
-            self._context = outer
         if dtype is not None and dtype.kind not in "iub":
             raise self._refusal(
                 f"{text_of(expr)} of real numbers, for which Loopy generates no code",
@@ -269,12 +266,8 @@ class InstructionCounter(AccessCounter):
     def map_comparison(self, expr: Any) -> DType | None:
         """A comparison of data is one ``compare``; of loop variables it is free."""
         if not self._is_free(expr):
-            outer, self._context = (
-                self._context,
-                context_of(self._inferred(expr.left - expr.right)),
-            )
-            self._operation("compare", self._operands((expr.left, expr.right)))
-            self._context = outer
+            with self._set(_context=context_of(self._inferred(expr.left - expr.right))):
+                self._operation("compare", self._operands((expr.left, expr.right)))
         return np.dtype(np.bool_)
 
     def _is_free(self, comparison: Any) -> bool:
@@ -323,38 +316,30 @@ class InstructionCounter(AccessCounter):
         """Tally a branch on its own part, and its conversion to the type of the whole."""
         if is_constant(branch):
             return
-        cases, factor = self._cases, self._factor
         try:
             condition = self.to_condition(test)
         except NotAffineError:
             self._data_dependent_branch(test, branch, holds=holds, target=target)
             return
-        self._cases = (*cases, Case(alternatives=condition, holds=holds))
-        try:
+        with self._set(_cases=(*self._cases, Case(alternatives=condition, holds=holds))):
             self._as_type(branch, target)
-        finally:
-            self._cases, self._factor = cases, factor
 
     def _data_dependent_branch(
         self, test: Any, branch: Any, *, holds: bool, target: DType | None
     ) -> None:
         share = self._share_of(test, self._instruction, holds=holds)
         if share is None:
-            outer, self._tally = self._tally, {}
-            self._as_type(branch, target)
-            counted, self._tally = self._tally, outer
+            counted: Tally = {}
+            with self._set(_tally=counted):
+                self._as_type(branch, target)
             if not counted:
                 return
             self.statistics.require(test, self._instruction)
             for key, number in counted.items():
                 self._tally[key] = self._tally.get(key, 0) + number
             return
-        factor = self._factor
-        self._factor = factor * share
-        try:
+        with self._set(_factor=self._factor * share):
             self._as_type(branch, target)
-        finally:
-            self._factor = factor
 
     def _share_of(self, test: Any, instruction: str, *, holds: bool) -> Fraction | None:
         """Return how often a condition on data holds, or does not, as it is stated; None if not."""

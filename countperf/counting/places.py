@@ -14,7 +14,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.cardinality import count_within
 from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -85,8 +85,7 @@ def _trips(
         if sets.is_independent(joint, names | (around - {name}), name):
             around = around - {name}
             joint = sets.project_onto(joint, names | around)
-    context = sets.as_parameters(sets.project_onto(joint, around), sorted(around)).params()
-    return Counter(context).count(sets.as_parameters(joint, sorted(around)))
+    return count_within(joint, around)
 
 
 def slots_of(place: Place) -> Known:
@@ -182,9 +181,7 @@ def barrier_passes(
         if domains.kernel.inames[name].tags_of_type(VectorizeTag):
             raise UnsupportedExpressionError(
                 f"kernel '{domains.kernel.name}': a barrier in the vectorized loop '{name}'; tag "
-                "the loop 'unr'",
-                kernel=domains.kernel.name,
-                where=name,
+                "the loop 'unr'"
             )
     dependent = _group_inames_that_decide(domains, loops) | _idle_group_inames(
         domains, barrier.neighbors, grid
@@ -194,9 +191,7 @@ def barrier_passes(
     if len(used) < len(dependent):
         raise UnsupportedExpressionError(
             f"kernel '{domains.kernel.name}': barriers in loops {', '.join(sorted(loops))} depend "
-            f"on several inames of one group axis ({', '.join(sorted(dependent))})",
-            kernel=domains.kernel.name,
-            where=", ".join(sorted(loops)),
+            f"on several inames of one group axis ({', '.join(sorted(dependent))})"
         )
     for axis, size in grid.groups.items():
         if axis not in used:

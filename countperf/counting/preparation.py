@@ -16,7 +16,7 @@ from countperf.counting.device_programs import (
     schedule_of,
 )
 from countperf.counting.domains import Domains
-from countperf.counting.instructions import SuppliedCounts
+from countperf.counting.instructions import supplied_counts
 from countperf.counting.keys import NOWHERE, Grid
 from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.places import barrier_passes
@@ -73,7 +73,7 @@ class PreparedKernel:
         self.statistics = Statistics(self.kernel, statistics or {})
         counter = Counter(assumptions_of(self.kernel))
         self.domains = Domains(self.kernel, self.callables, counter, self.statistics)
-        self.supplied = SuppliedCounts(self.kernel, instruction_counts or {})
+        self.supplied = supplied_counts(self.kernel, instruction_counts or {})
         self._launches: list[Launch] = []
 
     @classmethod
@@ -107,7 +107,6 @@ class PreparedKernel:
     @contextmanager
     def counting(self) -> Generator[None]:
         """Have refusals name all statistics that lack, and refuse those that nothing uses."""
-        supplied = self.supplied.ids
-        with stating_all_needs(self.domains, supplied=supplied):
+        with stating_all_needs(self.domains, supplied=self.supplied):
             yield
-        check_statistics(self.domains, supplied=supplied)
+        check_statistics(self.domains, supplied=self.supplied)

@@ -91,7 +91,13 @@ def _inside(kernel: Any) -> Any | None:
     if isinstance(kernel, type | str | bytes | Mapping):
         return None
     if isinstance(kernel, list | tuple) and not hasattr(kernel, "_fields"):
-        return _only(kernel) if all(_is_known(item) for item in kernel) else None
+        if not kernel or not all(map(_is_known, kernel)):
+            return None
+        if len(kernel) > 1:
+            raise CountingError(
+                f"{len(kernel)} kernels were given; pass them one by one, kernels[0] first"
+            )
+        return kernel[0]
     compiled = getattr(kernel, "program_cache", None)
     if isinstance(compiled, Mapping):
         return _only_compiled(kernel, compiled)
@@ -112,31 +118,6 @@ def _is_known(kernel: Any) -> bool:
     return isinstance(kernel, lp.TranslationUnit | lp.LoopKernel) or any(
         getattr(kernel, name, None) is not None for name in (*_AROUND, "program_cache")
     )
-
-
-def _only(kernels: Sequence[Any]) -> Any | None:
-    if not kernels:
-        return None
-    if len(kernels) > 1:
-        names = ", ".join(map(_name, kernels))
-        raise CountingError(
-            f"{len(kernels)} kernels were given ({names}); pass them one by one, kernels[0] first"
-        )
-    return kernels[0]
-
-
-def _name(kernel: Any) -> str:
-    """Return the name of a kernel, as far as it is to be seen from outside."""
-    inner = kernel
-    for _ in range(_DEEPEST):
-        name = getattr(inner, "name", None)
-        if isinstance(name, str):
-            return name
-        following = next((f for a in _AROUND if (f := getattr(inner, a, None)) is not None), None)
-        if following is None:
-            break
-        inner = following
-    return type(kernel).__name__
 
 
 def _only_compiled(caller: Any, compiled: Mapping[Any, Any]) -> Any:

@@ -169,9 +169,7 @@ class KernelProgram(ShortRepr):
                 except NotAffineError as error:
                     raise UnsupportedExpressionError(
                         f"kernel '{self.kernel.name}', array '{name}': its extent {extent} is no "
-                        "polynomial of the sizes; declare its shape",
-                        kernel=self.kernel.name,
-                        where=name,
+                        "polynomial of the sizes; declare its shape"
                     ) from error
                 number *= int(size.evaluate(parameters))
             storage = variable.base_storage or name
@@ -199,7 +197,7 @@ def kernel_programs(
             body=body,
             barriers=launch.barriers,
             accesses=tuple(access for access in accesses if access.program == number),
-            is_estimate=", ".join(sorted(prepared.statistics)),
+            is_estimate=", ".join(sorted(prepared.statistics.numbers)),
         )
         for number, (launch, body) in enumerate(zip(prepared.launches(), bodies, strict=True))
     )
@@ -254,9 +252,7 @@ def _statement(kernel: Any, instruction: Any, reader: StatementReader) -> Statem
     ):
         raise UnsupportedExpressionError(
             f"kernel '{kernel.name}', instruction '{instruction.id}': no profile of a "
-            f"{type(instruction).__name__} that is no plain assignment; write it as assignments",
-            kernel=kernel.name,
-            where=instruction.id,
+            f"{type(instruction).__name__} that is no plain assignment; write it as assignments"
         )
     return reader.read(instruction)
 
@@ -370,8 +366,6 @@ def access_cost(
             f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
             f"sub-group touches are not known; pass its class, "
             f"statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its own",
-            kernel=program.kernel.name,
-            where=key.array,
             statistics={key.array: "indirect"},
         )
     lines, sectors = (
@@ -408,8 +402,6 @@ def _analysis(program: KernelProgram, statement: Statement, node: Node) -> Acces
     if not analyses:
         raise CountingError(
             f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"
-            " have no lines; leave the tag 'vec' out of the kernel's axes and arrays",
-            kernel=program.kernel.name,
-            where=statement.name,
+            " have no lines; leave the tag 'vec' out of the kernel's axes and arrays"
         )
     return (same or analyses)[0]

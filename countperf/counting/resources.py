@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,21 +41,12 @@ def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:
     return t_unit.copy(callables_table=callables).with_kernel(kernel), resources
 
 
-def local_arrays(kernel: Any) -> Iterator[tuple[str, Any, int | None]]:
-    """Yield local arrays that have memory of their own: name, variable, bytes.
-
-    None instead of the bytes where sizes decide.
-    """
-    for name, variable in kernel.temporary_variables.items():
-        if variable.address_space == AddressSpace.LOCAL and variable.base_storage is None:
-            is_known = all(isinstance(extent, int) for extent in variable.shape)
-            yield (
-                name,
-                variable,
-                math.prod(variable.shape) * variable.dtype.itemsize if is_known else None,
-            )
-
-
 def _local_memory(kernel: Any) -> int | None:
-    sizes = [size for _, _, size in local_arrays(kernel)]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
+    """Return the bytes of local arrays that have memory of their own; None where sizes decide."""
+    total = 0
+    for variable in kernel.temporary_variables.values():
+        if variable.address_space == AddressSpace.LOCAL and variable.base_storage is None:
+            if not all(isinstance(extent, int) for extent in variable.shape):
+                return None
+            total += math.prod(variable.shape) * variable.dtype.itemsize
+    return total

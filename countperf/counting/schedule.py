@@ -25,12 +25,11 @@ from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import bounds_of, with_sets_in_fixed_order
-from countperf.symbolic.memory import kept_by_hand
 
 _MOST_CALLEES = 1000
 _MOST_RECENT = 4
 
-_recent: dict[int, tuple[Any, tuple[Any, Any]]] = kept_by_hand({})
+_recent: dict[int, tuple[Any, tuple[Any, Any]]] = {}
 """Translation units by their identity, which no other has as long as they are kept."""
 
 
@@ -69,16 +68,13 @@ def _prepared(t_unit: Any) -> tuple[Any, Any]:
         except Exception as error:  # Loopy's scheduler fails in many ways
             raise CountingError(
                 f"kernel '{kernel.name}' cannot be scheduled by Loopy: "
-                f"{type(error).__name__}: {error}",
-                kernel=kernel.name,
+                f"{type(error).__name__}: {error}"
             ) from error
     untyped = [v.name for v in (*kernel.args, *kernel.temporary_variables.values()) if not v.dtype]
     if untyped:
         raise CountingError(
             f"kernel '{kernel.name}': the types of {', '.join(sorted(untyped))} are not known; "
-            "declare them, or apply loopy.infer_unknown_types",
-            kernel=kernel.name,
-            where=untyped[0],
+            "declare them, or apply loopy.infer_unknown_types"
         )
     check_element_types(kernel)
     _check_for_code(kernel, t_unit)
@@ -101,8 +97,7 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
         said = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
         raise CountingError(
             f"kernel '{kernel.name}': Loopy generates no code for it: {type(error).__name__}: "
-            f"{said}",
-            kernel=kernel.name,
+            f"{said}"
         ) from error
 
 
@@ -156,13 +151,9 @@ def inlined(t_unit: Any) -> Any:
         except Exception as error:  # inlining fails in many ways
             raise CountingError(
                 f"kernel '{entry}': the callee '{callees[0]}' cannot be inlined by Loopy: "
-                f"{type(error).__name__}: {error}",
-                kernel=entry,
-                where=callees[0],
+                f"{type(error).__name__}: {error}"
             ) from error
     raise CountingError(
         f"kernel '{entry}' still calls {', '.join(callees)} after inlining {_MOST_CALLEES} "
-        "callees; recursive calls cannot be counted",
-        kernel=entry,
-        where=callees[0],
+        "callees; recursive calls cannot be counted"
     )

@@ -98,17 +98,13 @@ class CompiledVectorCounter(VectorRules, CompiledComplexCounter):
     def _is_lane(self, part: Any) -> bool:
         return isinstance(part, p.Variable) and part.name == self._lane
 
-    def _access_of(self, access: MemoryAccess, index: tuple[Any, ...]) -> None:
+    def _access_of(self, access: MemoryAccess) -> None:
         if access.direction == "store":
             with self._depending_on(self.inames, speculated=False):
                 self._add(access)
             return
-        value = super()._load_value(access.array, index)
-        if self._values.is_there(value, self._point):
-            return
-        with self._depending_on(self._values.names(value), speculated=False):
-            self._add(access)
-            self._provide(value, speculated=False)
+        value = super()._load_value(access.array, access.index)
+        self._unless_there(value, lambda: self._add(access), speculated=False)
 
 
 def instruction_counter(domains: Domains, *, powers: Powers = "emitted") -> InstructionCounter:

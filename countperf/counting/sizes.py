@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError
-from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.isl_counts import assumptions_text, guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
@@ -99,7 +98,7 @@ class SizeParameters(ShortRepr):
                 )
         for name in missing:
             if name in self.defaults:
-                values[name] = _value_of(self.defaults[name], values)
+                values[name] = self.defaults[name].evaluate(_exact(values))
         for name, some in (held or {}).items():
             value = values.get(name, ())
             if isinstance(value, int):
@@ -142,60 +141,42 @@ class SizeParameters(ShortRepr):
         guards = (guard for some in self.guards for members in some for guard in members)
         return frozenset[str]().union(*(guard.names() for guard in guards))
 
-    @cached_property
-    def _compiled(self) -> tuple[tuple[CompiledCounts, int], ...]:
-        """For each alternative, its guards and how many of them are to be at least zero."""
-        return tuple(
-            (_compiled(self.names, (*nonnegative, *zero)), len(nonnegative))
-            for nonnegative, zero in self.guards
-        )
-
     def _check_assumptions(self, values: Mapping[str, Any]) -> None:
         """Raise `ParameterError` unless an alternative holds at all sizes."""
-        if not self.guards:
+        exact = _exact(values)
+        held = [
+            reduce(np.logical_and, (where for _, _, where in _checks(some, exact)), np.True_)
+            for some in self.guards
+        ]
+        if not held or np.all(np.logical_or.reduce(held)):
             return
-        if np.all(np.logical_or.reduce([_guards_hold(*some, values) for some in self._compiled])):
-            return
-        broken = _first_broken_guard(self.guards[0], values)
+        checks = _checks(self.guards[0], exact)
+        broken = sorted(f"{guard} {sign} 0" for guard, sign, where in checks if not np.all(where))
         shown = ", ".join(f"{k}={v}" for k, v in values.items())
         raise ParameterError(
             f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
-            + (f" ({broken})" if broken else ""),
+            + (f" (it needs {broken[0]})" if broken else ""),
             parameter=None,
         )
 
 
-def _compiled(names: tuple[str, ...], some: Iterable[QuasiPolynomial]) -> CompiledCounts:
-    return CompiledCounts(names, [(PiecewiseQuasiPolynomial.from_value(g), True) for g in some])
+def _exact(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return integers with which nothing wraps, also in arrays."""
+    return {
+        name: value.astype(object) if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+    }
 
 
-def _value_of(expression: QuasiPolynomial, values: Mapping[str, Any]) -> Any:
-    """Evaluate an integer expression at integers or arrays of them."""
-    compiled = _compiled(tuple(values), [expression])
-    if any(isinstance(value, np.ndarray) for value in values.values()):
-        return compiled.at_arrays(values)[0]
-    return compiled.at(values)[0]
-
-
-def _guards_hold(compiled: CompiledCounts, nonnegative: int, values: Mapping[str, Any]) -> Any:
-    """Return where guards hold: the first ones are to be at least zero, the others zero."""
-    if not any(isinstance(value, np.ndarray) for value in values.values()):
-        scalars = compiled.at(values)
-        return all(v >= 0 for v in scalars[:nonnegative]) and not any(scalars[nonnegative:])
-    result: Any = True
-    for position, value in enumerate(compiled.at_arrays(values)):
-        result = np.logical_and(result, value >= 0 if position < nonnegative else value == 0)
-    return result
-
-
-def _first_broken_guard(guards: Guards, values: Mapping[str, Any]) -> str:
-    """Return the first guard that does not hold, as a message; empty if all hold."""
-    for relation, members in zip((">=", "="), guards, strict=True):
-        for guard in sorted(members, key=str):
-            compiled = _compiled(tuple(values), [guard])
-            if not np.all(_guards_hold(compiled, 1 if relation == ">=" else 0, values)):
-                return f"it needs {guard} {relation} 0"
-    return ""
+def _checks(
+    guards: Guards, values: Mapping[str, Any]
+) -> Iterator[tuple[QuasiPolynomial, str, Any]]:
+    """Yield each guard, its sign, and where it holds."""
+    nonnegative, zero = guards
+    for guard in nonnegative:
+        yield guard, ">=", guard.evaluate(values) >= 0
+    for guard in zero:
+        yield guard, "=", guard.evaluate(values) == 0
 
 
 # --- Ranges of sizes that the types of integer arguments can represent

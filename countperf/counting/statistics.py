@@ -2,15 +2,13 @@
 
 A statistic is named by what it describes: a loop by its iname (mean trip count), a condition by its
 text or by the id of its instruction (probability), an address that is read from data by the array
-or by the text of the access (utilization class). Ids may hold ``*`` and ``?``, which match as in
-Loopy's own match expressions, so that the instructions of a realized reduction are named at once.
-The probability of ``not c`` follows from that of ``c``.
+or by the text of the access (utilization class). The probability of ``not c`` follows from that of
+``c``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from math import isfinite
@@ -18,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
-from loopy.match import re_from_glob
 
 from countperf.counting.expression_types import text_of
 from countperf.errors import CountingError, DataDependentControlFlowError
@@ -44,18 +41,14 @@ def nonnegative(value: Any) -> Fraction | None:
     return Fraction(value).limit_denominator(10**9)
 
 
-class Statistics(Mapping[str, Fraction]):
-    """The caller's statistics; the mapping holds trip counts and probabilities.
-
-    Asking for one notes that it was used.
-    """
+class Statistics:
+    """The caller's statistics. Asking for a trip count or a probability notes that it was used."""
 
     def __init__(self, kernel: Any, given: Mapping[str, Any]) -> None:
         self.kernel = kernel
         self.inames: frozenset[str] = kernel.all_inames()
         self.patterns: dict[str, str] = {}
-        self._numbers: dict[str, Fraction] = {}
-        self._ids: dict[str, str] = {}  # instruction ids that a glob names
+        self.numbers: dict[str, Fraction] = {}  # trip counts and probabilities
         self._lacking: dict[tuple[str, str], Any] | None = None
         self.used: set[str] = set()
         self.taken: set[str] = set()
@@ -66,7 +59,6 @@ class Statistics(Mapping[str, Fraction]):
         if isinstance(value, str):
             if value not in ACCESS_CLASSES:
                 raise self.error(
-                    name,
                     f"the access pattern of '{name}' is {value!r}; pass one of "
                     f"{', '.join(ACCESS_CLASSES)}",
                 )
@@ -75,64 +67,43 @@ class Statistics(Mapping[str, Fraction]):
         number = nonnegative(value)
         if number is None:
             raise self.error(
-                name,
                 f"the statistic for '{name}' is {value!r}; pass a trip count or probability that "
                 "is at least zero, or an access pattern such as 'stride1'",
             )
         if name not in self.inames and number > 1:
             raise self.error(
-                name,
                 f"'{name}' is no loop of the kernel (loops: {', '.join(sorted(self.inames))}), "
                 f"and {value} is no probability",
             )
-        self._numbers[name] = number
-        if re.fullmatch(r"[\w?*]*[?*][\w?*]*", name):
-            pattern = re_from_glob(name)
-            for instruction in self.kernel.instructions:
-                if pattern.match(instruction.id):
-                    self._ids.setdefault(instruction.id, name)
+        self.numbers[name] = number
 
-    def error(self, name: str, what: str) -> CountingError:
-        """Return an error about the statistic of a name."""
-        return CountingError(
-            f"kernel '{self.kernel.name}': {what}", kernel=self.kernel.name, where=name
-        )
-
-    # --- mapping
-
-    def __getitem__(self, name: str) -> Fraction:
-        return self._numbers[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._numbers)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
+    def error(self, what: str) -> CountingError:
+        """Return an error about a statistic."""
+        return CountingError(f"kernel '{self.kernel.name}': {what}")
 
     def _use(self, name: str) -> Fraction:
         self.used.add(name)
         self.taken.add(name)
-        return self._numbers[name]
+        return self.numbers[name]
 
     def trip_count(self, iname: str) -> Fraction | None:
         """Return the mean trip count of a loop; None if it is not given."""
-        return self._use(iname) if iname in self._numbers else None
+        return self._use(iname) if iname in self.numbers else None
 
     def probability(self, condition: Any, instruction_id: str) -> Fraction | None:
         """Return how often a condition on data holds; None if it is not given."""
-        if not self._numbers:
+        if not self.numbers:
             return None
         probability = self._by_text(condition)
         if probability is not None or instruction_id in self.inames:
             return probability
-        if instruction_id in self._numbers:
+        if instruction_id in self.numbers:
             return self._use(instruction_id)
-        glob = self._ids.get(instruction_id)
-        return None if glob is None else self._use(glob)
+        return None
 
     def _by_text(self, condition: Any) -> Fraction | None:
         text = text_of(condition)
-        if text in self._numbers and text not in self.inames:
+        if text in self.numbers and text not in self.inames:
             return self._use(text)
         if isinstance(condition, p.LogicalNot):
             probability = self._by_text(condition.child)
@@ -146,9 +117,7 @@ class Statistics(Mapping[str, Fraction]):
             raise DataDependentControlFlowError(
                 f"kernel '{self.kernel.name}', instruction '{instruction_id}': whether {text} "
                 f"holds depends on data; pass its probability, statistics={{{text!r}: 0.5}} or "
-                f"statistics={{{instruction_id!r}: 0.5}}",
-                kernel=self.kernel.name,
-                where=instruction_id,
+                f"statistics={{{instruction_id!r}: 0.5}}"
             )
         self._lacking[text_of(condition), instruction_id] = condition
 
@@ -171,14 +140,9 @@ class Statistics(Mapping[str, Fraction]):
 
     def reasons(self, within: frozenset[str] = frozenset()) -> frozenset[str]:
         """Return why counts are not exact: statistics used since `used` was cleared, and loops."""
-        names = self.used | {name for name in within if name in self._numbers}
+        names = self.used | {name for name in within if name in self.numbers}
         return frozenset(f"the caller's statistic for '{name}'" for name in names)
 
     def unused(self) -> list[str]:
         """Return the names that were never used."""
-        return [name for name in (*self._numbers, *self.patterns) if name not in self.taken]
-
-    def matched(self, name: str) -> list[str]:
-        """Return the instructions that a name, or a pattern, names."""
-        ids = (instruction.id for instruction in self.kernel.instructions)
-        return sorted(i for i in ids if name in (i, self._ids.get(i)))
+        return [name for name in (*self.numbers, *self.patterns) if name not in self.taken]

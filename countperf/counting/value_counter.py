@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pymbolic.primitives as p
@@ -50,6 +51,7 @@ class ValueCounter(TupleCounter):
         self._position = Position((), ())
         self._current: Any = None
         self._predicates: tuple[Case, ...] = ()
+        self._data_predicates: list[Any] = []
         self._tests: frozenset[Guard] = frozenset()
         self._sunk_cases: tuple[Case, ...] = ()
         self._sunk_share = Fraction(1)
@@ -64,17 +66,15 @@ class ValueCounter(TupleCounter):
     def tally(self, instruction: Any) -> Tally:
         """Return how often each key is left of one execution of an instruction."""
         self._begin(instruction)
-        outer, self._tests = self._tests, self._tests | self._data_predicates(instruction)
-        try:
-            self._sink(instruction)
-            result = super().tally(instruction)
-            self._assign(instruction)
-        except CountingError:
-            self._values.assign(written_by(self.kernel, instruction))
-            raise
-        finally:
-            self._tests = outer
-            self._sunk_cases, self._sunk_share = (), Fraction(1)
+        data = ((test, self._versions_in(test), True) for test in self._data_predicates)
+        with self._set(_tests=self._tests.union(data), _sunk_cases=(), _sunk_share=Fraction(1)):
+            try:
+                self._sink(instruction)
+                result = super().tally(instruction)
+                self._assign(instruction)
+            except CountingError:
+                self._values.assign(written_by(self.kernel, instruction))
+                raise
         return result
 
     def _start(self, instruction: Any) -> None:
@@ -113,13 +113,7 @@ class ValueCounter(TupleCounter):
             if skipped != instruction.id:
                 instruction_before = self.kernel.id_to_insn[skipped]
                 self._values.assign(written_by(self.kernel, instruction_before))
-        cases: list[Case] = []
-        for predicate in sorted(instruction.predicates, key=str):
-            try:
-                cases.append(Case(alternatives=self.to_condition(predicate), holds=True))
-            except NotAffineError:
-                continue
-        self._predicates = tuple(cases)
+        self._predicates, self._data_predicates = self.domains.predicates(instruction)
 
     def _pass(self, events: Sequence[Event]) -> None:
         """Forget what loops and barriers on the way change."""
@@ -135,15 +129,6 @@ class ValueCounter(TupleCounter):
                     self._values.assign(region.written)
                 case Waited():
                     self._values.assign(self._clobbered)
-
-    def _data_predicates(self, instruction: Any) -> frozenset[Guard]:
-        guards: set[Guard] = set()
-        for predicate in instruction.predicates:
-            try:
-                self.to_condition(predicate)
-            except NotAffineError:
-                guards.add((predicate, self._versions_in(predicate), True))
-        return frozenset(guards)
 
     @property
     def _clobbered(self) -> frozenset[str]:
@@ -256,15 +241,18 @@ class ValueCounter(TupleCounter):
         self._value = value
         return dtype
 
-    @contextmanager
-    def _depending_on(self, names: frozenset[str], *, speculated: bool) -> Generator[None]:
+    def _depending_on(
+        self, names: frozenset[str], *, speculated: bool
+    ) -> AbstractContextManager[None]:
         """Tally what depends on names, and may or may not be executed for nothing."""
-        outer = self._names, self._is_speculated, self._pins
-        self._names, self._is_speculated, self._pins = names, speculated, frozenset()
-        try:
-            yield
-        finally:
-            self._names, self._is_speculated, self._pins = outer
+        return self._set(_names=names, _is_speculated=speculated, _pins=frozenset[str]())
+
+    def _unless_there(self, value: int, tally: Callable[[], None], *, speculated: bool) -> None:
+        """Tally what makes a value, unless it is there."""
+        if not self._values.is_there(value, self._point):
+            with self._depending_on(self._values.names(value), speculated=speculated):
+                tally()
+                self._provide(value, speculated=speculated)
 
     def _names_in(self, expr: Any) -> frozenset[str]:
         point = self._point
@@ -295,15 +283,12 @@ class ValueCounter(TupleCounter):
     ) -> None:
         value = self._load_value(name, index)
         self._value = value
-        if direction == "load" and self._values.is_there(value, self._point):
-            return
         if direction == "store":
             with self._depending_on(self.inames, speculated=False):
                 super()._access(direction, name, variable, space, index)
             return
-        with self._depending_on(self._values.names(value), speculated=False):
-            super()._access(direction, name, variable, space, index)
-            self._provide(value, speculated=False)
+        access = partial(super()._access, direction, name, variable, space, index)
+        self._unless_there(value, access, speculated=False)
 
     def _load_value(self, name: str, index: tuple[Any, ...]) -> int:
         parts: list[Any] = []
@@ -335,12 +320,8 @@ class ValueCounter(TupleCounter):
     def _data_dependent_branch(
         self, test: Any, branch: Any, *, holds: bool, target: DType | None
     ) -> None:
-        outer = self._tests
-        self._tests = outer | {(test, self._versions_in(test), holds)}
-        try:
+        with self._set(_tests=self._tests | {(test, self._versions_in(test), holds)}):
             super()._data_dependent_branch(test, branch, holds=holds, target=target)
-        finally:
-            self._tests = outer
 
 
 def _index_of(assignee: Any) -> tuple[Any, ...]:

@@ -117,9 +117,7 @@ class VectorRules(ComplexRules):
         if len(around) > 1:
             raise UnsupportedExpressionError(
                 f"kernel '{self.kernel.name}', instruction '{instruction.id}': it is in several "
-                f"vectorized loops ({', '.join(around)}); tag one of them 'unr'",
-                kernel=self.kernel.name,
-                where=instruction.id,
+                f"vectorized loops ({', '.join(around)}); tag one of them 'unr'"
             )
         (lane,) = around
         length = self._whole_vectors(instruction.within_inames, lane)
@@ -134,9 +132,7 @@ class VectorRules(ComplexRules):
             raise UnsupportedExpressionError(
                 f"kernel '{self.kernel.name}', instruction '{instruction.id}': Loopy cannot tell "
                 f"whether it can be vectorized along '{lane}', and emits no code; tag the loop "
-                "'unr'",
-                kernel=self.kernel.name,
-                where=instruction.id,
+                "'unr'"
             ) from error
         return lane if is_stored or not is_computed else None
 
@@ -181,18 +177,20 @@ class VectorRules(ComplexRules):
         is_whole = isinstance(index[axis], p.Variable) and index[axis].name == self._lane
         rest = index[:axis] + index[axis + 1 :]
         if is_whole or direction == "load":
-            self._vector_access(direction, variable, rest, vector)
+            self._element(direction, variable, rest, _bits_of(vector, direction))
         else:
             self._component_store(variable, index, vector)
         return vector[0] if is_whole else vector[1]
 
-    def _vector_access(
+    def _element(
         self,
         direction: str,
         variable: Any,
         index: tuple[Any, ...],
-        vector: tuple[DType, DType, int],
+        bits: int,
+        component_of: int = 0,
     ) -> None:
+        """Tally the loads in a subscript, and the access to a vector or a component there."""
         self._index(index)
         space = self._address_space(variable)
         if space is not None:
@@ -200,38 +198,21 @@ class VectorRules(ComplexRules):
                 address_space=space,
                 direction=direction,
                 array=variable.name,
-                bits=_bits_of(vector, direction),
+                bits=bits,
                 index=index,
+                component_of=component_of,
             )
-            self._access_of(access, index)
+            self._access_of(access)
 
     def _component_store(
         self, variable: Any, index: tuple[Any, ...], vector: tuple[DType, DType, int]
     ) -> None:
-        self._index(index)
-        space = self._address_space(variable)
-        if space is not None:
-            access = MemoryAccess(
-                address_space=space,
-                direction="store",
-                array=variable.name,
-                bits=vector[1].itemsize * 8,
-                index=index,
-                component_of=components_in_memory(vector[2]),
-            )
-            self._access_of(access, index)
+        bits = vector[1].itemsize * 8
+        self._element("store", variable, index, bits, components_in_memory(vector[2]))
 
-    def _access_of(self, access: MemoryAccess, index: tuple[Any, ...]) -> None:
-        """Tally an access to a vector or a component at a subscript."""
-        del index
+    def _access_of(self, access: MemoryAccess) -> None:
+        """Tally an access to a vector or a component."""
         self._add(access)
-
-    def _index(self, index: Sequence[Any]) -> None:
-        """Tally the loads in a subscript."""
-        outer, self._in_index = self._in_index, True
-        for part in index:
-            self._in_context("i", part)
-        self._in_index = outer
 
     def map_lookup(self, expr: Any) -> DType | None:
         """A component of a vector is free; the element is read as a whole."""

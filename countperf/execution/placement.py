@@ -202,20 +202,20 @@ class LoopCounter:
         for loops, (_, chain) in longest.items():
             site = self._placements.site(flat, set(own) & set(loops))
             total = executed[chain.instructions[-1]].scale(_share(chain))
-            for operation, times in chain.operations or ():
+            for operation, times in chain.operations:
                 kind, _, type_name = operation.partition(".")
                 yield ChainKey(site, kind, type_name), total.scale(times)
 
 
 def _share(chain: ChainAnalysis) -> Fraction:
-    """Return which share of a chain's updates wait: chains side by side, and its span."""
-    return Fraction(1, chain.side_by_side * chain.span)
+    """Return which share of a chain's updates wait: one of the chains side by side."""
+    return Fraction(1, chain.side_by_side)
 
 
 def _waiting(chain: ChainAnalysis) -> Fraction:
     """Return about how long an iteration waits for a chain; longer ones hide the others."""
     operations = sum(
-        _LATENCIES.get(kind.split(".")[0], 1) * times for kind, times in chain.operations or ()
+        _LATENCIES.get(kind.split(".")[0], 1) * times for kind, times in chain.operations
     )
     return operations * _share(chain)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import ShortRepr
+from countperf.display import FieldsAlone, ShortRepr
 from countperf.errors import ModelNotApplicableError, PredictionError
 from countperf.features import covers
 from countperf.models.correction import Correction, profile
@@ -29,7 +29,6 @@ from countperf.models.validity import refuse_negative, unmeasured_error
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
 from countperf.symbolic.compiled import BLOCK, CountSource
-from countperf.symbolic.memory import FieldsAlone
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector

@@ -21,12 +21,10 @@ import loopy.tools
 from loopy.tools import LoopyKeyBuilder
 
 from countperf.properties.vector import PropertyVector
-from countperf.symbolic.memory import forget_counts
 
 _MAXIMUM_IN_MEMORY = 512
 _COUNTED_BETWEEN = 64
-"""After so many counts is forgotten what counting keeps in the process, and what Loopy keeps in
-memory, with its kernels 160 kB for each of them."""
+"""After so many counts is forgotten what Loopy keeps in memory, 160 kB for each kernel."""
 
 _NOTHING = (None, False, {})
 """Values of options that state nothing."""
@@ -55,11 +53,10 @@ def remembered(
 
 
 def counted_anew(count: Callable[[], PropertyVector]) -> PropertyVector:
-    """Count, and forget from time to time what is kept for other kernels."""
+    """Count, and have Loopy forget from time to time what it keeps of other kernels."""
     vector = count()
     if next(_counted) % _COUNTED_BETWEEN == 0:
         _forget_kernels_of_loopy()
-        forget_counts()
     return vector
 
 

@@ -139,8 +139,7 @@ def _check_supplied_name(instruction_id: str, name: str) -> None:
     if granularity is not Granularity.WORK_ITEM:
         raise CountingError(
             f"instruction_counts[{instruction_id!r}][{name!r}]: {name} is counted per "
-            f"{granularity.value}, and no instruction executes it",
-            where=instruction_id,
+            f"{granularity.value}, and no instruction executes it"
         )
     if name.startswith(("gmem.min.", "barrier.global")):
         raise PropertyNameError(

@@ -8,6 +8,7 @@ Model", section 2; properties that the paper lacks extend its grammar.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, PositiveInt
@@ -25,7 +26,6 @@ from countperf.execution.keys import (
     site_key,
 )
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.symbolic.memory import kept_in_process
 
 COUNTING_RULES_VERSION = 10
 """Raised whenever the same kernel would get other counts; weights fitted under another version
@@ -130,7 +130,7 @@ def property_unit(name: str) -> str:
     )
 
 
-@kept_in_process(4096)
+@lru_cache(4096)
 def validate_name(name: str) -> str:
     """Return a property name if it follows the grammar."""
     property_unit(name)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from countperf.symbolic.memory import FieldsAlone
+from countperf.display import FieldsAlone
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis

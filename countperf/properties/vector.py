@@ -101,9 +101,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             if count.granularity is not granularity_of(name):
                 raise CountingError(
                     f"kernel '{kernel}': {name} is counted per {granularity_of(name).value}, not "
-                    f"per {count.granularity.value}; pass granularity={granularity_of(name)}",
-                    kernel=kernel,
-                    where=name,
+                    f"per {count.granularity.value}; pass granularity={granularity_of(name)}"
                 )
         self.kernel = kernel
         names = set(parameters).union(*(c.quantity.names() for c in self._counts.values()))

@@ -63,8 +63,8 @@ def _parts(
             for instruction in region.instructions:
                 yield "instruction", instruction.id, instruction.executions, ""
             for chain in region.chains:
-                steps = ", ".join(f"{times} {kind}" for kind, times in chain.operations or ())
-                detail = f"{steps or 'no operation'} in {chain.span} of {', '.join(chain.loops)}"
+                steps = ", ".join(f"{times} {kind}" for kind, times in chain.operations)
+                detail = f"{steps or 'no operation'} in {', '.join(chain.loops)}"
                 detail += f"; {chain.side_by_side} side by side"
                 yield "chain", ", ".join(chain.variables), chain.steps, detail
     for access in of.accesses:

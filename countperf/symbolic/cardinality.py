@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import islpy as isl
+from pytools import memoize_method
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
@@ -41,8 +42,7 @@ _MANY_TERMS = 14
 def _refused(integer_set: isl_sets.IntegerSet, error: UncountableSetError) -> UncountableSetError:
     return UncountableSetError(
         f"the set {integer_set} cannot be counted: {error}; fix sizes in the kernel by"
-        " loopy.fix_parameters(kernel, n=1024), and count it at these",
-        where=str(integer_set),
+        " loopy.fix_parameters(kernel, n=1024), and count it at these"
     )
 
 
@@ -52,7 +52,6 @@ class Counter:
     def __init__(self, assumptions: isl_sets.IntegerSet | None = None) -> None:
         self.context = context_of(assumptions)
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
-        self._bounds_memo: dict[Any, isl_sets.Bounds] = {}
 
     def count(
         self, integer_set: isl_sets.IntegerSet, weight: QuasiPolynomial = ONE
@@ -134,19 +133,17 @@ class Counter:
             region = region.intersect(isl_sets.as_set(assumed))
         return region
 
-    def _bounds(self, names: list[str], nonnegative: frozenset[QuasiPolynomial]) -> isl_sets.Bounds:
+    @memoize_method
+    def _bounds(
+        self, names: frozenset[str], nonnegative: frozenset[QuasiPolynomial]
+    ) -> isl_sets.Bounds:
         """Return the smallest and largest possible value of parameters under guards."""
-        key = (tuple(names), nonnegative)
-        bounds = self._bounds_memo.get(key)
-        if bounds is None:
-            region = self._region(frozenset(names), nonnegative, frozenset())
-            moved = region.from_params() if region.is_params() else region
-            moved = moved.move_dims(
-                isl.dim_type.set, 0, isl.dim_type.param, 0, moved.dim(isl.dim_type.param)
-            )
-            bounds = {} if moved.is_empty() else sets.constant_bounds(moved)
-            self._bounds_memo[key] = bounds
-        return bounds
+        region = self._region(names, nonnegative, frozenset())
+        moved = region.from_params() if region.is_params() else region
+        moved = moved.move_dims(
+            isl.dim_type.set, 0, isl.dim_type.param, 0, moved.dim(isl.dim_type.param)
+        )
+        return {} if moved.is_empty() else sets.constant_bounds(moved)
 
     def is_nonnegative(
         self,
@@ -168,7 +165,7 @@ class Counter:
         bounds = (
             {name: (stated[name], None) for name in names}
             if not nonnegative and all(name in stated for name in names)
-            else self._bounds(names, nonnegative)
+            else self._bounds(frozenset(names), nonnegative)
         )
         lower = {
             name: low for name in names if (low := bounds.get(name, (None, None))[0]) is not None
@@ -302,3 +299,10 @@ class Counter:
         count = PiecewiseQuasiPolynomial([Term(plain, frozenset(), ONE)])
         (term,) = self.simplified(count).terms
         return (nonnegative - plain) | term.nonnegative, zero | term.zero
+
+
+def count_within(joint: isl_sets.IntegerSet, around: frozenset[str]) -> PiecewiseQuasiPolynomial:
+    """Count the points of a set for given values of some of its dimensions, where it has any."""
+    names = sorted(around)
+    outside = sets.as_parameters(sets.project_onto(joint, names), names).params()
+    return Counter(outside).count(sets.as_parameters(joint, names))

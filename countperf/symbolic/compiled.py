@@ -1,7 +1,6 @@
 """Many counts at many parameter values: one Python function, compiled from the counts.
 
-Compiling takes longer than a few evaluations, so that it waits until there have been some. The
-function works on Python integers, where it is exact at any size, and on NumPy arrays. For
+The function works on Python integers, where it is exact at any size, or on NumPy arrays. For
 arrays an upper bound of every intermediate value is evaluated first; where it might exceed 63 bits,
 arrays of Python integers are used instead, so that nothing ever wraps.
 """
@@ -9,64 +8,53 @@ arrays of Python integers are used instead, so that nothing ever wraps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import lcm, prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import FieldsAlone
 from countperf.errors import CountingError, ParameterError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Monomial, QuasiPolynomial
 
-_Kind = Literal["scalar", "array", "bound"]
 _SAFE = float(2**62)
 _LONGEST_SUM = 200
-_CALLS_BEFORE_COMPILING = 4
-"""Most counts of stored measurements are evaluated at two or three sizes."""
 BLOCK = 8192
 """Points that are evaluated together: few enough that intermediate values stay in the cache."""
 
 
-class CompiledCounts:
+@dataclass(frozen=True, eq=False)
+class CompiledCounts(FieldsAlone):
     """Counts as a function of parameters; picklable."""
 
-    def __init__(
-        self,
-        parameters: Sequence[str],
-        counts: Sequence[tuple[PiecewiseQuasiPolynomial, bool]],
-    ) -> None:
-        self.parameters = tuple(parameters)
-        self.counts = tuple(counts)
-        self._calls = 0
-        self._functions: dict[_Kind, Callable[..., Any]] = {}
+    parameters: Sequence[str]
+    counts: Sequence[tuple[PiecewiseQuasiPolynomial, bool]]  # with whether they are integers
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"parameters": self.parameters, "counts": self.counts}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.parameters = state["parameters"]
-        self.counts = state["counts"]
-        self._calls = 0
-        self._functions = {}
+    @cached_property
+    def _function(self) -> Callable[..., Any]:
+        source = CountSource(self.parameters, self.counts, arrays=True)
+        return source.defined(source.numbers())
 
     def at(self, values: Mapping[str, int]) -> list[int | Fraction]:
         """Return the counts at integer parameters, exactly."""
-        self._calls += 1
-        try:
-            if self._calls <= _CALLS_BEFORE_COMPILING and "scalar" not in self._functions:
-                return [_value(count, values, integral) for count, integral in self.counts]
-            return self._compiled("scalar")(*[values[name] for name in self.parameters])
-        except _NotIntegerError:
-            raise ParameterError(
-                f"a count at {dict(values)} is no integer: the parameters violate the "
-                "assumptions under which it holds"
-            ) from None
+        found: list[int | Fraction] = []
+        for count, integral in self.counts:
+            number = count.evaluate(values)
+            if integral and number.denominator != 1:
+                raise ParameterError(
+                    f"a count at {dict(values)} is no integer: the parameters violate the "
+                    "assumptions under which it holds"
+                )
+            found.append(number.numerator if number.denominator == 1 else number)
+        return found
 
     def at_arrays(self, values: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the counts at arrays of parameters of one shape."""
-        array = self._compiled("array")
         arguments, shape, wanted = self.safe_arrays(values)
         lines = [np.broadcast_to(a, shape).ravel() for a in arguments]
         result = [
@@ -76,7 +64,7 @@ class CompiledCounts:
         for start in range(0, prod(shape), BLOCK):
             block = slice(start, start + BLOCK)
             for target, counts in zip(
-                targets, array(*(line[block] for line in lines)), strict=True
+                targets, self._function(*(line[block] for line in lines)), strict=True
             ):
                 target[block] = counts
         return result
@@ -87,25 +75,48 @@ class CompiledCounts:
         """Return parameters of a type in which nothing wraps, their common shape, and the type."""
         arguments = [np.asarray(values[name]) for name in self.parameters]
         shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
-        largest = [float(max(-int(a.min()), int(a.max()))) if a.size else 0.0 for a in arguments]
-        wanted = np.int64 if _is_safe(self._compiled("bound"), largest) else object
+        largest = {
+            name: float(max(-int(a.min()), int(a.max()))) if a.size else 0.0
+            for name, a in zip(self.parameters, arguments, strict=True)
+        }
+        wanted = np.int64 if _is_safe(self.counts, largest) else object
         return [a.astype(wanted, copy=False) for a in arguments], shape, wanted
 
-    def _compiled(self, kind: _Kind) -> Callable[..., Any]:
-        if kind not in self._functions:
-            source = CountSource(self.parameters, self.counts, arrays=kind == "array")
-            self._functions[kind] = (
-                source.bound() if kind == "bound" else source.defined(source.numbers())
-            )
-        return self._functions[kind]
 
-
-def _is_safe(bound: Callable[..., float], largest: Sequence[float]) -> bool:
-    """Return whether no intermediate value exceeds 63 bits."""
+def _is_safe(
+    counts: Iterable[tuple[PiecewiseQuasiPolynomial, bool]], largest: Mapping[str, float]
+) -> bool:
+    """Return whether no intermediate value exceeds 63 bits, given the largest parameters."""
     try:
-        return bound(*largest) < _SAFE
+        for count, _ in counts:
+            scale = _denominator(count)
+            guards = [g for term in count.terms for g in (*term.nonnegative, *term.zero)]
+            total = sum(_largest_value(term.value, scale, largest) for term in count.terms)
+            if max([total + 1.0, *(_largest_value(g, 1, largest) for g in guards)]) >= _SAFE:
+                return False
     except OverflowError:  # not even a float holds it
         return False
+    return True
+
+
+def _largest_value(polynomial: QuasiPolynomial, scale: int, largest: Mapping[str, float]) -> float:
+    """Bound a multiple of a polynomial, and whatever comes up on the way to its value."""
+    total = 0.0
+    for monomial, coefficient in polynomial.terms.items():
+        product = float(abs(coefficient * scale))
+        for atom, exponent in monomial:
+            if isinstance(atom, str):
+                base = largest[atom]
+            else:
+                base = _largest_value(atom.numerator, 1, largest) + 1.0
+            product *= base**exponent
+        total += product
+    return total
+
+
+def _denominator(count: PiecewiseQuasiPolynomial) -> int:
+    """Return the common denominator of all coefficients of a count."""
+    return lcm(*(c.denominator for term in count.terms for c in term.value.terms.values()), 1)
 
 
 class CountSource:
@@ -113,14 +124,14 @@ class CountSource:
 
     def __init__(
         self,
-        parameters: tuple[str, ...],
+        parameters: Sequence[str],
         counts: Sequence[tuple[PiecewiseQuasiPolynomial, bool]],
         *,
         arrays: bool,
     ) -> None:
         for name in parameters:
             if not name.isidentifier():
-                raise CountingError(f"the parameter name {name!r} is no identifier", where=name)
+                raise CountingError(f"the parameter name {name!r} is no identifier")
         self.parameters = parameters
         self.counts = counts
         self.arrays = arrays
@@ -132,9 +143,7 @@ class CountSource:
         """Return an expression for each count."""
         results: list[str] = []
         for count, integral in self.counts:
-            denominator = lcm(
-                *(c.denominator for t in count.terms for c in t.value.terms.values()), 1
-            )
+            denominator = _denominator(count)
             parts: list[str] = []
             for term in count.terms:
                 value = self._polynomial(term.value, denominator)
@@ -169,21 +178,6 @@ class CountSource:
         namespace: dict[str, Any] = {"np": np, **divide, **(names or {})}
         exec(compile(source, "<counts>", "exec"), namespace)
         return namespace["counts"]
-
-    def bound(self) -> Callable[..., float]:
-        """Return a function that bounds all intermediate values, given the largest parameters."""
-        parts: list[str] = []
-        for count, _ in self.counts:
-            denominator = lcm(
-                *(c.denominator for t in count.terms for c in t.value.terms.values()), 1
-            )
-            total: list[str] = ["1.0"]
-            for term in count.terms:
-                total.append(self._absolute(term.value, denominator))
-                parts += [self._absolute(g, 1) for g in (*term.nonnegative, *term.zero)]
-            parts.append(self._added(total))
-        bounds = self.defined(parts or ["0.0"])
-        return lambda *largest: max(bounds(*largest))
 
     def _polynomial(self, polynomial: QuasiPolynomial, scale: int) -> str:
         terms = [
@@ -225,38 +219,12 @@ class CountSource:
             self.lines.append(f"{self.names[text]} = {text}")
         return self.names[text]
 
-    def _absolute(self, polynomial: QuasiPolynomial, scale: int) -> str:
-        terms: list[str] = []
-        for monomial, value in polynomial.terms.items():
-            factors = [str(float(abs(value * scale)))]
-            for atom, exponent in monomial:
-                base = (
-                    self.variables[atom]
-                    if isinstance(atom, str)
-                    else f"({self._absolute(atom.numerator, 1)} + 1.0)"
-                )
-                factors.append(f"{base}**{exponent}")
-            terms.append("*".join(factors))
-        return f"({self._added(terms)})" if terms else "0.0"
-
-
-class _NotIntegerError(ArithmeticError):
-    """A count is no integer."""
-
-
-def _value(
-    count: PiecewiseQuasiPolynomial, values: Mapping[str, int], integral: bool
-) -> int | Fraction:
-    """Evaluate a count as a compiled function does."""
-    total = count.evaluate(values)
-    return (_integer if integral else _as_number)(total.numerator, total.denominator)
-
 
 def _integer(total: int, denominator: int) -> int:
     """Divide a count by its denominator, which has to divide it."""
     quotient, remainder = divmod(total, denominator)
     if remainder:
-        raise _NotIntegerError
+        raise ArithmeticError("a count is no integer")
     return quotient
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 from typing import Any
 
 import islpy as isl
 
 from countperf.symbolic.isl_sets import ByText, IntegerSet, from_isl, names_of, to_isl
-from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.polyhedron import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -187,7 +186,7 @@ def context_of(assumptions: IntegerSet | None) -> Context:
     return Context(None) if assumptions is None else _context(ByText.of(assumptions))
 
 
-@kept_in_process(256)
+@lru_cache(256)
 def _context(assumptions: ByText) -> Context:
     return Context(assumptions.integer_set, assumptions.text)
 

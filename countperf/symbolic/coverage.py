@@ -64,15 +64,13 @@ def at_values(
     integer_set: isl_sets.IntegerSet, values: Mapping[str, int]
 ) -> tuple[isl_sets.IntegerSet, tuple[str, ...]]:
     """Fix the parameters of a set whose values are known, and eliminate the others."""
-    result = isl_sets.as_set(integer_set)
-    eliminated: list[str] = []
-    for position, name in enumerate(isl_sets.names_of(result, parameters=True)):
-        if name in values:
-            result = result.fix_val(_DT.param, position, isl.Val(str(int(values[name]))))
-        elif result.involves_dims(_DT.param, position, 1):
-            eliminated.append(name)
-    result = result.project_out(_DT.param, 0, result.dim(_DT.param))
-    return result, tuple(eliminated)
+    names = isl_sets.names_of(integer_set, parameters=True)
+    result = sets.at_values(integer_set, {name: values[name] for name in names if name in values})
+    unknown = isl_sets.names_of(result, parameters=True)
+    eliminated = tuple(
+        name for k, name in enumerate(unknown) if result.involves_dims(_DT.param, k, 1)
+    )
+    return result.project_out(_DT.param, 0, len(unknown)), eliminated
 
 
 def contains_values(parameter_set: isl_sets.IntegerSet | None, values: Mapping[str, int]) -> bool:

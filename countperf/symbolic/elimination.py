@@ -31,9 +31,7 @@ doi:10.1145/178243.178254, with floors kept in the weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
 from math import gcd, lcm
 from typing import TypeAlias
 
@@ -84,19 +82,6 @@ _MAXIMUM_RESIDUES = 1024
 _MAXIMUM_TERMS = 60_000
 """Limit of terms of all intermediate weights together, about two seconds."""
 
-_MAXIMUM_TERMS_IF_LIMITED = 10_000
-_is_limited: ContextVar[bool] = ContextVar("_is_limited", default=False)
-
-
-@contextmanager
-def limited_terms() -> Generator[None]:
-    """Let eliminations give up early, for what need not be counted."""
-    token = _is_limited.set(True)
-    try:
-        yield
-    finally:
-        _is_limited.reset(token)
-
 
 class _Search:
     """A simplifier that gives up after an amount of work, the same on every machine."""
@@ -114,12 +99,8 @@ class _Search:
     def spend(self, terms: int) -> None:
         """Note the size of an intermediate weight."""
         self._spent += terms + 1
-        limit = _MAXIMUM_TERMS_IF_LIMITED if _is_limited.get() else _MAXIMUM_TERMS
-        if self._spent > limit:
-            raise UncountableSetError(
-                f"its elimination makes more than {limit} terms",
-                where=describe(self._whole),
-            )
+        if self._spent > _MAXIMUM_TERMS:
+            raise UncountableSetError(f"its elimination makes more than {_MAXIMUM_TERMS} terms")
 
 
 def _sum(
@@ -130,9 +111,7 @@ def _sum(
     depth: int,
 ) -> tuple[Term, ...]:
     if depth > _MAXIMUM_DEPTH:
-        raise UncountableSetError(
-            f"its elimination does not end at {describe(polyhedron)}", where=describe(polyhedron)
-        )
+        raise UncountableSetError(f"its elimination does not end at {describe(polyhedron)}")
     simplify.spend(len(weight.terms))
     if polyhedron.equalities:
         polyhedron = fuse_tiles(polyhedron, weight.names())
@@ -317,8 +296,7 @@ def _split_by_residues(
     if modulus > _MAXIMUM_RESIDUES:
         raise UncountableSetError(
             f"its elimination needs {modulus} residue classes of {name}, more than "
-            f"{_MAXIMUM_RESIDUES} (smaller common multiples of the tile sizes would help)",
-            where=describe(polyhedron),
+            f"{_MAXIMUM_RESIDUES} (smaller common multiples of the tile sizes would help)"
         )
     column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
     result: list[Term] = []
@@ -364,8 +342,7 @@ def _eliminate(
     others = tuple(without(row) for row in polyhedron.inequalities if not row[column])
     if not lowers or not uppers:
         raise CountingError(
-            f"the set {describe(polyhedron)} is unbounded in {name}: it has infinitely many points",
-            where=describe(polyhedron),
+            f"the set {describe(polyhedron)} is unbounded in {name}: it has infinitely many points"
         )
     result: list[Term] = []
     for lower_index, (lower_coefficient, lower_rest) in enumerate(lowers):

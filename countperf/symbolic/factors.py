@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import cached_property
 from itertools import compress
 
-from countperf.symbolic import isl_sets, sets
+from pytools import memoize_method
+
+from countperf.symbolic import isl_sets
 from countperf.symbolic.context import Context
 from countperf.symbolic.polyhedron import Polyhedron, Row
 
@@ -50,7 +52,6 @@ class FactoredDomain:
             )
             self._factors.append((frozenset(names), part))
         self._numbers = {name: n for n, (names, _) in enumerate(self._factors) for name in names}
-        self._projections: dict[tuple[int, frozenset[str]], Polyhedron | None] = {}
 
     @staticmethod
     def of(
@@ -63,14 +64,6 @@ class FactoredDomain:
     def component_of(self, name: str) -> frozenset[str]:
         """Return the dimensions that share constraints with one, directly or not."""
         return self._factors[self._numbers[name]][0]
-
-    def bounds_along(self, name: str) -> tuple[int | None, int | None] | None:
-        """Return the smallest and largest value of a dimension, over all parameters."""
-        factors = self.onto(frozenset([name]))
-        if factors is None:
-            return None
-        line = next(f for f in factors if f.dimensions)
-        return sets.constant_bounds(isl_sets.to_isl(line))[name]
 
     def onto(self, names: frozenset[str]) -> tuple[Polyhedron, ...] | None:
         """Project onto some dimensions."""
@@ -89,10 +82,11 @@ class FactoredDomain:
         kept = names & dimensions
         if len(kept) == len(dimensions):
             return factor
-        key = (number, kept)
-        if key not in self._projections:
-            self._projections[key] = isl_sets.projected_polyhedron(factor, kept)
-        return self._projections[key]
+        return self._projection(number, kept)
+
+    @memoize_method
+    def _projection(self, number: int, kept: frozenset[str]) -> Polyhedron | None:
+        return isl_sets.projected_polyhedron(self._factors[number][1], kept)
 
     @cached_property
     def _restricting(self) -> frozenset[int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import comb, gcd, lcm
 
 from countperf.errors import UncountableSetError
-from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Floor, QuasiPolynomial
 
@@ -65,8 +65,7 @@ def period_of(floor: Floor, name: str) -> int:
                 if len(monomial) > 1 or exponent > 1:
                     raise UncountableSetError(
                         f"{floor} cannot be summed over {name}: it is no floor of an affine "
-                        "expression",
-                        where=str(floor),
+                        "expression"
                     )
                 period = lcm(period, floor.denominator // gcd(floor.denominator, int(value)))
             elif isinstance(atom, Floor) and name in atom.numerator.names():
@@ -86,7 +85,7 @@ def _fresh_name(names: Sequence[str]) -> str:
 # --- Sums of quasi-polynomials over intervals of a name, by Faulhaber's formula
 
 
-@kept_in_process(64)
+@lru_cache(64)
 def power_sum_coefficients(exponent: int) -> tuple[Fraction, ...]:
     r"""Return the coefficients of Faulhaber's polynomial.
 

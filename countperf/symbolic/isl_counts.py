@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets
-from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.piecewise import (
     Guards,
     PiecewiseQuasiPolynomial,
@@ -58,8 +58,7 @@ def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
         parsed = isl.PwQPolynomial(text)
         if parsed.dim(isl.dim_type.in_):
             raise CountingError(
-                f"{shown!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'",
-                where=shown,
+                f"{shown!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'"
             )
         return from_isl_count(parsed)
     except (isl.Error, ValueError, ArithmeticError) as error:  # not finite, or of 4300 digits
@@ -67,15 +66,18 @@ def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
             raise
         raise CountingError(
             f"{shown!r} is no piecewise quasi-polynomial in isl's notation such as "
-            f"'[n] -> {{ n^2 : n > 0 }}': {error}",
-            where=shown,
+            f"'[n] -> {{ n^2 : n > 0 }}': {error}"
         ) from error
 
 
-def from_isl_count(parsed: Any) -> PiecewiseQuasiPolynomial:
-    """Return a piecewise quasi-polynomial of isl as a count."""
+def from_isl_count(function: Any) -> PiecewiseQuasiPolynomial:
+    """Return a piecewise quasi-polynomial, or affine function, of isl in parameters as a count."""
+    if isinstance(function, isl.Aff):
+        function = isl.PwAff.from_aff(function)
+    if isinstance(function, isl.PwAff):
+        function = isl.PwQPolynomial.from_pw_aff(function.project_domain_on_params())
     terms: list[Term] = []
-    for domain, polynomial in parsed.get_pieces():
+    for domain, polynomial in function.get_pieces():
         value = _from_qpolynomial(polynomial)
         for nonnegative, zero in guards_of(domain):
             terms.append(Term(nonnegative, zero, value))
@@ -87,7 +89,7 @@ def guards_of(parameter_set: isl_sets.IntegerSet) -> list[Guards]:
     return list(_guards_of(isl_sets.ByText.of(parameter_set)))
 
 
-@kept_in_process(256)
+@lru_cache(256)
 def _guards_of(parameter_set: isl_sets.ByText) -> tuple[Guards, ...]:
     kinds = isl.dim_type
     whole = isl_sets.as_set(parameter_set.integer_set)
@@ -127,34 +129,6 @@ def _guards_of_rows(
     return frozenset(guards)
 
 
-def from_pieces(function: Any) -> PiecewiseQuasiPolynomial:
-    """Return a piecewise quasi-affine function of isl in parameters alone as a count."""
-    kinds = isl.dim_type
-    if isinstance(function, isl.Aff):
-        function = isl.PwAff.from_aff(function)
-    terms: list[Term] = []
-    for domain, aff in function.get_pieces():
-        value = _affine_value(aff)
-        if domain.dim(kinds.set):
-            domain = domain.project_out(kinds.set, 0, domain.dim(kinds.set))
-        for nonnegative, zero in guards_of(domain):
-            terms.append(Term(nonnegative, zero, value))
-    return PiecewiseQuasiPolynomial(terms)
-
-
-def _affine_value(aff: Any) -> QuasiPolynomial:
-    kinds = isl.dim_type
-    space = aff.get_domain_space()
-    atoms = [
-        QuasiPolynomial.name(space.get_dim_name(kinds.param, k))
-        for k in range(space.dim(kinds.param))
-    ]
-    for k in range(aff.dim(kinds.div)):
-        atoms.append(_from_aff(aff.get_div(k), atoms))
-    denominator = aff.get_denominator_val()
-    return _numerator(aff, atoms, denominator) / denominator.to_python()
-
-
 def _from_aff(aff: Any, atoms: list[QuasiPolynomial]) -> QuasiPolynomial:
     """Return the floor of an affine function in parameters and earlier divisions."""
     denominator = aff.get_denominator_val()
@@ -191,6 +165,8 @@ def _from_qpolynomial(polynomial: Any) -> QuasiPolynomial:
             if exponent:
                 div = term.get_div(k)
                 atoms = [QuasiPolynomial.name(name) for name in names]
+                for inner in range(div.dim(kinds.div)):
+                    atoms.append(_from_aff(div.get_div(inner), atoms))
                 product = product * _from_aff(div, atoms) ** exponent
         total = total + product
     return total

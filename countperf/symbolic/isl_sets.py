@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic.elimination import limited_terms
-from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.polyhedron import Polyhedron
 
 _DT = isl.dim_type
@@ -32,7 +30,7 @@ def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
     return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
 
 
-@kept_in_process(1024)
+@lru_cache(1024)
 def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
     return isl.Space.create_from_names(
         isl.DEFAULT_CONTEXT, set=list(dimensions), params=list(parameters)
@@ -192,8 +190,7 @@ def _with_sorted_constraints(basic_set: IntegerSet) -> IntegerSet:
 def limited_operations(number: int, what: str) -> Generator[None]:
     """Let isl give up after a number of its elementary operations, the same on every machine.
 
-    Eliminations give up early, too (`countperf.symbolic.elimination.limited_terms`). Within another
-    such limit, that one holds.
+    Within another such limit, that one holds.
     """
     context = isl.DEFAULT_CONTEXT
     if context.get_max_operations():
@@ -202,14 +199,12 @@ def limited_operations(number: int, what: str) -> Generator[None]:
     context.reset_operations()
     context.set_max_operations(number)
     try:
-        with limited_terms():
-            yield
+        yield
     except (isl.Error, TypeError, ValueError) as error:  # numbers are printed as None then
         if not _is_exhausted():
             raise
         raise UncountableSetError(
-            f"{what} is too complicated to be counted (more than {number} operations of isl)",
-            where=what,
+            f"{what} is too complicated to be counted (more than {number} operations of isl)"
         ) from error
     finally:
         context.set_max_operations(0)

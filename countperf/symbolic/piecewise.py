@@ -10,12 +10,11 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 from countperf.display import Formula
 from countperf.errors import CountingError
-from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.polynomial_text import parse_polynomial
 from countperf.symbolic.quasipolynomial import (
     ONE,
@@ -313,7 +312,7 @@ def _too_many_parts(number: int) -> CountingError:
     )
 
 
-@kept_in_process(16384)
+@lru_cache(16384)
 def _from_texts(
     terms: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...],
 ) -> PiecewiseQuasiPolynomial:

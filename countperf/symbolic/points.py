@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from math import lcm, prod
-from typing import Any
+from typing import Any, cast
 
 import islpy as isl
 import numpy as np
@@ -22,7 +22,7 @@ from countperf.symbolic.isl_sets import (
 )
 from countperf.symbolic.polyhedron import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
-from countperf.symbolic.sets import project_onto
+from countperf.symbolic.sets import at_values, project_onto
 
 Points = dict[str, NDArray[np.int64]]
 """One coordinate array for each name, all of one length."""
@@ -38,7 +38,7 @@ def points_of_set(
     """List all points of a set."""
     names = names_of(integer_set, parameters=False)
     parts: list[tuple[list[NDArray[np.int64]], int]] = []
-    for piece in lifted_pieces(_fixed(integer_set, parameters)):
+    for piece in lifted_pieces(at_values(integer_set, parameters)):
         columns, number = _enumerated(piece, parameters, limit)
         parts.append((columns[: len(names)], number))
         limit -= number
@@ -63,7 +63,7 @@ def split_off_full(
 ) -> tuple[IntegerSet, IntegerSet, IntegerSet] | None:
     """Split off the part of a polyhedron that is a product, such as the full work groups."""
     names = polyhedron.dimensions
-    whole = _fixed(to_isl(polyhedron), parameters)
+    whole = at_values(to_isl(polyhedron), parameters)
     inner = [name for name in names if name not in outer]
     try:
         with limited_operations(_SPLITTING_OPERATIONS, "splitting a set"):
@@ -86,17 +86,6 @@ def _among(integer_set: IntegerSet, names: Sequence[str]) -> IntegerSet:
             integer_set = integer_set.insert_dims(_DT.set, position, 1)
             integer_set = integer_set.set_dim_name(_DT.set, position, name)
     return integer_set
-
-
-def _fixed(integer_set: IntegerSet, parameters: Mapping[str, int]) -> IntegerSet:
-    for position, name in enumerate(names_of(integer_set, parameters=True)):
-        integer_set = integer_set.fix_val(_DT.param, position, isl.Val(str(parameters[name])))
-    whole = (
-        isl.Set.from_basic_set(integer_set)
-        if isinstance(integer_set, isl.BasicSet)
-        else integer_set
-    )
-    return whole.project_out(_DT.param, 0, whole.dim(_DT.param)).coalesce()
 
 
 def _enumerated(
@@ -193,7 +182,9 @@ def values_at(
         for name, c in points.items()
     }
     _checked_size(polynomial, largest)
-    return _values_at(polynomial, points, number)
+    scale = _scale(polynomial)
+    total: Any = (polynomial * scale).evaluate(cast("Any", points))
+    return np.full(number, total // scale, np.int64)
 
 
 def _checked_size(polynomial: QuasiPolynomial, largest: Mapping[str, int]) -> int:
@@ -216,21 +207,3 @@ def _checked_size(polynomial: QuasiPolynomial, largest: Mapping[str, int]) -> in
 
 def _scale(polynomial: QuasiPolynomial) -> int:
     return lcm(*(Fraction(c).denominator for c in polynomial.terms.values()))
-
-
-def _values_at(
-    polynomial: QuasiPolynomial, points: Mapping[str, NDArray[np.int64]], number: int
-) -> NDArray[np.int64]:
-    scale = _scale(polynomial)
-    total = np.zeros(number, np.int64)
-    for monomial, c in polynomial.terms.items():
-        product: Any = int(c * scale)
-        for atom, exponent in monomial:
-            base = (
-                points[atom]
-                if isinstance(atom, str)
-                else _values_at(atom.numerator, points, number) // atom.denominator
-            )
-            product = product * base**exponent
-        total += product
-    return total if scale == 1 else total // scale

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from countperf.errors import CountingError
-from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
-@kept_in_process(4096)
+@lru_cache(4096)
 def parse_polynomial(text: str) -> QuasiPolynomial:
     """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``."""
     try:
         return _from_tree(ast.parse(text.replace("^", "**"), mode="eval").body, text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # of Python's parser
-        raise CountingError(f"{text!r} is no quasi-polynomial: {error}", where=text) from error
+        raise CountingError(f"{text!r} is no quasi-polynomial: {error}") from error
 
 
 def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:
@@ -43,6 +43,5 @@ def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:
             return _from_tree(left, text).floor_divide(d)
         case _:
             raise CountingError(
-                f"{text!r} is no quasi-polynomial: {ast.unparse(node)!r} is not allowed in one",
-                where=text,
+                f"{text!r} is no quasi-polynomial: {ast.unparse(node)!r} is not allowed in one"
             )

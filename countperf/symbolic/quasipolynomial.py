@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd, lcm
 from typing import TypeAlias
 from zlib import crc32
 
 from countperf.display import Formula
-from countperf.symbolic.memory import kept_in_process
 
 Number: TypeAlias = int | Fraction
 
@@ -70,7 +70,7 @@ def _atom_key(atom: Atom) -> str:
     return atom if isinstance(atom, str) else atom.key
 
 
-@kept_in_process(65536)
+@lru_cache(65536)
 def _name_hash(name: str) -> int:
     """Return a hash that is the same in every process, unlike that of a Python string.
 
@@ -80,7 +80,7 @@ def _name_hash(name: str) -> int:
     return crc32(name.encode())
 
 
-@kept_in_process(65536)
+@lru_cache(65536)
 def _monomial_hash(monomial: Monomial) -> int:
     """Return a hash of a monomial that is the same in every process."""
     return hash(tuple([(_name_hash(_atom_key(atom)), exponent) for atom, exponent in monomial]))
@@ -90,7 +90,7 @@ def _number(value: Number) -> Number:
     return value.numerator if value.denominator == 1 else value
 
 
-@kept_in_process(65536)
+@lru_cache(65536)
 def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     if not left:
         return right

@@ -6,7 +6,7 @@ as opaque objects and leave as counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import islpy as isl
@@ -35,8 +35,7 @@ def parameter_set(text: str) -> IntegerSet:
     except isl.Error as error:
         raise CountingError(
             f"{text!r} is no parameter set in isl's notation such as '[n] -> {{ : n >= 1 }}': "
-            f"{error}",
-            where=text,
+            f"{error}"
         ) from error
 
 
@@ -318,6 +317,18 @@ def resolve_floors(expression: QuasiPolynomial, bounds: Bounds) -> QuasiPolynomi
         return numerator.floor_divide(atom.denominator)
 
     return expression.map_atoms(replace)
+
+
+def at_values(integer_set: IntegerSet, values: Mapping[str, int]) -> IntegerSet:
+    """Fix parameters and dimensions and project them out; names that the set lacks don't matter."""
+    result = union([integer_set])
+    for kind in (_DT.param, _DT.set):
+        for place in reversed(range(result.dim(kind))):
+            value = values.get(result.get_dim_name(kind, place))
+            if value is not None:
+                result = result.fix_val(kind, place, isl.Val(int(value)))
+                result = result.project_out(kind, place, 1)
+    return result
 
 
 # --- Sets taken apart: by the values of a quotient, into products

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import islpy as isl
 
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.polyhedron import Row
+from countperf.symbolic.polyhedron import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
 SUB_GROUP = "_sub_group"
@@ -52,18 +51,6 @@ def _with_interval(integer_set: isl_sets.IntegerSet, name: str, extent: int) -> 
     return sets.restrict(wider, nonnegative=[dimension, extent - 1 - dimension])
 
 
-def at_values(integer_set: isl_sets.IntegerSet, values: Mapping[str, int]) -> isl_sets.IntegerSet:
-    """Fix parameters and dimensions and project them out; names that the set lacks don't matter."""
-    result = sets.union([integer_set])
-    for kind in (_DT.param, _DT.set):
-        for place in reversed(range(result.dim(kind))):
-            value = values.get(result.get_dim_name(kind, place))
-            if value is not None:
-                result = result.fix_val(kind, place, isl.Val(int(value)))
-                result = result.project_out(kind, place, 1)
-    return result
-
-
 class Membership:
     """Tells whether points are in a set without parameters, fast where the set is simple."""
 
@@ -72,25 +59,18 @@ class Membership:
         self.names = isl_sets.names_of(self._set, parameters=False)
         self.is_empty = bool(self._set.is_empty())
         self.bounds: tuple[tuple[int, int], ...] = ()
-        self.is_box = True
-        self._pieces: list[tuple[tuple[Row, ...], tuple[Row, ...]]] | None = None
+        self._pieces: list[Polyhedron] | None = None
         if self.is_empty:
             return
         bounds: list[tuple[int, int]] = []
         for name, (low, high) in sets.constant_bounds(self._set).items():
             if low is None or high is None:
-                raise CountingError(f"the loop '{name}' is not bounded in {self._set}", where=name)
+                raise CountingError(f"the loop '{name}' is not bounded in {self._set}")
             bounds.append((low, high))
         self.bounds = tuple(bounds)
-        box: Any = isl.Set.universe(self._set.get_space())
-        for position, (low, high) in enumerate(bounds):
-            box = box.lower_bound_val(_DT.set, position, isl.Val(low))
-            box = box.upper_bound_val(_DT.set, position, isl.Val(high))
-        self.is_box = bool(box.is_subset(self._set))
         basic_sets = [piece.remove_redundancies() for piece in self._set.get_basic_sets()]
         if not any(piece.dim(_DT.div) for piece in basic_sets):
-            polyhedra = [isl_sets.from_isl(piece, (), self.names) for piece in basic_sets]
-            self._pieces = [(p.equalities, p.inequalities) for p in polyhedra]
+            self._pieces = [isl_sets.from_isl(piece, (), self.names) for piece in basic_sets]
 
     def onto(self, names: Sequence[str]) -> Membership:
         """Return the same for the values of some dimensions alone."""
@@ -103,15 +83,13 @@ class Membership:
         for value, (low, high) in zip(point, self.bounds, strict=True):
             if not low <= value <= high:
                 return False
-        if self.is_box:
-            return True
         if self._pieces is None:
             values = dict(zip(self.names, point, strict=True))
-            return not at_values(self._set, values).is_empty()
+            return not sets.at_values(self._set, values).is_empty()
         return any(
-            all(_at(row, point) == 0 for row in equalities)
-            and all(_at(row, point) >= 0 for row in inequalities)
-            for equalities, inequalities in self._pieces
+            all(_at(row, point) == 0 for row in piece.equalities)
+            and all(_at(row, point) >= 0 for row in piece.inequalities)
+            for piece in self._pieces
         )
 
 

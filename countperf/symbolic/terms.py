@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
@@ -56,7 +56,7 @@ def all_nonnegative(polynomial: QuasiPolynomial) -> bool:
     return all(value >= 0 for value in polynomial.terms.values())
 
 
-@kept_in_process(4096)
+@lru_cache(4096)
 def without_floors(polynomial: QuasiPolynomial) -> QuasiPolynomial | None:
     """Return a lower bound without floors, if the floors stand alone in their monomials."""
     result = QuasiPolynomial()

@@ -164,8 +164,7 @@ def counted(
         if view not in (None, found.view):
             raise CountingError(
                 f"the vector of '{found.kernel}' is of the {found.view} view; to have the {view} "
-                "view, count the kernel itself",
-                kernel=found.kernel,
+                "view, count the kernel itself"
             )
         return found
     return count_kernel(

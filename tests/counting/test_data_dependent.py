@@ -59,7 +59,7 @@ CASES: Mapping[str, tuple[Callable[[], Any], Mapping[str, Any]]] = {
     ),
     "a remainder": (
         lambda: kernels.guarded("j % 2 == 0"),
-        {"j": MEAN, "a*": _share(lambda _, j: j % 2 == 0)},
+        {"j": MEAN, "add": _share(lambda _, j: j % 2 == 0)},
     ),
     "a loop that one over data bounds": (
         kernels.triangle,
@@ -187,12 +187,15 @@ def _sizes(vector: Any, m: int) -> dict[str, int]:
             {"j_outer": 2, "j_inner": 5, "k": 2},
             "'j_inner' is 5, but its bounds let it run 4 times at most",
         ),
-        (lambda: kernels.guarded("i >= 2"), {"j": 4, "a*": 0.5}, r"'a\*' names add, where no cond"),
-        (lambda: kernels.guarded("i >= 2"), {"j": 4, "add": 0.5}, "'add' names add, where no cond"),
+        (
+            lambda: kernels.guarded("i >= 2"),
+            {"j": 4, "add": 0.5},
+            "'add' is of an instruction where",
+        ),
         (
             lambda: kernels.guarded("j >= 2"),
             {"j": 4, "add": 0.5, "j >= 2": 0.5},
-            "'add' names add, where no condition on data is left",
+            "'add' is of an instruction where no condition on data is left",
         ),
         (lambda: kernels.guarded("i >= 2"), {"j": 4, "i >= 2": 0.5}, "'i >= 2' names no loop"),
         (lambda: kernels.guarded("i >= 2"), {"j": 4, "y": "4ofn"}, "'y' is of an array of which"),

@@ -221,9 +221,8 @@ def test_free_nodes_are_free(name: str) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_nodes_are_refused_by_name_and_place(name: str) -> None:
-    with pytest.raises(UnsupportedExpressionError, match=r"no counting rule.*; ") as caught:
+    with pytest.raises(UnsupportedExpressionError, match=r"'second': no counting rule.*; "):
         _tally(REFUSED[name]())
-    assert caught.value.where == "second"
 
 
 @pytest.mark.parametrize(
@@ -330,9 +329,8 @@ def test_c_code_is_refused_with_the_way_to_count_it() -> None:
     )
     with pytest.raises(
         UnsupportedExpressionError, match=r"CInstruction.*instruction_counts=\{'raw'"
-    ) as caught:
+    ):
         count_kernel(kernel)
-    assert caught.value.where == "raw"
 
 
 def test_barriers_count_once_for_each_item_that_waits() -> None:
@@ -367,9 +365,8 @@ def test_every_schedule_item_class_is_decided() -> None:
 def test_other_schedule_items_are_refused(name: str) -> None:
     (cls,) = (c for c in _subclasses(ScheduleItem) if c.__name__ == name)
     kernel = SimpleNamespace(name="made", linearization=[cls()])
-    with pytest.raises(UnsupportedExpressionError, match="schedule item") as caught:
+    with pytest.raises(UnsupportedExpressionError, match=f"schedule item.*{name}"):
         schedule_of(kernel)
-    assert caught.value.where == name
 
 
 def test_schedules_of_kernels_have_the_items_that_are_read() -> None:

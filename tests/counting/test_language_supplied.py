@@ -222,9 +222,8 @@ def test_an_array_that_unknown_code_accesses_has_no_footprint() -> None:
         ],
         lp.GlobalArg("x,y,z", np.float32, shape="3*n"),
     )
-    with pytest.raises(UnsupportedExpressionError, match=r"footprint.*'raw'") as caught:
+    with pytest.raises(UnsupportedExpressionError, match=r"'x'.*footprint.*'raw'"):
         count_kernel(kernel, instruction_counts={"raw": {}})
-    assert caught.value.where == "x"
 
 
 @pytest.mark.parametrize(
@@ -328,22 +327,12 @@ def _branching() -> Any:
 
 
 def test_a_missing_probability_is_named_with_the_way_to_pass_it() -> None:
-    with pytest.raises(DataDependentControlFlowError, match=r"statistics=\{") as caught:
+    with pytest.raises(DataDependentControlFlowError, match=r"'first'.*statistics=\{"):
         count_kernel(_branching())
-    assert caught.value.where in ("first", "second")
 
 
-@pytest.mark.parametrize(
-    "statistics",
-    [
-        {"first": 0.25, "second": 0.25},
-        {"first": 0.25, "sec*": 0.25},
-        {"?????*": 0.25, "first": 0.25},
-    ],
-    ids=["ids", "glob", "glob and id"],
-)
-def test_probabilities_by_instruction(statistics: dict[str, float]) -> None:
-    vector = count_kernel(_branching(), statistics=statistics)
+def test_probabilities_by_instruction() -> None:
+    vector = count_kernel(_branching(), statistics={"first": 0.25, "second": 0.25})
     assert vector.evaluate(n=N)["flop.mul.f32"] == N // 2
     assert not vector["flop.mul.f32"].exact
     assert vector["flop.add.f32"].exact
@@ -363,7 +352,6 @@ def test_the_text_of_a_condition_names_it_everywhere() -> None:
     ("statistics", "message"),
     [
         ({"nothing": 0.5}, r"'nothing' names no loop .*no instruction .*no condition"),
-        ({"no*": 0.5}, r"'no\*' names no loop"),
         ({"jj": 3.0}, "no loop of the kernel"),
         ({"v": "stride1"}, r"'v' names no array"),
         ({"x": "stride2"}, r"'stride2'; pass one of uniform, stride1"),
@@ -376,7 +364,7 @@ def test_the_text_of_a_condition_names_it_everywhere() -> None:
 def test_statistics_are_checked(statistics: Any, message: str) -> None:
     with pytest.raises(CountingError, match=message) as caught:
         count_kernel(_gather(), statistics=statistics)
-    assert caught.value.where in statistics
+    assert any(f"'{name}'" in str(caught.value) for name in statistics)
 
 
 def test_mean_trip_counts_make_only_what_is_in_the_loop_inexact() -> None:

@@ -185,7 +185,7 @@ REFUSED: tuple[tuple[Any, str], ...] = (
     (LocalKernel("void f(double *x) {}"), "'form_cell_integral' is C code"),
     (
         (TsfcKernel(_double(), "first"), TsfcKernel(_double(), "second")),
-        r"2 kernels were given \(first, second\)",
+        r"2 kernels were given; pass them one by one, kernels\[0\] first",
     ),
     (heat, "was expected, not function"),
     (3.5, "was expected, not float"),

@@ -123,8 +123,8 @@ def _chains(body: str) -> list[ChainAnalysis]:
 )
 def test_operations_of_a_chain(update: str, operations: dict[str, int]) -> None:
     (chain,) = _chains(f"for i, k\n {update}\nend\n")
-    assert dict(chain.operations or ()) == operations
-    assert (chain.loops, str(chain.steps), chain.span) == (("k",), "m", 1)
+    assert dict(chain.operations) == operations
+    assert (chain.loops, str(chain.steps)) == (("k",), "m")
 
 
 def test_a_chain_through_two_variables() -> None:
@@ -137,20 +137,6 @@ def test_a_chain_through_two_variables() -> None:
     (chain,) = _chains(body)
     assert chain.variables == ("x", "y")
     assert chain.operations == (("fma.f32", 2),)
-
-
-def test_a_chain_that_comes_back_after_two_iterations() -> None:
-    body = """
-    for i, k
-        s = 2.0*y
-        t = x + 1.0
-        x = s
-        y = t
-    end
-    """
-    (chain,) = _chains(body)
-    assert chain.span == 2
-    assert chain.operations == (("add.f32", 1), ("mul.f32", 1))
 
 
 def test_what_is_written_anew_in_each_iteration_carries_nothing() -> None:

@@ -214,9 +214,8 @@ def _gather() -> Any:
 
 
 def test_lines_of_addresses_that_are_data_are_declared() -> None:
-    with pytest.raises(DataDependentControlFlowError, match="indirect") as raised:
+    with pytest.raises(DataDependentControlFlowError, match="'x': 'indirect'"):
         profile_at(_gather(), {"n": 128})
-    assert raised.value.where == "x"
 
     profile = profile_at(_gather(), {"n": 128}, lines={"x": 32})
 
@@ -236,11 +235,10 @@ def test_a_sparse_matrix_needs_statistics_and_lines() -> None:
 
     with pytest.raises(DataDependentControlFlowError, match="statistics="):
         profile_at(spmv(), sizes)
-    with pytest.raises(DataDependentControlFlowError, match="indirect") as raised:
+    with pytest.raises(DataDependentControlFlowError, match="'values': 'indirect'"):
         profile_at(spmv(), sizes, statistics={"j": 4})
     profile = profile_at(spmv(), sizes, **options)
 
-    assert raised.value.where == "values"
     assert dict(profile.alpha) == {
         "load.global.32": 2,  # where the row begins and ends: not declared, but known
         "add.i32": 1,

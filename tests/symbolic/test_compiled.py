@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import ParameterError
-from countperf.symbolic import compiled
-from countperf.symbolic.compiled import CompiledCounts
+from countperf.symbolic.compiled import CompiledCounts, CountSource
 from countperf.symbolic.isl_counts import from_isl_text
 
 COUNTS = {
@@ -19,24 +18,20 @@ COUNTS = {
 }
 
 
-def test_all_ways_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_ways_agree() -> None:
     counts = CompiledCounts(["n", "m"], [(from_isl_text(text), True) for text in COUNTS])
     sizes = [(1, 0), (3, 7), (4, 1), (17, 2), (2**40, 3)]
     expected = [[right(n, m) for right in COUNTS.values()] for n, m in sizes]
 
-    found = [counts.at({"n": n, "m": m}) for n, m in sizes]
-    monkeypatch.setattr(compiled, "_CALLS_BEFORE_COMPILING", 0)
-    assert found == expected
     assert [counts.at({"n": n, "m": m}) for n, m in sizes] == expected
+    source = CountSource(counts.parameters, counts.counts, arrays=False)
+    compiled = source.defined(source.numbers())
+    assert [compiled(n, m) for n, m in sizes] == expected
     n, m = (np.array(each[:-1]) for each in zip(*sizes, strict=True))
     assert np.array(counts.at_arrays({"n": n, "m": m})).T.tolist() == expected[:-1]
 
 
-@pytest.mark.parametrize("calls", [0, 4])
-def test_what_is_no_integer_is_refused_or_a_fraction(
-    calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiled, "_CALLS_BEFORE_COMPILING", calls)
+def test_what_is_no_integer_is_refused_or_a_fraction() -> None:
     half = from_isl_text("[n] -> { (1/2) * n }")
 
     assert CompiledCounts(["n"], [(half, False)]).at({"n": 3}) == [Fraction(3, 2)]

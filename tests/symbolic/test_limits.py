@@ -23,8 +23,8 @@ MIXED = HARD.replace("i >= 0", "i >= 1").replace(
 def test_the_error_names_the_set_and_the_mend() -> None:
     with pytest.raises(UncountableSetError, match=r"loopy\.fix_parameters") as caught:
         Counter().count(isl.Set(HARD))
-    assert caught.value.where is not None
-    assert isl.Set(caught.value.where).is_equal(isl.Set(HARD))
+    shown = str(caught.value).removeprefix("the set ").split(" cannot be counted")[0]
+    assert isl.Set(shown).is_equal(isl.Set(HARD))
     assert isinstance(caught.value, CountingError)
 
 
