@@ -37,8 +37,7 @@ from countperf.symbolic.affine import (
     ToCondition,
     ToQuasiPolynomial,
 )
-from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.factors import FactoredDomain
+from countperf.symbolic.cardinality import Counter, FactoredDomain
 from countperf.symbolic.isl_counts import from_isl_count
 from countperf.symbolic.kernel_sets import domain_of, domains_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count

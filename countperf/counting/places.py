@@ -14,8 +14,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.cardinality import count_within
-from countperf.symbolic.factors import FactoredDomain
+from countperf.symbolic.cardinality import FactoredDomain, count_within
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial

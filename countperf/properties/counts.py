@@ -24,7 +24,7 @@ from countperf.properties.taxonomy import (
 from countperf.steps import stepped
 from countperf.symbolic.isl_counts import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.polynomial_text import parse_polynomial
+from countperf.symbolic.quasipolynomial import parse_polynomial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

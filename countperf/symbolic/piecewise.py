@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 
 from countperf.display import Formula
 from countperf.errors import CountingError
-from countperf.symbolic.polynomial_text import parse_polynomial
 from countperf.symbolic.quasipolynomial import (
     ONE,
     ZERO,
     Number,
     QuasiPolynomial,
+    parse_polynomial,
 )
 from countperf.symbolic.terms import Term, multiply_terms
 

@@ -8,6 +8,7 @@ taken out of it has been taken out, so that equal values are mostly equal object
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
@@ -17,6 +18,7 @@ from typing import TypeAlias
 from zlib import crc32
 
 from countperf.display import Formula
+from countperf.errors import CountingError
 
 Number: TypeAlias = int | Fraction
 
@@ -413,3 +415,44 @@ def _trusted(terms: dict[Monomial, Number]) -> QuasiPolynomial:
 
 ZERO = QuasiPolynomial()
 ONE = QuasiPolynomial.constant(1)
+
+
+# --- Quasi-polynomials read back from the text that they print
+
+
+@lru_cache(4096)
+def parse_polynomial(text: str) -> QuasiPolynomial:
+    """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``."""
+    try:
+        return _from_tree(ast.parse(text.replace("^", "**"), mode="eval").body, text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # of Python's parser
+        raise CountingError(f"{text!r} is no quasi-polynomial: {error}") from error
+
+
+def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:
+    match node:
+        case ast.Constant(value=int() as value):
+            return QuasiPolynomial.constant(value)
+        case ast.Name(id=name):
+            return QuasiPolynomial.name(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_from_tree(operand, text)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _from_tree(left, text) + _from_tree(right, text)
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _from_tree(left, text) - _from_tree(right, text)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _from_tree(left, text) * _from_tree(right, text)
+        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int() as d)) if d > 0:
+            return _from_tree(left, text) / d
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as e)) if e >= 0:
+            return _from_tree(left, text) ** e
+        case ast.Call(
+            func=ast.Name(id="floor"),
+            args=[ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int() as d))],
+        ) if d > 0:
+            return _from_tree(left, text).floor_divide(d)
+        case _:
+            raise CountingError(
+                f"{text!r} is no quasi-polynomial: {ast.unparse(node)!r} is not allowed in one"
+            )

@@ -10,8 +10,7 @@ import islpy as isl
 import pytest
 
 from countperf.symbolic import sets
-from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.factors import FactoredDomain
+from countperf.symbolic.cardinality import Counter, FactoredDomain
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 FILES = sorted((Path(__file__).parent.parent / "golden" / "barvinok").glob("*.jsonl"))

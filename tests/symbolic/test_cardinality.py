@@ -12,8 +12,7 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_counts import from_isl_text, guards_of, to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.polynomial_text import parse_polynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 from tests.oracles import enumeration
 from tests.symbolic.typical_sets import SETS
 

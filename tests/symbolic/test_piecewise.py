@@ -6,8 +6,7 @@ import pytest
 
 from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.polynomial_text import parse_polynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 
 
 @pytest.mark.parametrize(

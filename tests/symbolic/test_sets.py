@@ -17,8 +17,7 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.context import Context
 from countperf.symbolic.polyhedron import Polyhedron
-from countperf.symbolic.polynomial_text import parse_polynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 
 _rows = st.lists(
     st.tuples(st.integers(-6, 6), *(st.integers(-3, 3) for _ in range(3))), min_size=1, max_size=5

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import CountperfError, IncompatibleVersionError
-from countperf.symbolic.versions import RANGES, check_versions
+from countperf.symbolic import RANGES, check_versions
 
 RIGHT = {"islpy": "2026.1", "loopy": "2025.2", "pymbolic": "2025.1"}
 
