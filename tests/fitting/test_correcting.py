@@ -187,7 +187,7 @@ def test_predictions_are_multiplied_and_say_so() -> None:
     assert f"multiplied by {factor:.3g}" in verdict.message
     assert all(name in verdict.message for name in ("k14", "most alike"))
     assert text_of(found).splitlines()[-1] == f"correction: {verdict.message}"
-    assert verdict.message in text_of(weights().explain(NEW, n=4096), weights())
+    assert verdict.message in text_of(weights().explain(NEW, n=4096))
     assert "correction" not in text_of(plain)
     assert found.interval_s is not None
     assert float(found.interval_s[0]) < float(found.time_s) < float(found.interval_s[1])
