@@ -61,7 +61,7 @@ def _executed(options: argparse.Namespace) -> Printed:
 
 
 def _executed_on_gpu(options: argparse.Namespace) -> Printed:
-    """Give what a kernel's PTX, for an NVIDIA GPU, executes."""
+    """Give what a kernel's machine code for an NVIDIA GPU executes."""
     counts = executed_on_gpu(
         options.kernel,
         as_dict(options.parameters),

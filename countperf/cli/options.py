@@ -254,7 +254,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--ptx": value(
         "CAPABILITY",
-        "follow PTX, for an NVIDIA GPU, instead, such as 9.0; no GPU is needed",
+        "follow the machine code for an NVIDIA GPU instead, such as 9.0; no GPU is needed",
     ),
     # what is kept
     "--name": value(

@@ -13,10 +13,9 @@ from countperf.mechanistic.ptx import PtxLaunch, PtxProgram
 _FOR = re.compile(r"^(\s*)for \(\w+ (\w+) =", re.MULTILINE)
 
 
-def compile_ptx(source: str, capability: str = "9.0", *, keeps_loops: bool = True) -> str:
-    """Translate CUDA C to PTX, with loops not unrolled."""
-    written = with_loops_kept(source) if keeps_loops else source
-    return run_nvcc(written, capability, "-ptx")[1].decode()
+def compile_ptx(source: str, capability: str = "9.0") -> str:
+    """Translate CUDA C to PTX; loops stay loops."""
+    return run_nvcc(with_loops_kept(source), capability, "-ptx")[1].decode()
 
 
 def with_loops_kept(source: str) -> str:

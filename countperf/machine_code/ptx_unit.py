@@ -12,22 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Lanes: TypeAlias = npt.NDArray[np.int64]
-Bits: TypeAlias = npt.NDArray[np.bool_]
-LANES = 32
-UNKNOWN = -1
-"""What marks values that are data; below it are those of instructions that are not followed."""
+from countperf.machine_code.warp_state import LANES, UNKNOWN, Bits, Lanes, merged
+
 _Values = npt.NDArray[Any]
-_LOWEST = np.iinfo(np.int64).min
 
 SAMPLES = 0.5 * 8.0 ** (np.arange(LANES) * 11 % LANES / LANES)
 """What loads of real numbers return."""
 
+_CONTROL = {"bra": "BRA", "ret": "EXIT", "exit": "EXIT", "call": "CALL", "brx": "BRX"}
 _NUMBER = re.compile(r"-?(?:0x[0-9A-Fa-f]+|\d+)U?$")
 _ONE = np.uint64(1)
 _COMPARISONS: Mapping[str, Callable[[_Values, _Values], _Values]] = {
@@ -60,8 +57,14 @@ class PtxInstruction:
 
     @property
     def base(self) -> str:
-        """Its name without modifiers."""
-        return self.opcode.split(".")[0]
+        """Its name without modifiers; control has the names of machine code."""
+        head = self.opcode.split(".")[0]
+        return _CONTROL.get(head, head)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The predicate that has to be true, if there is one."""
+        return (self.guard,) if self.guard else ()
 
 
 def numpy_type(name: str) -> np.dtype[Any] | None:
@@ -303,9 +306,3 @@ def _converted(modifiers: Sequence[str], kind: np.dtype[Any], value: _Values) ->
         most = limits.max if kind.itemsize < 8 else np.nextafter(float(limits.max), 0)
         converted = np.clip(np.nan_to_num(converted.astype(np.float64)), limits.min, most)
     return converted.astype(kind)
-
-
-def merged(inputs: Sequence[Lanes]) -> Lanes:
-    """Return 0 where all inputs are known; else why not: what data decides is data."""
-    lost = np.max([np.where(each < 0, each, _LOWEST) for each in inputs], axis=0)
-    return np.where(lost == _LOWEST, 0, lost)

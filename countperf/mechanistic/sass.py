@@ -21,7 +21,7 @@ and stall counts of the control words, and which side of other branches is taken
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import prod
@@ -74,6 +74,7 @@ class SassSegment:
 
     # loops around it, the outermost first, numbered in the order in which they begin
     loops: tuple[int, ...]
+    place: int  # place of the first among all instructions of the function
     instructions: tuple[SassInstruction, ...]  # in order
     critical_path: float  # cycles of one pass
 
@@ -99,13 +100,16 @@ class SassAnalysis:
         """Number of loops."""
         return 1 + max((loop for segment in self.segments for loop in segment.loops), default=-1)
 
-    @property
-    def depths(self) -> tuple[int, ...]:
-        """Number of loops around each loop, in order."""
-        depths: dict[int, int] = {}
+    def trips(self, executed: Mapping[int, int]) -> tuple[float, ...]:
+        """Return the trip count of each loop from how often instructions are executed."""
+        times: dict[int, float] = {}
+        counts: dict[int, float] = {}
         for segment in self.segments:
-            depths.update({loop: depth for depth, loop in enumerate(segment.loops)})
-        return tuple(depths[loop] for loop in sorted(depths))
+            for around, loop in zip((-1, *segment.loops), segment.loops, strict=False):
+                if loop not in times:
+                    times[loop] = executed[segment.place]
+                    counts[loop] = times[loop] / (times.get(around, 1.0) or 1.0)
+        return tuple(counts[loop] for loop in sorted(counts))
 
     def latency_bound(self, *trips: float) -> float:
         """Return the cycles of the critical path."""
@@ -174,7 +178,10 @@ def _segments(
     end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
     cuts = sorted({0, end, *(position for loop in loops for position in loop if position < end)})
     return tuple(
-        _segment(code, first, after, loops=loops, end=end, latencies=latencies)
+        replace(
+            _segment(code, first, after, loops=loops, end=end, latencies=latencies),
+            place=places[first],
+        )
         for first, after in pairwise(cuts)
     )
 
@@ -207,6 +214,7 @@ def _segment(
     returns = loops[around[0]][0] if around else after
     return SassSegment(
         loops=around,
+        place=first,
         instructions=tuple(code[first:after]),
         critical_path=_path(
             code,

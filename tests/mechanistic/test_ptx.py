@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from countperf.errors import CountingError, ModelNotApplicableError, ParameterError
-from countperf.machine_code.ptx_unit import LANES, PtxState, execute_ptx
+from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.machine_code.ptx_unit import PtxState, execute_ptx
+from countperf.machine_code.warp_state import LANES
 from countperf.mechanistic.profile import InstructionGraph
 from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
 
@@ -179,72 +180,6 @@ def test_values_decide_branches(n: int, items: int, expected: int) -> None:
     # item 0 has n iterations, others fewer; a number from memory is no infinity
     assert counts.get("add.i32", 0) == expected
     assert counts.get("mul.f64", 0) == counts.get("load.global.64", 0) == (1 if n else 0)
-
-
-def _launch(n: int, items: int, number: int = 0) -> PtxLaunch:
-    return PtxLaunch(
-        arguments=(np.int32(n), None),
-        groups=(1, 1, 1),
-        shape=(items, 1, 1),
-        group=(0, 0, 0),
-        number=number,
-    )
-
-
-def test_lanes_leave_a_loop_one_after_the_other() -> None:
-    program = parse_ptx(_WHILE)["k"]
-    addition = [each.name for each in program.instructions].index("add.i32")
-
-    # item k of 40 has 35 - k iterations
-    first, second = (program.executed(_launch(35, 40, number)) for number in (0, 1))
-
-    assert first.instructions[addition] == 35
-    assert first.lanes[addition] == sum(35 - k for k in range(32))
-    assert second.instructions[addition] == 3
-    assert second.lanes[addition] == 3 + 2 + 1
-    assert program.trips(_launch(35, 40)) == (36,)
-
-
-def test_trips_of_loops_in_loops() -> None:
-    text = """
-    .entry nest(.param .u32 n)
-    {
-    ld.param.u32 %r9, [n];
-    mov.u32 %r1, 0;
-    outer:
-    mov.u32 %r2, 0;
-    inner:
-    add.s32 %r2, %r2, 1;
-    setp.lt.s32 %p1, %r2, %r9;
-    @%p1 bra inner;
-    add.s32 %r1, %r1, 1;
-    setp.lt.s32 %p2, %r1, 3;
-    @%p2 bra outer;
-    ret;
-    }
-    """
-    launch = PtxLaunch(
-        arguments=(np.int32(5),), groups=(1, 1, 1), shape=(32, 1, 1), group=(0, 0, 0)
-    )
-
-    assert parse_ptx(text)["nest"].trips(launch) == (3, 5)
-
-
-def test_in_counts_what_data_guards_is_executed() -> None:
-    text = (
-        "ld.global.u32 %r1, [%rd1];\nsetp.lt.s32 %p1, %r1, 3;\n@%p1 bra done;\nadd.s32 %r2, %r1, 1;"
-        "\n@%p1 add.s32 %r2, %r1, 1;\ndone:\nret;"
-    )
-    program = parse_ptx(f".entry k(.param .u32 n, .param .u64 x)\n{{\n{text}\n}}")["k"]
-
-    executed = program.executed(_launch(1, 32))
-
-    assert [executed.lanes[place] for place in range(6)] == [32, 32, 0, 32, 32, 32]
-
-
-def test_endless_loops_are_given_up() -> None:
-    with pytest.raises(CountingError, match="smaller sizes"):
-        parse_ptx(".entry k()\n{\ntop:\nbra top;\n}")["k"].graph()
 
 
 @pytest.mark.parametrize(

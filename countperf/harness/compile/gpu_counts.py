@@ -1,16 +1,18 @@
 """Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed.
 
-The kernel is compiled to PTX by nvcc, and sub-groups are followed through it
-(`countperf.mechanistic.ptx`): all of the first, the middle and the last work group along each axis.
-The middle one stands for those between if the second and the last but one along each axis execute
-as much; else all groups are followed.
+The kernel is compiled by nvcc and disassembled (`sass`), and sub-groups are followed through its
+machine code (`countperf.machine_code.warp`): all of the first, the middle and the last work group
+along each axis. The middle one stands for those between if the second and the last but one along
+each axis execute as much; else all groups are followed.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any
@@ -22,25 +24,55 @@ from countperf.errors import CountingError
 from countperf.harness.compile.launches import three
 from countperf.harness.cuda.target import CudaCode, generate_cuda
 from countperf.harness.description import describe_kernel
-from countperf.harness.ptx import compile_ptx
+from countperf.harness.nvcc import compile_sass
+from countperf.harness.ptx import with_loops_kept
 from countperf.harness.scalars import as_scalar
-from countperf.machine_code.ptx_unit import LANES
-from countperf.mechanistic.ptx import Executed, PtxLaunch, PtxProgram, parse_ptx
+from countperf.machine_code.sass_instruction import SassInstruction
+from countperf.machine_code.warp import Executed, WarpProgram, launched
+from countperf.machine_code.warp_state import LANES
+from countperf.mechanistic.sass_listing import parse_sass
+
+_BANKS = {
+    **dict.fromkeys((5, 6), (0x140, 0x8, 0x14)),
+    **dict.fromkeys((7, 8), (0x160, 0x0, 0xC)),
+    9: (0x210, 0x0, 0xC),
+    **dict.fromkeys((10, 12), (0x380, 0x360, 0x370)),
+}
+"""Places in constant bank 0 of arguments, extents of a group, and of the grid, by major number."""
 
 _MOST_GROUPS = 4096
 """Groups of a launch that are followed without being asked for."""
+
+_NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
+
+_Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCounts(ShortRepr):
     """Instructions that all sub-groups of all launches execute."""
 
-    # by class (`countperf.mechanistic.ptx`), once for a sub-group
+    # by class (`countperf.machine_code.sass_instruction`), once for a sub-group
     instructions: Mapping[str, int]
     lanes: Mapping[str, int]  # the same for each lane whose predicate is true
     sub_groups: int  # sub-groups
     # work groups that were not followed: they are taken to execute what their middle one does
     assumed_groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLaunch:
+    """A device program and what it is launched with."""
+
+    kernel: str
+    groups: _Shape
+    shape: _Shape
+    arguments: tuple[Any, ...]  # NumPy scalars; None for arrays
+
+    @property
+    def middle(self) -> _Shape:
+        """The work group in the middle of the grid."""
+        return three([extent // 2 for extent in self.groups])
 
 
 class CudaLaunches:
@@ -50,29 +82,20 @@ class CudaLaunches:
         self._code = code
         self._description = describe_kernel(t_unit, lambda _: [])
 
-    def at(self, parameters: Mapping[str, int]) -> list[PtxLaunch]:
-        """Return the launches, each of the middle group; scalars that are no parameters are 1."""
+    def at(self, parameters: Mapping[str, int]) -> list[GpuLaunch]:
+        """Return the launches; scalars that are no parameters are 1."""
         scalars = self._description.scalars
         values = {name: parameters.get(name, 1) for name in scalars}
         values |= dict.fromkeys(self._description.offsets, 0)
         numbers = {name: as_scalar(dtype, values[name], name) for name, dtype in scalars.items()}
-        launches: list[PtxLaunch] = []
+        launches: list[GpuLaunch] = []
 
         def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
             if prod(int(argument) for argument in grid):
                 scalar = tuple(
                     argument if isinstance(argument, np.generic) else None for argument in arguments
                 )
-                groups = three(grid)
-                launches.append(
-                    PtxLaunch(
-                        kernel=kernel,
-                        arguments=scalar,
-                        groups=groups,
-                        shape=three(shape),
-                        group=three([extent // 2 for extent in groups]),
-                    )
-                )
+                launches.append(GpuLaunch(kernel, three(grid), three(shape), scalar))
 
         arrays = dict.fromkeys(self._description.arguments)
         self._code.host(note, lambda _: None, **(arrays | numbers))
@@ -80,12 +103,36 @@ class CudaLaunches:
 
 
 class GpuKernel:
-    """A kernel compiled to PTX for an NVIDIA GPU, to be followed at any sizes."""
+    """A kernel compiled for an NVIDIA GPU, to be followed at any sizes."""
 
-    def __init__(self, t_unit: Any, capability: str = "9.0") -> None:
-        code = generate_cuda(t_unit)
-        self.launches = CudaLaunches(t_unit, code)
-        self.programs = parse_ptx(compile_ptx(code.source, capability, keeps_loops=False))
+    def __init__(self, t_unit: Any, capability: str = "9.0", *, keeps_loops: bool = False) -> None:
+        self.capability = capability
+        self._major = int(capability.partition(".")[0])
+        if self._major not in _BANKS:
+            known = ", ".join(map(str, _BANKS))
+            raise CountingError(
+                f"machine code for compute capability {capability} is not followed; it is for the"
+                f" major numbers {known}"
+            )
+        self._code: CudaCode = generate_cuda(t_unit)
+        self.launches = CudaLaunches(t_unit, self._code)
+        source = with_loops_kept(self._code.source) if keeps_loops else self._code.source
+        self.listing = compile_sass(source, capability)
+
+    @cached_property
+    def programs(self) -> dict[str, WarpProgram]:
+        """The code of each device program, by name."""
+        programs = parse_sass(self.listing)
+        return {
+            name: WarpProgram(
+                [
+                    replace(instruction, operands=_operands(instruction, self._major))
+                    for instruction in programs[name].instructions
+                ],
+                name,
+            )
+            for name in self._code.kernels
+        }
 
     def counts(self, parameters: Mapping[str, int], *, every_group: bool = False) -> GpuCounts:
         """Follow sub-groups of each launch; return instructions of all."""
@@ -99,8 +146,6 @@ class GpuKernel:
             assumed += prod(launch.groups) - prod(map(len, axes))
             for executed, times in self._followed(launch, program, axes):
                 for position, instruction in enumerate(program.instructions):
-                    if not instruction.name:
-                        continue  # free, such as moves
                     for found, number in (
                         (instructions, executed.instructions[position]),
                         (lanes, executed.lanes[position]),
@@ -114,8 +159,14 @@ class GpuKernel:
             assumed_groups=assumed,
         )
 
+    def of_middle(self, launch: GpuLaunch) -> Executed:
+        """Return what the first sub-group of the middle work group executes."""
+        program = self.programs[launch.kernel]
+        state, lanes = launched(self._constants(launch), launch.middle, launch.shape, 0)
+        return program.executed(state, lanes)
+
     def _chosen(
-        self, launch: PtxLaunch, program: PtxProgram, *, every_group: bool
+        self, launch: GpuLaunch, program: WarpProgram, *, every_group: bool
     ) -> list[list[tuple[int, int]]]:
         """Return the numbers of groups to follow along each axis, and for how many each stands."""
         few = [_representatives(extent) for extent in launch.groups]
@@ -129,11 +180,11 @@ class GpuKernel:
             )
         return [[(place, 1) for place in range(extent)] for extent in launch.groups]
 
-    def _are_alike(self, launch: PtxLaunch, program: PtxProgram) -> bool:
+    def _are_alike(self, launch: GpuLaunch, program: WarpProgram) -> bool:
         """Return whether groups between the first and the last execute as much, along each axis."""
-        middle = launch.group
+        middle = [extent // 2 for extent in launch.groups]
         others = [
-            (*middle[:axis], place, *middle[axis + 1 :])
+            [*middle[:axis], place, *middle[axis + 1 :]]
             for axis, extent in enumerate(launch.groups)
             for place in {1, extent - 2} - {middle[axis]}
             if extent > 3
@@ -149,14 +200,49 @@ class GpuKernel:
         return all(other == first for other in executed)
 
     def _followed(
-        self, launch: PtxLaunch, program: PtxProgram, axes: Sequence[Sequence[tuple[int, int]]]
+        self, launch: GpuLaunch, program: WarpProgram, axes: Sequence[Sequence[tuple[int, int]]]
     ) -> Iterator[tuple[Executed, int]]:
         """Yield what each sub-group of the chosen groups executes, and how many are like it."""
+        constants = self._constants(launch)
         for chosen in product(*axes):
-            group = three([place for place, _ in chosen])
+            group = [place for place, _ in chosen]
             times = prod(number for _, number in chosen)
             for number in range(-(-prod(launch.shape) // LANES)):
-                yield program.executed(replace(launch, group=group, number=number)), times
+                state, lanes = launched(constants, group, launch.shape, number)
+                yield program.executed(state, lanes), times
+
+    def _constants(self, launch: GpuLaunch) -> dict[int, int | None]:
+        """Return the words of constant bank 0; places of arrays and real numbers are data."""
+        place, *shapes = _BANKS[self._major]
+        constants: dict[int, int | None] = {
+            first + 4 * axis: extent
+            for first, extents in zip(shapes, (launch.shape, launch.groups), strict=True)
+            for axis, extent in enumerate(extents)
+        }
+        for argument in launch.arguments:
+            size = 8 if argument is None else argument.nbytes
+            place = -(-place // size) * size
+            is_whole = isinstance(argument, np.integer | np.bool_)
+            for number, byte in enumerate(argument.tobytes() if is_whole else bytes(size)):
+                word = (place + number) & ~3
+                bits = byte << 8 * (place + number - word)
+                constants[word] = (constants.get(word) or 0) | bits if is_whole else None
+            place += size
+        return constants
+
+
+def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:
+    """Return operands, with signs where nvdisasm leaves them out.
+
+    Immediates of Maxwell's and Pascal's instructions have 20 bits, the first of which is the sign;
+    of ``IADD3`` it is printed as a digit.
+    """
+    if major not in (5, 6) or instruction.base != "IADD3":
+        return instruction.operands
+    return tuple(
+        hex(int(operand, 16) - (1 << 20)) if _NEGATIVE.match(operand) else operand
+        for operand in instruction.operands
+    )
 
 
 def _representatives(extent: int) -> list[tuple[int, int]]:

@@ -12,10 +12,9 @@ from countperf.errors import (
     KernelBuildError,
     ModelNotApplicableError,
 )
-from countperf.harness.compile.gpu_counts import CudaLaunches
+from countperf.harness.compile.gpu_counts import CudaLaunches, GpuKernel, GpuLaunch
 from countperf.harness.cuda.target import generate_cuda
-from countperf.harness.nvcc import compile_sass
-from countperf.harness.ptx import compile_ptx, with_loops_kept, with_ptx
+from countperf.harness.ptx import compile_ptx, with_ptx
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
@@ -38,9 +37,10 @@ class MachineCodeProfiler(KernelProfiler):
     """
 
     cuda: CudaLaunches  # arguments of each launch
+    gpu: GpuKernel | None = None  # machine code that is followed
     # segments of the machine code of each device program
     sass: Mapping[str, SassAnalysis] = field(default_factory=dict[str, SassAnalysis])
-    ptx: Mapping[str, PtxProgram]  # PTX of each, which is followed
+    ptx: Mapping[str, PtxProgram] = field(default_factory=dict[str, PtxProgram])  # PTX of each
     origin: str  # what was read
 
     @property
@@ -58,11 +58,18 @@ class MachineCodeProfiler(KernelProfiler):
             (self._with_code(each, launches[each.profile.name]), times) for each, times in found
         )
 
-    def _with_code(self, profiled: ProfiledKernel, launch: PtxLaunch) -> ProfiledKernel:
-        program = self.ptx[launch.kernel]
-        if not self.sass:
-            return with_ptx(profiled, program, launch)
-        return self.sass[launch.kernel].applied(profiled, *program.trips(launch))
+    def _with_code(self, profiled: ProfiledKernel, launch: GpuLaunch) -> ProfiledKernel:
+        if self.gpu is None:
+            start = PtxLaunch(
+                arguments=launch.arguments,
+                groups=launch.groups,
+                shape=launch.shape,
+                group=launch.middle,
+            )
+            return with_ptx(profiled, self.ptx[launch.kernel], start)
+        code = self.sass[launch.kernel]
+        executed = self.gpu.of_middle(launch)
+        return code.applied(profiled, *code.trips(executed.instructions))
 
 
 def with_machine_code(
@@ -82,33 +89,26 @@ def with_machine_code(
         )
         raise ModelNotApplicableError(message, parameter="device")
     code = generate_cuda(kernel)
-    origin = f"instructions: PTX for compute capability {capability}"
-    try:
-        ptx = parse_ptx(compile_ptx(code.source, capability))
-    except KernelBuildError as error:
-        if float(capability) >= float(OLDEST_CAPABILITY):
-            raise
-        ptx = parse_ptx(compile_ptx(code.source, OLDEST_CAPABILITY))
-        origin = f"instructions: PTX for compute capability {OLDEST_CAPABILITY} ({error})"
-        analysis = "ptx"
-    sass: dict[str, SassAnalysis] = {}
+    found: dict[str, Any] = {"cuda": CudaLaunches(kernel, code)}
+    reason = ""
     if analysis == "sass":
         try:
-            listing = compile_sass(with_loops_kept(code.source), capability)
-            sass = analyze_sass(listing, latencies_of(device))
-            _check_loops(sass, ptx)
+            found["gpu"] = GpuKernel(kernel, capability, keeps_loops=True)
         except (CountingError, DeviceError, KernelBuildError) as error:
-            sass, origin = {}, f"{origin} instead of machine code ({error})"
+            reason = f" instead of machine code ({error})"
         else:
-            origin = f"instructions: machine code for compute capability {capability}"
+            found["sass"] = analyze_sass(found["gpu"].listing, latencies_of(device))
+            found["origin"] = f"instructions: machine code for compute capability {capability}"
+    if "sass" not in found:
+        try:
+            text = compile_ptx(code.source, capability)
+        except KernelBuildError as error:
+            if float(capability) >= float(OLDEST_CAPABILITY):
+                raise
+            reason = reason or f" ({error})"
+            capability = OLDEST_CAPABILITY
+            text = compile_ptx(code.source, capability)
+        found["ptx"] = parse_ptx(text)
+        found["origin"] = f"instructions: PTX for compute capability {capability}{reason}"
     given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
-    cuda = CudaLaunches(kernel, code)
-    return MachineCodeProfiler(**given, cuda=cuda, ptx=ptx, sass=sass, origin=origin)
-
-
-def _check_loops(sass: Mapping[str, SassAnalysis], ptx: Mapping[str, PtxProgram]) -> None:
-    """Refuse machine code whose loops are not those of the PTX, which say how often they run."""
-    for name, program in ptx.items():
-        depths = tuple(len(program.around(head)) for head in program.loop_ends)
-        if depths != sass[name].depths:
-            raise CountingError(f"{name} has other loops in machine code than in PTX")
+    return MachineCodeProfiler(**given, **found)

@@ -1,0 +1,283 @@
+"""Integer instructions of NVIDIA's machine code (SASS), for the 32 lanes of a sub-group at once.
+
+Instructions of Maxwell and of Volta to Blackwell are followed as far as trip counts and guards of
+Loopy's kernels need them. Rules were found from NVIDIA's names ("CUDA Binary Utilities", section
+"Instruction Set Reference"), which are all that is published, and confirmed against enumeration
+(``tests/machine_code/test_warp.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from countperf.machine_code.sass_instruction import (
+    PREDICATES,
+    classify_sass,
+    reads_of,
+    results_of,
+)
+from countperf.machine_code.warp_logic import LOGIC
+from countperf.machine_code.warp_state import (
+    LANES,
+    MASK,
+    Bits,
+    Handler,
+    Lanes,
+    WarpState,
+    joined,
+    lanes_of,
+    next_register,
+    register_of,
+    signed,
+    unknown,
+    upper_of,
+)
+
+
+def execute(opcode: str, operands: Sequence[str], state: WarpState, active: Bits) -> None:
+    """Execute an instruction in the lanes that are active.
+
+    Results of loads are data, and so are numbers of floating point, and what instructions that are
+    not followed make of data.
+    """
+    handler = _handler_of(opcode)
+    results: Mapping[str, Lanes] | None = None
+    if handler is not None:
+        results = handler(frozenset(opcode.split(".")[1:]), operands, state)
+    if results is None:
+        results = dict.fromkeys(
+            results_of(opcode, tuple(operands)), _not_followed(opcode, tuple(operands), state)
+        )
+    for name, value in results.items():
+        state.write(name, value, active)
+
+
+def _not_followed(opcode: str, operands: tuple[str, ...], state: WarpState) -> Lanes:
+    is_float = classify_sass(opcode, operands).startswith("flop.")
+    if is_float or is_data(opcode, operands):
+        return unknown()
+    texts = (*reads_of(opcode, operands), *(operand for operand in operands if "c[" in operand))
+    return joined(state.not_followed(opcode), state.not_followed(opcode), *map(state.read, texts))
+
+
+@lru_cache(maxsize=2**12)
+def is_data(opcode: str, operands: tuple[str, ...]) -> bool:
+    """Say whether an instruction reads memory that kernels write."""
+    name = classify_sass(opcode, operands)
+    return name.startswith(("load.", "atomic.")) and name != "load.constant"
+
+
+def _handler_of(opcode: str) -> Handler | None:
+    base = opcode.split(".")[0]
+    return _HANDLERS.get(base) or (_HANDLERS.get(base[1:]) if base.startswith("U") else None)
+
+
+def _move(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
+    name, source = register_of(operands[0]), operands[1]
+    value = state.read(source)
+    for kind, bits in (("U8", 8), ("U16", 16), ("S8", 8), ("S16", 16)):
+        if kind in modifiers:
+            low = value & (1 << bits) - 1
+            high = low >> bits - 1 << bits if kind.startswith("S") else 0
+            value = joined(low - high, value)
+    results = {name: value}
+    if "64" in modifiers or (operands[1] == "SRZ" and "32" not in modifiers):
+        results[next_register(name)] = state.read(upper_of(source))
+    return results
+
+
+def _permute(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    """Follow the choice of four bytes out of eight; 8 more in a digit takes the byte's sign."""
+    if modifiers:
+        return None
+    low, choice, high = (state.read(operand) for operand in operands[1:4])
+    whole = np.stack(
+        [(operand >> 8 * place) & 0xFF for operand in (low, high) for place in range(4)]
+    )
+    result = np.zeros(LANES, dtype=np.int64)
+    needed: list[Lanes] = [choice]
+    for place in range(4):
+        digit = (choice >> 4 * place) & 0xF
+        byte = np.take_along_axis(whole, (digit & 7)[np.newaxis], axis=0)[0]
+        byte = np.where(digit & 8, (byte >> 7) * 0xFF, byte)
+        result |= byte << 8 * place
+        needed.append(np.where(digit & 4, high, low))
+    return {register_of(operands[0]): joined(result, *needed)}
+
+
+def _half_constant(
+    _modifiers: frozenset[str], operands: Sequence[str], _state: WarpState
+) -> dict[str, Lanes] | None:
+    """Follow ``HFMA2 Rd, -RZ, RZ, high, low``, which writes a constant as two halves."""
+    if [operand.strip("-") for operand in operands[1:3]] != ["RZ", "RZ"]:
+        return None
+    numbers = [
+        float(operand.replace("INF", "inf").replace("QNAN", "nan")) for operand in operands[-2:]
+    ]
+    high, low = (int(np.float16(operand).view(np.uint16)) for operand in numbers)
+    return {operands[0]: lanes_of(high << 16 | low)}
+
+
+def _add(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
+    name, *rest = operands
+    carries: list[str] = []
+    while rest and (match := PREDICATES.match(rest[0])):
+        carries.append(match[1])
+        rest.pop(0)
+    terms = [state.read(each) for each in rest if not PREDICATES.match(each)]
+    if "X" in modifiers:
+        terms += [state.read(each) for each in rest if PREDICATES.match(each)] or [state.read("CC")]
+    raw = sum(terms, np.zeros(LANES, dtype=np.int64))
+    # carries are known of sums of two, not of differences
+    is_simple = len(carries) < 2 and "RZ" in rest and not any(each.startswith("-") for each in rest)
+    carried = joined(raw >> 32, *terms) if is_simple else state.not_followed("a carry")
+    results = {register_of(name): joined(raw, *terms)} | dict.fromkeys(carries, carried)
+    if ".CC" in name:
+        results["CC"] = carried
+    return results
+
+
+def _multiply(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    if modifiers & {"MOV"}:
+        return {register_of(operands[0]): state.read(operands[-1])}
+    if "X" in modifiers or any(PREDICATES.match(operand) for operand in operands[1:]):
+        return None
+    name, *rest = operands
+    first, second, third = (state.read(operand) for operand in (*rest, "RZ")[:3])
+    is_signed = "U32" not in modifiers
+    one, other = (signed(first), signed(second)) if is_signed else (first, second)
+    if "WIDE" in modifiers or "HI" in modifiers:
+        products = [int(x) * int(y) for x, y in zip(one, other, strict=True)]
+        upper = state.read(upper_of((*rest, "RZ")[2]))
+        return _wide(modifiers, name, products, (first, second, third, upper))
+    # the lower half of a product does not depend on signs
+    raw = (first & 0xFFFF) * second + (((first >> 16) * (second & 0xFFFF)) << 16)
+    return {register_of(name): joined(raw + third, first, second, third)}
+
+
+def _wide(
+    modifiers: frozenset[str], name: str, products: Sequence[int], inputs: tuple[Lanes, ...]
+) -> dict[str, Lanes]:
+    first, second, third, upper = inputs
+    totals = [
+        product + int(c) + (max(0, int(d)) << 32)
+        for c, d, product in zip(third, upper, products, strict=True)
+    ]
+    low = np.array([total & MASK for total in totals], dtype=np.int64)
+    high = np.array([total >> 32 & MASK for total in totals], dtype=np.int64)
+    if "HI" in modifiers:  # what is added has 64 bits, too
+        return {register_of(name): joined(high, *inputs)}
+    return {
+        register_of(name): joined(low, first, second, third),
+        next_register(register_of(name)): joined(high, *inputs),
+    }
+
+
+def _short_multiply(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    """Follow Maxwell's product of 16 by 16 bits, of which three make one of 32."""
+    if modifiers & {"S16", "X", "CHI", "CLO"} or ".CC" in operands[0]:
+        return None
+    name, *texts = operands
+    first, second, third = (state.read(text) for text in texts)
+    whole = state.read(texts[1].removesuffix(".H1"))
+    value = (first & 0xFFFF) * (second & 0xFFFF)
+    if "PSL" in modifiers:
+        value = value << 16
+    added = third + (whole << 16 if "CBCC" in modifiers else 0)
+    value = (value + added) & MASK
+    if "MRG" in modifiers:
+        value = (value & 0xFFFF) | (whole << 16)
+    return {name: joined(value, first, second, third, whole)}
+
+
+def _scaled_add(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    name, *texts = operands
+    is_plain = not any(PREDICATES.match(text) for text in texts) and ".CC" not in name
+    if "X" in modifiers or not is_plain:
+        return None
+    first, second = state.read(texts[0]), state.read(texts[1])
+    shift = int(texts[-1], 0)
+    if "HI" not in modifiers:
+        return {register_of(name): joined((first << shift) + second, first, second)}
+    if "SX32" in modifiers:
+        return {register_of(name): joined((signed(first) >> (32 - shift)) + second, first, second)}
+    upper = state.read(texts[2])
+    shifted = (first >> (32 - shift)) + (upper << shift)
+    return {register_of(name): joined(shifted + second, first, second, upper)}
+
+
+def _absolute(
+    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes]:
+    value = state.read(operands[1])
+    return {register_of(operands[0]): joined(np.abs(signed(value)), value)}
+
+
+def _to_float(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    """Follow conversions to f32 as divisions of integers need them."""
+    if modifiers & {"F64", "F16", "U16", "S16", "U8", "S8"}:
+        return None
+    value = state.read(operands[1])
+    number = (value if "U32" in modifiers else signed(value)).astype(np.float32)
+    return {operands[0]: joined(number.view(np.uint32).astype(np.int64), value)}
+
+
+def _reciprocal(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    if modifiers != frozenset({"RCP"}):
+        return None
+    value = state.read(operands[1])
+    number = (value & MASK).astype(np.uint32).view(np.float32)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result = (np.float32(1) / number).astype(np.float32)
+    return {operands[0]: joined(result.view(np.uint32).astype(np.int64), value)}
+
+
+def _to_integer(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    if "U32" not in modifiers or "TRUNC" not in modifiers or modifiers & {"F64", "F16"}:
+        return None
+    value = state.read(operands[1])
+    number = (value & MASK).astype(np.uint32).view(np.float32)
+    whole = np.clip(np.nan_to_num(number.astype(np.float64)), 0, MASK).astype(np.int64)
+    return {operands[0]: joined(whole, value)}
+
+
+def _normal(
+    _modifiers: frozenset[str], operands: Sequence[str], _state: WarpState
+) -> dict[str, Lanes]:
+    """Take operands of divisions to be normal numbers, which need no slow way."""
+    return {operands[0]: lanes_of(0)}
+
+
+_HANDLERS: Mapping[str, Handler] = {
+    **LOGIC,
+    **dict.fromkeys(("MOV", "MOV32I", "LDC", "LDCU", "S2R", "S2UR", "R2UR", "CS2R"), _move),
+    **dict.fromkeys(("HFMA2",), _half_constant),
+    **dict.fromkeys(("IADD", "IADD32I", "IADD3", "VIADD"), _add),
+    **dict.fromkeys(("IMAD", "IMUL"), _multiply),
+    **dict.fromkeys(("ISCADD", "LEA"), _scaled_add),
+    "PRMT": _permute,
+    "XMAD": _short_multiply,
+    "IABS": _absolute,
+    "I2F": _to_float,
+    "I2FP": _to_float,
+    "MUFU": _reciprocal,
+    "F2I": _to_integer,
+    "FCHK": _normal,
+}
