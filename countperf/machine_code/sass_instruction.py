@@ -1,4 +1,8 @@
-"""Instructions of NVIDIA's machine code (SASS): their units, and registers that they use.
+"""Instructions of NVIDIA's machine code (SASS): registers that they write and read, and classes.
+
+Classes have the names that `countperf.machine_code.classify_x86` gives. Memories have OpenCL's
+names: ``load.local.32`` is CUDA's shared memory, ``load.private.32`` what CUDA calls local memory,
+such as spilled registers. Atomic accesses are ``atomic.<memory>``.
 
 Sources: NVIDIA, "CUDA Binary Utilities", section "Instruction Set Reference"; widths of operands as
 nvdisasm 13 prints them for code of nvcc 13.
@@ -10,7 +14,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from countperf.errors import CountingError
 
@@ -20,36 +23,44 @@ _NAMES = re.compile(r"\b(U?R\d+|U?P\d)\b((?:\.\w+)*)")
 _NOTHING = ("RZ", "URZ", "PT", "UPT")
 
 _SIZES = re.compile(r"\.(?:U|S)?(8|16|64|96|128|256)\b")
+_SPACES = {"G": "global", "S": "local", "SM": "local", "L": "private", "": "global"}
 _ACCESS = re.compile(r"(U?LD|ST|ATOM|RED)(G|S|L|C|CU|SM)?$")
+_TYPES = {"F": "f32", "D": "f64", "H": "f16"}
+_ARITHMETIC = {
+    "ADD": "add",
+    "MUL": "mul",
+    "FMA": "fma",
+    "MNMX": "minmax",
+    **dict.fromkeys(("SETP", "SET", "CHK", "CMP"), "compare"),
+}
 _FLOAT = re.compile(
-    r"(?P<type>[FDH])(?:ADD|MUL|FMA|MNMX|SETP|SET|CHK|CMP)(?P<lanes>2?)3?(?:_?32I)?$"
+    r"(?P<type>[FDH])(?P<kind>ADD|MUL|FMA|MNMX|SETP|SET|CHK|CMP)(?P<lanes>2?)3?(?:_?32I)?$"
 )
-_IMAGES = ("TEX", "TEXS", "TLD", "TLDS", "TLD4", "SULD", "SUST")
-_HAVE_RESULTS = {
-    name: has_result
-    for has_result, names in (
-        (
-            False,
-            "BRA EXIT SSY SYNC PBK BRK PCNT CONT CAL CALL JCAL RET BSSY BSYNC BREAK BRX BRXU JMP"
-            " JMX JMXU WARPSYNC BPT KILL BAR SUST NOP DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL CCTLL"
-            " YIELD NANOSLEEP FENCE PREEXIT ACQBULK R2B CGAERRBAR",
-        ),
-        (
-            True,
-            "I2F I2FP F2I F2F F2FP I2I FRND F2IP I2IP MOV MOV32I SEL FSEL S2R S2UR CS2R CS2UR R2UR"
-            " R2P P2R PRMT UR2UP UP2UR BMOV SHFL VOTE MATCH REDUX CREDUX PSETP PSET PLOP3 B2R LEPC"
-            " IADD IADD3 IADD32I IMAD IMAD32I IMADSP IMUL IMUL32I ISCADD ISCADD32I LEA LOP LOP3"
-            " LOP32I SHF SHL SHR ISETP ISET ICMP IMNMX IABS IDP FLO POPC BREV BFE BFI BMSK SGXT"
-            " XMAD VIADD VIADDMNMX VIMNMX VIMNMX3 VABSDIFF VABSDIFF4 CSET CSETP RRO",
-        ),
-    )
+_CLASSES = {
+    name: kind
+    for kind, names in {
+        "convert": "I2F I2FP F2I F2F F2FP I2I FRND F2IP I2IP",
+        "move": "MOV MOV32I SEL FSEL S2R S2UR CS2R CS2UR R2UR R2P P2R PRMT UR2UP UP2UR",
+        "branch": "BRA EXIT SSY SYNC PBK BRK PCNT CONT CAL CALL JCAL RET BSSY BSYNC BREAK BRX"
+        " BRXU JMP JMX JMXU WARPSYNC BPT KILL BMOV",
+        "shuffle": "SHFL VOTE MATCH REDUX CREDUX",
+        "barrier": "BAR",
+        "load.image": "TEX TEXS TLD TLDS TLD4 SULD",
+        "store.image": "SUST",
+        "other": "NOP DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL CCTLL YIELD NANOSLEEP PSETP PSET PLOP3"
+        " FENCE PREEXIT ACQBULK B2R R2B LEPC CGAERRBAR",
+        "iop.scalar": "IADD IADD3 IADD32I IMAD IMAD32I IMADSP IMUL IMUL32I ISCADD ISCADD32I LEA LOP"
+        " LOP3 LOP32I SHF SHL SHR ISETP ISET ICMP IMNMX IABS IDP FLO POPC BREV BFE BFI BMSK SGXT"
+        " XMAD VIADD VIADDMNMX VIMNMX VIMNMX3 VABSDIFF VABSDIFF4 CSET CSETP RRO",
+    }.items()
     for name in names.split()
 }
-"""Whether instructions have results; a name with ``U`` in front, of the uniform unit, is alike."""
+"""Classes by name; a name with ``U`` in front, of the uniform unit, is in the same class."""
 
-Unit = Literal["global", "shared", "constant", "other unit", "core"]
+_WRITING = ("PSETP", "PSET", "PLOP3", "B2R", "LEPC", "BMOV")
 _TWO_PREDICATES = ("SETP", "PLOP3")
 _WITH_CARRIES = ("IADD3", "UIADD3", "LEA", "ULEA", "IADD", "IMAD", "UIMAD")
+_WITHOUT_RESULT = ("store", "branch", "barrier", "other")
 _JUMPS = ("BRA", "SSY", "PBK", "PCNT", "BSSY", "CALL", "CAL", "JCAL")
 
 
@@ -70,9 +81,9 @@ class SassInstruction:
         return self.opcode.split(".")[0]
 
     @property
-    def unit(self) -> Unit:
-        """The unit that executes it; a core, unless it is known otherwise."""
-        return unit_of(self.opcode)
+    def name(self) -> str:
+        """Its class, see `classify_sass`."""
+        return classify_sass(self.opcode, self.operands)
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -100,24 +111,36 @@ class SassInstruction:
 
 
 @lru_cache(maxsize=2**12)
-def unit_of(opcode: str) -> Unit:
-    """Return the unit that executes an instruction; refuse one that is not known."""
+def classify_sass(opcode: str, operands: tuple[str, ...] = ()) -> str:
+    """Return the class of an instruction."""
     base = opcode.split(".")[0]
     if match := _ACCESS.match(base):
-        if match[2] in ("C", "CU") or match[1] == "ULD":
-            return "constant"
-        return "shared" if match[2] in ("S", "SM") else "global"
-    for name in (base.removeprefix("U"), base):
+        return _access(match[1], match[2] or "", opcode)
+    if operands[1:3] == ("-RZ", "RZ") or opcode.startswith("IMAD.MOV"):
+        return "move"
+    names = [base.removeprefix("U"), base] if base.startswith("U") else [base]
+    for name in names:
         if match := _FLOAT.match(name):
-            return "other unit" if match["type"] == "D" else "core"
+            lanes = 2 if match["lanes"] else 1
+            return f"flop.{_ARITHMETIC[match['kind']]}.{_TYPES[match['type']]}.{lanes}"
         if name == "MUFU":
-            return "other unit"
-        if name in _IMAGES:
-            return "global"
-        if name in _HAVE_RESULTS:
-            return "core"
-    message = f"the instruction {opcode} of NVIDIA's machine code is not known, and is not analyzed"
+            kind = "sqrt" if ".SQRT" in opcode else "special"
+            return f"flop.{kind}.{'f64' if '64H' in opcode else 'f32'}.1"
+        if name in _CLASSES:
+            return _CLASSES[name]
+    message = f"the instruction {opcode} of NVIDIA's machine code is not known, and is not counted"
     raise CountingError(message)
+
+
+def _access(kind: str, space: str, opcode: str) -> str:
+    if space in ("C", "CU") or kind == "ULD":
+        return "load.constant"
+    where = _SPACES[space]
+    if kind in ("ATOM", "RED"):
+        return f"atomic.{where}"
+    size = _SIZES.search(opcode)
+    direction = "store" if kind == "ST" else "load"
+    return f"{direction}.{where}.{size[1] if size else 32}"
 
 
 @lru_cache(maxsize=2**12)
@@ -148,10 +171,9 @@ def reads_of(opcode: str, operands: tuple[str, ...]) -> frozenset[str]:
 def _results(opcode: str, operands: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Yield what an instruction writes, and the place of the operand that names it."""
     base = opcode.split(".")[0]
-    access, plain = _ACCESS.match(base), base.removeprefix("U")
-    if access is not None and access[1] in ("ST", "RED"):
-        return
-    if not operands or not _HAVE_RESULTS.get(plain, True):
+    has_none = classify_sass(opcode, tuple(operands)).startswith(_WITHOUT_RESULT)
+    plain = base.removeprefix("U")
+    if not operands or (has_none and plain not in _WRITING) or plain in ("RED", "REDG", "REDS"):
         return
     place = 0
     most = 1 if base.endswith("CHK") else 2 if base.endswith(_TWO_PREDICATES) else len(operands)

@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import prod
+from typing import Literal
 
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -84,8 +85,8 @@ class SassSegment:
         return sum(instruction.with_previous for instruction in self.instructions)
 
     def count(self, *units: str) -> int:
-        """Return the instructions of some units, see `SassInstruction.unit`."""
-        return sum(instruction.unit in units for instruction in self.instructions)
+        """Return the instructions of some units, see `unit_of`."""
+        return sum(unit_of(instruction) in units for instruction in self.instructions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,19 @@ def analyze_sass(text: str, latencies: SassLatencies | None = None) -> dict[str,
         name: SassAnalysis(kernel=name, segments=_segments(name, code.instructions, known))
         for name, code in parse_sass(text).items()
     }
+
+
+def unit_of(
+    instruction: SassInstruction,
+) -> Literal["global", "shared", "constant", "other unit", "core"]:
+    """Return the unit that executes an instruction; a core, unless it is known otherwise."""
+    kind, _, rest = instruction.name.partition(".")
+    if kind in ("load", "store", "atomic"):
+        if rest.startswith("constant"):
+            return "constant"
+        return "shared" if rest.startswith("local") else "global"
+    other = kind == "flop" and (instruction.base.startswith("MUFU") or ".f64." in rest)
+    return "other unit" if other else "core"
 
 
 def _segments(
@@ -273,7 +287,7 @@ def _needs(instruction: SassInstruction) -> frozenset[str]:
 
 
 def _latency(instruction: SassInstruction, latencies: SassLatencies) -> float:
-    match instruction.unit:
+    match unit_of(instruction):
         case "global":
             return latencies.global_memory
         case "shared":

@@ -82,7 +82,7 @@ def _code(lines: list[str]) -> SassCode:
             address=int(match[2], 16),
             with_previous=in_braces and not opened,
         )
-        _ = instruction.unit  # refuses what is not known
+        _ = instruction.name  # refuses what is not known
         if match[7] or match[8]:
             in_braces = False
         code.append(instruction)
