@@ -245,7 +245,7 @@ COMMANDS: Mapping[str, Command] = {
         {
             "parameters": _ONE_SIZE,
             "--longest": _help(
-                "end work on a variant after so long (default: a quarter of the budget, a minute"
+                "end work on a variant after so long (default: half of the budget, a minute"
                 " at most)"
             ),
             "--measurements": _help("variants to build and run at most", metavar="N", type=natural),

@@ -50,7 +50,7 @@ class Budget:
         """Time that a variant may take unless the caller says otherwise, s."""
         if self.seconds is None:
             return _LONGEST_S
-        return min(_LONGEST_S, max(_SHORTEST_S, self.seconds / 4))
+        return min(_LONGEST_S, max(_SHORTEST_S, self.seconds / 2))
 
     def exceeds(self, spent: Budget) -> bool:
         """Tell whether it allows for more than another one did."""

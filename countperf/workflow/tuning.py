@@ -165,7 +165,7 @@ def tune(
     confidence, tolerance : float
         At which to stop, and at which the regret is bounded; gains below are not looked for.
     executor, workers, longest_s
-        As for `rank`; by default a quarter of the seconds, but 3 s at least and a minute at most.
+        As for `rank`; by default half of the seconds, but 3 s at least and a minute at most.
     progress, watch : callable, optional
         Are told what happens, a line at a time, and the `SearchState` between variants.
 
