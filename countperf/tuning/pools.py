@@ -198,7 +198,7 @@ def _context() -> _Context:
         context.set_forkserver_preload(["countperf.interrupts", "countperf.tuning.preload"])
         os.environ["COUNTPERF_POOL_OWNER"] = str(os.getpid())  # see countperf.interrupts
         with _starting, _own_modules(""):
-            forkserver.ensure_running()
+            forkserver.ensure_running()  # pyright: ignore[reportPossiblyUnboundVariable]
     return context
 
 
@@ -235,7 +235,7 @@ def _begin(path: list[str]) -> None:
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     if sys.platform != "win32":  # the fork server ends when nobody else holds this pipe open
-        server: Any = vars(forkserver)["_forkserver"]
+        server: Any = vars(forkserver)["_forkserver"]  # pyright: ignore[reportPossiblyUnboundVariable]
         os.close(server._forkserver_alive_fd)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
