@@ -16,8 +16,8 @@ from countperf.version import __version__
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis, analyze_kernel
     from countperf.errors import CountperfError
-    from countperf.harness.doctor import examine as doctor
-    from countperf.harness.profiles import profile_kernel
+    from countperf.harness.compile.ptx import profile_kernel
+    from countperf.harness.devices import examine as doctor
     from countperf.measurements import KernelCase, Measurement, MeasurementSet
     from countperf.measurements import TimingDocument as Timing
     from countperf.models.library import load_weights
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "counting.analysis": "KernelAnalysis analyze_kernel",
     "errors": "CountperfError",
-    "harness.doctor": "doctor=examine",
-    "harness.profiles": "profile_kernel",
+    "harness.compile.ptx": "profile_kernel",
+    "harness.devices": "doctor=examine",
     "measurements": "KernelCase Measurement MeasurementSet Timing=TimingDocument",
     "models.library": "load_weights",
     "models.weights": "WeightSet",

@@ -21,9 +21,10 @@ CACHE_HOME = "XDG_CACHE_HOME"
 OBJECTS, POCL = "COUNTPERF_OBJECT_CACHE", "POCL_CACHE_DIR"
 """Environment variables: the folder of all caches, and those of single ones."""
 
+OBJECT_FILES = "object files of kernels"
 LOOPYS, POCLS = "code that Loopy generated", "kernels that PoCL compiled"
 _CACHES = {
-    "object files of kernels": ("countperf/objects", OBJECTS),
+    OBJECT_FILES: ("countperf/objects", OBJECTS),
     LOOPYS: ("pytools", CACHE_HOME),
     POCLS: ("pocl", POCL),
 }

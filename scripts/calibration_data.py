@@ -24,7 +24,7 @@ from countperf.fitting.prior import (
 )
 from countperf.fitting.with_prior import with_columns
 from countperf.hardware.identity import DeviceIdentity
-from countperf.harness.repeats import CALIBRATION
+from countperf.harness.runner import CALIBRATION
 from countperf.measurements import Header, MeasurementSet, measurements_in
 from countperf.models.compiled import COMPILED
 from countperf.models.library import fits_folders

@@ -21,8 +21,7 @@ from countperf.harness.campaign import measure
 from countperf.harness.clock import Timing
 from countperf.harness.device import DeviceLimits
 from countperf.harness.runner import CaseRunner
-from countperf.harness.size_selection import calibrate
-from countperf.harness.sizes import SizeLimits
+from countperf.harness.sizes import SizeLimits, calibrate
 from countperf.properties.count_properties import count_kernel
 from countperf.workflow.measuring import profile_entries
 from measurement_kernels.catalog import entries, entry

@@ -27,7 +27,7 @@ from pathlib import Path
 from campaign_simulation import Host, Simulation, stages_text
 from countperf.errors import CountperfError, DeviceError, KernelBuildError
 from countperf.harness.cuda.target import generate_cuda
-from countperf.harness.doctor import examine
+from countperf.harness.devices import examine
 from countperf.harness.nvcc import compile_sources
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry

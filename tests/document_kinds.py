@@ -11,7 +11,7 @@ from countperf.fitting.comparison import Comparison
 from countperf.fitting.judging import RankingEvaluation
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.library import load_device
-from countperf.harness.characterization.document import Characterization
+from countperf.harness.characterization.bench import Characterization
 from countperf.harness.sizes import Calibration, SizeChoice, SizeLimits
 from countperf.measurements import (
     Environment,

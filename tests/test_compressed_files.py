@@ -10,7 +10,7 @@ import pytest
 
 from countperf.documents import read_content
 from countperf.errors import DocumentError, MeasurementError
-from countperf.harness.store import Store
+from countperf.harness.campaign import Store
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.tuning.journal import read_journal
 

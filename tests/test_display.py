@@ -17,7 +17,7 @@ from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.fit import fit
 from countperf.fitting.judging import RankingEvaluation
-from countperf.harness.doctor import examine
+from countperf.harness.devices import examine
 from countperf.metrics import Evaluation
 from countperf.models.library import load_weights
 from countperf.predictions import Prediction

@@ -12,7 +12,7 @@ import pytest
 
 from amaris_data import GPUS, Gpu
 from countperf.errors import UnmeasuredPropertyError
-from countperf.hardware.capabilities import capability_device
+from countperf.hardware.library import capability_device
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.metrics import Evaluation
 from countperf.models.expressions import parse

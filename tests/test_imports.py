@@ -32,7 +32,7 @@ LIGHT = {
     "countperf.features": "weights are loaded without Loopy and isl",
     "countperf.harness.cuda.backend": "devices are listed without Loopy",
     "countperf.harness.nvcc": "devices are listed without Loopy",
-    "countperf.harness.registry": "measurements are read without pyopencl and CuPy",
+    "countperf.harness.devices": "measurements are read without pyopencl and CuPy",
     "countperf.measurements.cases": "measurements are read without Loopy",
     "countperf.measurements.lines": "measurements are read without isl",
     "countperf.measurements.sets": "weights are loaded without readers of tables",
@@ -46,7 +46,7 @@ LIGHT = {
 BY_NAME = {
     "countperf.cli": "the module of a command is imported when the command runs",
     "countperf": "public names are imported when they are first used",
-    "countperf.harness.cuda.driver": "CuPy and its parts, where they are installed",
+    "countperf.harness.cuda.session": "CuPy and its parts, where they are installed",
     "countperf.tuning.preload": "between two imports it looks whether its parent has ended",
     "countperf.user_code": "modules that users name",
 }

@@ -12,9 +12,9 @@ import pytest
 
 from countperf.cli import main
 from countperf.errors import DocumentError, KernelBuildError, ParameterError
+from countperf.harness.arrays import as_scalar
 from countperf.harness.campaign import measure
 from countperf.harness.description import describe_kernel
-from countperf.harness.scalars import as_scalar
 from countperf.measurements import MeasurementSet
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel

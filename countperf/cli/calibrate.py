@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.common import show
-from countperf.cli.progress import PROGRESS
 from countperf.report.weights import calibration
 from countperf.workflow.calibrating import calibrate
 
@@ -18,6 +17,5 @@ def run(options: argparse.Namespace) -> None:
         name=options.name,
         store=options.store,
         busy=options.busy,
-        progress=PROGRESS.event,
     )
     show(options, calibration(result))

@@ -6,7 +6,7 @@ import argparse
 
 from countperf.cli.common import print_json
 from countperf.errors import DeviceError
-from countperf.harness.doctor import examine
+from countperf.harness.devices import examine
 from countperf.report.weights import doctor_text
 
 

@@ -6,7 +6,6 @@ import argparse
 import sys
 
 from countperf.cli.common import show
-from countperf.cli.progress import PROGRESS
 from countperf.report.rows import Printed
 from countperf.workflow.measuring import measure_catalogue
 
@@ -34,7 +33,6 @@ def run(options: argparse.Namespace) -> None:
         element_types=options.element_type or ("f32",),
         purposes=options.purpose,
         collections=options.collection,
-        progress=PROGRESS.event,
     )
     unstable = [m.case for m in found if not m.stable]
     failed = {f.case: f.reason for f in found.failures}

@@ -96,8 +96,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--device": value(
         "NAME",
-        "pocl:0, intel:0, cuda:0, or a part of a name; by default the working device with the"
-        " highest copy bandwidth or, where weights predict, theirs",
+        "pocl:0, intel:0, cuda:0, or a part of a name; by default the first GPU that works, else"
+        " the first device or, where weights predict, theirs",
     ),
     "--force": flag("use weights that do not match the device"),
     "--incomplete": flag(

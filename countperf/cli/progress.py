@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from countperf.steps import format_duration
 from countperf.terminal import say
 
-if TYPE_CHECKING:
-    from countperf.harness.progress import ProgressEvent
-
 _INTERVAL_S = 10.0
-_TOLD = ("limited", "resumed", "failed", "unstable")
-"""Events whose message is shown at once."""
 
 
 class Progress:
@@ -36,13 +30,6 @@ class Progress:
         spent_s = self._now() - self._began_s
         left_s = spent_s / done * (total - done) if total and done else None
         self.show(_text(work, done, total, left_s))
-
-    def event(self, event: ProgressEvent) -> None:
-        """Show an event of a campaign."""
-        if event.kind in _TOLD and event.message:
-            say(": ".join(filter(None, (event.kind, event.case, event.message))))
-        elif event.kind != "limited":
-            self.show(_text(event.case or "measuring", event.done, event.total, event.remaining_s))
 
     def show(self, text: str) -> None:
         """Print a line, unless one was printed in the last ten seconds."""

@@ -9,7 +9,6 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, in_options, print_json
-from countperf.cli.progress import PROGRESS
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError
 from countperf.report.drawing import check_figure_path
@@ -39,7 +38,6 @@ def run(options: argparse.Namespace) -> None:
         incomplete_ok=options.incomplete,
         level=options.level,
         longest_s=options.longest,
-        progress=PROGRESS.event,
     )
     if timing.model_choice:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)

@@ -15,15 +15,13 @@ from pymbolic import evaluate
 from countperf.counting.index_arrays import shapes_of_temporaries
 from countperf.counting.index_values import deciding_arrays, find_outside
 from countperf.errors import KernelBuildError
-from countperf.harness.arrays import KernelArray, Placement
+from countperf.harness.arrays import KernelArray, Placement, as_scalar
 from countperf.harness.description import Kernel
-from countperf.harness.scalars import as_scalar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from countperf.harness.backend import Session
-    from countperf.harness.device import Device
+    from countperf.harness.device import Device, Session
 
 try:
     import resource
@@ -43,11 +41,6 @@ class Bindings:
     scalars: Mapping[str, Any]  # all scalar arguments, by name
     shapes: Mapping[str, tuple[int, ...]]  # shape of each array of the kernel
     placements: Mapping[str, Placement]  # of each buffer, by argument
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of all buffers together."""
-        return sum(placement.size_bytes for placement in self.placements.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from countperf.documents import write_atomically
+from countperf.documents.locks import AppendedLines, locked
 from countperf.errors import (
     CountingError,
     DeviceLostError,
@@ -18,10 +18,7 @@ from countperf.errors import (
 )
 from countperf.harness.clock import check_clocks
 from countperf.harness.environment import gather_environment, timestamp
-from countperf.harness.progress import Progress, ProgressEvent, silent
-from countperf.harness.repeats import BROAD, Repeats, Schedule, in_mixed_order
-from countperf.harness.runner import CaseRunner
-from countperf.harness.store import Store
+from countperf.harness.runner import BROAD, CaseRunner, Repeats, Schedule, in_mixed_order
 from countperf.measurements import (
     FailedCase,
     Header,
@@ -29,15 +26,88 @@ from countperf.measurements import (
     Measurement,
     MeasurementSet,
     Protocol,
+    Resumption,
 )
-from countperf.measurements.lines import BUSY, case_fields
+from countperf.measurements.lines import BUSY, case_fields, format_line
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.steps import report
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
+
+class Store(AppendedLines):
+    """A measurement file that is open for appending, to begin a campaign or to go on with it."""
+
+    def __init__(self, path: Path | str, header: Header) -> None:
+        self.content = MeasurementSet(header=header)
+        self.resumption: Resumption | None = None  # of a campaign that was begun before
+
+        def read(lines: tuple[str, ...]) -> None:
+            self.content = MeasurementSet.read_lines(lines, path=path)
+            check_compatible(self.content.header, header, Path(path))
+            self.resumption = Resumption(environment=header.environment)
+
+        super().__init__(path, "measurements", format_line(header), read)
+
+    def append(self, entry: Measurement | FailedCase | Resumption) -> None:
+        """Write a line; it is on the disk when this returns."""
+        self.write(format_line(entry))
+
+
+def check_compatible(stored: Header, wanted: Header, path: Path) -> None:
+    """Compare what a file holds with what is to be added to it."""
+    before, now = stored.protocol.model_dump(), wanted.protocol.model_dump()
+    pairs = {f"protocol's {name}": (before[name], now[name]) for name in before}
+    refuse_differences(stored.device.differences(wanted.device) | pairs, path, "measurements")
+
+
+def refuse_differences(pairs: Mapping[str, tuple[object, object]], path: Path, what: str) -> None:
+    """Refuse a file of something else, if of some pair what is there differs from what is now."""
+    differences = [
+        f"{name} is {old!r} there and {new!r} now"
+        for name, (old, new) in pairs.items()
+        if old != new
+    ]
+    if differences:
+        message = f"{path} holds other {what}: {'; '.join(differences)}; use another file"
+        raise MeasurementError(message)
+
+
+class Rewriting:
+    """A measurement file that no other process writes to while it is written anew.
+
+    A context manager. A reader sees the old file or the new one; a campaign that asks for the file
+    is refused.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        if not self._path.exists():
+            MeasurementSet.read_file(path)  # says what is wrong
+        self._lock = locked(self._path)
+
+    def read(self) -> MeasurementSet:
+        """Return what is in the file."""
+        return MeasurementSet.read_file(self._path)
+
+    def write(self, content: MeasurementSet) -> None:
+        """Replace the file."""
+        write_atomically(self._path, content.to_text())
+
+    def __enter__(self) -> Self:
+        self._lock.__enter__()
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self._lock.__exit__(*details)
+
+
 CountKernel = Callable[..., "PropertyVector"]
 """From a translation unit, and its ``statistics`` where there are any, to its property vector."""
+
+IsOver = Callable[[Collection[str], Sequence[Measurement]], bool]
+"""From the kernels that were begun, and what was measured, to whether no more are to begin."""
 
 
 def measure(
@@ -47,9 +117,8 @@ def measure(
     runner: CaseRunner,
     protocol: Protocol = BROAD,
     count: CountKernel | None = None,
-    progress: Progress = silent,
     retry_failed: bool = False,
-    begin_no_more: Callable[[], bool] | None = None,
+    begin_no_more: IsOver | None = None,
 ) -> MeasurementSet:
     """Measure cases by a runner, as `countperf.measure` does; a store that is open stays open."""
     _check_names(cases)
@@ -66,8 +135,8 @@ def measure(
             waiting = in_mixed_order(waiting)
         if file.resumption is not None:
             file.append(file.resumption)
-        campaign = _Campaign(runner, file, protocol, count, progress, len(cases))
-        campaign.run(waiting, begin_no_more or _never)
+        campaign = _Campaign(runner, file, protocol, count, len(cases))
+        campaign.run(waiting, begin_no_more or (lambda *_: False))
         return MeasurementSet.read_file(file.path)
 
 
@@ -87,90 +156,59 @@ class _Campaign:
         store: Store,
         protocol: Protocol,
         count: CountKernel | None,
-        progress: Progress,
         total: int,
     ) -> None:
         self._runner = runner
         self._store = store
         self._protocol = protocol
         self._count = count
-        self._progress = progress
         self._total = total
         self._done = 0
         self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
         self._broken: dict[str, MeasurementError] = {}
         self._resolution_s = runner.limits.timer_resolution_s
-        self._spent_s: list[float] = []
-        self._remaining_s: float | None = None
-        self._ahead = _BuildAhead(runner)
+        self._begun: set[str] = set()
+        self._measured: list[Measurement] = []
 
-    def run(self, cases: Sequence[KernelCase], begin_no_more: Callable[[], bool]) -> None:
+    def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
         self._done = self._total - len(cases)
-        self._tell("started" if self._store.resumption is None else "resumed")
         clock = self._runner.clock
         schedule = Schedule(cases, self._protocol)
         while True:
-            if begin_no_more():
+            if begin_no_more(self._begun, self._measured):
                 schedule.begin_no_more()
             if pause_s := schedule.pause_s(clock.now()):
                 clock.sleep(pause_s)
             state = schedule.next(clock.now())
             if state is None:
                 break
-            self._expect([state, *schedule.left()])
-            self._tell("round", state.case)
-            began = clock.now()
+            report("measuring", self._done, self._total)
+            self._begun.add(state.case.kernel)
             try:
-                failure = self._run_round(state, schedule.following())
+                failure = self._run_round(state)
             except DeviceLostError as error:
                 # whoever goes on in a new process shall not lose the device to the same case again
                 lost = MeasurementError(f"{state.case.name}: {error}", case=state.case.name)
                 self._record_failure(state.case, lost)
                 raise
-            if failure is None:
-                self._spent_s.append(clock.now() - began)
-            self._expect(schedule.left())
             if failure is not None:
                 self._record_failure(state.case, failure)
             elif state.is_finished(self._protocol, self._resolution_s):
                 self._record(state)
             else:
                 schedule.again(state, clock.now())
-        self._ahead.close()
-        self._tell("finished")
+        report("measuring", self._done, self._total)
 
-    def _expect(self, left: Sequence[Repeats]) -> None:
-        """Estimate the time left; rounds take as long as those before them on average."""
-        if self._spent_s:
-            rounds = sum(max(1, self._protocol.rounds - len(state.rounds)) for state in left)
-            self._remaining_s = rounds * mean(self._spent_s)
-
-    def _tell(self, kind: Any, case: KernelCase | None = None, message: str = "") -> None:
-        self._progress(
-            ProgressEvent(
-                kind=kind,
-                case="" if case is None else case.name,
-                done=self._done,
-                total=self._total,
-                remaining_s=self._remaining_s,
-                message=message,
-            )
-        )
-
-    def _run_round(
-        self, state: Repeats, following: KernelCase | None = None
-    ) -> MeasurementError | None:
+    def _run_round(self, state: Repeats) -> MeasurementError | None:
         case = state.case
         if case.kernel in self._broken:
             return self._broken[case.kernel]
         try:
-            self._ahead.finish(case)
             self._runner.check(case)
         except MeasurementError as error:
             self._broken[case.kernel] = error
             return error
-        self._ahead.begin(case, following)
         try:
             turn = self._runner.time_round(case, self._protocol)
         except MeasurementError as error:
@@ -206,13 +244,8 @@ class _Campaign:
             properties=properties,
         )
         self._store.append(measurement)
+        self._measured.append(measurement)
         self._done += 1
-        if stable:
-            self._tell("measured", state.case, trouble or doubt)
-            return
-        message = f"spread {summary.spread:.0%}, between rounds {summary.noise_floor:.0%}"
-        message += "".join(f"; {remark}" for remark in (levels, busy) if remark)
-        self._tell("unstable", state.case, message)
 
     def _record_failure(self, case: KernelCase, error: MeasurementError) -> None:
         stage = "run"
@@ -225,7 +258,6 @@ class _Campaign:
         )
         self._store.append(entry)
         self._done += 1
-        self._tell("failed", case, str(error))
 
     def _properties(self, case: KernelCase) -> tuple[dict[str, Any] | None, str]:
         if self._count is None:
@@ -240,41 +272,6 @@ class _Campaign:
             else:
                 self._vectors[key] = (document, "")
         return self._vectors[key]
-
-
-class _BuildAhead:
-    """Builds the kernel that a campaign begins next, where that does not disturb the timing.
-
-    It does not where the device has a processor of its own (a GPU). On a CPU the compiler would
-    take a core from the kernel that is timed: nothing is built ahead.
-    """
-
-    def __init__(self, runner: CaseRunner) -> None:
-        self._runner = runner
-        self._may_build = runner.identity.device_type != "cpu"
-        self._helper = ThreadPoolExecutor(1, "countperf-build")
-        self._begun: dict[str, Future[None]] = {}
-
-    def begin(self, now: KernelCase, following: KernelCase | None) -> None:
-        """Begin to build the kernel of the next case, while the case of now is timed."""
-        if not self._may_build or following is None or following.kernel == now.kernel:
-            return
-        if following.kernel not in self._begun:
-            self._begun[following.kernel] = self._helper.submit(self._runner.prepare, following)
-
-    def finish(self, now: KernelCase) -> None:
-        """Wait for the kernel of a case if it is being built."""
-        building = self._begun.pop(now.kernel, None)
-        if building is not None:
-            building.result()
-
-    def close(self) -> None:
-        """Wait for what is being built."""
-        self._helper.shutdown()
-
-
-def _never() -> bool:
-    return False
 
 
 def _check_names(cases: Sequence[KernelCase]) -> None:

@@ -37,22 +37,6 @@ class Timing:
     host_s: float  # from before the launch to after the end by the host's clock, s
 
 
-class Clock(Protocol):
-    """Times runs and tells the time."""
-
-    def now(self) -> float:
-        """Return a time that only grows, s."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass, s."""
-        ...
-
-    def time_run(self, launch: Launch) -> Timing:
-        """Launch, wait for the end, and return how long it took."""
-        ...
-
-
 class EventClock:
     """Run times from the device's event timer."""
 
@@ -96,6 +80,9 @@ class FakeClock:
         duration = next(self._durations)
         self.sleep(duration + self._overhead_s)
         return Timing(time_s=duration, host_s=duration + self._overhead_s)
+
+
+Clock = EventClock | FakeClock
 
 
 def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:

@@ -20,7 +20,7 @@ from countperf.counting.automatic import (
 )
 from countperf.counting.extents import AddressedElements
 from countperf.errors import KernelBuildError
-from countperf.harness.arrays import ArrayArgument, KernelArray, evaluate_integer
+from countperf.harness.arrays import ArrayArgument, KernelArray, as_scalar, evaluate_integer
 from countperf.symbolic.coverage import contains_values
 from countperf.symbolic.kernel_sets import assumptions_of
 
@@ -68,6 +68,16 @@ class Kernel:
     def integers(self) -> tuple[str, ...]:
         """The integer arguments."""
         return tuple(name for name, dtype in self.scalars.items() if dtype.kind in "iu")
+
+    def numbers(self, parameters: Mapping[str, int]) -> dict[str, Any]:
+        """Return scalar arguments at given sizes: 1 where there is no value, offsets 0."""
+        strided = [part for part in self.arguments.values() if part.automatic]
+        values: dict[str, Any] = dict.fromkeys(self.scalars.keys() - self.optional, 1)
+        values |= dict.fromkeys(self.offsets, 0)
+        values |= {name: parameters[name] for name in self.scalars if name in parameters}
+        for part in strided:
+            values |= part.chosen_strides(part.extents(values), values)
+        return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
 
     def launch(self, arguments: Mapping[str, Any]) -> list[Any]:
         """Enqueue the kernel, unless a buffer is smaller than what it addresses."""
@@ -192,14 +202,12 @@ def _array(
     kernel: Any, target: Any, argument: Any, limit: int, read: frozenset[str]
 ) -> KernelArray:
     is_read = argument.name in read
-    is_written = argument.name in kernel.get_written_variables()
     separation = getattr(argument, "_separation_info", None)
     if not separation:
         return KernelArray(
             name=argument.name,
             parts={(): _part(kernel, target, argument, limit)},
             is_read=is_read,
-            is_written=is_written,
         )
     separate = tuple(sorted(separation.sep_axis_indices_set))
     return KernelArray(
@@ -218,7 +226,6 @@ def _array(
         separate=separate,
         extent=tuple(int(argument.shape[axis]) for axis in separate),
         is_read=is_read,
-        is_written=is_written,
     )
 
 

@@ -1,14 +1,25 @@
-"""An OpenCL or CUDA device, and limits of its groups."""
+"""OpenCL and CUDA devices, their limits, and what the harness knows of sessions and programs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from countperf.display import ShortRepr
 from countperf.errors import KernelBuildError
 from countperf.hardware.identity import DeviceIdentity
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from countperf.harness.clock import Event
+    from countperf.harness.description import Kernel
+    from countperf.harness.icd import DriverSearch
+
 
 GroupClass = Literal["small", "medium", "large"]
 
@@ -47,7 +58,7 @@ class Device(ShortRepr):
     identity: DeviceIdentity  # which device it is
     limits: DeviceLimits  # what it can hold and run
     handle: Any = field(repr=False, compare=False)  # what the backend knows the device by
-    # name of what runs kernels on it, one of `countperf.harness.registry.backends`
+    # name of what runs kernels on it, one of `countperf.harness.devices.backends`
     backend: str = "opencl"
 
     def check_group(self, shape: tuple[int, ...], most: int) -> None:
@@ -66,3 +77,86 @@ class Device(ShortRepr):
             raise KernelBuildError(
                 f"{size} byte of local memory: {self.label} has {self.limits.local_memory_bytes}"
             )
+
+
+class Program(Protocol):
+    """Hand-written kernels, built for a device."""
+
+    def launch(
+        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
+    ) -> Sequence[Event]:
+        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
+        ...
+
+
+class Session(Protocol):
+    """A device in use."""
+
+    @property
+    def device(self) -> Device:
+        """The device."""
+        ...
+
+    def load(self, source: str, *, fresh: bool = False) -> Program:
+        """Build hand-written kernels."""
+        ...
+
+    def build_kernel(self, t_unit: Any) -> Kernel:
+        """Generate code for a translation unit and build it."""
+        ...
+
+    def allocate(self, size: int) -> Any:
+        """Return new device memory of that many bytes (at least 4), filled with zeros."""
+        ...
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Return new device memory with the elements of a contiguous array in memory order."""
+        ...
+
+    def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """Return the first elements of device memory."""
+        ...
+
+    def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the beginning of device memory, and wait."""
+        ...
+
+    def copy_out(self, array: NDArray[Any], memory: Any) -> None:
+        """Fill a contiguous array from the beginning of device memory, and wait."""
+        ...
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels, besides the Python packages."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Devices of a backend on this machine, or the reason for their absence."""
+
+    label_prefix: str = ""  # of the labels of its devices, if they share one
+    devices: tuple[Device, ...] = ()  # all its devices, whether they work or not
+    platforms: tuple[tuple[str, str], ...] = ()  # name and version of each platform
+    problem: str = ""  # if it can have no devices: why, and what to do about it
+    advice: str = ""
+    # whether the machine seems to have such devices, so that the advice is worth giving
+    is_expected: bool = False
+    # drivers that a loader was to load, where the backend has one
+    drivers: DriverSearch | None = None
+
+
+# --- one dialect for hand-written kernels, which OpenCL and CUDA both compile after a prelude
+
+OPENCL_PRELUDE, CUDA_PRELUDE = (
+    Path(__file__).with_name(f"portable_{name}.h").read_text(encoding="utf-8")
+    for name in ("opencl", "cuda")
+)
+"""A kernel is ``KERNEL name(GLOBAL float *RESTRICT out, int n) { ... }``; it asks for ``GROUP_ID``,
+``LOCAL_ID`` and ``GLOBAL_ID``, declares ``LOCAL_ARRAY(float, a, 64);`` and meets at
+``LOCAL_BARRIER;``. ``CYCLES`` is the device's own clock, or 0 where it has none. Functions of
+numbers are those of OpenCL; ``F4`` is four f32 in a row.
+"""

@@ -1,24 +1,60 @@
-"""Devices of all backends: listing them, and finding one by name."""
+"""Devices of all backends: listing, trying and finding them, and what to mend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from countperf.errors import DeviceError
-from countperf.harness.backend import Findings
-from countperf.harness.device import Device
-from countperf.harness.icd import INSTALL_ADVICE, DriverSearch
-from countperf.harness.registry import backends
-from countperf.harness.trial import measure_copy_bandwidth, try_device
+import numpy as np
+
+from countperf.caches import unwritable_caches
+from countperf.display import ShortRepr
+from countperf.errors import DeviceError, KernelBuildError
+from countperf.harness import nvcc
+from countperf.harness.device import Device, Findings, Session
+from countperf.harness.icd import INSTALL_ADVICE, DriverFile, DriverSearch
+from countperf.harness.nvcc import find_disassembler, find_nvcc
+from countperf.machine_code import objdump, throughput
+from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.throughput import find_analyzer
 
 if TYPE_CHECKING:
-    from countperf.harness.trial import Trial
+    from countperf.harness.cuda.backend import CudaBackend
+    from countperf.harness.device import Device, Session
+    from countperf.harness.opencl import OpenClBackend
 
 
-_TIE = 0.5
+@cache
+def backends() -> Mapping[str, OpenClBackend | CudaBackend]:
+    """Return the backends by name; none of them is imported before it is used."""
+    from countperf.harness.cuda.backend import CudaBackend
+    from countperf.harness.opencl import OpenClBackend
+
+    return {"opencl": OpenClBackend(), "cuda": CudaBackend()}
+
+
+def backend_of(device: Device) -> OpenClBackend | CudaBackend:
+    """Return what runs kernels on a device."""
+    try:
+        return backends()[device.backend]
+    except KeyError:
+        message = f"{device.label}: no backend {device.backend!r}; there is {', '.join(backends())}"
+        raise DeviceError(message, device=device.label) from None
+
+
+def open_session(device: Device) -> Session:
+    """Open a device with whatever runs kernels on it."""
+    return backend_of(device).open(device)
+
+
+_SOURCE = """
+KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
+{ int i = GLOBAL_ID; out[i] = 2 * in[i] + i; }
+"""
+_TRIAL_ITEMS = 256
+_TRIAL_GROUP = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +114,54 @@ def _listing(devices: Sequence[Device]) -> str:
     return ", ".join(f"{device.label} ({device.identity.name})" for device in devices)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Outcome of a trial run on a device."""
+
+    works: bool  # a one-line kernel was built and run, and its numbers were right
+    reason: str = ""  # if not: what happened, and what to do about it
+    advice: str = ""
+
+
+def try_device(device: Device) -> Trial:
+    """Build and run a one-line kernel and look at its numbers."""
+    backend = backend_of(device)
+    try:
+        right = _run_trial(backend.open(device))
+    except (KernelBuildError, *backend.failures()) as error:
+        reason = str(error)
+        return Trial(works=False, reason=reason, advice=advise(reason, device))
+    if right:
+        return Trial(works=True)
+    reason = "a one-line kernel gave wrong numbers"
+    return Trial(works=False, reason=reason, advice=advise(reason, device))
+
+
+def advise(reason: str, device: Device) -> str:
+    """Say what to do about a device that failed its trial for that reason."""
+    return backend_of(device).advise(reason, device)
+
+
+def _run_trial(session: Session) -> bool:
+    # built anew: a binary from an earlier day proves nothing about the compiler
+    program = session.load(_SOURCE, fresh=True)
+    values = np.arange(_TRIAL_ITEMS, dtype=np.float32)[::-1].copy()
+    source, target = session.upload(values), session.allocate(values.nbytes)
+    program.launch("trial", _TRIAL_ITEMS // _TRIAL_GROUP, _TRIAL_GROUP, (source, target))
+    result = session.download(target, values.dtype, values.size)
+    return np.array_equal(result, 2 * values + np.arange(_TRIAL_ITEMS, dtype=np.float32))
+
+
+def in_order(devices: Iterable[Device]) -> list[Device]:
+    """Return devices in the order in which they are taken if none is named: GPUs, then by label."""
+    return sorted(devices, key=lambda device: (device.identity.device_type != "gpu", device.label))
+
+
 def find_device(
     name: str | None = None,
     *,
     discovery: Discovery | None = None,
     attempt: Callable[[Device], Trial] | None = None,
-    bandwidth: Callable[[Device], float] | None = None,
 ) -> Device:
     """Return a device that works."""
     found = discovery or discover()
@@ -100,25 +178,137 @@ def find_device(
             return device
         message = f"{device.label} ({device.identity.name}) does not work: {trial.reason}"
         raise DeviceError(f"{message}; {trial.advice}", device=name)
-    trials = [(device, attempt(device)) for device in found.devices]
-    working = [device for device, trial in trials if trial.works]
-    if not working:
-        reasons = "".join(f"{device.label}: {trial.reason}; " for device, trial in trials)
-        nothing = "no OpenCL device works" if trials else "no OpenCL device found"
-        expected = [each for each in found.absences if each.is_expected]
-        advice = "; ".join(
-            [*(f"{each.problem}: {each.advice}" for each in expected), INSTALL_ADVICE]
+    reasons = ""
+    for device in in_order(found.devices):
+        trial = attempt(device)
+        if trial.works:
+            return device
+        reasons += f"{device.label}: {trial.reason}; "
+    nothing = "no OpenCL device works" if reasons else "no OpenCL device found"
+    expected = [each for each in found.absences if each.is_expected]
+    advice = "; ".join([*(f"{each.problem}: {each.advice}" for each in expected), INSTALL_ADVICE])
+    raise DeviceError(f"{nothing}: {reasons}{advice}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReport(Trial):
+    """A device, tried for real."""
+
+    label: str  # which device
+    slug: str
+    name: str
+    platform: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReport:
+    """A program that reads machine code."""
+
+    name: str  # what it is
+    needed_for: str  # what goes without it
+    path: str | None  # where it is
+    advice: str  # how to get it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorReport(ShortRepr):
+    """The state of OpenCL and CUDA on this machine."""
+
+    drivers: tuple[DriverFile, ...]  # drivers that the loader was told of
+    devices: tuple[DeviceReport, ...]  # their devices
+    default: str | None  # label of the device that is used if none is named
+    advice: tuple[str, ...]  # what to do, most important first
+    tools: tuple[ToolReport, ...] = ()  # programs that read machine code
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether some device works."""
+        return self.default is not None
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the report as plain JSON-able values."""
+        return asdict(self)
+
+
+def examine(
+    discovery: Discovery | None = None,
+    *,
+    attempt: Callable[[Device], Trial] = try_device,
+) -> DoctorReport:
+    """Look at all drivers and devices, and try each device.
+
+    Parameters
+    ----------
+    discovery : Discovery, optional
+        What was found; by default, what is found now.
+    attempt : callable, optional
+        How to try a device.
+
+    Returns
+    -------
+    DoctorReport
+        What was seen; nothing is raised for devices that fail.
+    """
+    found = discovery or discover()
+    devices = tuple(
+        DeviceReport(
+            label=device.label,
+            **{name: getattr(device.identity, name) for name in ("slug", "name", "platform")},
+            **asdict(attempt(device)),
         )
-        raise DeviceError(f"{nothing}: {reasons}{advice}")
-    if len(working) == 1:
-        return working[0]
-    measure = bandwidth or measure_copy_bandwidth
-    label = choose_default({device.label: measure(device) for device in working})
-    return next(device for device in working if device.label == label)
+        for device in found.devices
+    )
+    working = {each.label for each in devices if each.works}
+    return DoctorReport(
+        drivers=found.drivers.files,
+        devices=devices,
+        default=next((e.label for e in in_order(found.devices) if e.label in working), None),
+        advice=tuple(_advice(found, devices)),
+        tools=find_tools(),
+    )
 
 
-def choose_default(bandwidth: Mapping[str, float]) -> str | None:
-    """Choose the device that is used if none is named."""
-    highest = max(bandwidth.values(), default=0.0)
-    ties = (label for label, value in bandwidth.items() if value >= _TIE * highest)
-    return min(ties, default=None)
+def find_tools() -> tuple[ToolReport, ...]:
+    """Look for the programs that read machine code; none of them is run."""
+    on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
+    wanted = (
+        ("objdump", on_cpus, find_objdump, objdump.INSTALL_ADVICE),
+        ("llvm-mca", on_cpus, find_analyzer, throughput.INSTALL_ADVICE),
+        ("nvcc", on_gpus, find_nvcc, nvcc.INSTALL_ADVICE),
+        ("nvdisasm", on_gpus, find_disassembler, nvcc.DISASSEMBLER_ADVICE),
+    )
+    return tuple(
+        ToolReport(
+            name=name,
+            needed_for=needed_for,
+            path=None if path is None else str(path),
+            advice=advice,
+        )
+        for name, needed_for, find, advice in wanted
+        for path in (find(),)
+    )
+
+
+def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
+    drivers = found.drivers
+    advice = list(unwritable_caches())
+    if drivers.problem:
+        advice.append(f"{drivers.problem}: {drivers.advice}")
+    advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
+    advice += [
+        f"{absence.problem}: {absence.advice}" for absence in found.absences if absence.is_expected
+    ]
+    advice += [
+        f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall that"
+        " driver, or remove the file"
+        for file in drivers.files
+        if file.problem
+    ]
+    advice += [
+        f"{name} has no device: for a GPU, see that its kernel driver is loaded"
+        for name, _ in found.platforms
+        if not any(device.platform == name for device in devices)
+    ]
+    if not devices and not drivers.problem:
+        advice.append(f"no OpenCL device found: {INSTALL_ADVICE}")
+    return advice

@@ -44,7 +44,6 @@ class DriverSearch:
     """Drivers that the loader finds, and where."""
 
     files: tuple[DriverFile, ...]  # the drivers
-    setting: str | None = None  # the user's own ``OCL_ICD_VENDORS``
     needs_folder: bool = False  # whether the drivers have to be gathered in a folder of our own
     problem: str = ""  # what is wrong with the user's setting, and how to mend it
     advice: str = ""
@@ -116,18 +115,16 @@ def _search_setting(setting: str, system: Path) -> DriverSearch:
             problem = f"{VENDORS_VARIABLE}={setting} is a folder without .icd files"
         elif all(file.problem for file in files):
             problem = f"{VENDORS_VARIABLE}={setting}: {files[0].problem}"
-        return DriverSearch(
-            files=files, setting=setting, problem=problem, advice=advice if problem else ""
-        )
+        return DriverSearch(files=files, problem=problem, advice=advice if problem else "")
     for file in (path, *(() if "/" in setting else (system / setting,))):
         if setting.endswith(".icd") and file.is_file():
-            return DriverSearch(files=_read_files([file]), setting=setting)
+            return DriverSearch(files=_read_files([file]))
     if path.is_file() or ("/" not in setting and ".so" in setting):
         library = DriverFile(name="", library=setting, origin=VENDORS_VARIABLE)
-        return DriverSearch(files=(library,), setting=setting)
+        return DriverSearch(files=(library,))
     kind = "a list, which the loader does not understand" if ":" in setting else "not there"
     problem = f"{VENDORS_VARIABLE}={setting} is {kind}"
-    return DriverSearch(files=(), setting=setting, problem=problem, advice=advice)
+    return DriverSearch(files=(), problem=problem, advice=advice)
 
 
 def _read_folder(folder: Path) -> tuple[DriverFile, ...]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from countperf.counting.index_arrays import index_limits, size_arguments
 from countperf.errors import CountingError, KernelBuildError
+from countperf.harness.arrays import components_of
 from countperf.harness.binding import resolve_arguments
 from countperf.harness.description import Kernel
-from countperf.harness.scalars import components_of
 
 _LOWEST, _HIGHEST = 0.5, 1.5
 """Of floating-point numbers: around 1, so that long products neither vanish nor overflow."""

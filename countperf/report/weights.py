@@ -10,17 +10,14 @@ from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
 from countperf.models.units import charged, unit_of
 from countperf.report.breakdown import plain_name
-from countperf.report.numbers import (
-    format_percent,
-    format_quantity,
-)
+from countperf.report.numbers import format_percent, format_quantity
 from countperf.report.rows import Printed, Table, picked, plain, table_of
 
 if TYPE_CHECKING:
     from countperf.fitting.fit import FitResult
     from countperf.fitting.with_prior import CalibrationResult
-    from countperf.harness.characterization.document import Characterization
-    from countperf.harness.doctor import DeviceReport
+    from countperf.harness.characterization.bench import Characterization
+    from countperf.harness.devices import DeviceReport
     from countperf.models.definition import ModelDefinition
     from countperf.models.library import AvailableFit
     from countperf.models.records import Weight
@@ -262,10 +259,8 @@ def doctor_text(findings: Sequence[DeviceReport], *, default: str = "", advice: 
     """Write which devices work, and for those that do not, why and what to do."""
     checks: list[tuple[bool, str, str]] = []
     for finding in findings:
-        bandwidth = finding.copy_bandwidth_byte_per_s
-        copies = "" if bandwidth is None else f", copies {format_quantity(bandwidth, 'byte/s')}"
         chosen = " (default)" if finding.label == default else ""
-        state = f"works{copies}{chosen}" if finding.works else f"does not work: {finding.reason}"
+        state = f"works{chosen}" if finding.works else f"does not work: {finding.reason}"
         mend = "" if finding.works else finding.advice
         checks.append((finding.works, f"{finding.label}  {finding.name}: {state}", mend))
     lines = check_lines(checks)

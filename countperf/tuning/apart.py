@@ -28,17 +28,15 @@ from countperf.harness import campaign
 from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.device import Device
 from countperf.harness.devices import discover, find_device, select_device
-from countperf.harness.progress import Progress, silent
-from countperf.harness.repeats import BROAD
-from countperf.harness.runner import CaseRunner, KernelRunner, Run
+from countperf.harness.runner import BROAD, CaseRunner, KernelRunner, Run
 from countperf.tuning.pools import START_S, Remote, WorkerLostError
 from countperf.tuning.sending import NOT_SENT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countperf.harness.campaign import CountKernel
-    from countperf.harness.repeats import Round
+    from countperf.harness.campaign import CountKernel, IsOver
+    from countperf.harness.runner import Round
     from countperf.measurements import KernelCase, MeasurementSet, Protocol
 
 LONGEST_S = 300.0
@@ -222,11 +220,10 @@ def measure(
     device: str | Device | None = None,
     protocol: Protocol = BROAD,
     count: CountKernel | None = None,
-    progress: Progress = silent,
     clock: Clock | None = None,
     runner: CaseRunner | None = None,
     retry_failed: bool = False,
-    begin_no_more: Callable[[], bool] | None = None,
+    begin_no_more: IsOver | None = None,
     longest_s: float = LONGEST_S,
 ) -> MeasurementSet:
     """Measure cases and keep the results in a file, going on where an earlier session stopped.
@@ -243,7 +240,6 @@ def measure(
             runner=found,
             protocol=protocol,
             count=count,
-            progress=progress,
             retry_failed=retry_failed,
             begin_no_more=begin_no_more,
         )

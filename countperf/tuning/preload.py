@@ -7,7 +7,7 @@ from importlib import import_module
 from countperf.interrupts import end_watch
 
 _NAMES = (
-    "countperf.harness.session",
+    "countperf.harness.opencl",
     "countperf.models.weights",
     "countperf.tuning.measuring",
     "countperf.tuning.sending",

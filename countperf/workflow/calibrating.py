@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -41,17 +40,14 @@ from countperf.fitting.with_prior import (
     widening,
 )
 from countperf.hardware.memory import counted_caches_of, memory_hierarchy_of
-from countperf.harness.campaign import measure
+from countperf.harness.campaign import Rewriting, measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
-from countperf.harness.overhead import measure_limits
-from countperf.harness.progress import Progress, ProgressEvent, silent
-from countperf.harness.repeats import CALIBRATION
-from countperf.harness.runner import KernelRunner
-from countperf.harness.size_selection import calibrate as choose_sizes
-from countperf.harness.store import Rewriting
+from countperf.harness.runner import CALIBRATION, KernelRunner
+from countperf.harness.sizes import calibrate as choose_sizes
+from countperf.harness.sizes import measure_limits
 from countperf.machine_code import objdump, throughput
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
@@ -114,7 +110,6 @@ def calibrate(
     name: str | None = None,
     store: Path | str | None = None,
     busy: bool = False,
-    progress: Progress = silent,
     runner: KernelRunner | None = None,
     known: KnownDevices | None = None,
     choice: KernelChoice | None = None,
@@ -136,9 +131,6 @@ def calibrate(
     check_writable(user_fits_folder() / "weights.json")
     devices = known or shipped_devices()
     without_code = _why_no_code(found)
-    if without_code:
-        message = f"no model will read compiled code, and errors are larger: {without_code}"
-        progress(ProgressEvent(kind="limited", message=message))
     is_here = found.identity.device_type == "cpu"
     own = counted_caches_of(found.identity, is_here=is_here)
     task = CalibrationTask(
@@ -152,10 +144,10 @@ def calibrate(
         minutes=minutes,
     )
     task.store.parent.mkdir(parents=True, exist_ok=True)
-    cases = cases_of(task, (choice or shipped_choice()).kernels, progress)
+    cases = cases_of(task, (choice or shipped_choice()).kernels)
     if not busy:
         forget_unsettled(task.store)
-    measured = _measure(task, cases, progress, busy=busy)
+    measured = _measure(task, cases, busy=busy)
     unsettled = sum(each.settling != "settled" for each in measured)
     _require_settled(measured, task.store, busy=busy)
     if task.reads_code:
@@ -202,39 +194,21 @@ def _why_no_code(device: Device) -> str:
     return ""
 
 
-def _measure(
-    task: CalibrationTask,
-    cases: Sequence[KernelCase],
-    progress: Progress,
-    *,
-    busy: bool,
-) -> MeasurementSet:
+def _measure(task: CalibrationTask, cases: Sequence[KernelCase], *, busy: bool) -> MeasurementSet:
     """Measure cases until the time for it is over, or too many of them do not settle."""
-    kernels: set[str] = set()
-    ends: Counter[str] = Counter()
     code_s = CODE_S / min(available_cores(), 2) if task.reads_code else 0.0
 
-    def left_s() -> float:
-        return task.deadline - _FIT_S - code_s * len(kernels) - time.monotonic()
-
-    def is_over() -> bool:
-        finished = ends["measured"] + ends["unstable"]
-        is_hopeless = finished >= _FIRST_CASES and ends["unstable"] > _MOST_UNSETTLED * finished
-        return left_s() <= CALIBRATION.separation_s or (is_hopeless and not busy)
-
-    def told(event: ProgressEvent) -> None:
-        ends[event.kind] += 1
-        if event.case:
-            kernels.add(event.case.rsplit("/", 1)[0])
-        kind = "measured" if event.kind == "unstable" else event.kind  # told all together later
-        progress(replace(event, kind=kind, remaining_s=max(left_s(), 0.0)))
+    def is_over(kernels: Collection[str], measured: Sequence[Measurement]) -> bool:
+        left_s = task.deadline - _FIT_S - code_s * len(kernels) - time.monotonic()
+        unstable = sum(not each.stable for each in measured)
+        is_hopeless = len(measured) >= _FIRST_CASES and unstable > _MOST_UNSETTLED * len(measured)
+        return left_s <= CALIBRATION.separation_s or (is_hopeless and not busy)
 
     return measure(
         cases,
         store=task.store,
         protocol=CALIBRATION,
         count=partial(count_kernel, view="structure", caches=task.caches),
-        progress=told,
         runner=task.runner,
         begin_no_more=is_over,
     )
@@ -339,9 +313,7 @@ def _is_calibrated(path: Path) -> bool:
     return source is not None and source.protocol == CALIBRATION.name
 
 
-def cases_of(
-    task: CalibrationTask, kernels: Sequence[ChosenKernel], progress: Progress
-) -> list[KernelCase]:
+def cases_of(task: CalibrationTask, kernels: Sequence[ChosenKernel]) -> list[KernelCase]:
     """Return the cases to measure, in their order."""
     limits = task.device.limits
     fitting = [
@@ -355,12 +327,10 @@ def cases_of(
             found.case_at(**size.parameters) for kernel, found in fitting for size in kernel.sizes
         )
         return [case for case in cases if case.global_memory_bytes <= most_bytes]
-    return sized_here(task, [found for _, found in fitting], progress)
+    return sized_here(task, [found for _, found in fitting])
 
 
-def sized_here(
-    task: CalibrationTask, entries: Sequence[CatalogEntry], progress: Progress
-) -> list[KernelCase]:
+def sized_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[KernelCase]:
     """Find sizes on a device of another kind than those that the choice has sizes for."""
     limits = measure_limits(
         task.runner.session, overhead_factor=15.0, max_run_s=0.02, max_setup_s=0.6
@@ -369,7 +339,7 @@ def sized_here(
     until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
     number = 8
     while True:
-        chosen = choose_sizes(entries[:number], task.runner, limits, store=path, progress=progress)
+        chosen = choose_sizes(entries[:number], task.runner, limits, store=path)
         if time.monotonic() > until or number >= len(entries):
             break
         number += 8

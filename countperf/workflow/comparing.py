@@ -12,7 +12,7 @@ from countperf.errors import (
 from countperf.fitting.comparison import compare_models, linear_results
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
-from countperf.harness.profiles import profile_kernel
+from countperf.harness.compile.ptx import profile_kernel
 from countperf.measurements import TimingDocument, measurements_in
 from countperf.mechanistic.predict_all import model_makers
 from countperf.models.library import fits_folders

@@ -14,10 +14,10 @@ from countperf.errors import (
     KernelBuildError,
 )
 from countperf.execution.memory_hierarchy import CacheSize
+from countperf.harness.campaign import Rewriting
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.compile.gpu_counts import GpuCounts, GpuKernel
 from countperf.harness.devices import find_device
-from countperf.harness.store import Rewriting
 from countperf.machine_code.executed_counts import CYCLES
 from countperf.properties.counts import caches_of
 from countperf.steps import stepped

@@ -19,7 +19,7 @@ from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.library import load_device
 from countperf.hardware.memory import counted_caches_of
-from countperf.harness.store import Rewriting
+from countperf.harness.campaign import Rewriting
 from countperf.measurements import MeasurementSet
 from countperf.measurements.recorded import read_times
 from countperf.measurements.tables import identity_elsewhere

@@ -16,11 +16,8 @@ from countperf.errors import (
 from countperf.hardware.memory import counted_caches_of
 from countperf.harness.campaign import measure, open_store
 from countperf.harness.devices import find_device
-from countperf.harness.overhead import measure_limits
-from countperf.harness.progress import silent
-from countperf.harness.repeats import BROAD, QUICK
-from countperf.harness.runner import KernelRunner
-from countperf.harness.size_selection import calibrate
+from countperf.harness.runner import BROAD, QUICK, KernelRunner
+from countperf.harness.sizes import calibrate, measure_limits
 from countperf.measurements import PURPOSES, Protocol
 from countperf.properties.count_properties import count_kernel
 from measurement_kernels.catalog import APART, entries
@@ -31,7 +28,6 @@ from measurement_kernels.variants.sets import variant_entries, variant_sets
 
 if TYPE_CHECKING:
     from countperf.harness.device import Device
-    from countperf.harness.progress import Progress
     from countperf.measurements import MeasurementSet, Purpose
     from measurement_kernels.entry import CatalogEntry, Collection
 
@@ -173,8 +169,6 @@ def measure_catalogue(
     element_types: Sequence[str] = ("f32",),
     purposes: Sequence[Purpose] = (),
     collections: Sequence[Collection] = (),
-    shapes_per_kernel: int | None = None,
-    progress: Progress | None = None,
 ) -> MeasurementSet:
     """Measure the library's kernels on a device; resumes where an earlier call stopped.
 
@@ -183,17 +177,13 @@ def measure_catalogue(
     store : Path or str
         The campaign's file (``.jsonl``); the chosen sizes are kept beside it.
     device : str, optional
-        ``pocl:0``, or a part of a device's name; by default the working device with the highest
-        copy bandwidth.
+        ``pocl:0``, or a part of a device's name; by default the first GPU that works, else
+        the first device.
     profile : {"broad", "quick", "trial"} or Profile
         How much is measured, and by which protocol.
     families, element_types, purposes, collections : sequence of str, optional
         Only these families of kernels; the paper's kernels of these types, by default f32; kernels
         for these purposes, and of these collections, as for `profile_entries`.
-    shapes_per_kernel : int, optional
-        Group shapes that are measured; by default as many as the profile says.
-    progress : callable, optional
-        Is told of everything that happens.
 
     Returns
     -------
@@ -206,8 +196,6 @@ def measure_catalogue(
         As for `measure`; or no such family.
     """
     chosen = _profile(profile)
-    if shapes_per_kernel is not None:
-        chosen = replace(chosen, shapes_per_kernel=shapes_per_kernel)
     found = find_device(device)
     wanted = profile_entries(
         chosen,
@@ -218,7 +206,7 @@ def measure_catalogue(
         collections=collections,
         max_group_size=found.limits.max_group_size,
     )
-    return _measure(found, chosen, wanted, Path(store), progress)
+    return _measure(found, chosen, wanted, Path(store))
 
 
 def _profile(given: str | Profile) -> Profile:
@@ -237,11 +225,10 @@ def measure_variants(
     profile: ProfileName | Profile = "broad",
     families: Sequence[str] = (),
     count: int | None = None,
-    progress: Progress | None = None,
 ) -> MeasurementSet:
     """Measure sets of variants, or parts of them, as `measure_catalogue` does."""
     wanted = [e for name in families or variant_sets() for e in variant_entries(name)[:count]]
-    return _measure(find_device(device), _profile(profile), wanted, Path(store), progress)
+    return _measure(find_device(device), _profile(profile), wanted, Path(store))
 
 
 def _measure(
@@ -249,7 +236,6 @@ def _measure(
     profile: Profile,
     wanted: Sequence[CatalogEntry],
     store: Path,
-    progress: Progress | None,
 ) -> MeasurementSet:
     """Find out which sizes kernels take on a device, and measure them."""
     runner = KernelRunner.open(device)
@@ -269,7 +255,6 @@ def _measure(
             runner,
             limits,
             store=store.with_suffix(".sizes.json"),
-            progress=progress or silent,
         )
         cases = sizes.cases(others)
         for family in sets:
@@ -286,7 +271,6 @@ def _measure(
                 view="structure",
                 caches=counted_caches_of(device.identity, is_here=True),
             ),
-            progress=progress or silent,
             runner=runner,
         )
 

@@ -9,9 +9,8 @@ from typing import Any
 from countperf.errors import DeviceError, ParameterError
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
-from countperf.harness.compile.ptx import with_machine_code
+from countperf.harness.compile.ptx import profile_kernel, with_machine_code
 from countperf.harness.devices import find_device
-from countperf.harness.profiles import profile_kernel
 from countperf.mechanistic import predict_all as models
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy

@@ -16,7 +16,7 @@ from countperf.display import Table, printed
 from countperf.errors import ParameterError
 from countperf.harness.opencl import describe
 from countperf.workflow.prediction import Target, vector_for
-from countperf.workflow.timing_predictions import predicted_time
+from countperf.workflow.timing import predicted_time
 
 if TYPE_CHECKING:
     from countperf.measurements import Statistic

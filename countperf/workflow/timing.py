@@ -1,50 +1,201 @@
-"""Timing a kernel of the user's, and comparing its times with predictions."""
+"""Timing a kernel of the user's, predicting its times, and comparing both."""
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from loopy import LoopyError, PyOpenCLTarget, ValueArg
 
+from countperf.display import ShortRepr
 from countperf.errors import (
+    CountingError,
     CountperfError,
+    DeviceMismatchError,
     KernelBuildError,
     MeasurementError,
     ParameterError,
+    PredictionError,
     WrongResultError,
 )
+from countperf.hardware.parameters import some_of
 from countperf.harness.campaign import measure
 from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
 from countperf.harness.inputs import made_up_indices
-from countperf.harness.progress import Progress, silent
-from countperf.harness.repeats import TIMING
+from countperf.harness.runner import TIMING
 from countperf.measurements import (
     InstructionCounts,
+    KernelCase,
     MeasurementSet,
     Protocol,
     Statistic,
     TimedSize,
     TimingDocument,
+    counts_digest,
 )
 from countperf.sizes import Sizes, combine_sizes, given_sizes
+from countperf.steps import stepped
 from countperf.tuning.apart import LONGEST_S, running
-from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
-from countperf.workflow.prediction import Target
-from countperf.workflow.timing_predictions import KernelAtPoints, count_digests, predict_by_choice
+from countperf.workflow.kernels import (
+    counted,
+    is_in_catalogue,
+    kernel_and_arguments,
+    kernel_statistics,
+)
+from countperf.workflow.prediction import Target, predict
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
-    from countperf.harness.device import Device
     from countperf.harness.runner import CaseRunner
     from countperf.measurements.cases import MakeArguments, Reference
     from countperf.models.validity import Level
     from countperf.models.weights import WeightSet
+    from countperf.predictions import Prediction
+    from countperf.properties.taxonomy import View
+
+
+_VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelAtPoints(ShortRepr):
+    """A kernel to time, at some points, and all that is known of it."""
+
+    unit: Any  # the kernel
+    name: str  # its name in what is reported
+    points: Sequence[dict[str, int]]  # values of the size parameters
+    statistics: Sequence[Mapping[str, Statistic]]  # what data decides, at each point
+    make_arguments: MakeArguments | None  # as in `KernelCase`
+    reference: Reference | None
+    tolerance: float | None
+    # what instructions without a counting rule do
+    instruction_counts: InstructionCounts | None = None
+    # inputs that come with the kernel
+    bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def cases(self) -> list[KernelCase]:
+        """Return a case for each point; numbers are checked at the smallest one."""
+        smallest = min(self.points, key=lambda point: math.prod(max(n, 1) for n in point.values()))
+        return [
+            KernelCase(
+                name=self.case_name(point),
+                kernel=self.name,
+                build=self.unit,
+                parameters=point,
+                check_parameters=smallest,
+                make_arguments=self.make_arguments,
+                reference=self.reference,
+                tolerance=self.tolerance,
+                statistics=known,
+                purpose="application",
+                bound_arguments=self.bound_arguments,
+            )
+            for point, known in zip(self.points, self.statistics, strict=True)
+        ]
+
+    def case_name(self, point: Mapping[str, int]) -> str:
+        """Return the name of the case at a point."""
+        sizes = ",".join(f"{name}={n}" for name, n in point.items())
+        return f"{self.name}/{sizes}" if sizes else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedTime:
+    """Prediction at one point."""
+
+    time_s: float | None = None  # the time, s
+    interval_s: tuple[float, float] | None = None  # its interval, s
+    reason: str = ""  # why there is no prediction, or what it is without
+
+
+def predict_by_choice(
+    work: KernelAtPoints, target: Target
+) -> tuple[WeightSet | str, str, list[PredictedTime]]:
+    """Predict all sizes by one model, which is chosen as `countperf.predict` does."""
+
+    def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[PredictedTime]]:
+        at = replace(target, incomplete_ok=target.incomplete_ok and not is_attempt)
+        times = predict_times(work, weights, at)
+        if is_attempt and (lacking := [time.reason for time in times if time.time_s is None]):
+            raise PredictionError(lacking[0])
+        return weights, times
+
+    try:
+        (weights, result), choice = target.by_choice(predicted)
+    except DeviceMismatchError as error:
+        if target.weights is not None:
+            raise
+        return str(error), "", predict_times(work, str(error), target)
+    return weights, choice, result
+
+
+def predict_times(
+    kernel: KernelAtPoints,
+    weights: WeightSet | str,
+    target: Target,
+) -> list[PredictedTime]:
+    """Predict the time of a kernel at each of its points."""
+    if isinstance(weights, str):
+        return [PredictedTime(reason=weights)] * len(kernel.points)
+
+    times: list[PredictedTime] = []
+    pairs = list(zip(kernel.points, kernel.statistics, strict=True))
+    for point, known in stepped(pairs, "predicting"):
+        try:
+            prediction = predict(
+                kernel.unit,
+                point,
+                weights=weights,
+                level=target.level,
+                incomplete_ok=target.incomplete_ok,
+                statistics=known or None,
+                instruction_counts=kernel.instruction_counts,
+            )
+        except CountperfError as error:  # a reason may hold for some of the points only
+            times.append(PredictedTime(reason=str(error)))
+        else:
+            times.append(predicted_time(prediction))
+    return times
+
+
+def predicted_time(found: Prediction) -> PredictedTime:
+    """Return time and interval of a prediction at one point."""
+    time_s = float(np.squeeze(found.time_s))
+    if time_s <= 0:
+        return PredictedTime(
+            reason=f"the {found.model} model predicts {time_s:.3g} s, which is no time"
+        )
+    reason = "" if found.complete else f"incomplete: without the cost of {some_of(found.missing)}"
+    if found.interval_s is None:
+        return PredictedTime(time_s=time_s, reason=reason)
+    low, high = (float(np.squeeze(end)) for end in found.interval_s)
+    interval_s = (max(low, 0.0), high) if math.isfinite(high) else None
+    return PredictedTime(time_s=time_s, interval_s=interval_s, reason=reason)
+
+
+def _digests(kernel: KernelAtPoints, statistics: Mapping[str, Statistic]) -> dict[str, str]:
+    """Return digests of a kernel's counts by the views that can be counted."""
+    digests: dict[str, str] = {}
+    for view in _VIEWS:
+        try:
+            vector = counted(
+                kernel.unit,
+                statistics=statistics,
+                view=view,
+                instruction_counts=kernel.instruction_counts,
+            )
+            digests[view] = counts_digest(vector)
+        except CountingError:
+            continue
+    return digests
+
 
 _FAILURES: Mapping[str, type[MeasurementError]] = {
     "build": KernelBuildError,
@@ -59,7 +210,6 @@ def time_kernel(
     /,
     *,
     device: str | Device | None = None,
-    rounds: int | None = None,
     make_arguments: MakeArguments | None = None,
     reference: Reference | None = None,
     tolerance: float | None = None,
@@ -71,7 +221,6 @@ def time_kernel(
     incomplete_ok: bool = False,
     level: Level = 0.95,
     protocol: Protocol | None = None,
-    progress: Progress = silent,
     runner: CaseRunner | None = None,
     longest_s: float = LONGEST_S,
     **more: Any,
@@ -92,9 +241,7 @@ def time_kernel(
         Values of the size parameters. Several parameters with several values each have equally
         many, which go together value by value.
     device : str or Device, optional
-        As for `measure`; by default the working device with the highest copy bandwidth.
-    rounds : int, optional
-        Rounds of each size, at least; by default 3. Up to 2 more follow where they disagree.
+        As for `measure`; by default the first GPU that works, else the first device.
     make_arguments : callable, optional
         From a random generator and the parameters to the kernel's inputs by name. By default they
         are made from the types and shapes of its arguments (`countperf.harness.inputs`).
@@ -102,9 +249,9 @@ def time_kernel(
         From inputs and parameters to the expected outputs by name; largest ``|got - want|``.
     statistics, instruction_counts, weights, model, force, incomplete_ok, level
         As for `predict`; weights are by default those fitted on the device, if there are any.
-    protocol, progress, runner : optional
-        How often each size runs; who is told of everything that happens; what runs the kernel, by
-        default on `device` in a process of its own: a kernel that crashes is a failure of its size.
+    protocol, runner : optional
+        How often each size runs; what runs the kernel, by default on `device` in a process of its
+        own: a kernel that crashes is a failure of its size.
     longest_s : float, optional
         What building and checking the kernel may take in that process, or a round of its runs, s;
         by default 300. The kernel is ended then, and by Ctrl-C.
@@ -127,7 +274,6 @@ def time_kernel(
     """
     at = given_sizes(sizes, more)
     work = _work(kernel, at, statistics, instruction_counts, make_arguments, reference, tolerance)
-    used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
     with running(runner, device, None, longest_s=longest_s) as found:
         target = Target(
             weights=weights,
@@ -137,7 +283,7 @@ def time_kernel(
             incomplete_ok=incomplete_ok,
             level=level,
         )
-        return _timed(work, target, found, used, progress)
+        return _timed(work, target, found, protocol or TIMING)
 
 
 def _timed(
@@ -145,18 +291,16 @@ def _timed(
     target: Target,
     runner: CaseRunner,
     used: Protocol,
-    progress: Progress,
 ) -> TimingDocument:
     """Predict the times of a kernel, measure them, and put them side by side."""
     result, choice, predicted = predict_by_choice(work, target)
-    counts = count_digests(work)
+    counts = [_digests(work, known) for known in work.statistics]
     made_up = _made_up(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
         measured = measure(
             work.cases(),
             store=Path(folder) / "timing.jsonl",
             protocol=used,
-            progress=progress,
             runner=runner,
         )
     _check_some(measured)
@@ -185,11 +329,6 @@ def _timed(
         sizes=tuple(rows),
         failures=tuple(measured.failures),
     )
-
-
-def kernel_at_points(kernel: Any, sizes: Sizes) -> KernelAtPoints:
-    """Find a kernel and its inputs, and check the names of its sizes."""
-    return _work(kernel, sizes, None, None, None, None, None)
 
 
 def _work(

@@ -154,7 +154,7 @@ def tune(
     seconds, measurements
         The budget: time, predictions included, s; variants to run. At least one of the two.
     device : str, optional
-        As for `measure`; by default the working device with the highest copy bandwidth.
+        As for `measure`; by default the first GPU that works, else the first device.
     weights, force
         As for `rank`; by default the device's.
     incomplete_ok : bool

@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,9 @@ from countperf.errors import CountperfError, DeviceLostError, DocumentError, Fit
 from countperf.harness.characterization.bench import FULL
 from countperf.harness.characterization.bench import QUICK as QUICK_EFFORT
 from countperf.harness.characterization.suite import characterize
-from countperf.harness.devices import find_device
-from countperf.harness.doctor import examine
+from countperf.harness.devices import backends, examine, find_device, open_session
 from countperf.harness.environment import available_cores
-from countperf.harness.registry import backends, open_session
-from countperf.harness.repeats import QUICK as QUICKLY
+from countperf.harness.runner import QUICK as QUICKLY
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.pools import process_pool
 from countperf.workflow.evaluating import evaluate_ranking
@@ -234,10 +232,9 @@ def _measure(
     found = measure_catalogue(
         store=options.store,
         device=options.device,
-        profile=RENTAL,
+        profile=replace(RENTAL, shapes_per_kernel=shapes),
         families=families,
         element_types=element_types,
-        shapes_per_kernel=shapes,
         purposes=purposes,
     )
     _say_measured(found)

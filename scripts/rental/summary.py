@@ -17,7 +17,7 @@ from countperf.documents import (
 )
 from countperf.fitting.judging import RankingEvaluation
 from countperf.hardware.library import available_devices, load_device
-from countperf.harness.characterization.document import Characterization
+from countperf.harness.characterization.bench import Characterization
 from countperf.metrics import Evaluation
 from countperf.report.printing import printed
 from rental.stages import Options, read_checks, write_json
@@ -89,7 +89,7 @@ def _checks_summary(folder: Path) -> list[str]:
 _SHOWN = (
     *("clock", "copy bandwidth", "launch overhead", "issue limit"),
     *("fma.f32 cpi", "fma.f32 latency", "fma.f64 cpi", "rsqrt.f32 cpi", "memory latency"),
-    *("local bandwidth", "local banks", "h2d bandwidth", "d2h bandwidth"),
+    *("h2d bandwidth", "d2h bandwidth"),
 )
 
 

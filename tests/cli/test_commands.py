@@ -203,6 +203,7 @@ def test_a_small_campaign_from_the_command_line(
     doctor = _json(capsys)
     label = doctor["default"]
     assert any(device["works"] for device in doctor["devices"])
+    assert label in [device["label"] for device in doctor["devices"]]
     store, weights = tmp_path / "campaign.jsonl", tmp_path / "weights.json"
     command = ["measure", "--profile", "quick", "--family", "empty", "--device", label]
     assert main([*command, "--store", str(store), "--json"]) == 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import DeviceParameterError, DocumentError
-from countperf.hardware.capabilities import (
+from countperf.hardware.library import (
     COMPUTE_CAPABILITIES,
     capability_device,
     capability_limits,

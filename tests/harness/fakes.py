@@ -116,7 +116,6 @@ class FakeRunner(CaseRunner):
         self.clock = FakeClock()
         self.rounds: list[str] = []
         self.checked: list[str] = []
-        self.prepared: list[str] = []
         self.setup_s = 0.0
         self.others_s: Callable[[], float | None] = lambda: None
         self.overhead_s = 1e-5  # by how much the host's clock exceeds the event timer
@@ -127,10 +126,6 @@ class FakeRunner(CaseRunner):
     def time_of_others_s(self) -> float | None:
         """Return what the test wants."""
         return self.others_s()
-
-    def prepare(self, case: KernelCase) -> None:
-        """Note the kernel."""
-        self.prepared.append(case.kernel)
 
     def check(self, case: KernelCase) -> None:
         """Note the kernel, or raise what the script says."""

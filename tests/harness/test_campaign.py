@@ -22,11 +22,11 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.campaign import measure
-from countperf.harness.progress import ProgressEvent
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
+from countperf.steps import listening
 from measurement_kernels.catalog import entry
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
@@ -85,17 +85,14 @@ def test_an_unstable_case_is_measured_again_later_and_may_become_stable(store: P
 
 
 def test_a_case_that_stays_unstable_is_marked_and_not_hidden(store: Path) -> None:
-    events: list[ProgressEvent] = []
     runner = FakeRunner(lambda case, turn, _: (1e-3 * 2**turn) if case == "a/n=16" else 1e-3)
 
-    found = _measure(store, runner, progress=events.append)
+    found = _measure(store, runner)
 
     entry = next(entry for entry in found if entry.case == "a/n=16")
     assert not entry.stable
     assert len(entry.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
-    unstable = [event for event in events if event.kind == "unstable"]
-    assert [event.case for event in unstable] == ["a/n=16"]
-    assert "between rounds 100%" in unstable[0].message
+    assert [other.case for other in found if not other.stable] == ["a/n=16"]
 
 
 def test_a_case_with_two_levels_is_measured_again_and_says_so(store: Path) -> None:
@@ -133,10 +130,9 @@ def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) 
 
 
 def test_a_kernel_that_fails_is_recorded_and_the_others_go_on(store: Path) -> None:
-    events: list[ProgressEvent] = []
     runner = FakeRunner(broken={"a": WrongResultError("a: wrong numbers: out[0] is 1, not 2")})
 
-    found = _measure(store, runner, progress=events.append)
+    found = _measure(store, runner)
 
     assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
     assert [(entry.case, entry.stage) for entry in found.failures] == [
@@ -144,7 +140,6 @@ def test_a_kernel_that_fails_is_recorded_and_the_others_go_on(store: Path) -> No
         ("a/n=32", "check"),
     ]
     assert "wrong numbers" in found.failures[0].reason
-    assert [event.case for event in events if event.kind == "failed"] == ["a/n=16", "a/n=32"]
     assert runner.checked.count("a") == 1
 
 
@@ -170,15 +165,12 @@ def test_a_timer_without_ticks_is_a_failure(store: Path) -> None:
 
 def test_a_finished_campaign_runs_nothing_again_not_even_what_failed(store: Path) -> None:
     _measure(store, FakeRunner(broken={"a": KernelBuildError("no")}))
-    events: list[ProgressEvent] = []
     runner = FakeRunner()
 
-    found = _measure(store, runner, progress=events.append)
+    found = _measure(store, runner)
 
     assert runner.rounds == runner.checked == []
     assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
-    assert [event.kind for event in events] == ["resumed", "finished"]
-    assert [event.done for event in events] == [4, 4]
 
 
 def test_failed_cases_are_run_again_on_request(store: Path) -> None:
@@ -193,12 +185,12 @@ def test_failed_cases_are_run_again_on_request(store: Path) -> None:
 
 
 def test_an_interrupted_campaign_resumes_and_repeats_nothing(store: Path) -> None:
-    def interrupt(event: ProgressEvent) -> None:
-        if event.kind == "measured" and event.done == 2:
+    def interrupt(_: str, done: int, __: int | None) -> None:
+        if done == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        _measure(store, FakeRunner(), progress=interrupt)
+    with pytest.raises(KeyboardInterrupt), listening(interrupt):
+        _measure(store, FakeRunner())
     finished = {entry.case for entry in MeasurementSet.read_file(store)}
     runner = FakeRunner()
 
@@ -237,18 +229,20 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from countperf.harness.campaign import measure
+from countperf.steps import listening
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
 store, log = map(Path, sys.argv[1:])
 
-def kill(event):
-    if event.kind == "measured" and event.done == 3:
+def kill(work, done, total):
+    if done == 3:
         with store.open("ab") as file:
             file.write(b'{"case": "torn')
         os.kill(os.getpid(), signal.SIGKILL)
 
 cases = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
-measure(cases, store=store, runner=FakeRunner(log=log), protocol=PROTOCOL, progress=kill)
+with listening(kill):
+    measure(cases, store=store, runner=FakeRunner(log=log), protocol=PROTOCOL)
 """
 
 
@@ -321,12 +315,13 @@ def test_a_foreign_file_is_refused_and_left_alone(store: Path, content: str) -> 
 
 
 def test_two_campaigns_do_not_write_to_one_file(store: Path) -> None:
-    def start_another(event: ProgressEvent) -> None:
-        if event.kind == "started":
+    def start_another(_: str, done: int, __: int | None) -> None:
+        if not done:
             with pytest.raises(MeasurementError, match="in use by another campaign"):
                 _measure(store, FakeRunner())
 
-    assert len(_measure(store, FakeRunner(), progress=start_another)) == 4
+    with listening(start_another):
+        assert len(_measure(store, FakeRunner())) == 4
 
 
 def test_two_cases_of_one_name_are_refused(store: Path) -> None:
@@ -401,21 +396,14 @@ def test_vectors_of_other_counting_rules_are_refused(store: Path) -> None:
         _measure(store, FakeRunner(), count=count)
 
 
-def test_progress_counts_up_and_estimates_down(store: Path) -> None:
-    events: list[ProgressEvent] = []
+def test_progress_counts_up(store: Path) -> None:
+    steps: list[tuple[str, int, int | None]] = []
 
-    _measure(
-        store,
-        FakeRunner(lambda *_: 1.0),
-        progress=events.append,
-    )
+    with listening(lambda *step: steps.append(step)):
+        _measure(store, FakeRunner(lambda *_: 1.0))
 
-    assert events[0].kind == "started"
-    assert events[-1].kind == "finished"
-    assert (events[-1].done, events[-1].total, events[-1].remaining_s) == (4, 4, 0)
-    remaining = [event.remaining_s for event in events if event.kind == "round"]
-    assert remaining[0] is None
-    assert remaining[1:] == pytest.approx([4.0 * left for left in range(7, 0, -1)])
+    assert {(work, total) for work, _, total in steps} == {("measuring", 4)}
+    assert [done for _, done, _ in steps] == [0, 0, 0, 0, 0, 1, 2, 3, 4]
 
 
 def test_clocks_that_disagree_are_flagged(store: Path) -> None:
@@ -432,7 +420,7 @@ def test_once_no_case_is_to_begin_those_that_have_begun_are_finished(store: Path
     runner = FakeRunner()
     asked: list[bool] = []
 
-    def over() -> bool:
+    def over(*_: object) -> bool:
         asked.append(len(asked) >= 2)
         return asked[-1]
 
@@ -444,44 +432,10 @@ def test_once_no_case_is_to_begin_those_that_have_begun_are_finished(store: Path
 
 def test_a_campaign_in_order_goes_on_with_the_next_case(store: Path) -> None:
     runner = FakeRunner()
-    _measure(store, runner, begin_no_more=iter([False, True, True, True, True]).__next__)
+    _measure(store, runner, begin_no_more=lambda begun, _: bool(begun))
     before = len(runner.rounds)
 
-    found = _measure(store, runner, begin_no_more=lambda: False)
+    found = _measure(store, runner, begin_no_more=lambda *_: False)
 
     assert [entry.case for entry in found] == NAMES
     assert runner.rounds[before:].count(NAMES[0]) == 0
-
-
-@pytest.mark.parametrize(("kind", "ahead"), [("gpu", ["b"]), ("cpu", [])])
-def test_kernels_are_built_ahead_where_the_host_is_idle(
-    store: Path, kind: str, ahead: list[str]
-) -> None:
-    runner = FakeRunner()
-    runner.identity = runner.identity.model_copy(update={"device_type": kind})
-
-    found = measure(
-        CASES, store=store, runner=runner, protocol=PROTOCOL, begin_no_more=lambda: False
-    )
-
-    assert len(found) == len(CASES)
-    assert runner.prepared == ahead
-
-
-def test_a_kernel_that_does_not_build_ahead_is_a_failure(store: Path) -> None:
-    class Refusing(FakeRunner):
-        def prepare(self, case: Any) -> None:
-            super().prepare(case)
-            raise KernelBuildError("no", case=case.name)
-
-    runner = Refusing()
-
-    found = measure(
-        CASES, store=store, runner=runner, protocol=PROTOCOL, begin_no_more=lambda: False
-    )
-
-    assert runner.prepared == ["b"]
-    assert runner.checked[0] == "a"
-    assert "b" not in runner.checked
-    assert {each.kernel for each in found} == {"a"}
-    assert [each.kernel for each in found.failures] == ["b", "b"]

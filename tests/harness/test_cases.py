@@ -14,8 +14,7 @@ import pytest
 import countperf
 from countperf.errors import KernelBuildError, KernelSpecificationError, WrongResultError
 from countperf.harness.device import Device
-from countperf.harness.repeats import QUICK
-from countperf.harness.runner import KernelRunner
+from countperf.harness.runner import QUICK, KernelRunner
 from countperf.measurements import KernelCase
 from countperf.workflow.timing import time_kernel
 

@@ -15,8 +15,8 @@ from pymbolic.primitives import Variable
 from countperf.counting.copies import generated
 from countperf.errors import CountingError, KernelBuildError, UnsupportedExpressionError
 from countperf.harness.device import Device
+from countperf.harness.opencl import Session, build_kernel
 from countperf.harness.runner import KernelRunner
-from countperf.harness.session import Session, build_kernel
 from countperf.measurements import KernelCase
 from countperf.properties.count_properties import count_kernel
 from tests.oracles import llvm_ir, oclgrind

@@ -21,8 +21,8 @@ assert not heavy, heavy
     "module",
     [
         "countperf.measurements",
-        "countperf.harness.doctor",
-        "countperf.harness.backend",
+        "countperf.harness.devices",
+        "countperf.harness.device",
         "countperf.harness.nvcc",
     ],
 )
@@ -30,9 +30,7 @@ def test_nothing_heavy_is_imported(module: str) -> None:
     subprocess.run([sys.executable, "-c", _CHECK, module], check=True)
 
 
-@pytest.mark.parametrize(
-    "module", ["countperf.harness.campaign", "countperf.harness.size_selection"]
-)
+@pytest.mark.parametrize("module", ["countperf.harness.campaign", "countperf.harness.sizes"])
 def test_campaigns_import_loopy_and_no_more(module: str) -> None:
     check = _CHECK.replace('"pyopencl", ', "").replace('"loopy", "islpy", ', "")  # Loopy's own
 

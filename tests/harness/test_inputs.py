@@ -16,7 +16,7 @@ from countperf.harness.binding import bind_arguments
 from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
 from countperf.harness.inputs import default_inputs, made_up_indices
-from countperf.harness.session import build_kernel
+from countperf.harness.opencl import build_kernel
 from tests.harness.test_layouts import GuardedSession
 
 F8, I4, I8, C8 = np.float64, np.int32, np.int64, np.complex64

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from countperf.errors import KernelBuildError, MeasurementError
 from countperf.harness.binding import bind_arguments
 from countperf.harness.device import Device
-from countperf.harness.session import Session, build_kernel
+from countperf.harness.opencl import Session, build_kernel
 from tests.harness.layout_kernels import F4, I4, LAID, PITCHED, Laid, plane, scaled
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import pytest
 
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.library import load_device
-from countperf.harness.compile.ptx import MachineCodeProfiler, with_machine_code
+from countperf.harness.compile.ptx import MachineCodeProfiler, profile_kernel, with_machine_code
 from countperf.harness.nvcc import find_disassembler, find_nvcc
-from countperf.harness.profiles import profile_kernel
 from countperf.workflow.mechanistic import predict_all
 from measurement_kernels import catalog
 

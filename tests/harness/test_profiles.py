@@ -10,8 +10,8 @@ import pytest
 
 from countperf.errors import CountperfError, DeviceError, ParameterError
 from countperf.hardware.library import load_device
+from countperf.harness.compile.ptx import compiled_registers, profile_kernel
 from countperf.harness.nvcc import compile_for, find_nvcc
-from countperf.harness.profiles import compiled_registers, profile_kernel
 from countperf.mechanistic.model import MechanisticPrediction
 from countperf.workflow.mechanistic import predict_all
 from measurement_kernels import catalog

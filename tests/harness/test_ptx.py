@@ -10,9 +10,8 @@ import pytest
 
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.hardware.library import load_device
-from countperf.harness.compile.ptx import with_machine_code
+from countperf.harness.compile.ptx import profile_kernel, with_machine_code
 from countperf.harness.nvcc import find_nvcc
-from countperf.harness.profiles import profile_kernel
 from countperf.harness.ptx import compile_ptx
 from countperf.mechanistic.profile import KernelProfile
 from measurement_kernels import catalog

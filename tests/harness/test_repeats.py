@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from countperf.harness.clock import FakeClock, Timing
-from countperf.harness.repeats import (
+from countperf.harness.runner import (
     BROAD,
     QUICK,
     Repeats,

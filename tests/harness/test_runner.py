@@ -14,8 +14,7 @@ import countperf
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.clock import FakeClock
 from countperf.harness.device import Device
-from countperf.harness.repeats import QUICK
-from countperf.harness.runner import KernelRunner, compare
+from countperf.harness.runner import QUICK, KernelRunner, compare
 from countperf.measurements import KernelCase
 from tests.harness.fakes import make_case
 from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case

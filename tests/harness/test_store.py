@@ -8,9 +8,8 @@ import pytest
 
 from countperf.documents.locks import locked
 from countperf.errors import DocumentError, MeasurementError
-from countperf.harness.campaign import measure
+from countperf.harness.campaign import Rewriting, measure
 from countperf.harness.runner import KernelRunner
-from countperf.harness.store import Rewriting
 from countperf.measurements import MeasurementSet
 from countperf.workflow import measured, measuring
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device

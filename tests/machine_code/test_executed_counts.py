@@ -8,10 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
-import numpy as np
 import pytest
 
-from countperf.counting.copies import generated
 from countperf.errors import CountingError, DeviceError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.harness.compile.compiled_kernel import (
@@ -20,7 +18,7 @@ from countperf.harness.compile.compiled_kernel import (
     counts_of_many,
     read_compiled,
 )
-from countperf.harness.compile.launches import launches_of
+from countperf.harness.compile.launches import HostCode
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.machine_code.calling_conventions import KernelLaunch, middle_group
@@ -152,19 +150,18 @@ def test_other_runtimes_are_refused() -> None:
 
 
 def test_launches_without_a_device() -> None:
-    import loopy as lp
+    host = HostCode.of(catalog.entry("atax/128x1/f32").build())
 
-    unit = catalog.entry("atax/128x1/f32").build().copy(target=lp.PyOpenCLTarget())
-    code = generated(unit)
-    name = code.host_programs[unit.default_entrypoint.name].name
-    arguments = dict.fromkeys(("a", "x", "t", "y")) | {"n": np.int32(300), "m": np.int32(128)}
-    first, second = launches_of(code.host_code(), name, arguments)
+    first, second = host.launches({"n": 300, "m": 128})
+
     assert first == KernelLaunch(
         kernel="atax",
         arguments=(None, None, None, b"\x2c\x01\x00\x00", b"\x80\x00\x00\x00"),
         groups=(3, 1, 1),
         group_shape=(128, 1, 1),
+        arrays=first.arrays,
     )
+    assert {first.arrays[k] for k in range(3)} == {"a", "x", "t"}
     assert (second.kernel, second.number_of_groups) == ("atax_0", 1)
     assert middle_group(first) == (1, 0, 0)
 

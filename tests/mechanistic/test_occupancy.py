@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.hardware.capabilities import (
+from countperf.hardware.library import (
     COMPUTE_CAPABILITIES,
     capability_device,
+    load_device,
 )
-from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.occupancy import (
     KernelOccupancy,

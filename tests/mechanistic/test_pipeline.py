@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.harness.characterization.estimates import Sharing, mix_throughput
+from countperf.harness.characterization.bench import Sharing, mix_throughput
 from countperf.mechanistic.classes import memory_cost
 from countperf.mechanistic.pipeline import PipelineModel, Workload, simulate
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel

@@ -9,7 +9,6 @@ overlap is decided alike. Arrays hold zeros.
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import subprocess
@@ -20,12 +19,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from countperf.errors import KernelBuildError
-from countperf.harness.compile import object_cache
 from countperf.harness.compile.compiled_kernel import CompiledKernel, kernel_of
-from countperf.harness.compile.objects import compile_many
+from countperf.harness.compile.objects import objects_of, programs_of
 from countperf.harness.device import Device
 from countperf.machine_code.calling_conventions import KernelLaunch, middle_group, pocl_group
 from countperf.machine_code.object_file import entry_of
@@ -165,13 +162,16 @@ def compiled_for_stepping(
 ) -> list[Steppable | str]:
     """Compile kernels with PoCL and keep the objects in a folder."""
     found: list[Steppable | str] = []
-    with patch.dict(os.environ, {object_cache.VARIABLE: str(folder)}):
-        made = compile_many(units, device)
-        for (unit, sizes), programs in zip(units, made, strict=True):
-            if isinstance(programs, KernelBuildError):
-                found.append(str(programs))
-                continue
-            paths = object_cache.kept(object_cache.key_of(unit, sizes, device)) or []
-            kernel = kernel_of(unit, programs, device.identity.platform)
-            found.append(Steppable(kernel, {path.stem: path for path in paths}))
+    for number, ((unit, _), objects) in enumerate(
+        zip(units, objects_of(units, device), strict=True)
+    ):
+        if isinstance(objects, KernelBuildError):
+            found.append(str(objects))
+            continue
+        paths = [folder / f"{number}" / name for name, _ in objects]
+        for path, (_, content) in zip(paths, objects, strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        kernel = kernel_of(unit, programs_of(objects), device.identity.platform)
+        found.append(Steppable(kernel, {path.stem: path for path in paths}))
     return found

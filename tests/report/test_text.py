@@ -189,18 +189,18 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
 
 
 def _finding(label: str, **more: Any) -> Any:
-    known = {"name": "chip", "reason": "", "advice": "", "copy_bandwidth_byte_per_s": None}
+    known = {"name": "chip", "reason": "", "advice": ""}
     return SimpleNamespace(label=label, **{**known, **more})
 
 
 def test_doctor_says_what_works_and_how_to_mend_the_rest() -> None:
     findings = [
-        _finding("pocl:0", works=True, copy_bandwidth_byte_per_s=2e10),
+        _finding("pocl:0", works=True),
         _finding("intel:0", works=False, reason="wrong numbers", advice="update it"),
     ]
 
     assert doctor_text(findings, default="pocl:0") == (
-        "ok  pocl:0  chip: works, copies 20.0 Gbyte/s (default)\n"
+        "ok  pocl:0  chip: works (default)\n"
         "!!  intel:0  chip: does not work: wrong numbers\n"
         "      mend: update it"
     )

@@ -31,7 +31,6 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.devices import find_device
-from countperf.harness.progress import ProgressEvent
 from countperf.measurements import KernelCase, Measurement, TimedSize
 from countperf.measurements import TimingDocument as Timing
 from countperf.models.records import Calibration, FitQuality
@@ -260,17 +259,6 @@ def test_if_all_sizes_fail_the_error_is_raised(error: Exception, stage: str) -> 
 
     with pytest.raises(type(error), match=str(error)):
         time_kernel(AXPY, n=[1, 2], runner=runner, weights=linear(), protocol=PROTOCOL)
-
-
-def test_progress_tells_of_rounds() -> None:
-    events: list[ProgressEvent] = []
-    timed({1000: 3e-6, 4000: 9e-6}, progress=events.append)
-
-    kinds = [event.kind for event in events]
-    assert kinds.count("round") == 4
-    assert kinds[-1] == "finished"
-    assert all(event.total == 2 for event in events)
-    assert any(event.remaining_s is not None for event in events if event.kind == "round")
 
 
 @pytest.mark.parametrize(

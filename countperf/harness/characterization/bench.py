@@ -1,25 +1,64 @@
-"""A device on which microbenchmarks run: times of turns of loops, and findings made of them."""
+"""Findings of a characterization, and a device on which microbenchmarks run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field, NonNegativeFloat
 
+from countperf.display import Table
+from countperf.documents import Document, Part
 from countperf.errors import MeasurementError
-from countperf.harness.backend import Program, Session
-from countperf.harness.characterization.document import Finding
+from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.clock import Clock
+from countperf.harness.device import Program, Session
 from countperf.harness.environment import read_clocks
+from countperf.measurements import Environment
+
+
+class Finding(Part):
+    """A measured number."""
+
+    name: str  # what was measured, such as ``fma.f32 latency``
+    value: float  # the number, and the largest minus the smallest repetition relative to it
+    spread: NonNegativeFloat
+    unit: str  # of the value
+    kernel: str  # the microbenchmark it comes from, with what it was run with
+    is_plausible: bool = True  # whether it is within what is possible
+    remark: str = ""  # what it was compared with, or why it is not plausible
+
+
+class Characterization(Table, Document):
+    """Findings of the microbenchmarks."""
+
+    format: Literal["countperf-characterization"] = "countperf-characterization"
+    version: Literal[1] = 1
+    device: DeviceIdentity  # the device
+    environment: Environment  # of the run
+    findings: tuple[Finding, ...] = ()  # every number
+    left_out: dict[str, str] = Field(default_factory=dict)  # what was not measured, and why
+    parameters: DeviceParameters  # what mechanistic models read
+    finished: tuple[str, ...] = ()  # names of the experiments that are done, for a run that resumes
+
+    def find(self, name: str) -> Finding | None:
+        """Return the finding of that name, if there is one."""
+        return next((finding for finding in self.findings if finding.name == name), None)
+
 
 MAX_TURNS = 2**26
 _FIRST_TURNS = 8
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
+
+Sharing = Literal["one subsystem", "two subsystems", "two subsystems with an issue limit"]
+
+_BETTER = 0.75  # a model with a parameter more has to leave at most this share of the error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +69,10 @@ class Effort:
     repetitions: int = 3  # as in `time_per_turn`
     tries: int = 3
     array_bytes: int = 2**30  # largest array, byte
-    chase_hops: int = 2**16  # dependent loads of a run of a pointer chase
     classes: tuple[str, ...] = ()  # classes of instructions that are measured
 
 
-QUICK = Effort(shortest_s=5e-4, repetitions=3, tries=2, array_bytes=2**26, chase_hops=2**14)
+QUICK = Effort(shortest_s=5e-4, repetitions=3, tries=2, array_bytes=2**26)
 FULL = Effort()
 
 
@@ -154,6 +192,16 @@ class Bench:
         """Run a kernel once and return its time, s."""
         return self.clock.time_run(lambda: program.launch(name, groups, group, arguments)).time_s
 
+    def time_per_turn(self, run: Callable[[int], float]) -> Estimate:
+        """Measure the time of a turn of a loop with the bench's effort."""
+        effort = self.effort
+        return time_per_turn(
+            run,
+            shortest_s=effort.shortest_s,
+            repetitions=effort.repetitions,
+            tries=effort.tries,
+        )
+
     def step_cycles(
         self,
         source: str,
@@ -174,12 +222,66 @@ class Bench:
         def run(turns: int) -> float:
             return self.run_s(program, name, groups, group, (out, np.int32(turns), *after))
 
-        turn = time_per_turn(
-            run,
-            shortest_s=self.effort.shortest_s,
-            repetitions=self.effort.repetitions,
-            tries=self.effort.tries,
-        )
+        turn = self.time_per_turn(run)
         issued = steps if groups == 1 else steps * groups * group / self.lanes / self.units
         said = "one group" if groups == 1 else f"{groups} groups"
         return turn.scaled(self.clock_hz / issued), f"{name}: {said} of {group}"
+
+
+def mix_throughput(
+    ratio: float, cpi_fast: float, cpi_slow: float, sharing: Sharing, issue_limit: float = np.inf
+) -> float:
+    """Predict the throughput of the fast class of a mix, instruction/cycle."""
+    if sharing == "one subsystem":
+        return ratio / (ratio * cpi_fast + cpi_slow)
+    bound = min(1 / cpi_fast, ratio / cpi_slow)
+    if sharing == "two subsystems":
+        return bound
+    return min(bound, ratio / (ratio + 1) * issue_limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixVerdict:
+    """Verdict on whether two classes of instructions share a pipeline."""
+
+    sharing: Sharing  # which of the three
+    # instructions per cycle over all subsystems, if that is what limits the mix
+    issue_limit: float | None
+    error: float  # root mean square of the relative errors of the throughputs that this implies
+
+
+def judge_mix(throughputs: Mapping[int, float], cpi_fast: float, cpi_slow: float) -> MixVerdict:
+    """Decide between one subsystem, two, and two with an issue limit."""
+
+    def error(sharing: Sharing, limit: float = np.inf) -> float:
+        wrong = [
+            mix_throughput(ratio, cpi_fast, cpi_slow, sharing, limit) / measured - 1
+            for ratio, measured in throughputs.items()
+        ]
+        return float(np.sqrt(np.mean(np.square(wrong))))
+
+    one, two = error("one subsystem"), error("two subsystems")
+    totals = [(ratio + 1) / ratio * measured for ratio, measured in throughputs.items()]
+    limits = np.linspace(0.9 * min(totals), 1.1 * max(totals), 201)
+    errors = [error("two subsystems with an issue limit", float(limit)) for limit in limits]
+    best = int(np.argmin(errors))
+    simple = min(one, two)
+    if errors[best] < _BETTER * simple and errors[best] < simple - 0.01:
+        return MixVerdict(
+            sharing="two subsystems with an issue limit",
+            issue_limit=float(limits[best]),
+            error=errors[best],
+        )
+    sharing: Sharing = "one subsystem" if one <= two else "two subsystems"
+    return MixVerdict(sharing=sharing, issue_limit=None, error=simple)
+
+
+def fit_transfer(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
+    """Fit the time of a transfer as start-up (s) plus size over bandwidth (byte/s)."""
+    measured = np.asarray(times, np.float64)
+    design = np.column_stack([np.ones(len(measured)), np.asarray(sizes, np.float64)])
+    scale = 1 / np.linalg.norm(design / measured[:, None], axis=0)
+    weighted = design * scale / measured[:, None]
+    solution, *_ = np.linalg.lstsq(weighted, np.ones(len(measured)), rcond=None)
+    startup, slope = solution * scale
+    return max(0.0, float(startup)), 1 / max(float(slope), 1e-15)

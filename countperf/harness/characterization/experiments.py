@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import MeasurementError
-from countperf.harness.characterization.bench import Bench, Bounds, Estimate, estimate
-from countperf.harness.characterization.document import Finding
-from countperf.harness.characterization.estimates import (
-    bank_count,
-    find_cache_levels,
+from countperf.harness.characterization.bench import (
+    Bench,
+    Bounds,
+    Estimate,
+    Finding,
+    estimate,
     fit_transfer,
     judge_mix,
 )
@@ -27,7 +28,7 @@ from countperf.harness.characterization.kernels import (
     chain_source,
     mix_source,
 )
-from countperf.harness.overhead import measure_launch_overhead
+from countperf.harness.sizes import measure_launch_overhead
 
 Found = dict[str, Finding]
 """Findings so far, by name."""
@@ -39,7 +40,6 @@ STRIDES = (1, 2, 4, 8, 16, 32)
 WORD = 4  # byte
 
 _LINE_BYTES = 128
-_NEVER = np.int32(-(2**31) + 5)
 _TRANSFER_SIZES = tuple(2**k for k in range(10, 27, 2))
 _CLOCK_TURNS = 2**18
 _MAX_STARTS = 8  # no compute unit starts more sub-group instructions in a cycle
@@ -176,37 +176,26 @@ def measure_mixes(bench: Bench, found: Found) -> Iterator[Finding]:
 
 
 def measure_barriers(bench: Bench, _found: Found) -> Iterator[Finding]:
-    """Measure the cost of a barrier by the size of the group, alone and at full occupancy."""
-    largest = bench.session.device.limits.max_group_size
-    sizes = [bench.lanes * 2**k for k in range(11) if bench.lanes * 2**k <= largest]
+    """Measure the cost of a barrier of a sub-group, alone and at full occupancy."""
     full = max(1, 2048 // bench.lanes) * bench.units
-    for name, bounds, groups, group in (
-        *((f"barrier latency {size}", _BARRIER, 1, size) for size in sizes),
-        ("barrier cpi", _BARRIER_CPI, full, bench.lanes),
+    for name, bounds, groups in (
+        ("barrier latency", _BARRIER, 1),
+        ("barrier cpi", _BARRIER_CPI, full),
     ):
-        yield bounds.finding(name, *bench.step_cycles(COMMON_SOURCE, "barriers", groups, group, 4))
+        cycles = bench.step_cycles(COMMON_SOURCE, "barriers", groups, bench.lanes, 4)
+        yield bounds.finding(name, *cycles)
 
 
 def measure_local(bench: Bench, _found: Found) -> Iterator[Finding]:
-    """Measure latency and cost of local loads, and bank conflicts by stride."""
-    cycles = bench.step_cycles(
-        COMMON_SOURCE, "local_latency", 1, bench.lanes, 8, (np.int32(bench.lanes),)
-    )
+    """Measure latency and cost of local loads without bank conflicts."""
+    after = (np.int32(bench.lanes),)
+    cycles = bench.step_cycles(COMMON_SOURCE, "local_latency", 1, bench.lanes, 8, after)
     yield _LOCAL_LATENCY.finding("local latency", *cycles)
-    costs: dict[int, float] = {}
-    for stride in (*STRIDES, 64):
-        after = (np.int32(stride), np.int32(bench.lanes * stride))
-        cost, kernel = bench.step_cycles(
-            COMMON_SOURCE, "local_chase", bench.full_groups, bench.group, 8, after
-        )
-        costs[stride] = cost.checked(f"local loads, stride {stride}").value
-        yield _LOCAL_CPI.finding(f"local cpi stride {stride}", cost, kernel)
-    rate = Estimate(bench.units * bench.lanes * WORD / costs[1] * bench.clock_hz)
-    yield Bounds("byte/s").finding("local bandwidth", rate, "local_chase: stride 1")
-    banks = bank_count({stride: cost / costs[1] for stride, cost in costs.items()})
-    if banks is not None:
-        kernel = "local_chase: cost by stride"
-        yield Bounds("bank").finding("local banks", Estimate(float(banks)), kernel)
+    after = (np.int32(1), np.int32(bench.lanes))
+    cycles = bench.step_cycles(
+        COMMON_SOURCE, "local_chase", bench.full_groups, bench.group, 8, after
+    )
+    yield _LOCAL_CPI.finding("local cpi", *cycles)
 
 
 def measure_bandwidth(bench: Bench, _found: Found) -> Iterator[Finding]:
@@ -251,23 +240,11 @@ def moved_together(rates: dict[int, float]) -> int | None:
     """Return how many bytes of global memory move together, from load bandwidth by stride."""
     if 1 not in rates:
         return None
-    stride = bank_count({stride: rates[1] / rate for stride, rate in rates.items()})
-    return None if stride is None else stride * WORD
-
-
-def _readers(bench: Bench) -> tuple[int, int]:
-    """Return groups and group size with which an array is read again and again."""
-    return (bench.units, 1) if bench.is_cpu else (bench.full_groups, bench.group)
-
-
-def _reading(bench: Bench, size: int) -> tuple[np.int32, np.int32, np.int32]:
-    """Return which words each work item reads: those in a row on a CPU, else every n-th."""
-    groups, group = _readers(bench)
-    items = groups * group
-    count = max(1, size // WORD // items)
-    if bench.is_cpu:
-        return np.int32(count), np.int32(1), np.int32(count)
-    return np.int32(1), np.int32(items), np.int32(count)
+    costs = {stride: rates[1] / rate for stride, rate in rates.items()}
+    worst = max(costs.values())
+    if worst < 1.5:
+        return None
+    return WORD * min(stride for stride, cost in costs.items() if cost >= 0.8 * worst)
 
 
 def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
@@ -283,53 +260,19 @@ def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
 
 
 def measure_latency(bench: Bench, _found: Found) -> Iterator[Finding]:
-    """Measure the time of a dependent load by working set; find the levels of the hierarchy."""
-    sizes: list[int] = []
-    turns: list[Estimate] = []
-    size = 2**11
-    while size <= bench.array_bytes:
-        turn = _chase(bench, size)
-        said = f"chase: a random cycle of lines of {_LINE_BYTES} byte"
-        yield _LOAD.finding(f"load latency {size} byte", turn.scaled(bench.clock_hz), said)
-        sizes.append(size)
-        turns.append(turn)
-        size = size * 2 if size < 2**28 else size * 4
-    spread = max(turn.spread for turn in turns[:3])
-    levels = find_cache_levels(sizes, [turn.value for turn in turns])
-    for number, level in enumerate(levels, start=1):
-        what = "memory" if level.size_bytes is None else f"cache {number}"
-        kernel = "chase: plateaus of load latency"
-        latency = Estimate(level.latency_s * bench.clock_hz, spread)
-        yield Bounds("cycle").finding(f"{what} latency", latency, kernel)
-        if level.size_bytes is not None:
-            held = Estimate(float(level.size_bytes))
-            yield Bounds("byte").finding(f"{what} size", held, kernel)
-
-
-def _chase(bench: Bench, size: int) -> Estimate:
+    """Measure the time of a dependent load of memory: in an array that no cache holds."""
     program = bench.load(COMMON_SOURCE)
     out = bench.session.allocate(4 * WORD)
-    memory = bench.session.upload(chase_order(size // _LINE_BYTES))
-    groups, group = _readers(bench)
-    sink = bench.session.allocate(WORD * groups * group)
-    # large caches are filled by all compute units, small ones by the chase itself
-    if size // WORD >= groups * group:
-        fill = (sink, memory, *_reading(bench, size), np.int32(1), _NEVER)
-        bench.run_s(program, "reread", groups, group, fill)
+    lines = bench.array_bytes // _LINE_BYTES
+    memory = bench.session.upload(chase_order(lines))
     random = np.random.default_rng(1)
-    turns = bench.effort.chase_hops // 8
 
-    def run(count: int) -> float:
-        line = int(random.integers(size // _LINE_BYTES))
-        start = np.int32(line * (_LINE_BYTES // WORD))
-        return bench.run_s(program, "chase", 1, 1, (out, memory, np.int32(count), start))
+    def run(turns: int) -> float:
+        start = np.int32(int(random.integers(lines)) * (_LINE_BYTES // WORD))
+        return bench.run_s(program, "chase", 1, 1, (out, memory, np.int32(turns), start))
 
-    values: list[float] = []
-    for _ in range(bench.effort.repetitions):
-        short = min(run(turns) for _ in range(bench.effort.tries))
-        long = min(run(2 * turns) for _ in range(bench.effort.tries))
-        values.append((long - short) / (8 * turns))
-    return estimate(values)
+    latency = bench.time_per_turn(run).scaled(bench.clock_hz / 8)
+    yield _LOAD.finding("memory latency", latency, f"chase: a random cycle of {lines} lines")
 
 
 def measure_transfers(bench: Bench, _found: Found) -> Iterator[Finding]:

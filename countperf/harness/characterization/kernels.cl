@@ -1,5 +1,5 @@
 // Microbenchmarks of the clock, barriers, local memory and global memory, in the dialect of
-// countperf.harness.portable.
+// countperf.harness.device.
 
 #define LOCAL_WORDS 4096
 
@@ -68,14 +68,3 @@ KERNEL load(GLOBAL float *RESTRICT out, GLOBAL const float *RESTRICT in, int ite
 
 KERNEL copy4(GLOBAL F4 *RESTRICT out, GLOBAL const F4 *RESTRICT in)
 { out[GLOBAL_ID] = in[GLOBAL_ID]; }
-
-KERNEL reread(GLOBAL int *RESTRICT out, GLOBAL const int *in, int first, int step, int count,
-              int turns, int never)
-{
-  int s = 0;
-  for (int k = 0; k < turns; ++k) {
-    GLOBAL const int *from = in + (I64) GLOBAL_ID * first;
-    for (int i = 0; i < count; ++i) s += from[(I64) i * step] ^ k;
-  }
-  if (s == never) out[GLOBAL_ID] = s;
-}

@@ -1,4 +1,4 @@
-"""The microbenchmarks' kernels, in the dialect of `countperf.harness.portable`.
+"""The microbenchmarks' kernels, in the dialect of `countperf.harness.device`.
 
 Compilers shall find nothing to leave out: operands come as arguments and differ between work items,
 every result depends on the one before, and is stored at the end.

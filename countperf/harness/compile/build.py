@@ -22,7 +22,7 @@ from loopy.diagnostic import LoopyError
 from countperf.errors import CountperfError, DeviceError
 from countperf.harness.binding import bind_arguments
 from countperf.harness.devices import discover
-from countperf.harness.session import Session, build_kernel
+from countperf.harness.opencl import Session, build_kernel
 
 if TYPE_CHECKING:
     import pyopencl as cl

@@ -21,12 +21,12 @@ import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
+from countperf.harness.arrays import as_scalar
 from countperf.harness.compile.launches import three
 from countperf.harness.cuda.target import CudaCode, generate_cuda
 from countperf.harness.description import describe_kernel
 from countperf.harness.nvcc import compile_sass
 from countperf.harness.ptx import with_loops_kept
-from countperf.harness.scalars import as_scalar
 from countperf.machine_code.sass_instruction import SassInstruction
 from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.machine_code.warp_state import LANES

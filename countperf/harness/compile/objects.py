@@ -1,8 +1,14 @@
-"""Object files that an OpenCL runtime for CPUs makes of kernels, from a process of its own."""
+"""Object files that an OpenCL runtime for CPUs makes of kernels, from a process of its own.
+
+They are kept between processes by all that they are made from: generated code, shapes of groups,
+runtime and processor. ``COUNTPERF_OBJECT_CACHE`` names the folder, or is ``off``.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -12,10 +18,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from loopy.diagnostic import LoopyError
+from pytools.persistent_dict import WriteOncePersistentDict
+
+from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache
 from countperf.counting.automatic import offset_parameters
-from countperf.errors import DeviceError, KernelBuildError, ParameterError
-from countperf.harness.compile.build import CACHE, INTEL, OUTCOMES, POCL, UNITS
-from countperf.harness.compile.object_cache import keep, kept, key_of
+from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
+from countperf.harness.compile.build import (
+    CACHE,
+    INTEL,
+    OUTCOMES,
+    POCL,
+    UNITS,
+    fewest_groups,
+)
+from countperf.harness.compile.launches import HostCode
 from countperf.harness.description import with_argument_types
 from countperf.harness.device import Device
 from countperf.harness.icd import INTEL_LIBRARY, find_drivers
@@ -26,8 +43,11 @@ from countperf.machine_code.object_file import program_of
 _ANY_SHAPE = "0-0-0"
 _MESSAGE_LIMIT = 800
 _LONGEST_S = 300.0  # for each kernel that is built and launched
+_RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
 Programs = dict[str, Program]
 """The code of kernels, by name."""
+Objects = list[tuple[str, bytes]]
+"""Names and contents of object files."""
 
 
 @lru_cache(maxsize=16)
@@ -40,24 +60,68 @@ def find_library(name: str) -> Path | None:
     return None
 
 
-def programs_of(objects: Sequence[Path]) -> Programs:
+def programs_of(objects: Objects) -> Programs:
     """Return the code in objects by the names of kernels."""
     programs: dict[str, Program] = {}
-    for path in objects:
-        program = program_of(path, find_library)
-        names = [path.stem] if path.suffix == ".so" else program.entries
-        programs |= dict.fromkeys(names, program)
+    with tempfile.TemporaryDirectory(prefix="countperf-objects-") as folder:
+        for name, content in objects:
+            path = Path(folder) / name
+            path.write_bytes(content)
+            program = program_of(path, find_library)
+            names = [path.stem] if path.suffix == ".so" else program.entries
+            programs |= dict.fromkeys(names, program)
     return programs
+
+
+@lru_cache(maxsize=4)
+def _database(folder: Path) -> Any:
+    return WriteOncePersistentDict(
+        "countperf-objects", container_dir=str(folder), safe_sync=False, in_mem_cache_size=0
+    )
+
+
+def _kept() -> Any:
+    """Return the database of objects; None if nothing is kept."""
+    if os.environ.get(OBJECTS) == "off":
+        return None
+    give_a_cache(OBJECT_FILES)
+    return _database(cache_folder("countperf/objects", OBJECTS))
+
+
+def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
+    """Return the name under which a kernel's objects are kept; None if they are not."""
+    try:
+        code = HostCode.of(unit)
+        launches = code.launches(parameters)
+    except (CountperfError, LoopyError, KeyError, TypeError, ValueError):
+        return None
+    parts = [
+        *(device.identity.model_dump_json(), code.code.source),
+        *(repr(unit.default_entrypoint.options.build_options),),
+        *(
+            repr((e.kernel, e.group_shape, fewest_groups(e.groups, e.group_shape)))
+            for e in launches
+        ),
+        *(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(_RUNTIME_SETTINGS)),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def compile_many(
     units: Sequence[tuple[Any, Mapping[str, int]]],
     device: Device,
 ) -> tuple[Programs | KernelBuildError, ...]:
-    """Compile many kernels in one process, and read the objects of each.
+    """Compile many kernels in one process, and read the objects of each."""
+    return tuple(
+        objects if isinstance(objects, KernelBuildError) else programs_of(objects)
+        for objects in objects_of(units, device)
+    )
 
-    What was compiled before is taken from `countperf.harness.compile.object_cache`.
-    """
+
+def objects_of(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> list[Objects | KernelBuildError]:
+    """Compile many kernels in one process, but for those whose objects are kept."""
     if device.identity.platform not in (POCL, INTEL):
         raise DeviceError(
             f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
@@ -68,25 +132,25 @@ def compile_many(
         raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
     for unit, parameters in units:
         _check(unit, parameters)
+    database = _kept()
+    if database is None:
+        return _compiled(units, device)
     keys = [key_of(unit, parameters, device) for unit, parameters in units]
-    old = [kept(key) for key in keys]
-    new = [position for position, paths in enumerate(old) if paths is None]
-    made = _compiled([units[p] for p in new], [keys[p] for p in new], device)
-    compiled = dict(zip(new, made, strict=True))
-    return tuple(
-        compiled[position] if paths is None else programs_of(paths)
-        for position, paths in enumerate(old)
-    )
+    objects: list[Any] = [database.get(key) if key else None for key in keys]
+    new = [position for position, known in enumerate(objects) if known is None]
+    for position, made in zip(new, _compiled([units[p] for p in new], device), strict=True):
+        objects[position] = made
+        if keys[position] and not isinstance(made, KernelBuildError):
+            database.store_if_not_present(keys[position], made)
+    return objects
 
 
 def _compiled(
-    units: Sequence[tuple[Any, Mapping[str, int]]],
-    keys: Sequence[str | None],
-    device: Device,
-) -> tuple[Programs | KernelBuildError, ...]:
-    """Compile kernels in a process, and keep what comes of it."""
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> list[Objects | KernelBuildError]:
+    """Compile kernels in a process."""
     if not units:
-        return ()
+        return []
     with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
         folder = Path(name)
         (folder / CACHE).mkdir()
@@ -106,9 +170,9 @@ def _compiled(
             end = f"no result after {error.timeout:.0f} s"
         outcomes = folder / OUTCOMES
         lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
-        compiled = [_outcome(json.loads(line), key) for line, key in zip(lines, keys, strict=False)]
+        compiled = [_outcome(json.loads(line)) for line in lines]
     missing = KernelBuildError(f"the process that builds and launches kernels ended with {end}")
-    return (*compiled, *[missing] * (len(units) - len(compiled)))
+    return [*compiled, *[missing] * (len(units) - len(compiled))]
 
 
 def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
@@ -136,7 +200,7 @@ def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> b
         ) from error
 
 
-def _outcome(line: Mapping[str, Any], key: str | None) -> Programs | KernelBuildError:
+def _outcome(line: Mapping[str, Any]) -> Objects | KernelBuildError:
     if line["problem"]:
         return KernelBuildError(line["problem"])
     # beside what was launched there may be code for groups of any shape
@@ -147,5 +211,4 @@ def _outcome(line: Mapping[str, Any], key: str | None) -> Programs | KernelBuild
         return KernelBuildError(
             "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do"
         )
-    keep(key, paths)
-    return programs_of(paths)
+    return [(path.name, path.read_bytes()) for path in paths]

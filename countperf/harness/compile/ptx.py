@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from countperf.errors import (
@@ -12,13 +13,68 @@ from countperf.errors import (
     KernelBuildError,
     ModelNotApplicableError,
 )
+from countperf.hardware.library import load_device
+from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.compile.gpu_counts import CudaLaunches, GpuKernel, GpuLaunch
 from countperf.harness.cuda.target import generate_cuda
-from countperf.harness.ptx import compile_ptx, with_ptx
+from countperf.harness.nvcc import compile_for, find_nvcc
+from countperf.harness.ptx import compile_ptx
 from countperf.mechanistic.from_kernel import KernelProfiler
+from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
 from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of
+
+_DECLARED = ("registers_per_work_item", "occupancy", "active_groups")
+
+
+def profile_kernel(
+    kernel: Any, device: DeviceParameters | str | Path, **options: Any
+) -> KernelProfiler:
+    """Profile a Loopy kernel for the mechanistic models.
+
+    Parameters
+    ----------
+    kernel : loopy.TranslationUnit
+        With one entry point.
+    device : DeviceParameters, str or Path
+        A device, its slug in the catalogue, or the path of its TOML file.
+    **options
+        As of `countperf.mechanistic.from_kernel.profile_kernel`. If none of
+        ``registers_per_work_item``, ``occupancy`` and ``active_groups`` is given although the
+        device's registers limit its occupancy, ``nvcc`` says how many registers the kernel takes,
+        where it is installed and compiles for the device's compute capability.
+
+    Returns
+    -------
+    KernelProfiler
+        Its profiles ask for the registers if nobody knows them.
+
+    Raises
+    ------
+    CountingError
+        The kernel cannot be counted.
+    DeviceError, DocumentError
+        There is no such device, or its file is damaged.
+    """
+    described = device if isinstance(device, DeviceParameters) else load_device(device)
+    if all(options.get(name) is None for name in _DECLARED):
+        options = {**options, "registers_per_work_item": compiled_registers(kernel, described)}
+    return profile_declared(kernel, described, **options)
+
+
+def compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, int] | None:
+    """Return the registers of a work item by device program, as ``nvcc`` allocates them."""
+    if device.registers_per_compute_unit is None or device.compute_capability is None:
+        return None
+    if find_nvcc() is None:
+        return None
+    try:
+        compiled = compile_for(kernel, device.compute_capability)
+    except (KernelBuildError, DeviceError):
+        return None
+    return {name: resources.registers for name, resources in compiled.items()}
+
 
 Analysis = Literal["sass", "ptx"]
 """Where a kernel's instructions come from."""
@@ -112,3 +168,39 @@ def with_machine_code(
         found["origin"] = f"instructions: PTX for compute capability {capability}{reason}"
     given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
     return MachineCodeProfiler(**given, **found)
+
+
+def with_ptx(profiled: ProfiledKernel, written: PtxProgram, launch: PtxLaunch) -> ProfiledKernel:
+    """Return a profile with the instructions and dependencies of PTX; errors as of its graph."""
+    graph = written.graph(launch=launch)
+    graph = replace(graph, nodes=_with_lines(graph.nodes, profiled.profile.alpha))
+    profile = replace(
+        profiled.profile,
+        idg=graph,
+        sub_group_idgs=None,
+        idg_is_sample=False,
+        alpha={name: float(count) for name, count in graph.counts().items()},
+        alpha_comp=None,
+        alpha_mem=None,
+        alpha_sync=None,
+        ins_cuda=None,
+        ins_issued=None,
+    )
+    return ProfiledKernel(profile=profile, launch=profiled.launch)
+
+
+def _with_lines(nodes: Sequence[str], alpha: Mapping[str, float]) -> list[str]:
+    """Give accesses the mean excess that Loopy's side found for their kind."""
+    totals: dict[str, tuple[float, float]] = {}
+    for name, count in alpha.items():
+        if name.startswith(("load.", "store.")):
+            base, _, excess = name.partition(".x")
+            number, product = totals.get(base, (0.0, 0.0))
+            weight = float(excess) if excess else 1.0
+            totals[base] = (number + count, product + count * weight)
+    names = {
+        base: f"{base}.x{product / number:.4g}" if product > number else base
+        for base, (number, product) in totals.items()
+        if number
+    }
+    return [names.get(name, name) for name in nodes]

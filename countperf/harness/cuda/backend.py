@@ -7,18 +7,18 @@ from typing import Any
 
 from countperf.errors import DeviceError, DeviceLostError, MeasurementError
 from countperf.hardware.identity import DeviceIdentity, make_slug
-from countperf.harness.backend import Findings
-from countperf.harness.cuda.driver import (
+from countperf.harness.cuda.session import (
     INSTALL_ADVICE,
     CudaDriver,
+    CudaHandle,
+    CudaSession,
     ask_nvml,
     cuda_version,
     has_nvidia_gpu,
     is_installed,
     load_driver,
 )
-from countperf.harness.cuda.session import CudaHandle, CudaSession
-from countperf.harness.device import Device, DeviceLimits
+from countperf.harness.device import Device, DeviceLimits, Findings
 
 _PLATFORM = "CUDA"
 _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
@@ -27,9 +27,6 @@ _EVENT_RESOLUTION_S = 5e-7  # CUDA Runtime API, cudaEventElapsedTime
 
 class CudaBackend:
     """Runs kernels through CuPy."""
-
-    name = "cuda"
-    label_prefix = "cuda"
 
     def __init__(self, load: Callable[[], CudaDriver] | None = None) -> None:
         self._given = load
@@ -45,7 +42,7 @@ class CudaBackend:
         expected = has_nvidia_gpu()
         if self._given is None and not is_installed():
             return Findings(
-                label_prefix=self.label_prefix,
+                label_prefix="cuda",
                 problem="CuPy is not installed, through which NVIDIA GPUs are used",
                 advice=INSTALL_ADVICE,
                 is_expected=expected,
@@ -55,11 +52,11 @@ class CudaBackend:
         except DeviceError as error:
             problem, _, advice = str(error).partition("; ")
             return Findings(  # whoever installs CuPy wants to know
-                label_prefix=self.label_prefix, problem=problem, advice=advice, is_expected=True
+                label_prefix="cuda", problem=problem, advice=advice, is_expected=True
             )
         runtime = driver.runtime
         return Findings(
-            label_prefix=self.label_prefix,
+            label_prefix="cuda",
             platforms=((_PLATFORM, cuda_version(runtime.driverGetVersion())),),
             devices=tuple(
                 describe(driver, index) for index in range(int(runtime.getDeviceCount()))

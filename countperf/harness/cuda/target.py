@@ -2,7 +2,9 @@
 
 What is mended, each from outside and for this target only:
 
-- functions: see `countperf.harness.cuda.functions`;
+- functions: Loopy lists ``rsqrt`` and ``atan2`` but cannot infer their types, and its helpers for
+  integers are host functions, which nvcc refuses; results have the types that Loopy's OpenCL target
+  gives them, so that the same kernel computes the same on both;
 - integer powers from the third on, whose helper is a host function, which nvcc refuses;
 - kernels that need several launches, of which only the first is generated;
 - arrays that launches share, which are declared like kernels, and arguments in constant memory,
@@ -12,11 +14,14 @@ What is mended, each from outside and for this target only:
 
 The host function is Python: it works out grid, group and arguments of each launch and hands them to
 whoever launches.
+
+Source: CUDA Math API, "Single Precision Mathematical Functions", "Double Precision Mathematical
+Functions".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,20 +30,122 @@ from cgen import Block, DoWhile, Line
 from cgen.cuda import CudaConstant
 from constantdict import constantdict
 from genpy import Assign, Function, Statement, Suite
-from loopy.diagnostic import LoopyError
+from loopy.diagnostic import LoopyError, LoopyTypeError
 from loopy.kernel import KernelState
 from loopy.kernel.data import AddressSpace, ValueArg
-from loopy.kernel.function_interface import CallableKernel
+from loopy.kernel.function_interface import CallableKernel, ScalarCallable
 from loopy.schedule.tools import get_kernel_arg_info, get_subkernel_arg_info
 from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 from loopy.target.cuda import CUDACASTBuilder, CudaTarget
 from loopy.target.opencl import opencl_symbol_mangler
 from loopy.target.python import PythonASTBuilderBase
+from loopy.types import NumpyType, to_unsigned_dtype
 from pymbolic.mapper.stringifier import PREC_NONE
 
 from countperf.counting.copies import generated
 from countperf.errors import KernelBuildError
-from countperf.harness.cuda.functions import HELPER_QUALIFIER, cuda_functions
+
+_FLOAT_FUNCTIONS: Mapping[str, int] = {
+    **dict.fromkeys(
+        (
+            *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh"),
+            *("tan", "tanh", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p"),
+            *("sqrt", "rsqrt", "cbrt", "ceil", "floor", "trunc", "round", "rint", "fabs"),
+            *("erf", "erfc", "tgamma", "lgamma"),
+        ),
+        1,
+    ),
+    **dict.fromkeys(("atan2", "copysign", "fmax", "fmin", "fmod", "hypot", "pow"), 2),
+    "fma": 3,
+}
+_OTHER_SPELLINGS = {"mad": "fma"}
+_ANY_TYPE_FUNCTIONS = {"abs": 1, "isnan": 1, "max": 2, "min": 2, "clamp": 3}
+_FLOAT_FORMS = {"abs": "fabs", "max": "fmax", "min": "fmin"}
+_ARGUMENTS = {
+    **_FLOAT_FUNCTIONS,
+    **_ANY_TYPE_FUNCTIONS,
+    **{name: _FLOAT_FUNCTIONS[other] for name, other in _OTHER_SPELLINGS.items()},
+}
+
+_HELPERS = {
+    "max": "{type} {name}({type} a, {type} b) {{ return a > b ? a : b; }}",
+    "min": "{type} {name}({type} a, {type} b) {{ return a < b ? a : b; }}",
+    "abs": "{result} {name}({type} a) {{ return a < 0 ? -({result}) a : ({result}) a; }}",
+    "isnan": "{result} {name}({type} a) {{ return a != a; }}",
+    "clamp": (
+        "{type} {name}({type} a, {type} low, {type} high)"
+        " {{ return a < low ? low : (a > high ? high : a); }}"
+    ),
+}
+
+_UNSIGNED_ABS = "{result} {name}({type} a) {{ return a; }}"
+
+HELPER_QUALIFIER = "inline __device__"
+"""Declaration qualifier of a helper function."""
+
+
+class CudaFunction(ScalarCallable):
+    """A function of one or more numbers, known by the name that OpenCL or C has for it."""
+
+    def with_types(self, arg_id_to_dtype: Any, clbl_inf_ctx: Any) -> Any:
+        """Choose CUDA's function for these types of arguments."""
+        number = _ARGUMENTS[self.name]
+        given = dict(arg_id_to_dtype)
+        if any(not isinstance(key, int) or not -1 <= key < number for key in given):
+            raise LoopyError(f"{self.name!r} takes {number} argument(s), by position")
+        if any(given.get(position) is None for position in range(number)):
+            return self.copy(arg_id_to_dtype=_constant(given)), clbl_inf_ctx  # types come later
+        types = [given[position].numpy_dtype for position in range(number)]
+        common = np.dtype(np.result_type(*types))
+        if self.name in _FLOAT_FUNCTIONS and number == 1 and common.kind in "iu":
+            common = np.dtype(np.float32)  # as on OpenCL
+        name, result = self._spelling(common)
+        signature = {-1: NumpyType(result)}
+        signature.update({position: NumpyType(common) for position in range(number)})
+        specialized = self.copy(name_in_target=name, arg_id_to_dtype=_constant(signature))
+        return specialized, clbl_inf_ctx
+
+    def _spelling(self, dtype: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
+        """Return CUDA's name of the function, and the type of the result."""
+        name = _OTHER_SPELLINGS.get(self.name, self.name)
+        if dtype.kind == "f":
+            name = _FLOAT_FORMS.get(name, name)
+        if name in _FLOAT_FUNCTIONS:
+            if dtype.name not in ("float32", "float64"):
+                raise LoopyTypeError(f"{self.name!r} does not support type {dtype} on CUDA")
+            return name + ("f" if dtype.name == "float32" else ""), dtype
+        if dtype.kind not in "iuf":
+            raise LoopyTypeError(f"{self.name!r} does not support type {dtype} on CUDA")
+        helper = f"lpy_{name}_{dtype.name}"
+        if name == "isnan":
+            return helper, np.dtype(np.int32)
+        if name == "abs":
+            return helper, to_unsigned_dtype(dtype)
+        return helper, dtype
+
+    def generate_preambles(self, target: Any) -> Any:
+        """Define the helper, where CUDA has no such function."""
+        name = self.name_in_target or ""
+        if not name.startswith("lpy_") or self.arg_id_to_dtype is None:
+            return
+        unsigned = self.arg_id_to_dtype[0].numpy_dtype.kind == "u"
+        helper = _UNSIGNED_ABS if unsigned and self.name == "abs" else _HELPERS[self.name]
+        text = helper.format(
+            name=name,
+            type=target.dtype_to_typename(self.arg_id_to_dtype[0]),
+            result=target.dtype_to_typename(self.arg_id_to_dtype[-1]),
+        )
+        yield f"40_{name}", f"{HELPER_QUALIFIER} {text}"
+
+
+def _constant(mapping: dict[int, Any]) -> Any:
+    return constantdict(mapping)
+
+
+def cuda_functions() -> dict[str, CudaFunction]:
+    """Return the functions by the names under which kernels call them."""
+    return {name: CudaFunction(name=name) for name in _ARGUMENTS}
+
 
 _LAUNCH, _ALLOCATE, _NUMPY = "_lpy_launch", "_lpy_allocate", "_lpy_np"
 _CONSTANTS = """\
@@ -48,7 +155,7 @@ _CONSTANTS = """\
 #endif"""
 
 
-class NvidiaTarget(CudaTarget):
+class NvidiaCudaTarget(CudaTarget):
     """CUDA C, and a host function in Python that launches it."""
 
     host_program_name_prefix = "_lpy_host_"
@@ -60,7 +167,7 @@ class NvidiaTarget(CudaTarget):
 
     def get_host_ast_builder(self) -> Any:
         """Return what writes the host function."""
-        return _HostBuilder(self)
+        return HostBuilder(self)
 
 
 class _DeviceBuilder(CUDACASTBuilder):
@@ -129,7 +236,7 @@ def _with_wide_swap(update: Any) -> Any:
     return Block(contents)
 
 
-class _HostBuilder(PythonASTBuilderBase):
+class HostBuilder(PythonASTBuilderBase):
     """Writes ``host(launch, allocate, **arguments)``."""
 
     def get_function_definition(
@@ -140,12 +247,14 @@ class _HostBuilder(PythonASTBuilderBase):
         function_decl: Any,
         function_body: Any,
     ) -> Any:
+        """Write the head of the function."""
         del schedule_index, function_decl
         names = get_kernel_arg_info(codegen_state.kernel).passed_arg_names
         name = codegen_result.current_program(codegen_state).name
         return Function(name, [_LAUNCH, _ALLOCATE, *names], Suite([function_body]))
 
     def get_temporary_decls(self, codegen_state: Any, schedule_index: int) -> Any:
+        """Write the allocation of arrays that launches share."""
         del schedule_index
         mapper = self.get_expression_to_code_mapper(codegen_state)
         declared: list[Any] = []
@@ -160,6 +269,7 @@ class _HostBuilder(PythonASTBuilderBase):
     def get_kernel_call(
         self, codegen_state: Any, subkernel_name: str, gsize: Any, lsize: Any
     ) -> Any:
+        """Write a launch."""
         kernel = codegen_state.kernel
         mapper = self.get_expression_to_code_mapper(codegen_state)
         passed = get_subkernel_arg_info(kernel, subkernel_name).passed_names
@@ -175,46 +285,50 @@ def _as_argument(kernel: Any, name: str) -> str:
     if name in kernel.all_inames():
         return f"{_NUMPY}.{np.dtype(kernel.index_dtype.numpy_dtype).name}({name})"
     described: Any = kernel.get_var_descriptor(name)
-    is_scalar = isinstance(described, ValueArg)
-    dtype: Any = described.dtype
-    return f"{_NUMPY}.{np.dtype(dtype.numpy_dtype).name}({name})" if is_scalar else name
+    if not isinstance(described, ValueArg) or described.dtype.numpy_dtype.names:
+        return name
+    return f"{_NUMPY}.{np.dtype(described.dtype.numpy_dtype).name}({name})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaCode:
-    """A translation unit as CUDA."""
+    """A translation unit as CUDA, or as OpenCL."""
 
-    source: str  # CUDA C
+    source: str  # CUDA C, or OpenCL C
     kernels: tuple[str, ...]  # the kernels in it, in the order of their launches
-    host: Any
+    host: Any  # from what launches, what allocates, and arguments by name
 
 
 def generate_cuda(t_unit: Any) -> CudaCode:
     """Generate CUDA for a translation unit."""
     unit = retarget(t_unit)
     try:
-        code = generated(unit)
+        return code_of(unit)
     except (LoopyError, LookupError, NotImplementedError, TypeError, ValueError) as error:
         raise KernelBuildError(
             f"Loopy generates no CUDA for kernel {unit.default_entrypoint.name!r}:"
             f" {str(error) or type(error).__name__}"
         ) from error
+
+
+def code_of(unit: Any) -> CudaCode:
+    """Generate the code of a translation unit whose target has a `HostBuilder`."""
+    code = generated(unit)
     namespace: dict[str, Any] = {_NUMPY: np}
     exec(DEF_EVEN_DIV_FUNCTION, namespace)  # a name that Loopy's code relies on
     exec(code.host_code(), namespace)
-    entry = unit.default_entrypoint.name
     return CudaCode(
         source=code.device_code(),
         kernels=tuple(program.name for program in code.device_programs),
-        host=namespace[code.host_programs[entry].name],
+        host=namespace[code.host_programs[unit.default_entrypoint.name].name],
     )
 
 
 def retarget(t_unit: Any) -> Any:
     """Return a translation unit for CUDA, whatever it was made for."""
-    if isinstance(t_unit.target, NvidiaTarget):
+    if isinstance(t_unit.target, NvidiaCudaTarget):
         return t_unit
-    target = NvidiaTarget()
+    target = NvidiaCudaTarget()
     functions = cuda_functions()
     table: dict[Any, Any] = {}
     for key, known in t_unit.callables_table.items():

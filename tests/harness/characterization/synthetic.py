@@ -42,7 +42,6 @@ class Truth:
     other: tuple[float, float] = (3.0, 30.0)
     alone: frozenset[str] = frozenset({"rsqrt.f32", "fma.f64"})  # have a pipeline of their own
     issue_limit: float | None = None
-    caches: tuple[tuple[int, float], ...] = ((2**15, 30.0), (2**20, 200.0))
     memory_latency: float = 600.0
     bandwidth: float = 1e11
     line_bytes: int = 32
@@ -202,15 +201,13 @@ def _cycles(
             degree = min(numbers[1], truth.banks)
             return 8 * numbers[0] * warps * truth.local[0] * degree
         case "chase":
-            return 8 * numbers[0] * _load_latency(truth, arguments[1].size)
+            return 8 * numbers[0] * truth.memory_latency
         case "copy4":
             return 32 * groups * group / truth.bandwidth * truth.clock_hz
         case "load":
             items, turns, stride = numbers[:3]
             waste = min(stride, truth.line_bytes // 4)
             return 4 * items * turns * waste / truth.bandwidth * truth.clock_hz
-        case "reread":
-            return numbers[3] * 4 * numbers[2] * groups * group / truth.bandwidth * truth.clock_hz
         case _:
             raise AssertionError(name)
 
@@ -223,8 +220,3 @@ def _mix_cycles(truth: Truth, ratio: int, identifier: str) -> float:
         return ratio * fast_cost + slow_cost
     bound = max(ratio * fast_cost, slow_cost)
     return bound if truth.issue_limit is None else max(bound, (ratio + 1) / truth.issue_limit)
-
-
-def _load_latency(truth: Truth, size: int) -> float:
-    fitting = [latency for capacity, latency in truth.caches if size <= capacity]
-    return fitting[0] if fitting else truth.memory_latency

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from countperf.errors import MeasurementError
-from countperf.harness.characterization.bench import Estimate, time_per_turn
-from countperf.harness.characterization.estimates import (
+from countperf.harness.characterization.bench import (
+    Estimate,
     Sharing,
-    bank_count,
-    find_cache_levels,
     fit_transfer,
     judge_mix,
     mix_throughput,
+    time_per_turn,
 )
-from countperf.harness.characterization.experiments import chase_order
+from countperf.harness.characterization.experiments import chase_order, moved_together
 
 RATIOS = (1, 2, 4, 8, 16)
 
@@ -49,35 +48,6 @@ def test_how_two_classes_share(sharing: Sharing, limit: float | None, noise: flo
         assert verdict.issue_limit == pytest.approx(limit, rel=0.02 + noise)
 
 
-def test_cache_levels_with_noise_and_ramps() -> None:
-    random = np.random.default_rng(2)
-    sizes = [2**k for k in range(11, 28)]
-    exact = [30.0 if s <= 2**17 else 250.0 if s <= 2**24 else 700.0 for s in sizes]
-    exact[sizes.index(2**18)] = 120.0  # partly in the first cache
-    noisy = [each * random.uniform(0.97, 1.03) for each in exact]
-
-    levels = find_cache_levels(sizes, noisy)
-
-    assert [level.size_bytes for level in levels] == [2**17, 2**24, None]
-    assert [level.latency_s for level in levels] == pytest.approx([30, 250, 700], rel=0.03)
-
-
-def test_one_level_is_memory() -> None:
-    (level,) = find_cache_levels([1024, 2048, 4096], [9.0, 9.1, 8.9])
-
-    assert level.size_bytes is None
-
-
-def test_nothing_but_noise_gives_levels_all_the_same() -> None:
-    random = np.random.default_rng(0)
-    sizes = [2**k for k in range(11, 25)]
-    for _ in range(200):
-        levels = find_cache_levels(sizes, random.normal(1e-9, 5e-9, len(sizes)).tolist())
-
-        assert levels[-1].size_bytes is None
-        assert all(level.latency_s > 0 for level in levels)
-
-
 def test_longer_runs_that_take_no_longer_are_named() -> None:
     with pytest.raises(MeasurementError, match="barriers: longer runs take no longer"):
         Estimate(-1.0).checked("barriers")
@@ -91,11 +61,12 @@ def test_a_transfer_with_noise() -> None:
     assert fit_transfer(sizes, times) == pytest.approx((8e-6, 2e10), rel=0.05)
 
 
-@pytest.mark.parametrize("banks", [16, 32, 64])
-def test_banks(banks: int) -> None:
-    costs = {2**k: float(min(2**k, banks)) for k in range(8)}
+@pytest.mark.parametrize("words", [4, 8, 16])
+def test_what_moves_together(words: int) -> None:
+    rates = {2**k: 1e9 / min(2**k, words) for k in range(6)}
 
-    assert bank_count(costs) == banks
+    assert moved_together(rates) == 4 * words
+    assert moved_together(dict.fromkeys(rates, 1e9)) is None
 
 
 def test_a_chase_visits_every_line_once() -> None:

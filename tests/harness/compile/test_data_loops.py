@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import CountingError
-from countperf.harness.compile.data_loops import contents_for, data_loops_of
+from countperf.harness.compile.compiled_kernel import contents_for, data_loops_of
 
 MEANS = (Fraction(3), Fraction(5, 2), Fraction(1, 3), Fraction(0))
 

@@ -66,9 +66,11 @@ def test_code_is_followed_at_sizes_alone(pocl: Device, name: str) -> None:
 def test_scalars_that_need_not_be_given_are_as_in_a_launch(pocl: Device) -> None:
     kernels = _read(pocl)
 
-    offsets = kernels["automatic offset"].host.numbers({"n": 100})
-    strides = kernels["automatic strides"].host.numbers({"n": 10, "m": 7})
+    offsets = kernels["automatic offset"].host.kernel.numbers({"n": 100})
+    strides = kernels["automatic strides"].host.kernel.numbers({"n": 10, "m": 7})
 
     assert offsets == {"n": 100, "x_offset": 0, "z_offset": 0}
     assert strides == {"n": 10, "m": 7, "z_stride0": 7, "z_stride1": 1}
-    assert kernels["automatic offset"].host.numbers({"n": 100, "x_offset": 3})["x_offset"] == 3
+    assert (
+        kernels["automatic offset"].host.kernel.numbers({"n": 100, "x_offset": 3})["x_offset"] == 3
+    )

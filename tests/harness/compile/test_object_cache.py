@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,11 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from countperf.caches import OBJECTS
 from countperf.errors import CacheWarning, DeviceError
-from countperf.harness.compile import object_cache, objects
+from countperf.harness.compile import objects
 from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
-from countperf.harness.compile.object_cache import VARIABLE, keep, kept, key_of
+from countperf.harness.compile.objects import key_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.machine_code.objdump import find_objdump
@@ -36,7 +36,7 @@ def scaled(factor: int = 2, items: int = 32) -> Any:
 def test_names_tell_apart_what_is_compiled_otherwise(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(OBJECTS, str(tmp_path))
     name = key_of(scaled(), {"n": 1000}, DEVICE)
 
     assert name == key_of(scaled(), {"n": 2000}, DEVICE)
@@ -52,58 +52,17 @@ def test_names_tell_apart_what_is_compiled_otherwise(
     assert len({*names, key_of(scaled(), {"n": 1000}, DEVICE)}) == 6
 
 
-def test_keeping_and_forgetting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(object_cache, "MOST_ENTRIES", 4)
-    path = tmp_path / "k.so"
-    path.write_bytes(b"code")
-
-    assert kept("0") is None
-    for number in range(5):
-        keep(str(number), [path, path])
-        if number < 4:
-            os.utime(tmp_path / "cache" / str(number), (number, number))
-
-    found = kept("1")
-    assert found is not None
-    assert [(each.name, each.read_bytes()) for each in found] == [("k.so", b"code")] * 2
-    assert kept("0") is None  # the oldest of five
-    keep("1", [path])  # again, as another process would
-    assert kept("1") == found
-    keep("5", [path])  # beyond the limit: the one used longest ago goes, although "1" is older
-    assert kept("1") == found
-    assert kept("2") is None
-    assert sorted(each.name for each in (tmp_path / "cache").iterdir()) == ["1", "3", "4", "5"]
-    monkeypatch.setenv(VARIABLE, "off")
-    assert kept("1") is None
-
-
 def test_a_folder_that_cannot_be_written_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(OBJECTS, str(tmp_path / "file"))
+    monkeypatch.setattr(objects, "_compiled", lambda units, _: [[("k.so", b"code")] for _ in units])
 
-    with pytest.warns(CacheWarning, match=f"object files.*set {VARIABLE} to a folder"):
-        keep("0", [tmp_path / "file"])
+    with pytest.warns(CacheWarning, match=f"object files.*set {OBJECTS} to a folder"):
+        found = objects.objects_of([(scaled(), {"n": 1000})], DEVICE)
 
-    assert kept("0") is None
-
-
-@pytest.mark.parametrize("content", [b"", b"cod", b"codf"])
-def test_objects_that_are_not_as_written_are_made_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes
-) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
-    path = tmp_path / "k.so"
-    path.write_bytes(b"code")
-    keep("0", [path])
-    (tmp_path / "cache" / "0" / "0" / "k.so").write_bytes(content)
-
-    assert kept("0") is None
-    assert list((tmp_path / "cache").iterdir()) == []
-    keep("0", [path])
-    assert [each.read_bytes() for each in kept("0") or ()] == [b"code"]
+    assert found == [[("k.so", b"code")]]
 
 
 def _pocl() -> Device:
@@ -119,7 +78,7 @@ def test_what_is_kept_is_not_compiled_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     device = _pocl()
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(OBJECTS, str(tmp_path))
     units = [(scaled(factor), {"n": 1000}) for factor in (2, 3)]
     (first,) = read_compiled(units[:1], device)
     both = read_compiled(units, device)
@@ -145,7 +104,7 @@ _RUN = objects.subprocess.run
 @pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
 @pytest.mark.parametrize("label", ["pocl:0", "intel:0"])
 def test_the_code_is_the_same_at_all_sizes(label: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "off")
+    monkeypatch.setenv(OBJECTS, "off")
     try:
         device = find_device(label)
     except DeviceError as error:

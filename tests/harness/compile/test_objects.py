@@ -21,7 +21,7 @@ from countperf.harness.compile import build
 from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
-from countperf.harness.session import Session, build_kernel
+from countperf.harness.opencl import Session, build_kernel
 from countperf.machine_code.objdump import disassemble, find_objdump
 from tests.harness.fakes import make_device
 from tests.harness.loopy_cases import double, row_sums, two_launches

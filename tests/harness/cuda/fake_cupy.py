@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from countperf.harness.cuda.driver import CudaDriver
+from countperf.harness.cuda.session import CudaDriver
 from tests.harness.cuda.emulator import CompileError, EmulatedModule, Memory
 
 _COMPILED: dict[str, EmulatedModule] = {}  # by source

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from pymbolic import var
 
 from countperf.errors import KernelBuildError
-from countperf.harness.cuda.functions import cuda_functions
-from countperf.harness.cuda.target import CudaCode, generate_cuda
+from countperf.harness.cuda.target import CudaCode, cuda_functions, generate_cuda
 from countperf.harness.nvcc import compile_sources, find_nvcc
 from tests.harness.cuda.emulator import COMPILER, EmulatedModule, Memory
 

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from countperf.errors import DeviceError
-from countperf.harness.cuda import driver
-from countperf.harness.cuda.driver import has_nvidia_gpu, load_driver
-from countperf.harness.cuda.session import compilers_words
+from countperf.harness.cuda import session
+from countperf.harness.cuda.session import compilers_words, has_nvidia_gpu, load_driver
 from tests.harness.cuda import fake_cupy
 from tests.harness.cuda.fake_cupy import FakeCupy, FakeNvml
 from tests.harness.cuda.surface import (
@@ -41,7 +40,7 @@ names = pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 
 
 def test_every_call_in_the_code_is_listed() -> None:
-    folder = Path(driver.__file__).parent
+    folder = Path(session.__file__).parent
     text = "\n".join(path.read_text() for path in folder.glob("*.py"))
     chain = r"(\w+(?:\.\w+)*)"
     found = {f"cupy.{name}" for name in re.findall(rf"\.cupy\.{chain}", text)}

@@ -10,12 +10,19 @@ import pytest
 
 from countperf.errors import KernelBuildError, MeasurementError, ParameterError
 from countperf.harness.device import Device, DeviceLimits
-from countperf.harness.overhead import measure_launch_overhead, measure_limits, memory_limit
-from countperf.harness.progress import ProgressEvent
-from countperf.harness.session import Session
-from countperf.harness.size_selection import CaseCost, calibrate, choose_sizes, time_case
-from countperf.harness.sizes import Calibration, SizeLimits
+from countperf.harness.opencl import Session
+from countperf.harness.sizes import (
+    Calibration,
+    SizeLimits,
+    calibrate,
+    choose_sizes,
+    measure_launch_overhead,
+    measure_limits,
+    memory_limit,
+    time_case,
+)
 from countperf.measurements import KernelCase
+from countperf.steps import listening
 from tests.harness.fakes import FakeRunner, make_case
 
 LIMITS = SizeLimits(
@@ -44,8 +51,8 @@ class Entry:
         return make_case(self.name, n, memory=memory, family=self.family)
 
 
-def _linear(seconds_per_element: float) -> Callable[[KernelCase], CaseCost]:
-    return lambda case: CaseCost(run_s=seconds_per_element * case.parameters["n"])
+def _linear(seconds_per_element: float) -> Callable[[KernelCase], tuple[float, float]]:
+    return lambda case: (seconds_per_element * case.parameters["n"], 0.0)
 
 
 def _time(case: str, turn: int, run: int) -> float:
@@ -90,9 +97,9 @@ def test_a_faster_device_measures_larger_sizes() -> None:
 def test_sizes_that_exceed_the_memory_are_left_out() -> None:
     asked: list[int] = []
 
-    def cost_of(case: KernelCase) -> CaseCost:
+    def cost_of(case: KernelCase) -> tuple[float, float]:
         asked.append(case.global_memory_bytes)
-        return CaseCost(run_s=1e-9 * case.parameters["n"])
+        return (1e-9 * case.parameters["n"], 0.0)
 
     choice = choose_sizes(Entry(bytes_per_element=4), cost_of, LIMITS)
 
@@ -104,9 +111,9 @@ def test_sizes_that_exceed_the_memory_are_left_out() -> None:
 def test_sizes_that_exceed_the_time_are_left_out_and_larger_ones_not_tried() -> None:
     asked: list[int] = []
 
-    def cost_of(case: KernelCase) -> CaseCost:
+    def cost_of(case: KernelCase) -> tuple[float, float]:
         asked.append(case.parameters["n"])
-        return CaseCost(run_s=1e-8 * case.parameters["n"] ** 2)
+        return (1e-8 * case.parameters["n"] ** 2, 0.0)
 
     choice = choose_sizes(Entry(exponent_steps=(0, 2, 4, 6, 8)), cost_of, LIMITS)
 
@@ -116,8 +123,8 @@ def test_sizes_that_exceed_the_time_are_left_out_and_larger_ones_not_tried() -> 
 
 
 def test_sizes_that_take_too_long_to_set_up_are_left_out() -> None:
-    def cost_of(case: KernelCase) -> CaseCost:
-        return CaseCost(run_s=1e-4, setup_s=case.parameters["n"] / 8)
+    def cost_of(case: KernelCase) -> tuple[float, float]:
+        return (1e-4, case.parameters["n"] / 8)
 
     choice = choose_sizes(Entry(), cost_of, LIMITS)
 
@@ -142,9 +149,7 @@ def test_sizes_that_the_kernel_refuses_are_left_out() -> None:
 def test_a_kernel_without_arrays_shows_the_overhead_at_its_smallest_size() -> None:
     entry = Entry(bytes_per_element=0, exponent_steps=(0, 1, 2, 3, 4, 5))
 
-    choice = choose_sizes(
-        entry, lambda case: CaseCost(run_s=1e-6 + 1e-8 * case.parameters["n"]), LIMITS
-    )
+    choice = choose_sizes(entry, lambda case: (1e-6 + 1e-8 * case.parameters["n"], 0.0), LIMITS)
 
     assert choice.exponents == (9, 10, 11, 12, 13, 14)
     assert choice.run_s[0] < LIMITS.shortest_run_s <= choice.run_s[-1]
@@ -176,8 +181,8 @@ def test_a_trial_does_not_count_its_first_run_and_does_not_repeat_hopeless_ones(
     runner = FakeRunner(lambda *_: next(times))
     runner.setup_s = 0.5
 
-    assert time_case(runner, make_case(n=1), LIMITS) == CaseCost(run_s=0.02, setup_s=0.5)
-    assert time_case(runner, make_case(n=2), LIMITS).run_s == 9.0
+    assert time_case(runner, make_case(n=1), LIMITS) == (0.02, 0.5)
+    assert time_case(runner, make_case(n=2), LIMITS)[0] == 9.0
 
 
 ENTRIES = [
@@ -227,12 +232,12 @@ def test_a_kernel_that_fails_keeps_a_size_so_that_the_campaign_records_the_failu
 def test_an_interrupted_calibration_resumes_with_the_same_limits(tmp_path: Path) -> None:
     store = tmp_path / "sizes.json"
 
-    def interrupt(event: ProgressEvent) -> None:
-        if event.done == 1:
+    def interrupt(_: str, done: int, __: int | None) -> None:
+        if done == 1:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        calibrate(ENTRIES, _runner(), LIMITS, store=store, progress=interrupt)
+    with pytest.raises(KeyboardInterrupt), listening(interrupt):
+        calibrate(ENTRIES, _runner(), LIMITS, store=store)
     runner = _runner()
     slower = LIMITS.model_copy(update={"launch_overhead_s": 5e-5})
 
