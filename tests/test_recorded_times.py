@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from countperf.cli import main
 from countperf.errors import DocumentError
 from countperf.measurements.recorded import read_times
-from countperf.tuning.recorded_space import RecordedSpace
+from countperf.tuning.recorded_space import RecordedSpace, replay
 
 
 def kernel_tuner_cache() -> dict[str, Any]:
@@ -213,8 +214,43 @@ def test_half_of_a_compressed_file_is_refused(path: Path, tmp_path: Path) -> Non
         read_times(tmp_path / "half.json.gz")
 
 
-def test_configurations_are_read_with_their_times(path: Path) -> None:
+def test_replay_finds_the_optimum(path: Path) -> None:
     space = RecordedSpace.read_file(path)
-
     assert (space.name, space.device, len(space.configurations)) == ("toy", "gpu", 32)
-    assert space.best_s == pytest.approx(2e-3)
+
+    found = replay(space, 20)
+
+    assert found["over_optimum"] == pytest.approx(1.0)
+    assert found["best"]["configuration"] == {"x": 4, "y": 3}
+    assert found["measured"] == 20
+    assert replay(space, 1, space.times_of(space.configurations))["over_optimum"] == 1.0
+
+
+def test_command_replays(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--replay", str(path)]) == 0
+    assert "1 times the optimum of 2.00 ms" in capsys.readouterr().out
+
+    command = ["tune", "--replay", str(path), "--measurements", "3", "--json"]
+    assert main([*command, "--where", "x=8", "--prior", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["best"]["configuration"] == {"x": 8, "y": 3}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--where", "x=3"], "no configuration of 'toy' with"),
+        (["--where", "x=1", "--where", "x=2"], "x is given twice"),
+        (["--where", "x"], "is no name=value"),
+        (["--prior", "OTHER"], "is common with those asked for"),
+        (["--budget", "3"], "takes the place of the space"),
+        (["matmul"], "takes the place of the space"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said(
+    path: Path, tmp_path: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"results": [t4_row(7, 2, "ms")]}))
+
+    assert main(["tune", "--replay", str(path), *(m.replace("OTHER", str(other)) for m in more)])
+    assert said in capsys.readouterr().err

@@ -240,9 +240,10 @@ COMMANDS: Mapping[str, Command] = {
         "find the fastest variant of a kernel on a device within a budget (resumes)",
         (
             *(*_SPACE, "--device", "--budget", "--measurements", "--store", "--workers"),
-            *("--figure", "--export"),
+            *("--figure", "--export", "--replay", "--where", "--prior"),
         ),
         {
+            "space": _OPTIONAL_PLACE,
             "parameters": _ONE_SIZE,
             "--longest": _help(
                 "end work on a variant after so long (default: half of the budget, a minute"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, show
+from countperf.cli.common import as_dict, print_json, show
 from countperf.cli.progress import PROGRESS
 from countperf.cli.rank import asked_weights
 from countperf.documents import check_writable, write_atomically
+from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
+from countperf.report.numbers import format_quantity, point_text
 from countperf.report.tuning import search, state_text
 from countperf.terminal import say
+from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
 from countperf.workflow.tuning import tune
 
@@ -23,6 +26,14 @@ def run(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
     if options.figure is not None:
         check_figure_path(options.figure)
+    if options.replay is not None:
+        _replay(options)
+        return
+    if options.space is None or options.where or options.prior:
+        raise ParameterError(
+            "name a space, such as matmul, or --replay FILE (which --where and --prior need)",
+            parameter="space",
+        )
     check_writable(options.store, options.figure, options.export)  # before any time is spent
     seconds = options.budget
     if seconds is None and options.measurements is None:
@@ -51,6 +62,35 @@ def run(options: argparse.Namespace) -> None:
             _show(options, error.result)
         raise
     _show(options, result)
+
+
+def _replay(options: argparse.Namespace) -> None:
+    """Search recorded times."""
+    others = ("space", "store", "device", "budget", "figure")
+    if any(getattr(options, name) for name in others):
+        raise ParameterError(
+            "--replay FILE takes the place of the space, its sizes, --device and --store, and"
+            " --measurements that of --budget; leave these and --figure out",
+            parameter="space",
+        )
+    given = as_dict([read_value(text) for text in options.where])
+    recorded = RecordedSpace.read_file(options.replay)
+    recorded = recorded.where(**given) if given else recorded
+    predicted_s = None
+    if options.prior is not None:
+        predicted_s = RecordedSpace.read_file(options.prior).times_of(recorded.configurations)
+    found = replay(recorded, options.measurements, predicted_s)
+    if options.json:
+        print_json(found)
+        return
+    best = format_quantity(found["best"]["time_s"], "s")
+    optimum = format_quantity(recorded.best_s, "s")
+    print(
+        f"{recorded.name} on {recorded.device}, replayed: {found['measured']} of"
+        f" {found['configurations']} configurations looked at, {found['failed']} of which failed"
+    )
+    print(f"best: {best}, {found['over_optimum']:.3g} times the optimum of {optimum}")
+    print(point_text(found["best"]["configuration"]))
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from countperf.errors import MissingExtraError
-from countperf.integrations.cost import FIRST, Chooser, Cost, predicted_times
+from countperf.integrations.cost import Cost, predicted_times
+from countperf.tuning.chooser import FIRST, Chooser
 from countperf.tuning.space import Choice
 
 try:
