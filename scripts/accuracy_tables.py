@@ -9,8 +9,7 @@ from countperf.metrics import Evaluation
 from countperf.models.compiled import COMPILED
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
-from countperf.report.numbers import PURPOSES, format_percent, width_text
-from countperf.report.rows import cell
+from countperf.report.rows import PURPOSES, cell, format_percent, width_text
 
 if TYPE_CHECKING:
     from countperf.fitting.judging import RankedSet, RankingEvaluation

@@ -7,8 +7,7 @@ import argparse
 from countperf.cli.common import as_dict, one_point, points, show
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
-from countperf.report.analysis import analysis
-from countperf.report.predictions import counts
+from countperf.report.predictions import analysis, counts
 from countperf.sizes import size_arrays
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 

@@ -19,7 +19,7 @@ from countperf.models.library import (
     store_own_fit,
     user_fits_folder,
 )
-from countperf.report.numbers import format_percent
+from countperf.report.rows import format_percent
 from countperf.report.weights import fit as fit_printed
 from countperf.workflow.fitting import fit as fit_measurements
 from countperf.workflow.measured import measurements_of_table

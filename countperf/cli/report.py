@@ -22,10 +22,9 @@ from countperf.models.library import find_fit, load_weights, short_name
 from countperf.report.curves import roofline_figure
 from countperf.report.drawing import svg_text
 from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
-from countperf.report.numbers import format_quantity, point_text
 from countperf.report.predictions import explanation, prediction_head
 from countperf.report.printing import printed
-from countperf.report.rows import Printed, picked
+from countperf.report.rows import Printed, format_quantity, picked, point_text
 from countperf.report.weights import weights_table
 from countperf.tuning.journal import read_journal
 from countperf.tuning.result import Trial

@@ -11,7 +11,7 @@ from countperf.cli.rank import asked_weights
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
-from countperf.report.numbers import format_quantity, point_text
+from countperf.report.rows import format_quantity, point_text
 from countperf.report.tuning import search, state_text
 from countperf.terminal import say
 from countperf.tuning.recorded_space import RecordedSpace, read_value, replay

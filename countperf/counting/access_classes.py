@@ -50,10 +50,9 @@ from countperf.errors import (
     UnsupportedExpressionError,
 )
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import ALWAYS, Condition
+from countperf.symbolic.affine import ALWAYS, Condition, ParametricFloor
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
-from countperf.symbolic.quotients import ParametricFloor
 from countperf.symbolic.sets import quotients
 
 Cases = tuple[Case | FirstIteration, ...]

@@ -23,11 +23,10 @@ from countperf.counting.keys import MemoryAccess
 from countperf.display import ShortRepr
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import NotAffineError
+from countperf.symbolic.affine import NotAffineError, ParametricFloor, exact_quotient
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
-from countperf.symbolic.quotients import ParametricFloor, exact_quotient
 
 _SEPARATE_ELEMENTS = 2**40
 """Assumed distance of separate arrays: beyond the end of any of them."""

@@ -33,6 +33,7 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import (
     Condition,
     NotAffineError,
+    ParametricFloor,
     ToAddress,
     ToCondition,
     ToQuasiPolynomial,
@@ -42,7 +43,6 @@ from countperf.symbolic.isl_counts import from_isl_count
 from countperf.symbolic.kernel_sets import domain_of, domains_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
-from countperf.symbolic.quotients import ParametricFloor
 from countperf.symbolic.sets import quotients
 
 

@@ -27,10 +27,13 @@ from countperf.documents.base import (
     validate,
 )
 from countperf.documents.files import (
+    check_writable,
     format_json,
+    output_error,
     parse_json,
     parse_toml,
     read_file_text,
+    write_atomically,
 )
 from countperf.documents.lines import (
     COMPRESSED,
@@ -40,11 +43,6 @@ from countperf.documents.lines import (
     read_bytes,
     read_content,
     split_lines,
-)
-from countperf.documents.output import (
-    check_writable,
-    output_error,
-    write_atomically,
 )
 
 __all__ = [

@@ -24,8 +24,8 @@ from countperf.documents.files import (
     parse_json,
     path_text,
     read_file_text,
+    write_atomically,
 )
-from countperf.documents.output import write_atomically
 from countperf.errors import DocumentError
 
 _Part = TypeVar("_Part", bound="Part")

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 
+from countperf.documents.files import append_synced, output_error
 from countperf.documents.lines import COMPRESSED, read_bytes, split_lines
-from countperf.documents.output import append_synced, output_error
 from countperf.errors import MeasurementError
 
 

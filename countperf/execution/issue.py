@@ -26,8 +26,10 @@ from functools import lru_cache
 from typing import Any, Literal, assert_never, cast, get_args
 
 import numpy as np
+from pydantic import Field
 
 from countperf.counting.keys import Operation
+from countperf.documents import Part
 from countperf.execution.keys import (
     BY_DATA,
     FOOTPRINT_ROOTS,
@@ -43,7 +45,50 @@ from countperf.execution.keys import (
     Step,
     site_key,
 )
-from countperf.execution.policy import ExecutionPolicy, Vectorized
+
+Rows = Literal["any", "multiples", "multiples behind barriers"]
+Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
+
+
+class ExecutionPolicy(Part):
+    """Rules by which a device runs the work items of a group."""
+
+    width: int = Field(default=16, ge=1)  # work items that one vector instruction runs
+    # whether vectors take neighbors along local axis 0, row by row (compilers for CPUs), or items
+    # in order of their number in the group (sub-groups of GPUs)
+    along: Literal["axis0", "group"] = "axis0"
+    # whether what is left of a row takes a whole vector instruction, or scalar ones
+    remainder: Literal["whole", "scalar"] = "whole"
+    # what runs in vectors: everything, nothing, what is not in an item's own loop, that and
+    # whatever is in programs with local barriers, or only the latter
+    vectorized: Vectorized = "always"
+    # which rows run in vectors at all: any; only those of a multiple of `width` items, everywhere,
+    # or in programs with local barriers
+    rows: Rows = "any"
+    # whether items of groups of one row that is no power of two access global memory in vectors
+    # outside loops, short ones too, as others do, or one by one
+    odd_rows: Literal["together", "apart"] = "together"
+    # whether items of groups of several rows load neighbors in a local array from anywhere outside
+    # loops, as others do, or one by one where a constant or another row shifts them
+    shifted: Literal["together", "apart"] = "together"
+    # whether accesses in vectors cost as much as elsewhere under a condition that tells items
+    # apart, or more: such vectors need a mask, and what accesses memory one by one a branch for
+    # each item
+    guards: Literal["free", "masked"] = "free"
+    # private arrays of at most so many elements stay in the registers of vectors; larger ones are
+    # kept in memory, where each item accesses its own
+    arrays: int = Field(default=0, ge=0)
+    # groups that run at once: those of a launch run in rounds of so many, and the last round,
+    # though not full, takes as long as the others
+    units: int = Field(default=0, ge=0)
+
+    @property
+    def text(self) -> str:
+        """The policy in a few words: its options but those that are as usual."""
+        stated = self.model_dump(exclude_defaults=True)
+        options = (f"{name.replace('_', ' ')} {value}" for name, value in stated.items())
+        return ", ".join(options) or f"width {self.width}"
+
 
 ISSUE_ROOT = "issue"
 """First part of the names of what a device issues."""
@@ -53,7 +98,6 @@ _LAUNCHED = ("groups", "launches", "barrier.local")
 
 _ONE = Fraction(1)
 _REAL = r"f(?:16|32|64)"
-
 Unit = Literal["vector", "scalar"]
 IssuedEvents = Literal["idle", "iterations", "entries", "carried", "live_across_barrier"]
 Serving = Literal[
@@ -90,10 +134,6 @@ ISSUED: tuple[tuple[str, str], ...] = tuple(
     )
 )
 """Patterns of the names of what a device issues, with their units."""
-
-
-# --- which sites run in vectors
-
 
 Issued = tuple[tuple[str, Fraction], ...]
 """Names of what a unit of a count is issued as, each with its number."""
@@ -164,25 +204,27 @@ class SiteRun:
         return tuple((name, share) for name, share in both if share)
 
 
-# --- what is issued of counts
-
 _ARITHMETIC = frozenset({"add", "mul", "fma"})
 _LIKE_PRODUCTS = frozenset({"mul", "fma", "shift"})
 """Links of chains that take about as long; additions are shorter on some processors."""
+
 _MINOR = frozenset({"neg", "select", "compare", "convert", "minmax"})
 _MINOR_FUNCTIONS = frozenset(
     {"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign", "clamp", "dot", "isnan"}
 )
 _LONG_INTEGER_FUNCTIONS = ("philox", "threefry", "pown")
 """Of integers, all others are a few instructions."""
+
 _PASSED: Mapping[Level, tuple[str, ...]] = {
     "l1_reuse": (),
     "l2_reuse": ("l2_reuse",),
     "beyond_l2": ("l2_reuse", "beyond_l2"),
 }
 """Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
+
 _CONFLICTS = {1: Fraction(1, 4), 2: Fraction(5, 8), 3: _ONE}
 """Share of the accesses to lines of one cache set that miss, by grade."""
+
 _LANE_BITS = 32
 _SHIFTED = frozenset({"offset", "shifted", "masked"})
 _NEIGHBORS = frozenset({"next", "offset"})
@@ -240,9 +282,6 @@ def issue(name: str, policy: ExecutionPolicy) -> Issued:
             assert_never(key)
 
 
-# --- operations
-
-
 def _as_called_alone(operation: Operation) -> Operation:
     """Return the operation; a call that not all items make is like others if each has its own."""
     match operation:
@@ -269,9 +308,6 @@ def _operation(operation: Operation) -> str:
     else:
         group, detail = kind, function
     return ".".join(filter(None, (group, type_name, detail)))
-
-
-# --- accesses
 
 
 def _access(key: AccessKey, run: SiteRun) -> Issued:
@@ -339,9 +375,6 @@ def _private_access(key: PrivateAccessKey, run: SiteRun) -> Issued:
         kind = "gather" if key.direction == "load" else "scatter"
         return ((f"{ISSUE_ROOT}.vector.pmem.{kind}", _ONE),)
     return () if run.is_written_out else run.issued(f"pmem.{key.direction}")  # in registers
-
-
-# --- loops and regions
 
 
 def _event(key: EventKey, run: SiteRun) -> Issued:

@@ -43,9 +43,8 @@ from countperf.measurements import Header, Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import Correction
 from countperf.models.definition import ModelDefinition
-from countperf.models.records import FitQuality, MeasurementSource, Range, Weight
+from countperf.models.records import DERIVED, FitQuality, MeasurementSource, Range, Weight
 from countperf.models.shipped import fitted_model
-from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
 from countperf.properties.counts import says_group_shape
@@ -125,7 +124,7 @@ def fit(
     execution policy and families that are left out gain by it.
 
     Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with the noise :math:`n_j` of a case
-    (`countperf.measurements.summary`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
+    (`countperf.measurements.lines`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
     the model's own typical error :math:`e`, found from a first fit in which all count the same.
     """
     kept = [m for m in measurements if m.purpose == "measurement"]

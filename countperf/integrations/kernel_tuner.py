@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from countperf.integrations.cost import Cost, predicted_times
-from countperf.tuning.chooser import FIRST, Chooser
+from countperf.tuning.posterior import FIRST, Chooser
 
 _MS = 1e-3
 _INVALID = sys.float_info.max / 2  # Kernel Tuner's cost of what failed is above it

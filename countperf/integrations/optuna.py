@@ -21,7 +21,7 @@ from typing import Any
 
 from countperf.errors import MissingExtraError
 from countperf.integrations.cost import Cost, predicted_times
-from countperf.tuning.chooser import FIRST, Chooser
+from countperf.tuning.posterior import FIRST, Chooser
 from countperf.tuning.space import Choice
 
 try:

@@ -22,9 +22,11 @@ from countperf.measurements.lines import (
     Measurement,
     Protocol,
     Resumption,
+    Settling,
+    Summary,
+    summarize,
 )
 from countperf.measurements.sets import MeasurementSet, measurements_in
-from countperf.measurements.summary import Settling, Summary, summarize
 from countperf.measurements.timing import TimedSize, TimingDocument, TimingVerdict, counts_digest
 
 __all__ = [

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import (
@@ -21,11 +24,101 @@ from countperf.documents import Document, Part, parse_json, validate
 from countperf.errors import CountingError, DocumentError, ParameterError, PropertyNameError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.cases import KernelCase, Purpose
-from countperf.measurements.summary import Settling, Summary, summarize
 from countperf.properties.taxonomy import validate_name
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
+
+
+LEVEL_RATIO = 1.2
+"""Levels that are closer than this factor are noise."""
+
+EMPTY_SHARE = 0.75
+"""Share of the distance between two levels that is empty; for three even values it is 2/3."""
+
+LEVEL_SHARE = 0.15
+"""Fewer of the runs than this are stragglers, and no level."""
+
+Settling = Literal["settled", "unsettled", "bimodal"]
+"""Agreement of a case's rounds: on one level, on two levels, or none."""
+
+_NORMAL_MINIMUM = (0.5641896, 0.8462844, 1.0293754, 1.1629645, 1.2672064, 1.3521784, 1.4236003)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Summary of the samples of a case."""
+
+    time_s: float  # the statistic: the minimum of all runs that were not dropped, s
+    spread: float  # how far the median of the fastest round lies above its minimum, relative
+    # how far the median of the rounds' minima lies above the smallest of them, relative
+    noise_floor: float
+    # how well the time repeats: standard deviation of its logarithm, by the module's formula
+    noise: float
+    # if the samples have two levels, the slower over the faster one
+    level_ratio: float | None = None
+
+    def settling(self, *, stable: bool) -> Settling:
+        """Return the verdict on a case, given whether a protocol's limits are kept."""
+        if self.level_ratio is not None:
+            return "bimodal"
+        return "settled" if stable else "unsettled"
+
+
+def summarize(
+    samples_s: Sequence[Sequence[float]], dropped: int, *, resolution_s: float = 0.0
+) -> Summary:
+    """Reduce the samples of a case to its time and how far to trust it."""
+    kept = [sorted(runs[dropped:]) for runs in samples_s]
+    minima = sorted(runs[0] for runs in kept)
+    fastest = min(kept, key=lambda runs: runs[0])
+    time_s = minima[0]
+    if time_s <= 0:
+        return Summary(time_s=time_s, spread=0.0, noise_floor=0.0, noise=0.0)
+    spread = median(fastest) / time_s - 1
+    repeats = median(minima) / time_s - 1 if len(minima) > 1 else spread
+    return Summary(
+        time_s=time_s,
+        spread=spread,
+        noise_floor=max(repeats, resolution_s / time_s),
+        noise=max(_noise(kept, minima), resolution_s / time_s),
+        level_ratio=_level_ratio(kept, minima),
+    )
+
+
+def _noise(kept: Sequence[Sequence[float]], minima: Sequence[float]) -> float:
+    within = median(math.log(runs[(len(runs) - 1) // 4] / runs[0]) for runs in kept)
+    rounds = len(minima)
+    if rounds == 1:
+        return within
+    expected = _NORMAL_MINIMUM[min(rounds - 2, len(_NORMAL_MINIMUM) - 1)]
+    between = (median(map(math.log, minima)) - math.log(minima[0])) / expected
+    return math.sqrt(((rounds - 1) * between**2 + within**2) / rounds)
+
+
+def _level_ratio(kept: Sequence[Sequence[float]], minima: Sequence[float]) -> float | None:
+    if ratio := two_levels(minima[:-1], fewest=1):
+        return ratio
+    inside = [
+        ratio
+        for runs in kept
+        if (ratio := two_levels(runs, fewest=max(2, math.ceil(LEVEL_SHARE * len(runs)))))
+    ]
+    return max(inside) if len(inside) >= min(2, len(kept)) else None
+
+
+def two_levels(values: Sequence[float], *, fewest: int) -> float | None:
+    """Return the ratio of two levels that values cluster around; None if they do not."""
+    logs = [math.log(value) for value in values]
+    places = range(fewest, len(logs) - fewest + 1)
+    if not places:
+        return None
+    split = max(places, key=lambda place: logs[place] - logs[place - 1])
+    distance = median(logs[split:]) - median(logs[:split])
+    empty = logs[split] - logs[split - 1]
+    if distance < math.log(LEVEL_RATIO) or empty < EMPTY_SHARE * distance:
+        return None
+    return median(values[split:]) / median(values[:split])
 
 
 BUSY = "other programs kept cores busy"

@@ -40,8 +40,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from countperf.execution.issue import ExecutionPolicy
 from countperf.execution.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
-from countperf.execution.policy import ExecutionPolicy
 from countperf.hardware.identity import DeviceIdentity, platform_prefix
 from countperf.models.definition import ModelDefinition, Term
 

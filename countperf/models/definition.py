@@ -21,7 +21,7 @@ A model in TOML or JSON::
   its `scale`, a derived feature.
 - A *derived feature* is a formula of properties, written with underscores.
 - With an execution policy (``[policy]`` and ``width = 8`` below it;
-  `countperf.execution.policy`) the properties are those of what a device issues:
+  `countperf.execution.issue`) the properties are those of what a device issues:
   ``issue.vector.gmem.load.next``, the bytes and pieces of memory that groups touch
   (``bytes.group.load.dense``, ``segments.group.load``), ``groups``, ``launches``,
   ``barrier.local``. Without one they are those of what Loopy emits.
@@ -53,10 +53,9 @@ from pydantic import (
 
 from countperf.documents import Document, Part, parse_toml, read_file_text
 from countperf.errors import PropertyNameError
-from countperf.execution.issue import apply_policy
+from countperf.execution.issue import ExecutionPolicy, apply_policy
 from countperf.execution.keys import SITE_ROOT
 from countperf.execution.memory_hierarchy import MemoryHierarchy
-from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.expressions import FUNCTIONS, Formula, parse
 from countperf.properties.counts import GROUP_SHAPE, group_shape
@@ -76,7 +75,7 @@ Unread = Annotated[tuple[()], BeforeValidator(lambda _: ())]
 
 _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
-    " [policy] with width = 8 below it, and whatever else countperf.execution.policy has)"
+    " [policy] with width = 8 below it, and whatever else countperf.execution.issue has)"
 )
 _NO_FORMULA = (CODE, MISS, SPILL, *(f"{root}." for root in AT_SIZES))
 _WHICH_TRANSACTIONS = (

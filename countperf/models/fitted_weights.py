@@ -31,8 +31,8 @@ from countperf.models.records import (
     MeasurementSource,
     Range,
     Weight,
+    unit_of,
 )
-from countperf.models.units import unit_of
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,

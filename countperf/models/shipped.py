@@ -10,9 +10,43 @@ from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.models.compiled import COMPILED, compiled, order_on
-from countperf.models.definition import ModelDefinition
-from countperf.models.linear import LINEAR
+from countperf.models.definition import ModelDefinition, Term
 from countperf.models.structural import STRUCTURAL, policy_on, structural
+
+COST = "cost"
+"""The term of models that are one sum."""
+
+CHARGED_BY_PAPER = (
+    "flop.add.*",
+    "flop.mul.*",
+    "flop.div.*",
+    "flop.pow.*",
+    "flop.special.*",
+    "flop.fma.*",
+    "gmem.load.*.*",
+    "gmem.store.*.*",
+    "gmem.min.*.*",
+    "lmem.load.*",
+    "barrier.local",
+    "groups",
+    "launches",
+)
+IGNORED_BY_PAPER = (
+    "lmem.store.*",
+    "flop.minmax.*",
+    "flop.compare.*",
+    "flop.select.*",
+    "flop.convert.*",
+    "flop.neg.*",
+    "iop.*",
+    "barrier.global",
+)
+LINEAR = ModelDefinition(
+    name="linear",
+    description="The paper's: a sum over properties, weights free",
+    ignored=IGNORED_BY_PAPER,
+    terms={COST: Term(charged=CHARGED_BY_PAPER, lower=None)},
+)
 
 
 def fitted_model(

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from countperf.execution.issue import ExecutionPolicy
 from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
-from countperf.execution.policy import ExecutionPolicy
 from countperf.hardware.identity import DeviceIdentity, platform_prefix
 from countperf.models.definition import ModelDefinition, Term
 

@@ -6,12 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
-from countperf.report.numbers import (
+from countperf.report.rows import (
     PURPOSES,
+    Printed,
+    Row,
+    Table,
     format_percent,
+    picked,
+    table_of,
     width_text,
 )
-from countperf.report.rows import Printed, Row, Table, picked, table_of
 
 if TYPE_CHECKING:
     from countperf.fitting.comparison import Comparison

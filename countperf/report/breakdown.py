@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from countperf.models.correction import CORRECTION
-from countperf.report.numbers import format_share
+from countperf.report.rows import format_share
 
 if TYPE_CHECKING:
     from countperf.predictions import Prediction

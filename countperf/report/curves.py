@@ -18,7 +18,7 @@ from countperf.report.drawing import (
     plain_both,
     scale_of,
 )
-from countperf.report.numbers import format_quantity, interval_text, point_text
+from countperf.report.rows import format_quantity, interval_text, point_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

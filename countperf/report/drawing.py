@@ -13,7 +13,7 @@ import numpy as np
 
 from countperf.documents import write_atomically
 from countperf.errors import MissingExtraError, ParameterError
-from countperf.report.numbers import si_prefix
+from countperf.report.rows import si_prefix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

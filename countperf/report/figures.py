@@ -48,7 +48,7 @@ from countperf.report.drawing import (
     save_figure,
     scale_of,
 )
-from countperf.report.numbers import PURPOSES
+from countperf.report.rows import PURPOSES
 from countperf.tuning.result import Trial, TuningResult
 
 if TYPE_CHECKING:

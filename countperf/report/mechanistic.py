@@ -7,8 +7,14 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from countperf.mechanistic.predict_all import lacking_input
-from countperf.report.numbers import format_percent, format_quantity, point_text
-from countperf.report.rows import Printed, picked, table_of
+from countperf.report.rows import (
+    Printed,
+    format_percent,
+    format_quantity,
+    picked,
+    point_text,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from countperf.mechanistic.applications import Schedule

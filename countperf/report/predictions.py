@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countperf import display
-from countperf.errors import ParameterError
+from countperf.counting.access_analysis import bank_conflicts, transactions
+from countperf.errors import CountingError, ParameterError
 from countperf.hardware.parameters import some_of
 from countperf.models.correction import CORRECTION
 from countperf.models.library import short_name
@@ -23,26 +24,37 @@ from countperf.report.breakdown import (
     plain_name,
     uncharged_lines,
 )
-from countperf.report.numbers import (
+from countperf.report.rows import (
+    Printed,
+    Row,
+    Table,
     format_percent,
     format_quantity,
     interval_text,
+    picked,
+    plain,
     point_text,
+    table_of,
 )
-from countperf.report.rows import Printed, Row, Table, picked, plain, table_of
 from countperf.report.weights import NAMED_OTHERS, verdict_lines, weight_rows
 
 if TYPE_CHECKING:
+    from countperf.counting.access_analysis import AccessAnalysis
+    from countperf.counting.analysis import KernelAnalysis
+    from countperf.counting.places import Known
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
+
 _ALIKE = 0.05
 """Of a time: a difference below is none to explain."""
+
 _CAUSES = 2
 _LEAST_CAUSE = 0.2
 """Of a difference: parts that make less of it are not named."""
+
 _BREAKDOWN = ("group", "time", "share", "part")
 
 
@@ -198,8 +210,6 @@ def _incomplete(of: Prediction) -> str:
     return f" (incomplete: without the cost of {some_of(of.missing, most=NAMED_OTHERS)})"
 
 
-# --- explained
-
 _DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark", "shown")
 _EXPLAINED = {
     **{"part": "part", "time_s": "time", "share": "", "count": "count", "at": "at"},
@@ -267,9 +277,6 @@ def _demand(of: Explanation, device: DeviceParameters | None) -> list[str]:
         if amount and whole > 0
     ]
     return [f"the kernel then gets {' and '.join(said)}"] if said else []
-
-
-# --- two predictions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -352,3 +359,75 @@ def pair(of: PredictionPair, most: int = MOST_ROWS) -> Printed:
         shown=table_of([total, *of.rows[:most]], dict(zip(total, titles, strict=True))),
         notes=[*(line for each in both for line in verdict_lines(each.caveats)), of.cause],
     )
+
+
+SUB_GROUP_SIZE, LINE_BYTES = 32, 32
+"""Work items that access memory together, and bytes of what moves together."""
+
+
+def analysis(of: KernelAnalysis, parameters: Mapping[str, Any] | None = None) -> Printed:
+    """Give the structure of a kernel, with values where parameters are given."""
+    values = None if parameters is None else of.sizes.checked(parameters)
+    facts = {
+        "kernel": of.kernel,
+        "assumptions": of.sizes.assumptions,
+        "parameters": values,
+        "is_estimate": of.is_estimate,
+    }
+    head = [f"kernel {of.kernel}, assumes {of.sizes.assumptions}"]
+    head += [f"estimate: statistics of {of.is_estimate} enter"] if of.is_estimate else []
+    number = "count" if values is None else "value"
+    columns = {"kind": "", "name": "", number: "times", "detail": ""}
+    rows = [
+        {"kind": kind, "name": name, **_count(count, values), "detail": detail}
+        for kind, name, count, detail in _parts(of, values)
+    ]
+    return Printed(head=head, rows=rows, columns=columns, facts=facts, name="rows")
+
+
+def _count(count: Known, values: Mapping[str, int] | None) -> dict[str, Any]:
+    if values is None or count is None or not count.names() <= values.keys():
+        return {"count": _text(count)}
+    return {"count": str(count), "value": plain(count.evaluate(values))}
+
+
+def _text(count: Known) -> str:
+    return "unknown" if count is None else str(count)
+
+
+def _parts(
+    of: KernelAnalysis, values: Mapping[str, int] | None
+) -> Iterator[tuple[str, str, Known, str]]:
+    for program in of.programs:
+        groups = ", ".join(map(str, program.groups))
+        shape = "x".join(map(str, program.shape)) or "1"
+        yield "program", program.name, program.launches, f"groups {groups}; work items {shape}"
+        for region in program.regions:
+            around = ", ".join(region.barrier_loops)
+            yield "region", str(region.index), region.passes, f"in {around}" if around else ""
+            for loop in region.loops:
+                yield "loop", loop.iname, loop.iterations, f"entered {_text(loop.entries)}"
+            for instruction in region.instructions:
+                yield "instruction", instruction.id, instruction.executions, ""
+            for chain in region.chains:
+                steps = ", ".join(f"{times} {kind}" for kind, times in chain.operations)
+                detail = f"{steps or 'no operation'} in {', '.join(chain.loops)}"
+                detail += f"; {chain.side_by_side} side by side"
+                yield "chain", ", ".join(chain.variables), chain.steps, detail
+    for access in of.accesses:
+        strides = "; ".join(map(str, access.strides))
+        moved = "" if values is None else f"; {_moved(access, values)}"
+        yield "access", access.text, access.executions, strides + moved
+
+
+def _moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
+    """Say what sub-groups move of memory, or their passes over the banks of local memory."""
+    size = SUB_GROUP_SIZE
+    try:
+        if access.access.address_space == "local":
+            conflicts = bank_conflicts(access, values, sub_group_size=size)
+            return f"{conflicts.total} passes of {conflicts.instructions} over 32 banks"
+        moved = transactions(access, values, line_bytes=LINE_BYTES, sub_group_size=size)
+    except CountingError as error:
+        return f"transactions unknown ({error})"
+    return f"{moved.total} transactions of {LINE_BYTES} bytes"

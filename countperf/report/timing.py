@@ -7,8 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
-from countperf.report.numbers import format_quantity, point_text
-from countperf.report.rows import Printed, picked
+from countperf.report.rows import Printed, format_quantity, picked, point_text
 
 if TYPE_CHECKING:
     from countperf.measurements import TimingDocument

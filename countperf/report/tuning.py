@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from countperf.report.numbers import (
+from countperf.report.rows import (
+    Printed,
     choice_text,
     format_percent,
     format_quantity,
     interval_text,
+    picked,
     point_text,
+    table_of,
 )
-from countperf.report.rows import Printed, picked, table_of
 from countperf.steps import format_duration
 
 if TYPE_CHECKING:

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
-from countperf.models.units import charged, unit_of
+from countperf.models.records import charged, unit_of
 from countperf.report.breakdown import plain_name
-from countperf.report.numbers import format_percent, format_quantity
-from countperf.report.rows import Printed, Table, picked, plain, table_of
+from countperf.report.rows import (
+    Printed,
+    Table,
+    format_percent,
+    format_quantity,
+    picked,
+    plain,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from countperf.fitting.fit import FitResult

@@ -21,20 +21,18 @@ from countperf.symbolic.piecewise import (
     Guards,
     PiecewiseQuasiPolynomial,
     Region,
-    disjoint_regions,
-    fixed_parameters,
-    one_count,
-)
-from countperf.symbolic.polyhedron import Polyhedron, Row
-from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
-from countperf.symbolic.terms import (
     Term,
     all_nonnegative,
     contradict,
+    disjoint_regions,
+    fixed_parameters,
     is_increasing,
+    one_count,
     shifted,
     without_floors,
 )
+from countperf.symbolic.polyhedron import Polyhedron, Row
+from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
 
 _MANY_TERMS = 14
 """Of two counts together, from which their minimum is found term by term, if they allow it."""

@@ -43,9 +43,9 @@ from countperf.symbolic.floors import (
     reduced_coefficient,
     sum_over,
 )
+from countperf.symbolic.piecewise import Term, multiply_terms
 from countperf.symbolic.polyhedron import Polyhedron, Row, describe, row_polynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
-from countperf.symbolic.terms import Term, multiply_terms
 from countperf.symbolic.tiles import fuse_tiles, without_determined
 
 Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]

@@ -14,9 +14,9 @@ from countperf.symbolic import isl_sets
 from countperf.symbolic.piecewise import (
     Guards,
     PiecewiseQuasiPolynomial,
+    Term,
 )
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
-from countperf.symbolic.terms import Term
 
 _TEXT_OPERATIONS = 1_000_000
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.tuning.measuring import FEWEST_RUNS
-from countperf.tuning.points import Predicted, Refused
-from countperf.tuning.posterior import Array, Draw, LogTimes, Posterior
-from countperf.tuning.ranking import Ranking
-from countperf.tuning.result import Key, Plan, Trial, as_key, ties
-from countperf.tuning.space import SearchSpace
-from countperf.tuning.stopping import (
+from countperf.tuning.measuring import (
+    FEWEST_RUNS,
     Rest,
     chance_of_better,
     least_hope,
     median_limit,
     regret_bound,
 )
+from countperf.tuning.points import Predicted, Refused
+from countperf.tuning.posterior import Array, Draw, LogTimes, Posterior
+from countperf.tuning.ranking import Ranking
+from countperf.tuning.result import Key, Plan, Trial, as_key, ties
+from countperf.tuning.space import SearchSpace
 
 PRIOR_S = 0.3
 """Time of building a variant, before any was built, s."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from countperf.display import ShortRepr
 from countperf.errors import DocumentError, ParameterError
 from countperf.measurements.recorded import number_or_text, read_records
-from countperf.tuning.chooser import Chooser
+from countperf.tuning.posterior import Chooser
 from countperf.tuning.space import Choice, Value
 
 

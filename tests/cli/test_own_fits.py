@@ -14,7 +14,7 @@ from countperf.errors import DeviceMismatchError, ParameterError
 from countperf.fitting.fit import fit
 from countperf.models import library
 from countperf.models.library import find_fit, load_weights, store_own_fit
-from countperf.models.linear import LINEAR
+from countperf.models.shipped import LINEAR
 from countperf.report.weights import available
 from countperf.workflow import fits as available_fits
 from countperf.workflow.fits import available_weights

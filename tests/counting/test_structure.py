@@ -20,7 +20,7 @@ from countperf.errors import (
     ParameterError,
     UnsupportedExpressionError,
 )
-from countperf.report.analysis import analysis as printed
+from countperf.report.predictions import analysis as printed
 from tests.counting import applications
 from tests.counting.structure_kernels import (
     recurrences,

@@ -14,9 +14,8 @@ import countperf
 from countperf.counting.analysis import distinct_bytes, footprints_of
 from countperf.counting.copies import generated
 from countperf.execution.count import count_execution
-from countperf.execution.issue import apply_policy
+from countperf.execution.issue import ExecutionPolicy, apply_policy
 from countperf.execution.keys import FootprintKey
-from countperf.execution.policy import ExecutionPolicy
 from countperf.properties.count_properties import count_kernel
 from measurement_kernels import catalog
 

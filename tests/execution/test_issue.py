@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from countperf.execution.issue import apply_policy, issue
-from countperf.execution.policy import ExecutionPolicy
+from countperf.execution.issue import ExecutionPolicy, apply_policy, issue
 from countperf.properties.taxonomy import validate_name
 
 _EIGHT: dict[str, Any] = {"width": 8, "remainder": "scalar"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DeviceParameterError, DocumentError
+from countperf.execution.issue import ExecutionPolicy
 from countperf.execution.memory_hierarchy import (
     ASSUMED,
     DEFAULT_CACHES,
@@ -18,7 +19,6 @@ from countperf.execution.memory_hierarchy import (
     load_hierarchy,
     read_system,
 )
-from countperf.execution.policy import ExecutionPolicy
 from countperf.execution.reuse import ReuseLimits
 from countperf.fitting.verdicts import memory_verdict
 from countperf.hardware.identity import DeviceIdentity

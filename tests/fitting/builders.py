@@ -17,7 +17,7 @@ from countperf.measurements import (
     MeasurementSet,
     Protocol,
 )
-from countperf.models.linear import LINEAR
+from countperf.models.shipped import LINEAR
 from countperf.properties.taxonomy import View
 from countperf.properties.vector import PropertyVector
 from tests.models.builders import make_device

@@ -15,8 +15,8 @@ from countperf.errors import (
     FitError,
     PredictionError,
 )
+from countperf.execution.issue import ExecutionPolicy
 from countperf.execution.memory_hierarchy import load_hierarchy
-from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.judging import evaluate, evaluate_ranking

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import DocumentError
-from countperf.execution.policy import ExecutionPolicy
+from countperf.execution.issue import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.correcting import LARGEST_LOG, NOISE, learn
 from countperf.fitting.estimate import estimate, recipe_of
@@ -18,7 +18,7 @@ from countperf.fitting.fit import FitResult, fit
 from countperf.fitting.leaving_out import corrected, leave_families_out
 from countperf.models.correction import CORRECTION, as_points, profile, similarity
 from countperf.models.library import load_weights
-from countperf.models.linear import LINEAR
+from countperf.models.shipped import LINEAR
 from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from countperf.errors import FitError
 from countperf.fitting.design import Observation, build_design, diagnose
-from countperf.models.linear import LINEAR
 from countperf.models.records import IndistinguishableGroup
+from countperf.models.shipped import LINEAR
 from tests.fitting.builders import observe_all
 
 LOAD, STORE, MINIMUM = "gmem.load.32.1of2", "gmem.store.32.1of2", "gmem.min.32.1of2"

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.errors import CountingError, FitError, ParameterError
-from countperf.execution.policy import ExecutionPolicy
+from countperf.execution.issue import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import FitResult, fit
 from countperf.measurements import Measurement, MeasurementSet
-from countperf.measurements.summary import summarize
+from countperf.measurements.lines import summarize
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure

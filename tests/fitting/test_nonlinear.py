@@ -12,7 +12,7 @@ from countperf.fitting.design import Observation, build_design
 from countperf.fitting.estimate import Estimate, estimate, problem_of, recipe_of
 from countperf.fitting.fit import fit
 from countperf.models.definition import ModelDefinition
-from countperf.models.linear import LINEAR
+from countperf.models.shipped import LINEAR
 from tests.fitting.builders import measure
 from tests.models.builders import sum_model
 

@@ -16,8 +16,7 @@ from countperf.fitting.fit import fit
 from countperf.fitting.judging import evaluate
 from countperf.fitting.leaving_out import HeldOutCase, leave_families_out, log_scatter
 from countperf.metrics import Evaluation
-from countperf.models.linear import LINEAR
-from countperf.models.shipped import fitted_model
+from countperf.models.shipped import LINEAR, fitted_model
 from countperf.workflow import evaluating
 from tests.fitting.builders import (
     KERNELS,

@@ -17,8 +17,7 @@ from countperf.fitting.design import common_caches
 from countperf.measurements import KernelCase, Measurement, TimingDocument
 from countperf.measurements.timing import counts_digest
 from countperf.models.weights import WeightSet
-from countperf.properties.cache import content_key
-from countperf.properties.count_properties import count_kernel
+from countperf.properties.count_properties import content_key, count_kernel
 from countperf.properties.vector import PropertyVector
 
 OLD = Path(__file__).resolve().parents[1] / "golden" / "documents" / "weights-without-caches.json"

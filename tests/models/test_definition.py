@@ -11,8 +11,7 @@ import pytest
 from countperf.errors import CountingError, DocumentError, ParameterError
 from countperf.models.definition import ModelDefinition, property_of
 from countperf.models.function import column_keys, model_inputs
-from countperf.models.linear import LINEAR
-from countperf.models.shipped import fitted_model
+from countperf.models.shipped import LINEAR, fitted_model
 from tests.models.builders import sum_model
 
 TEXT = """

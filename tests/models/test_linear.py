@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countperf.errors import ParameterError
-from countperf.models.linear import LINEAR
-from countperf.models.shipped import fitted_model
+from countperf.models.shipped import LINEAR, fitted_model
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from countperf.execution.issue import ExecutionPolicy
 from countperf.execution.memory_hierarchy import load_hierarchy
-from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import model_inputs

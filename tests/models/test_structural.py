@@ -7,8 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from countperf.execution.issue import IssuedEvents, Serving, Unit, apply_policy
-from countperf.execution.policy import ExecutionPolicy
+from countperf.execution.issue import ExecutionPolicy, IssuedEvents, Serving, Unit, apply_policy
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.library import load_weights, named_fits
 from countperf.models.structural import POLICIES, policy_on, structural

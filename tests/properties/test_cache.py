@@ -8,7 +8,7 @@ import loopy as lp
 import pytest
 
 from countperf.errors import DataDependentControlFlowError
-from countperf.properties import cache, count_properties
+from countperf.properties import count_properties
 from countperf.properties.count_properties import count_kernel
 
 
@@ -43,7 +43,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return result
 
     monkeypatch.setattr(count_properties, "count_loopy_kernel", counting)
-    cache.forget()
+    count_properties.forget()
     return names
 
 
@@ -89,9 +89,9 @@ def test_what_loopy_leaves_out_of_its_hash_has_no_key() -> None:
     kernel = _scaling().default_entrypoint
     sizes = kernel.get_grid_sizes_for_insn_ids
     other = _scaling().with_kernel(kernel.copy(overridden_get_grid_sizes_for_insn_ids=sizes))
-    assert cache.content_key(_scaling(), {}) is not None
-    assert cache.content_key(other, {}) is None
-    assert cache.content_key(_scaling(), {"statistics": {"i": object()}}) is None
+    assert count_properties.content_key(_scaling(), {}) is not None
+    assert count_properties.content_key(other, {}) is None
+    assert count_properties.content_key(_scaling(), {"statistics": {"i": object()}}) is None
 
 
 def test_vectors_of_one_size_are_told_apart() -> None:
@@ -117,7 +117,7 @@ def test_what_is_no_kernel_is_refused(remembering: bool) -> None:
 
 
 def test_little_is_kept_in_memory(counted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_MAXIMUM_IN_MEMORY", 1)
+    monkeypatch.setattr(count_properties, "_MAXIMUM_IN_MEMORY", 1)
     vectors = [count_kernel(_scaling(name=name)) for name in ("one", "two", "one")]
     assert counted == ["one", "two", "one"]
     assert vectors[2] == vectors[0]

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from countperf.errors import ParameterError
-from countperf.execution.policy import ExecutionPolicy
+from countperf.execution.issue import ExecutionPolicy
 from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import ModelDefinition
 from countperf.models.library import load_weights
-from countperf.models.records import IndistinguishableGroup, Weight
+from countperf.models.records import IndistinguishableGroup, Weight, unit_of
 from countperf.models.structural import structural
-from countperf.models.units import unit_of
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.report.weights import implied_rate, weights_table

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.report.numbers import (
+from countperf.report.rows import (
     format_percent,
     format_quantity,
     format_table,

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
+from countperf.tuning.measuring import chance_of_better, regret_bound
 from countperf.tuning.posterior import PART_VARIANCE, PRIOR_FREEDOM, Draw, LogTimes, Posterior
-from countperf.tuning.stopping import chance_of_better, regret_bound
 from tests.tuning.spaces import make_space
 
 SPACE = make_space()

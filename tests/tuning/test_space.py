@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.errors import SearchSpaceError
-from countperf.tuning.declarations import check_expression, holds
-from countperf.tuning.space import SearchSpace
+from countperf.tuning.space import SearchSpace, check_expression, holds
 from tests.tuning.spaces import DOUBLE, is_planar, make_space
 
 

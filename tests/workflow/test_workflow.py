@@ -20,7 +20,7 @@ from countperf.harness.devices import discover, find_device
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
-from countperf.models.linear import LINEAR
+from countperf.models.shipped import LINEAR
 from countperf.properties.counts import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
