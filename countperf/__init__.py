@@ -28,14 +28,11 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
     from countperf.tuning.apart import measure
     from countperf.tuning.space import SearchSpace
-    from countperf.workflow.applications import predict_application
-    from countperf.workflow.devices import devices
-    from countperf.workflow.evaluating import evaluate
-    from countperf.workflow.fits import available_weights
-    from countperf.workflow.fitting import fit
+    from countperf.workflow.fits import available_weights, devices
+    from countperf.workflow.fitting import evaluate, fit
     from countperf.workflow.kernels import load_kernel
     from countperf.workflow.measuring import measure_catalogue
-    from countperf.workflow.mechanistic import occupancy, predict_all, sweep
+    from countperf.workflow.mechanistic import occupancy, predict_all, predict_application, sweep
     from countperf.workflow.prediction import explain, predict, with_compiled_code
     from countperf.workflow.recording import recording
     from countperf.workflow.timing import time_kernel

@@ -29,8 +29,7 @@ from countperf.metrics import Evaluation
 from countperf.models.definition import ModelDefinition
 from countperf.models.weights import WeightSet
 from countperf.properties.transactions import TransactionCounts
-from countperf.workflow.evaluating import evaluate
-from countperf.workflow.fitting import fit
+from countperf.workflow.fitting import evaluate, fit
 from measurement_kernels.catalog import entry
 from published_left_out import (
     LARGER,

@@ -37,7 +37,7 @@ from countperf.fitting.fit import FitResult
 from countperf.fitting.leaving_out import conformal_quantile
 from countperf.fitting.prior import ChosenKernel, ExpectedErrors, KnownModel, ModelKind
 from countperf.fitting.with_prior import fit_with_prior, with_columns
-from countperf.hardware.memory import memory_hierarchy_of
+from countperf.hardware.identity import memory_hierarchy_of
 from countperf.metrics import mean_error
 from countperf.models.compiled import COMPILED
 from countperf.models.validity import NORMAL_QUANTILES

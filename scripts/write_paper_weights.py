@@ -12,7 +12,7 @@ from pathlib import Path
 
 from countperf.hardware.library import load_device
 from countperf.measurements.tables import identity_elsewhere
-from countperf.models.records import Weight
+from countperf.models.function import Weight
 from countperf.models.shipped import COST, LINEAR
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, property_unit

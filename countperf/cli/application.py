@@ -8,7 +8,7 @@ from pathlib import Path
 from countperf.cli.common import show
 from countperf.errors import ParameterError
 from countperf.report.mechanistic import schedule
-from countperf.workflow.applications import predict_application
+from countperf.workflow.mechanistic import predict_application
 
 
 def run(options: argparse.Namespace) -> None:

@@ -9,8 +9,8 @@ from countperf.documents import check_writable
 from countperf.measurements import MeasurementSet
 from countperf.report.accuracy import evaluation as evaluation_printed
 from countperf.report.accuracy import ranking_evaluation
-from countperf.report.drawing import check_figure_path
-from countperf.workflow.evaluating import evaluate, evaluate_ranking
+from countperf.report.curves import check_figure_path
+from countperf.workflow.fitting import evaluate, evaluate_ranking
 
 
 def run(options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
-from countperf.report.drawing import check_figure_path
+from countperf.report.curves import check_figure_path
 from countperf.report.mechanistic import answers
 from countperf.workflow.mechanistic import (
     described_device,

@@ -11,7 +11,7 @@ from countperf.errors import ParameterError
 from countperf.report.breakdown import MOST_ROWS
 from countperf.report.predictions import explanation, pair, prediction
 from countperf.sizes import combine_sizes, size_arrays
-from countperf.workflow.devices import known_device
+from countperf.workflow.fits import known_device
 from countperf.workflow.prediction import explained, predict
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from countperf.fitting.judging import RankingEvaluation
 from countperf.measurements import MeasurementSet
 from countperf.metrics import Evaluation
 from countperf.models.library import find_fit, load_weights, short_name
-from countperf.report.curves import roofline_figure
-from countperf.report.drawing import svg_text
+from countperf.report.curves import roofline_figure, svg_text
 from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
 from countperf.report.predictions import explanation, prediction_head
 from countperf.report.printing import printed
@@ -29,8 +28,8 @@ from countperf.report.weights import weights_table
 from countperf.tuning.journal import read_journal
 from countperf.tuning.result import Trial
 from countperf.version import __version__
-from countperf.workflow.devices import known_device
-from countperf.workflow.evaluating import evaluate, evaluate_ranking
+from countperf.workflow.fits import known_device
+from countperf.workflow.fitting import evaluate, evaluate_ranking
 from countperf.workflow.prediction import explain
 
 if TYPE_CHECKING:

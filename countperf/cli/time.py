@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.cli.common import as_dict, in_options, print_json
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError
-from countperf.report.drawing import check_figure_path
+from countperf.report.curves import check_figure_path
 from countperf.report.timing import timing as timing_printed
 from countperf.user_code import find_in_user_code, guarded
 from countperf.workflow.timing import time_kernel

@@ -10,7 +10,7 @@ from countperf.cli.progress import PROGRESS
 from countperf.cli.rank import asked_weights
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
-from countperf.report.drawing import check_figure_path
+from countperf.report.curves import check_figure_path
 from countperf.report.rows import format_quantity, point_text
 from countperf.report.tuning import search, state_text
 from countperf.terminal import say

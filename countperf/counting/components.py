@@ -23,9 +23,9 @@ from countperf.symbolic.points import (
     split_off_full,
     values_at,
 )
-from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import rows_of
+from countperf.symbolic.tiles import Polyhedron
 
 Enumeration = Callable[[int], tuple[Points, int]]
 """Lists the points of a part of a loop domain, if there are not more than a limit."""

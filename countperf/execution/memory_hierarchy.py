@@ -9,7 +9,7 @@ three places, and at all of them they are those of the device:
   reach of the device's hierarchy, which a weights document states (`ModelDefinition.memory`).
 - *Reuse classes of counts* (``l1_reuse``, ``l2_reuse``, ``beyond_l2``, ``data_l2_reuse``,
   ``..._conflict1`` and so on, `countperf.execution.reuse`), and *misses and spills* of compiled
-  code (``miss.conflict``, `countperf.machine_code.executed_counts`) have the
+  code (``miss.conflict``, `countperf.machine_code.classify_x86`) have the
   `CountedCaches` that a kernel is counted for. Property vectors and weights state theirs, and
   weights predict no vector of others.
 

@@ -36,8 +36,7 @@ from countperf.fitting.solve import (
 )
 from countperf.measurements import Measurement
 from countperf.models.definition import CODE, ModelDefinition
-from countperf.models.function import Column, ModelFunction, model_inputs
-from countperf.models.records import IndistinguishableGroup
+from countperf.models.function import Column, IndistinguishableGroup, ModelFunction, model_inputs
 from countperf.properties.counts import caches_of, group_shape
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 

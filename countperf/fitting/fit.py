@@ -43,7 +43,7 @@ from countperf.measurements import Header, Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import Correction
 from countperf.models.definition import ModelDefinition
-from countperf.models.records import DERIVED, FitQuality, MeasurementSource, Range, Weight
+from countperf.models.function import DERIVED, FitQuality, MeasurementSource, Range, Weight
 from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict

@@ -37,7 +37,7 @@ from countperf.fitting.estimate import NORMAL_MEDIAN, Estimate, estimate_design,
 from countperf.fitting.solve import LogPrior, Recipe
 from countperf.metrics import factor_between
 from countperf.models.definition import CODE, MISS, SPILL
-from countperf.models.records import Calibration, Coverage
+from countperf.models.function import Calibration, Coverage
 from countperf.models.validity import WORST_LOG_RATIO
 from countperf.steps import stepped
 

@@ -16,7 +16,7 @@ from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.leaving_out import HeldOutCase
 from countperf.fitting.solve import Vector
 from countperf.metrics import mean_error
-from countperf.models.records import Coverage
+from countperf.models.function import Coverage
 from countperf.predictions import Verdict
 
 ERROR_LIMIT = 0.2

@@ -20,8 +20,7 @@ from countperf.fitting.solve import Recipe
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements import Header
 from countperf.models.compiled import COMPILED
-from countperf.models.function import Column, ModelFunction
-from countperf.models.records import Calibration, FitQuality
+from countperf.models.function import Calibration, Column, FitQuality, ModelFunction
 from countperf.models.validity import NORMAL_QUANTILES
 
 _FOLDS = 6

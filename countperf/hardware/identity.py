@@ -8,9 +8,18 @@ from typing import Literal
 from pydantic import Field
 
 from countperf.documents import Document
+from countperf.execution.memory_hierarchy import (
+    ASSUMED,
+    DEFAULT_CACHES,
+    UNKNOWN,
+    CountedCaches,
+    MemoryHierarchy,
+    available_hierarchies,
+    load_hierarchy,
+    read_system,
+)
 
 DeviceType = Literal["cpu", "gpu", "accelerator", "other"]
-
 # what two devices must share for one's weights to hold on the other; a new driver is a caveat only
 _DECIDING_FIELDS = (
     "platform",
@@ -20,7 +29,6 @@ _DECIDING_FIELDS = (
     "compute_units",
     "processor",
 )
-
 # family numbers of AMD's processors as the kernel gives them: (family, first model) -> generation;
 # from the Linux kernel, arch/x86/kernel/cpu/amd.c (bsp_init_amd, early_init_amd)
 _ZEN_GENERATIONS = {
@@ -28,7 +36,6 @@ _ZEN_GENERATIONS = {
     25: ((0x00, "zen3"), (0x10, "zen4"), (0x20, "zen3"), (0x60, "zen4"), (0xB0, "zen3")),
     26: ((0x00, "zen5"), (0x50, "zen6"), (0x60, "zen5"), (0x80, "zen6")),
 }
-
 _PLATFORM_PREFIXES = (
     ("portable computing language", "pocl"),
     ("intel", "intel"),
@@ -41,7 +48,6 @@ _PLATFORM_PREFIXES = (
     ("arm", "arm"),
     ("oclgrind", "oclgrind"),
 )
-
 _NOISE = re.compile(
     r"\(r\)|\(tm\)|\bcorporation\b|\bgenuine\b|\bauthentic\w*\b|\bpthread\b|\bbasic\b|\bcpu\b|\bgpu\b|"
     r"\bprocessor\b|\bwith\b.*|@.*|\b\d+-core\b|\bmulti-core\b"
@@ -122,3 +128,23 @@ def processor_generation(processor: str) -> str:
         return "" if re.search(r"\d", name) else f"model{model}"
     names = [name for first, name in _ZEN_GENERATIONS.get(family, ()) if first <= model]
     return names[-1] if names else ""
+
+
+_VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}
+
+
+def memory_hierarchy_of(identity: DeviceIdentity, *, is_here: bool = False) -> MemoryHierarchy:
+    """Return the memory hierarchy of a device."""
+    vendor = re.search(r"\((\w+) family", identity.processor)
+    if vendor is not None and vendor[1] in _VENDORS:
+        name = f"{_VENDORS[vendor[1]]}-{processor_generation(identity.processor)}"
+        if name in available_hierarchies():
+            return load_hierarchy(name)
+    system = read_system() if is_here and identity.device_type == "cpu" else None
+    return system or load_hierarchy(ASSUMED).model_copy(update={"name": UNKNOWN})
+
+
+def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> CountedCaches:
+    """Return the caches for which kernels are counted for a device."""
+    counted_caches = memory_hierarchy_of(identity, is_here=is_here)
+    return DEFAULT_CACHES if counted_caches.name == UNKNOWN else counted_caches.counted

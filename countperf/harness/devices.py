@@ -16,8 +16,8 @@ from countperf.harness import nvcc
 from countperf.harness.device import Device, Findings, Session
 from countperf.harness.icd import INSTALL_ADVICE, DriverFile, DriverSearch
 from countperf.harness.nvcc import find_disassembler, find_nvcc
-from countperf.machine_code import objdump, throughput
-from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code import object_file, throughput
+from countperf.machine_code.object_file import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def find_tools() -> tuple[ToolReport, ...]:
     """Look for the programs that read machine code; none of them is run."""
     on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
     wanted = (
-        ("objdump", on_cpus, find_objdump, objdump.INSTALL_ADVICE),
+        ("objdump", on_cpus, find_objdump, object_file.INSTALL_ADVICE),
         ("llvm-mca", on_cpus, find_analyzer, throughput.INSTALL_ADVICE),
         ("nvcc", on_gpus, find_nvcc, nvcc.INSTALL_ADVICE),
         ("nvdisasm", on_gpus, find_disassembler, nvcc.DISASSEMBLER_ADVICE),

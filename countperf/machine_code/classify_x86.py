@@ -16,9 +16,12 @@ volume 2.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
+from countperf.machine_code.interpreter import Program
 from countperf.machine_code.operands import WIDTHS, operands_of, widest
 
 HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
@@ -26,7 +29,6 @@ LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
 PREFIXES = re.compile(r"^(?:(?:data16|[cdefgs]s|bnd|notrack|lock|rep\w*|rex\S*|\{\w+\})\s+)+")
 _STACK = re.compile(r"\(%r[sb]p\)")
 _EMBEDDED = re.compile(r"\{1to(\d+)\}")
-
 _KINDS = {
     "fma": r"fn?m(?:add|sub)+\d*",
     "add": r"(?:add|sub)+|hadd|hsub",
@@ -63,7 +65,6 @@ _SMALL = (
     (128, re.compile(r"\w+(?:128|32x4|64x2)")),
     (256, re.compile(r"\w+(?:32x8|64x4)")),
 )
-
 _NOTHING = re.compile(r"nop[wl]?|endbr64|data16|xchgw?")
 _MOVES = re.compile(r"mov(?:abs)?[bwlq]?")
 _WIDENING = re.compile(r"mov[sz]")
@@ -173,3 +174,92 @@ def _access(direction: str, memory: str, kind: str) -> str:
     if _STACK.search(memory):
         return f"spill.{direction}.{kind.rpartition('.')[2]}"
     return f"{direction}.{kind}"
+
+
+ROOT = "code"
+"""First part of the names of these properties."""
+
+CONFLICT = "miss.conflict"
+"""First part of the names of properties of accesses that miss a first-level cache."""
+
+CYCLES = f"{ROOT}.cycles"
+"""Cycles on the processor of reference."""
+
+_SIMPLE = ("add", "mul", "fma", "minmax", "compare", "round")
+_CROSS = re.compile(r"v?p?erm(?!il)|vperm|valign|vshuf[fi]|vpmov|vinsert|vextract")
+_WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
+
+
+def missed(
+    program: Program,
+    executed: Mapping[int, int],
+    accessed: Mapping[int, int],
+    cache: CacheSize = DEFAULT_CACHES.code,
+) -> Counter[str]:
+    """Return what a group accesses that comes back too late for a first-level cache."""
+    shares = set_conflicts((block for block, _ in program.straight(executed)), accessed, cache)
+    found: Counter[str] = Counter()
+    for number, share in shares.items():
+        line = program.lines[number]
+        for direction in _directions(line.mnemonic, line.operands):
+            found[f"{CONFLICT}.{direction}"] += round(share * executed[number])
+    return found
+
+
+def set_conflicts(
+    blocks: Iterable[Sequence[int]],
+    accessed: Mapping[int, int],
+    cache: CacheSize = DEFAULT_CACHES.code,
+) -> dict[int, float]:
+    """Return which share of the accesses misses, of instructions whose lines share a set."""
+    shares: dict[int, float] = {}
+    for block in blocks:
+        by_set: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(
+            lambda: defaultdict(list[int])
+        )
+        for number in block:
+            if number in accessed:
+                line = accessed[number] // LINE_BYTES
+                by_set[line % cache.sets][line].append(number)
+        for lines in by_set.values():
+            if len(lines) > cache.ways:
+                share = (len(lines) - cache.ways) / (len(lines) - 1)
+                shares.update((number, share) for some in lines.values() for number in some)
+    return shares
+
+
+def _directions(mnemonic: str, operands: str) -> list[str]:
+    """Return the directions of an instruction's accesses: ``load``, ``store`` or both."""
+    kinds = (kind.removeprefix("spill.") for kind in classify(mnemonic, operands))
+    return [kind.split(".")[0] for kind in kinds if kind.startswith(("load", "store"))]
+
+
+@lru_cache(maxsize=2**15)
+def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
+    """Return what executing an instruction counts as, by property name."""
+    names: list[tuple[str, int]] = [("all", 1)]
+    for kind in classify(mnemonic, operands):
+        if kind in ("gather", "scatter"):
+            bits = 64 if _WIDE_ELEMENTS.search(mnemonic) else 32
+            names += [(kind, 1), (f"{kind}_lanes", 8 * widest(operands) // bits)]
+        else:
+            names.append((_named(kind, mnemonic), 1))
+    return tuple((f"{ROOT}.{name}", number) for name, number in names)
+
+
+def _named(kind: str, mnemonic: str) -> str:
+    parts = kind.split(".")
+    match parts[0]:
+        case "flop":
+            unit = "scalar" if parts[3] == "1" else "vector"
+            name = "arithmetic" if parts[1] in _SIMPLE else f"{parts[1]}_{parts[2]}"
+            return f"{name}_{unit}"
+        case "load" | "store":
+            unit = "scalar" if parts[1] == "integer" else parts[1]
+            return f"{parts[0]}_{unit}"
+        case "spill":
+            return f"spill_{parts[1]}_{'integer' if parts[2] == 'integer' else 'vector'}"
+        case "shuffle":
+            return f"shuffle_{'cross' if _CROSS.match(mnemonic) else 'lane'}"
+        case _:
+            return "_".join(parts)

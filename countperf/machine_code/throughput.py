@@ -18,7 +18,7 @@ from typing import NamedTuple
 from countperf.errors import DeviceError
 from countperf.machine_code.blocks import Line
 from countperf.machine_code.interpreter import Program
-from countperf.machine_code.objdump import find_program
+from countperf.machine_code.object_file import find_program
 
 INSTALL_ADVICE = (
     "install LLVM 16 or newer ('apt-get install llvm-19'), or name its llvm-mca in the environment"

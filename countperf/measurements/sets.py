@@ -18,8 +18,7 @@ from countperf.documents import (
     write_atomically,
 )
 from countperf.errors import DocumentError
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import counted_caches_of
+from countperf.hardware.identity import DeviceIdentity, counted_caches_of
 from countperf.measurements.cases import Purpose
 from countperf.measurements.lines import (
     FailedCase,

@@ -32,7 +32,7 @@ from typing import Any, Literal, get_args
 
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
-from countperf.mechanistic.checks import check_not_negative, check_whole
+from countperf.mechanistic.profile import check_not_negative, check_whole
 
 StepKind = Literal["h2d", "d2h", "kernel"]
 _OPTIONS = ("stream", "device", "after", "name")

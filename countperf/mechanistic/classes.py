@@ -36,7 +36,7 @@ from dataclasses import replace
 
 from countperf.errors import DeviceParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, some_of
-from countperf.mechanistic.checks import check_not_negative
+from countperf.mechanistic.profile import check_not_negative
 
 BARRIER = "barrier"
 SECOND_LEVEL = "ld.l2.s32"

@@ -40,7 +40,6 @@ from typing import Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Bound,
     Estimate,
@@ -52,6 +51,9 @@ from countperf.mechanistic.profile import (
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
+    check_choice,
+    check_not_negative,
+    check_positive,
 )
 
 Policy = Literal["rr", "rr_corrected", "gto"]

@@ -47,7 +47,6 @@ from typing import Literal
 
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import LinkParameters
-from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 from countperf.mechanistic.model import (
     Bound,
     Estimate,
@@ -55,7 +54,13 @@ from countperf.mechanistic.model import (
     seconds_from_throughput,
 )
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    check_not_negative,
+    check_positive,
+    check_whole,
+)
 from countperf.mechanistic.volkov import latency_alone
 
 Resource = Literal["cuda_cores", "schedulers", "memory"]

@@ -13,8 +13,12 @@ from typing import ClassVar, Literal
 
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_positive
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    ProfiledKernel,
+    check_positive,
+)
 from countperf.predictions import ParameterValue, Prediction, largest_first
 
 Bound = Literal["compute", "memory", "barrier", "latency", "issue", "launch", "transfer"]

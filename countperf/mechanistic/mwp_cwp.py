@@ -50,7 +50,6 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Bound,
     Estimate,
@@ -58,7 +57,13 @@ from countperf.mechanistic.model import (
     seconds_from_throughput,
 )
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    check_choice,
+    check_not_negative,
+    check_positive,
+)
 from countperf.mechanistic.transit import TwoSubsystems, two_subsystems
 from countperf.mechanistic.volkov import latency_alone
 

@@ -29,8 +29,13 @@ from dataclasses import dataclass
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_positive, check_whole
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    ProfiledKernel,
+    check_positive,
+    check_whole,
+)
 
 _MODEL = "occupancy"
 

@@ -36,10 +36,15 @@ from typing import ClassVar, NamedTuple
 
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
-from countperf.mechanistic.checks import check_positive, check_whole
 from countperf.mechanistic.model import Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
-from countperf.mechanistic.profile import InstructionGraph, KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    KernelProfile,
+    LaunchConfiguration,
+    check_positive,
+    check_whole,
+)
 
 _DENOMINATOR = 10**6
 _KINDS: tuple[Bound, ...] = ("compute", "memory", "barrier", "issue")

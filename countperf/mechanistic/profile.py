@@ -6,6 +6,7 @@ one sub-group instruction serves all of them, and the count equals that of a sin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -14,7 +15,41 @@ from typing import Any
 from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
-from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
+
+
+def check_positive(value: float, name: str) -> float:
+    """Return a number that must be positive and finite."""
+    if not (math.isfinite(value) and value > 0):
+        message = f"{name} must be positive and finite, not {value}"
+        raise ParameterError(message, parameter=name)
+    return value
+
+
+def check_not_negative(value: float, name: str) -> float:
+    """Return a number that must be finite and not negative; errors as in `check_positive`."""
+    if not (math.isfinite(value) and value >= 0):
+        message = f"{name} must be finite and not negative, not {value}"
+        raise ParameterError(message, parameter=name)
+    return value
+
+
+def check_whole(value: int, name: str, *, least: int = 1) -> int:
+    """Return a number that must be whole and at least some bound."""
+    if isinstance(value, bool) or not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+        message = f"{name} must be a whole number, not {value!r}"
+        raise ParameterError(message, parameter=name)
+    if value < least:
+        message = f"{name} must be at least {least}, not {value}"
+        raise ParameterError(message, parameter=name)
+    return value
+
+
+def check_choice(value: str, name: str, choices: Sequence[str]) -> None:
+    """Refuse an option that is none of the choices."""
+    if value not in choices:
+        message = f"{name} must be one of {', '.join(choices)}, not {value!r}"
+        raise ParameterError(message, parameter=name)
+
 
 _COUNTS = (
     "alpha_comp",

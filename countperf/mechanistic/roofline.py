@@ -26,7 +26,6 @@ from typing import Literal
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Bound,
     Estimate,
@@ -34,7 +33,12 @@ from countperf.mechanistic.model import (
     seconds_from_throughput,
 )
 from countperf.mechanistic.occupancy import check_launch
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    check_not_negative,
+    check_positive,
+)
 
 _TIE = 1e-12
 _KIND_ORDER = ("compute", "memory", "barrier", "issue")

@@ -30,10 +30,9 @@ from typing import Literal
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.machine_code.sass_instruction import SassInstruction
-from countperf.mechanistic.checks import check_not_negative
 from countperf.mechanistic.classes import kernel_class
 from countperf.mechanistic.merpsys import critical_path
-from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.profile import ProfiledKernel, check_not_negative
 from countperf.mechanistic.sass_listing import parse_sass
 
 _REFUSED = ("CALL", "JCAL", "RET", "BRX", "JMP", "JMX")

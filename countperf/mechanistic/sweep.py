@@ -13,7 +13,6 @@ from typing import Literal, get_args
 from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_choice, check_whole
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import missing_registers, registers_are_missing
 from countperf.mechanistic.model import MechanisticPrediction
@@ -25,7 +24,12 @@ from countperf.mechanistic.predict_all import (
     answered,
     built_models,
 )
-from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    ProfiledKernel,
+    check_choice,
+    check_whole,
+)
 
 Axis = Literal["occupancy", "group_size", "intensity"]
 AXES: tuple[Axis, ...] = get_args(Axis)

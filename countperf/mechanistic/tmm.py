@@ -42,10 +42,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from countperf.errors import ParameterError
-from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 from countperf.mechanistic.model import Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    check_not_negative,
+    check_positive,
+    check_whole,
+)
 
 Term = Literal["work", "span", "memory"]
 

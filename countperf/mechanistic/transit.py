@@ -26,10 +26,14 @@ from typing import Literal
 
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
-from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    check_not_negative,
+    check_positive,
+)
 from countperf.mechanistic.volkov import throughput_estimate
 
 

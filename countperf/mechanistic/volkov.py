@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Bound,
     Estimate,
@@ -32,7 +31,13 @@ from countperf.mechanistic.model import (
     seconds_from_throughput,
 )
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import InstructionGraph, KernelProfile, LaunchConfiguration
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    KernelProfile,
+    LaunchConfiguration,
+    check_not_negative,
+    check_positive,
+)
 from countperf.mechanistic.roofline import profile_roof
 
 

@@ -44,7 +44,6 @@ from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
-from countperf.mechanistic.checks import check_choice, check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Bound,
     Estimate,
@@ -56,6 +55,9 @@ from countperf.mechanistic.profile import (
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
+    check_choice,
+    check_not_negative,
+    check_positive,
 )
 
 Variant = Literal["original", "corrected"]

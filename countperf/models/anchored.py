@@ -31,7 +31,7 @@ from countperf.features import vector_of
 from countperf.measurements.timing import TimingDocument
 from countperf.models.cost_function import CostFunction, compile_cost
 from countperf.models.fitted_weights import FittedWeights
-from countperf.models.records import Calibration
+from countperf.models.function import Calibration
 from countperf.models.validity import Level
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
 from countperf.sizes import given_sizes

@@ -11,7 +11,7 @@ import numpy as np
 from countperf.display import Drawable, ShortRepr, Table
 from countperf.errors import ParameterError
 from countperf.models.fitted_weights import Charge, FittedWeights
-from countperf.models.records import Weight
+from countperf.models.function import Weight
 from countperf.predictions import Prediction
 
 if TYPE_CHECKING:

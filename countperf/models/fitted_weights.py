@@ -24,13 +24,15 @@ from countperf.features import FeatureSpec, vector_of
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.definition import ModelDefinition, Unread
-from countperf.models.function import ModelFunction, ModelInputs, model_inputs
-from countperf.models.records import (
+from countperf.models.function import (
     FitQuality,
     IndistinguishableGroup,
     MeasurementSource,
+    ModelFunction,
+    ModelInputs,
     Range,
     Weight,
+    model_inputs,
     unit_of,
 )
 from countperf.models.validity import (

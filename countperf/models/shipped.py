@@ -7,8 +7,7 @@ from pathlib import Path
 
 from countperf.errors import ParameterError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import memory_hierarchy_of
+from countperf.hardware.identity import DeviceIdentity, memory_hierarchy_of
 from countperf.models.compiled import COMPILED, compiled, order_on
 from countperf.models.definition import ModelDefinition, Term
 from countperf.models.structural import STRUCTURAL, policy_on, structural

@@ -16,7 +16,7 @@ from countperf.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.hardware.identity import DeviceIdentity
-    from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
+    from countperf.models.function import FitQuality, IndistinguishableGroup, Weight
 
 Level = float
 """In which share of cases an interval is to hold the time: 0.9 or 0.95."""

@@ -27,14 +27,6 @@ from countperf.models.library import short_name
 from countperf.predictions import Prediction
 from countperf.report.breakdown import breakdown_rows
 from countperf.report.curves import (
-    model_roofline_figure,
-    prediction_title,
-    roofline_figure,
-    sweep_figure,
-    times_figure,
-    timing_figure,
-)
-from countperf.report.drawing import (
     BLUE,
     GRAY,
     GREEN,
@@ -42,11 +34,17 @@ from countperf.report.drawing import (
     RED,
     SKY,
     check_figure_path,
+    model_roofline_figure,
     new_figure,
     plain_both,
     plain_ticks,
+    prediction_title,
+    roofline_figure,
     save_figure,
     scale_of,
+    sweep_figure,
+    times_figure,
+    timing_figure,
 )
 from countperf.report.rows import PURPOSES
 from countperf.tuning.result import Trial, TuningResult

@@ -20,9 +20,9 @@ from countperf.steps import format_duration
 
 if TYPE_CHECKING:
     from countperf.tuning.points import Point
-    from countperf.tuning.ranking import Ranking, Reason, RefusalCount
+    from countperf.tuning.ranker import Ranking, Reason, RefusalCount
     from countperf.tuning.result import Trial, TuningResult
-    from countperf.tuning.state import SearchState
+    from countperf.tuning.trials import SearchState
 
 _EXAMPLES = 3
 _LARGEST_CLAIM = 0.995

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.hardware.parameters import some_of
+from countperf.models.function import charged, unit_of
 from countperf.models.library import short_name
-from countperf.models.records import charged, unit_of
 from countperf.report.breakdown import plain_name
 from countperf.report.rows import (
     Printed,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from countperf.harness.characterization.bench import Characterization
     from countperf.harness.devices import DeviceReport
     from countperf.models.definition import ModelDefinition
+    from countperf.models.function import Weight
     from countperf.models.library import AvailableFit
-    from countperf.models.records import Weight
     from countperf.models.weights import WeightSet
     from countperf.predictions import Verdict
 

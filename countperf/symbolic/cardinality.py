@@ -31,8 +31,8 @@ from countperf.symbolic.piecewise import (
     shifted,
     without_floors,
 )
-from countperf.symbolic.polyhedron import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
+from countperf.symbolic.tiles import Polyhedron, Row
 
 _MANY_TERMS = 14
 """Of two counts together, from which their minimum is found term by term, if they allow it."""

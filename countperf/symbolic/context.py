@@ -11,8 +11,8 @@ from typing import Any
 import islpy as isl
 
 from countperf.symbolic.isl_sets import ByText, IntegerSet, from_isl, names_of, to_isl
-from countperf.symbolic.polyhedron import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.tiles import Polyhedron, Row
 
 _DT = isl.dim_type
 _MAXIMUM_SPACES = 256

@@ -44,9 +44,15 @@ from countperf.symbolic.floors import (
     sum_over,
 )
 from countperf.symbolic.piecewise import Term, multiply_terms
-from countperf.symbolic.polyhedron import Polyhedron, Row, describe, row_polynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
-from countperf.symbolic.tiles import fuse_tiles, without_determined
+from countperf.symbolic.tiles import (
+    Polyhedron,
+    Row,
+    describe,
+    fuse_tiles,
+    row_polynomial,
+    without_determined,
+)
 
 Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
 """Returns an equal set (under the context) with fewer rows, or None for an empty one."""

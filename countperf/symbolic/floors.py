@@ -8,8 +8,8 @@ from functools import lru_cache
 from math import comb, gcd, lcm
 
 from countperf.errors import UncountableSetError
-from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Floor, QuasiPolynomial
+from countperf.symbolic.tiles import Polyhedron
 
 
 def floors_in(weight: QuasiPolynomial, name: str) -> list[Floor]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic.polyhedron import Polyhedron
+from countperf.symbolic.tiles import Polyhedron
 
 _DT = isl.dim_type
 IntegerSet: TypeAlias = Any

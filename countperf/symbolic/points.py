@@ -20,9 +20,9 @@ from countperf.symbolic.isl_sets import (
     names_of,
     to_isl,
 )
-from countperf.symbolic.polyhedron import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
 from countperf.symbolic.sets import at_values, project_onto
+from countperf.symbolic.tiles import Polyhedron, Row
 
 Points = dict[str, NDArray[np.int64]]
 """One coordinate array for each name, all of one length."""

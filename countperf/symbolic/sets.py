@@ -21,9 +21,8 @@ from countperf.symbolic.isl_sets import (
     to_isl,
     written_rows,
 )
-from countperf.symbolic.polyhedron import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
-from countperf.symbolic.tiles import fuse_tiles
+from countperf.symbolic.tiles import Polyhedron, Row, fuse_tiles
 
 _DT = isl.dim_type
 

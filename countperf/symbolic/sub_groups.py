@@ -8,8 +8,8 @@ import islpy as isl
 
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.polyhedron import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
+from countperf.symbolic.tiles import Polyhedron, Row
 
 SUB_GROUP = "_sub_group"
 """Dimension that numbers the sub-groups of a group."""

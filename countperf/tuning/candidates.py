@@ -18,7 +18,7 @@ from countperf.tuning.measuring import (
 )
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.posterior import Array, Draw, LogTimes, Posterior
-from countperf.tuning.ranking import Ranking
+from countperf.tuning.ranker import Ranking
 from countperf.tuning.result import Key, Plan, Trial, as_key, ties
 from countperf.tuning.space import SearchSpace
 

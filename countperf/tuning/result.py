@@ -15,7 +15,7 @@ from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.documents import IntervalOfTimes
 from countperf.errors import ParameterError
 from countperf.tuning.points import Refused
-from countperf.tuning.ranking import RefusalCount
+from countperf.tuning.ranker import RefusalCount
 from countperf.tuning.space import Choice, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]

@@ -39,7 +39,7 @@ from countperf.fitting.with_prior import (
     fit_with_prior,
     widening,
 )
-from countperf.hardware.memory import counted_caches_of, memory_hierarchy_of
+from countperf.hardware.identity import counted_caches_of, memory_hierarchy_of
 from countperf.harness.campaign import Rewriting, measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
 from countperf.harness.device import Device
@@ -48,8 +48,8 @@ from countperf.harness.environment import available_cores
 from countperf.harness.runner import CALIBRATION, KernelRunner
 from countperf.harness.sizes import calibrate as choose_sizes
 from countperf.harness.sizes import measure_limits
-from countperf.machine_code import objdump, throughput
-from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code import object_file, throughput
+from countperf.machine_code.object_file import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import KernelCase, Measurement, MeasurementSet
 from countperf.models.compiled import COMPILED
@@ -188,7 +188,7 @@ def _why_no_code(device: Device) -> str:
     if device.identity.platform not in GROUP_STATES:
         return f"{device.identity.platform} does not keep its machine code"
     if find_objdump() is None:
-        return f"no objdump found: {objdump.INSTALL_ADVICE}"
+        return f"no objdump found: {object_file.INSTALL_ADVICE}"
     if find_analyzer() is None:
         return f"no llvm-mca found that is new enough: {throughput.INSTALL_ADVICE}"
     return ""

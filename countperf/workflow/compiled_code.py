@@ -18,7 +18,7 @@ from countperf.harness.campaign import Rewriting
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.compile.gpu_counts import GpuCounts, GpuKernel
 from countperf.harness.devices import find_device
-from countperf.machine_code.executed_counts import CYCLES
+from countperf.machine_code.classify_x86 import CYCLES
 from countperf.properties.counts import caches_of
 from countperf.steps import stepped
 from countperf.tuning.pools import process_pool

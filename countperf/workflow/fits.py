@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from countperf.display import Table, printed
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.library import available_devices, load_device
+from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.devices import discover
-from countperf.models.library import AvailableFit, NamedFit, named_fits
+from countperf.models.library import AvailableFit, NamedFit, find_fit, named_fits
+
+if TYPE_CHECKING:
+    from countperf.harness.device import Device
 
 
 class AvailableWeights(tuple[AvailableFit, ...], Table):
@@ -61,3 +67,19 @@ def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | Non
         is_here=is_here,
         problem=problem,
     )
+
+
+def devices() -> tuple[Device, ...]:
+    """List the devices of this machine, OpenCL and CUDA, working or not (see `doctor`)."""
+    return discover().devices
+
+
+def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
+    """Return what is known of a device, or None."""
+    if beside is not None:
+        fit = find_fit(str(beside))
+        place = Path(beside) if fit is None else fit.folder
+        near = (place if place.is_dir() else place.parent) / "parameters.json"
+        if near.is_file() and (found := DeviceParameters.read_file(near)).slug == slug:
+            return found
+    return load_device(slug) if slug in available_devices() else None

@@ -16,9 +16,8 @@ from countperf.errors import (
     TableError,
 )
 from countperf.execution.memory_hierarchy import CountedCaches
-from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.identity import DeviceIdentity, counted_caches_of
 from countperf.hardware.library import load_device
-from countperf.hardware.memory import counted_caches_of
 from countperf.harness.campaign import Rewriting
 from countperf.measurements import MeasurementSet
 from countperf.measurements.recorded import read_times

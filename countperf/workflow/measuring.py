@@ -13,7 +13,7 @@ from countperf.errors import (
     KernelSpecificationError,
     ParameterError,
 )
-from countperf.hardware.memory import counted_caches_of
+from countperf.hardware.identity import counted_caches_of
 from countperf.harness.campaign import measure, open_store
 from countperf.harness.devices import find_device
 from countperf.harness.runner import BROAD, QUICK, KernelRunner

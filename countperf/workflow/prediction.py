@@ -13,8 +13,7 @@ from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
 from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError, ParameterError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import counted_caches_of
+from countperf.hardware.identity import DeviceIdentity, counted_caches_of
 from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import discover, find_device
 from countperf.measurements import TimingDocument

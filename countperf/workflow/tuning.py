@@ -17,11 +17,10 @@ from countperf.sizes import given_sizes
 from countperf.steps import report
 from countperf.tuning.apart import ApartRunner
 from countperf.tuning.points import PredictionTask, user_space
-from countperf.tuning.pools import pool_or
+from countperf.tuning.pools import checked_space, pool_or
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
-from countperf.tuning.sending import checked_space
 from countperf.tuning.space import SearchSpace
 from countperf.workflow.prediction import Target
 from measurement_kernels.variants import spaces
@@ -29,10 +28,10 @@ from measurement_kernels.variants import spaces
 if TYPE_CHECKING:
     from countperf.harness.device import Device
     from countperf.tuning.points import Point
-    from countperf.tuning.ranking import Ranking
+    from countperf.tuning.ranker import Ranking
     from countperf.tuning.result import TuningResult
     from countperf.tuning.space import SearchSpace
-    from countperf.tuning.state import Watch
+    from countperf.tuning.trials import Watch
 
 
 def load_space(specification: str) -> SearchSpace:

@@ -26,7 +26,7 @@ from countperf.harness.environment import available_cores
 from countperf.harness.runner import QUICK as QUICKLY
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.pools import process_pool
-from countperf.workflow.evaluating import evaluate_ranking
+from countperf.workflow.fitting import evaluate_ranking
 from countperf.workflow.measuring import Profile, measure_catalogue
 from countperf.workflow.measuring import measure_variants as measure
 from measurement_kernels.catalog import entries, entry, families

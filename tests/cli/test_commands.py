@@ -12,7 +12,7 @@ from countperf.cli import main
 from countperf.errors import DeviceError
 from countperf.fitting.fit import fit
 from countperf.harness.devices import find_device
-from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.object_file import find_objdump
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
 from tests.shipped import shipped_measurements

@@ -14,7 +14,7 @@ from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
 from countperf.steps import listening, stepped
 from countperf.terminal import shown
-from countperf.workflow.evaluating import evaluate
+from countperf.workflow.fitting import evaluate
 
 FITS = Path(__file__).resolve().parents[2] / "fits" / "pocl-epyc-zen5"
 

@@ -21,8 +21,7 @@ from countperf.execution.memory_hierarchy import (
 )
 from countperf.execution.reuse import ReuseLimits
 from countperf.fitting.verdicts import memory_verdict
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import counted_caches_of, memory_hierarchy_of
+from countperf.hardware.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.models.structural import structural
 
 KIB, MIB = 1 << 10, 1 << 20

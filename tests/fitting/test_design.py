@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from countperf.errors import FitError
 from countperf.fitting.design import Observation, build_design, diagnose
-from countperf.models.records import IndistinguishableGroup
+from countperf.models.function import IndistinguishableGroup
 from countperf.models.shipped import LINEAR
 from tests.fitting.builders import observe_all
 

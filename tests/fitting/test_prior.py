@@ -14,8 +14,7 @@ from countperf.fitting.prior import (
     shipped_choice,
     shipped_devices,
 )
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import memory_hierarchy_of
+from countperf.hardware.identity import DeviceIdentity, memory_hierarchy_of
 from measurement_kernels.catalog import entry
 from tests.models.builders import make_device
 

@@ -17,8 +17,7 @@ from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import with_transactions
 from countperf.properties.vector import PropertyVector
-from countperf.workflow.evaluating import evaluate, evaluate_ranking
-from countperf.workflow.fitting import fit
+from countperf.workflow.fitting import evaluate, evaluate_ranking, fit
 from countperf.workflow.prediction import predict
 from countperf.workflow.tuning import rank
 from measurement_kernels.catalog import entry

@@ -17,7 +17,7 @@ from countperf.fitting.judging import evaluate
 from countperf.fitting.leaving_out import HeldOutCase, leave_families_out, log_scatter
 from countperf.metrics import Evaluation
 from countperf.models.shipped import LINEAR, fitted_model
-from countperf.workflow import evaluating
+from countperf.workflow import fitting
 from tests.fitting.builders import (
     KERNELS,
     TEST_KERNEL,
@@ -135,13 +135,13 @@ def test_what_judges_fits_is_never_fitted_and_evaluated_by_purpose(tmp_path: Pat
     weights = fit(known).weights
 
     assert fit(both).weights.weights == weights.weights
-    evaluation = evaluating.evaluate(both, weights=weights)
+    evaluation = fitting.evaluate(both, weights=weights)
     parts = evaluation.by_purpose()
     assert list(parts) == ["test", "application"]
     assert parts["test"].overall().value == pytest.approx(0, abs=1e-9)
     assert parts["application"].worst_factors() == {"unseen": pytest.approx(3)}
     assert parts["application"].overall().value == pytest.approx(2 / 3)
-    only = evaluating.evaluate(both, weights=weights, purposes=["test"])
+    only = fitting.evaluate(both, weights=weights, purposes=["test"])
     assert only.cases == parts["test"].cases
     path = tmp_path / "evaluation.json"
     evaluation.write_file(path)

@@ -18,8 +18,7 @@ from countperf.fitting.fit import FitResult
 from countperf.fitting.prior import CARRIED, ExpectedErrors, KnownModel
 from countperf.fitting.solve import LogPrior
 from countperf.fitting.with_prior import fit_with_prior, prior_recipe
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.memory import memory_hierarchy_of
+from countperf.hardware.identity import DeviceIdentity, memory_hierarchy_of
 from countperf.models.definition import ModelDefinition, Term
 from countperf.models.function import Column
 from countperf.models.validity import NORMAL_QUANTILES

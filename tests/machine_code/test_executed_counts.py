@@ -21,11 +21,9 @@ from countperf.harness.compile.compiled_kernel import (
 from countperf.harness.compile.launches import HostCode
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
-from countperf.machine_code.calling_conventions import KernelLaunch, middle_group
-from countperf.machine_code.classify_x86 import classify
-from countperf.machine_code.executed_counts import properties_of
-from countperf.machine_code.objdump import find_objdump
-from countperf.machine_code.object_file import entry_of
+from countperf.machine_code.classify_x86 import classify, properties_of
+from countperf.machine_code.machine_state import KernelLaunch, middle_group
+from countperf.machine_code.object_file import entry_of, find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.properties.count_properties import count_kernel
 from measurement_kernels import catalog

@@ -8,8 +8,7 @@ from countperf.errors import DeviceError
 from countperf.harness.compile.objects import find_library
 from countperf.harness.devices import find_device
 from countperf.machine_code.machine_state import REGISTERS, Machine
-from countperf.machine_code.objdump import find_objdump
-from countperf.machine_code.object_file import functions_of
+from countperf.machine_code.object_file import find_objdump, functions_of
 from tests.machine_code.test_interpreter import executed, program
 
 NAMES = ("__ocl_svml_z0_rsqrtf16", "puts", "__ocl_svml_z0_irem16")

@@ -12,8 +12,8 @@ import pytest
 
 from countperf.errors import DeviceError
 from countperf.harness.devices import find_device
-from countperf.machine_code.calling_conventions import KernelLaunch
-from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.machine_state import KernelLaunch
+from countperf.machine_code.object_file import find_objdump
 from measurement_kernels import catalog
 from tests.harness.loopy_cases import GROUP, two_launches
 from tests.oracles.native_stepping import (

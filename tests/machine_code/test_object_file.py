@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from countperf.machine_code.machine_state import REGISTERS, Machine
-from countperf.machine_code.objdump import find_objdump
-from countperf.machine_code.object_file import program_of
+from countperf.machine_code.object_file import find_objdump, program_of
 
 SOURCE = """
 int leaf(int count) { int k; for (k = 0; k < count; k++) __asm__ volatile("bswap %eax"); return k; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countperf.execution.memory_hierarchy import load_hierarchy
-from countperf.machine_code.executed_counts import missed, set_conflicts
+from countperf.machine_code.classify_x86 import missed, set_conflicts
 from countperf.machine_code.machine_state import REGISTERS, Machine
 from tests.machine_code.test_interpreter import program
 

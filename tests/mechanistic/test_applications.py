@@ -11,8 +11,7 @@ from countperf.errors import CountperfError, KernelSpecificationError, Parameter
 from countperf.hardware.library import load_device
 from countperf.mechanistic.applications import parse_application, schedule
 from countperf.mechanistic.merpsys import transfer_time
-from countperf.workflow.applications import predict_application
-from countperf.workflow.mechanistic import predict_all
+from countperf.workflow.mechanistic import predict_all, predict_application
 
 KERNEL = "vector-scale-add/stride1/256x1"
 PIPELINE = """

@@ -6,7 +6,7 @@ from typing import Any
 
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.definition import ModelDefinition
-from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
+from countperf.models.function import FitQuality, IndistinguishableGroup, Weight
 from countperf.models.shipped import LINEAR
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, property_unit

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import ParameterError, PredictionError
-from countperf.models.records import Calibration, FitQuality
+from countperf.models.function import Calibration, FitQuality
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.models.builders import make_weights

@@ -15,8 +15,8 @@ import pytest
 from countperf.errors import ParameterError, UnmeasuredPropertyError
 from countperf.models.correction import Correction
 from countperf.models.definition import ModelDefinition
+from countperf.models.function import Range
 from countperf.models.library import load_weights
-from countperf.models.records import Range
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial

@@ -16,7 +16,7 @@ from countperf.errors import (
     ParameterError,
     UnmeasuredPropertyError,
 )
-from countperf.models.records import Calibration, FitQuality, Range
+from countperf.models.function import Calibration, FitQuality, Range
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.models.records import FitQuality
+from countperf.models.function import FitQuality
 from countperf.models.validity import (
     extrapolation_verdict,
     features_outside,

@@ -24,7 +24,7 @@ from countperf.errors import KernelBuildError
 from countperf.harness.compile.compiled_kernel import CompiledKernel, kernel_of
 from countperf.harness.compile.objects import objects_of, programs_of
 from countperf.harness.device import Device
-from countperf.machine_code.calling_conventions import KernelLaunch, middle_group, pocl_group
+from countperf.machine_code.machine_state import KernelLaunch, middle_group, pocl_group
 from countperf.machine_code.object_file import entry_of
 
 _SOURCE = Path(__file__).with_suffix(".c")

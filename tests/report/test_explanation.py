@@ -11,8 +11,8 @@ from countperf.errors import ParameterError
 from countperf.execution.issue import ExecutionPolicy
 from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import ModelDefinition
+from countperf.models.function import IndistinguishableGroup, Weight, unit_of
 from countperf.models.library import load_weights
-from countperf.models.records import IndistinguishableGroup, Weight, unit_of
 from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector

@@ -9,9 +9,9 @@ import pytest
 from countperf.report.tuning import state_text
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.points import Predicted
-from countperf.tuning.ranking import Ranking
+from countperf.tuning.ranker import Ranking
 from countperf.tuning.result import Plan, Trial
-from countperf.tuning.state import SearchState
+from countperf.tuning.trials import SearchState
 from tests.tuning.test_search import (
     BEST,
     BEST_S,

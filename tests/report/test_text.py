@@ -11,7 +11,7 @@ import pytest
 
 from countperf.fitting.fit import fit
 from countperf.metrics import EvaluatedCase, Evaluation
-from countperf.models.records import FitQuality
+from countperf.models.function import FitQuality
 from countperf.properties.vector import PropertyVector
 from countperf.report.weights import doctor_text, implied_rate
 from tests.fitting.builders import measure

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from countperf.tuning.points import Refused
-from countperf.tuning.ranking import Ranking, by_stage
+from countperf.tuning.ranker import Ranking, by_stage
 from countperf.tuning.result import Trial, TuningResult
 from tests.printing import object_of, text_of
 

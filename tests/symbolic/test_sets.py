@@ -16,8 +16,8 @@ from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.context import Context
-from countperf.symbolic.polyhedron import Polyhedron
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
+from countperf.symbolic.tiles import Polyhedron
 
 _rows = st.lists(
     st.tuples(st.integers(-6, 6), *(st.integers(-3, 3) for _ in range(3))), min_size=1, max_size=5

@@ -12,8 +12,7 @@ import pytest
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.points import Point, Predicted, PredictionTask, Refused
 from countperf.tuning.posterior import Surrogate
-from countperf.tuning.ranker import Ranker
-from countperf.tuning.ranking import Ranking
+from countperf.tuning.ranker import Ranker, Ranking
 from countperf.tuning.result import Plan, Trial, as_key
 from countperf.tuning.space import Choice, SearchSpace
 from tests.tuning.spaces import make_space

@@ -12,7 +12,7 @@ from countperf.errors import DeviceError, MeasurementError, ParameterError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.fitting.prior import KernelChoice, shipped_choice
 from countperf.fitting.with_prior import CalibrationResult
-from countperf.hardware.memory import memory_hierarchy_of
+from countperf.hardware.identity import memory_hierarchy_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.runner import CALIBRATION, KernelRunner

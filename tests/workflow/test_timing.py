@@ -33,7 +33,7 @@ from countperf.errors import (
 from countperf.harness.devices import find_device
 from countperf.measurements import KernelCase, Measurement, TimedSize
 from countperf.measurements import TimingDocument as Timing
-from countperf.models.records import Calibration, FitQuality
+from countperf.models.function import Calibration, FitQuality
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector

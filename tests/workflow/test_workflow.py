@@ -17,7 +17,7 @@ from countperf.errors import (
 )
 from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.harness.devices import discover, find_device
-from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.object_file import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
 from countperf.models.shipped import LINEAR

@@ -18,16 +18,17 @@ from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
 from countperf.harness.compile.launches import HostCode
 from countperf.harness.compile.objects import INTEL, POCL, compile_many
 from countperf.harness.device import Device
-from countperf.machine_code.calling_conventions import (
+from countperf.machine_code.classify_x86 import ROOT, missed, properties_of
+from countperf.machine_code.interpreter import Program
+from countperf.machine_code.machine_state import (
+    ArrayData,
     KernelLaunch,
+    Machine,
     fill_arrays,
     intel_group,
     middle_group,
     pocl_group,
 )
-from countperf.machine_code.executed_counts import ROOT, missed, properties_of
-from countperf.machine_code.interpreter import Program
-from countperf.machine_code.machine_state import ArrayData, Machine
 from countperf.machine_code.object_file import entry_of
 from countperf.machine_code.throughput import Analyzed, Block, Cycles, analyze, blocks_of, cycles_of
 from countperf.symbolic.isl_sets import names_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from countperf.harness.cuda.target import CudaCode, HostBuilder, code_of
 from countperf.harness.description import Kernel, describe_kernel
-from countperf.machine_code.calling_conventions import KernelLaunch
+from countperf.machine_code.machine_state import KernelLaunch
 
 Shape = tuple[int, int, int]
 

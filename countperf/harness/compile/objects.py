@@ -37,8 +37,7 @@ from countperf.harness.description import with_argument_types
 from countperf.harness.device import Device
 from countperf.harness.icd import INTEL_LIBRARY, find_drivers
 from countperf.machine_code.interpreter import Program
-from countperf.machine_code.objdump import INSTALL_ADVICE, find_objdump
-from countperf.machine_code.object_file import program_of
+from countperf.machine_code.object_file import INSTALL_ADVICE, find_objdump, program_of
 
 _ANY_SHAPE = "0-0-0"
 _MESSAGE_LIMIT = 800

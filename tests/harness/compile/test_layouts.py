@@ -11,7 +11,7 @@ from countperf.harness.compile.build import POCL
 from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
-from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.object_file import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from tests.harness.layout_kernels import LAID
 

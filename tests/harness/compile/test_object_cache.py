@@ -16,7 +16,7 @@ from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compi
 from countperf.harness.compile.objects import key_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
-from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.object_file import find_objdump
 from measurement_kernels import catalog
 from tests.harness.fakes import make_device
 

@@ -22,7 +22,7 @@ from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compi
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.opencl import Session, build_kernel
-from countperf.machine_code.objdump import disassemble, find_objdump
+from countperf.machine_code.object_file import disassemble, find_objdump
 from tests.harness.fakes import make_device
 from tests.harness.loopy_cases import double, row_sums, two_launches
 
