@@ -130,9 +130,10 @@ def _run(options: argparse.Namespace) -> int:
     """Run a command; say in a line what went wrong."""
     PROGRESS.begin()
     try:
-        run: Callable[[argparse.Namespace], None] = import_module(
-            f"countperf.cli.{options.command}"
-        ).run
+        module = COMMANDS[options.command].module or options.command
+        run: Callable[[argparse.Namespace], None] = getattr(
+            import_module(f"countperf.cli.{module}"), f"run_{options.command}"
+        )
         with (
             only_documents() if options.json else contextlib.nullcontext(),
             listening(PROGRESS.step),

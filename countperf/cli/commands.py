@@ -23,6 +23,7 @@ class Command:
     arguments: tuple[str, ...] = ()  # names of options
     # what differs from the table of options, by name
     changes: Mapping[str, Mapping[str, Any]] | None = None
+    module: str = ""  # of `countperf.cli`; by default that of its name
 
 
 _KERNEL = ("kernel", "parameters", "--statistics")
@@ -50,6 +51,7 @@ COMMANDS: Mapping[str, Command] = {
                 required=True,
             )
         },
+        module="time",
     ),
     "count": Command(
         "count a kernel's properties, symbolic in its sizes",
@@ -69,6 +71,7 @@ COMMANDS: Mapping[str, Command] = {
                 " each kernel executes is noted, for fit --model compiled"
             ),
         },
+        module="time",
     ),
     "calibrate": Command(
         "fit weights of a device within minutes, from what other devices say (resumes)",
@@ -82,6 +85,7 @@ COMMANDS: Mapping[str, Command] = {
                 "where measurements are kept (.jsonl; default: in the user's data folder)"
             ),
         },
+        module="fit",
     ),
     "measure": Command(
         "measure the library's kernels on a device (resumes)",
@@ -90,6 +94,7 @@ COMMANDS: Mapping[str, Command] = {
             "--element-type",
         ),
         {"--store": {"required": True}},
+        module="fit",
     ),
     "fit": Command(
         "fit weights to measurements",
@@ -150,6 +155,7 @@ COMMANDS: Mapping[str, Command] = {
     "occupancy": Command(
         "say how many groups of a kernel are resident on a device, and what limits them",
         (*_KERNEL, "--device", *_MECHANISTIC),
+        module="mechanistic",
     ),
     "sweep": Command(
         "predict a kernel by mechanistic models over occupancy, group size or intensity",
@@ -159,6 +165,7 @@ COMMANDS: Mapping[str, Command] = {
                 "mechanistic models (default: all)", metavar="NAME[,NAME...]", default="all"
             ),
         },
+        module="mechanistic",
     ),
     "application": Command(
         "predict a sequence of transfers and kernels",
@@ -169,6 +176,7 @@ COMMANDS: Mapping[str, Command] = {
             ),
             "--model": _help("model of kernels (default: merpsys)", default="merpsys"),
         },
+        module="mechanistic",
     ),
     "evaluate": Command(
         "compare predicted with measured times of test kernels and applications",
@@ -180,6 +188,7 @@ COMMANDS: Mapping[str, Command] = {
                 *("test", "application", "variant"),
             ),
         },
+        module="fit",
     ),
     "compare": Command(
         "compare all models on measured kernels: as published, scaled and fitted",
@@ -208,6 +217,7 @@ COMMANDS: Mapping[str, Command] = {
                 *("test", "application", "variant"),
             ),
         },
+        module="fit",
     ),
     "rank": Command(
         "predict all variants of a kernel, and list those that should be fastest",
@@ -220,6 +230,7 @@ COMMANDS: Mapping[str, Command] = {
             "--longest": _help("end work on a variant after so long (default: 60)", default=60.0),
             "--output": _help("write each point to this file at once, as a line of JSON"),
         },
+        module="tune",
     ),
     "report": Command(
         "write a page (HTML) of a fit, a kernel or a search",

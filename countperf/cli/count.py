@@ -12,7 +12,7 @@ from countperf.sizes import size_arrays
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 
 
-def run(options: argparse.Namespace) -> None:
+def run_count(options: argparse.Namespace) -> None:
     """Count and print the symbolic properties, and their values where sizes are given."""
     if options.analysis:
         _analyze(options)

@@ -10,7 +10,7 @@ from countperf.harness.devices import examine
 from countperf.report.weights import doctor_text
 
 
-def run(options: argparse.Namespace) -> None:
+def run_doctor(options: argparse.Namespace) -> None:
     """Try every device and print what was found."""
     report = examine()
     if options.json:

@@ -1,4 +1,4 @@
-"""``countperf fit``."""
+"""Commands on weights: ``measure``, ``fit``, ``calibrate``, ``evaluate``, ``compare``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import in_options, print_json
+from countperf.cli.common import in_options, print_json, show, show_all
 from countperf.documents import check_writable, read_content
 from countperf.errors import FitError, OutputError, ParameterError
-from countperf.measurements import MeasurementSet
+from countperf.measurements import MeasurementSet, TimingDocument
 from countperf.models.library import (
     checked_own_name,
     find_fit,
@@ -19,10 +19,18 @@ from countperf.models.library import (
     store_own_fit,
     user_fits_folder,
 )
-from countperf.report.rows import format_percent
+from countperf.report.accuracy import comparison, ranking_evaluation
+from countperf.report.accuracy import evaluation as evaluation_printed
+from countperf.report.curves import check_figure_path
+from countperf.report.rows import Printed, format_percent
+from countperf.report.weights import calibration
 from countperf.report.weights import fit as fit_printed
+from countperf.workflow.calibrating import calibrate
+from countperf.workflow.comparing import compare, measured_devices
+from countperf.workflow.fitting import evaluate, evaluate_ranking
 from countperf.workflow.fitting import fit as fit_measurements
 from countperf.workflow.measured import measurements_of_table
+from countperf.workflow.measuring import measure_catalogue
 
 if TYPE_CHECKING:
     from countperf.fitting.fit import FitResult
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
 _CAMPAIGN = (".jsonl", ".jsonl.gz")
 
 
-def run(options: argparse.Namespace) -> None:
+def run_fit(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     if options.name is not None:
         checked_own_name(options.name)  # before the work
@@ -129,3 +137,125 @@ def _measurements(options: argparse.Namespace) -> MeasurementSet:
         device=options.device,
         ignore=options.ignore,
     )
+
+
+def run_calibrate(options: argparse.Namespace) -> None:
+    """Calibrate, and say what was reached."""
+    result = calibrate(
+        device=options.device,
+        minutes=options.minutes,
+        name=options.name,
+        store=options.store,
+        busy=options.busy,
+    )
+    show(options, calibration(result))
+
+
+_COSTS = {
+    "quick": "2 to 4 minutes on two cores",
+    "broad": "20 to 28 minutes on two cores",
+    "trial": "about half a minute, too little for a fit to be relied on",
+}
+
+"""Durations of the profiles, measured on processors of two cores (docs/guides/fitting.md)."""
+
+
+def run_measure(options: argparse.Namespace) -> None:
+    """Run the campaign and summarize it."""
+    cost = _COSTS[options.profile]
+    print(
+        f"countperf: profile {options.profile}: {cost}, on an idle machine; what is finished is"
+        " kept if you interrupt it (weights in three minutes: countperf calibrate)",
+        file=sys.stderr,
+    )
+    found = measure_catalogue(
+        store=options.store,
+        device=options.device,
+        profile=options.profile,
+        families=options.family,
+        element_types=options.element_type or ("f32",),
+        purposes=options.purpose,
+        collections=options.collection,
+    )
+    unstable = [m.case for m in found if not m.stable]
+    failed = {f.case: f.reason for f in found.failures}
+    where = f"on {found.device.slug} ({found.device.name}), {len(unstable)} of which did not settle"
+    shown = Printed(
+        head=[f"{len(found)} cases measured {where}: {options.store}"],
+        notes=[f"failed: {case}: {reason}" for case, reason in failed.items()],
+        facts={
+            "device": found.device.slug,
+            "store": options.store,
+            "measured": len(found),
+            "unstable": unstable,
+            "failed": failed,
+        },
+    )
+    show(options, shown)
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    """Evaluate and print predicted against measured times, and the order of variants."""
+    if options.figure:
+        check_figure_path(options.figure)
+    check_writable(options.output, options.figure)  # before the work, not after it
+    measurements = MeasurementSet.read_file(options.measurements)
+    evaluation = evaluate(
+        measurements,
+        weights=options.weights,
+        model=options.model,
+        force=options.force,
+        purposes=options.purpose,
+    )
+    ranking = evaluate_ranking(
+        measurements, weights=options.weights, model=options.model, force=options.force
+    )
+    shown = evaluation_printed(evaluation)
+    is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
+    ranked = ranking_evaluation(ranking) if is_ranked else None
+    if options.json:
+        print_json(shown.object() | ({} if ranked is None else {"ranking": ranked.object()}))
+    else:
+        print(shown.text() + ("" if ranked is None else f"\n\n{ranked.text()}"))
+    if options.output:
+        evaluation.write_file(options.output)
+    if options.figure:
+        evaluation.plot(options.figure)
+
+
+def run_compare(options: argparse.Namespace) -> None:
+    """Compare all models and print their errors."""
+    places = options.measurements or list(measured_devices())
+    if options.kernel and not options.measurements and options.timing:
+        places = [TimingDocument.read_file(options.timing).device.slug]
+    if not places:
+        raise ParameterError(
+            "no measurements of any device came with this installation; name a campaign's file,"
+            " such as runs/mine.jsonl",
+            parameter="measurements",
+        )
+    if options.output and len(places) != 1:
+        raise ParameterError(
+            f"--output writes one device's comparison, but {len(places)} were asked for: "
+            f"{', '.join(map(str, places))}; name one",
+            parameter="output",
+        )
+    check_writable(options.output)  # before the work, not after it
+    names = [name for part in options.model or () for name in part.split(",") if name]
+    models = () if "all" in names else tuple(names)
+    given = {"registers_per_work_item": options.registers} if options.registers else {}
+    found = [
+        compare(
+            position,
+            models=models,
+            kernel=options.kernel,
+            timing=options.timing,
+            profile_options=given,
+            levels=tuple(options.level or ("published", "scaled")),
+            purposes=tuple(options.purpose or ("test",)),
+        )
+        for position in places
+    ]
+    show_all(options, [comparison(each) for each in found], "comparisons")
+    if options.output:
+        found[0].write_file(options.output)

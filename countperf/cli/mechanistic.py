@@ -1,21 +1,27 @@
-"""Arguments and output of commands that ask mechanistic models."""
+"""Commands that ask mechanistic models: ``occupancy``, ``sweep``, ``application``."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, points, show, show_all
+from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.report.curves import check_figure_path
-from countperf.report.mechanistic import answers
+from countperf.report.mechanistic import answers, schedule
+from countperf.report.mechanistic import occupancy as occupancy_printed
+from countperf.report.mechanistic import sweep as sweep_printed
 from countperf.workflow.mechanistic import (
     described_device,
+    occupancy,
     predict_all,
+    predict_application,
     profiler_of,
+    sweep,
 )
 
 if TYPE_CHECKING:
@@ -91,3 +97,45 @@ def check_figures(*paths: str | None) -> None:
         if path:
             check_figure_path(path)
     check_writable(*paths)
+
+
+def run_occupancy(options: argparse.Namespace) -> None:
+    """Print what is resident, what limits it, and what would make more resident."""
+    found = occupancy(
+        options.kernel,
+        described(options),
+        one_point(options.parameters, "occupancy"),
+        profile_options=profile_options(options),
+    )
+    show(options, occupancy_printed(found))
+
+
+def run_sweep(options: argparse.Namespace) -> None:
+    """Print a table of times, and draw the curves."""
+    check_figures(options.figure)
+    found = sweep(
+        options.kernel,
+        described(options),
+        one_point(options.parameters, "a sweep"),
+        over=options.over,
+        models=mechanistic_models(options) or options.model,
+        profile_options=profile_options(options),
+    )
+    show(options, sweep_printed(found))
+    if options.figure:
+        found.plot(options.figure)
+
+
+def run_application(options: argparse.Namespace) -> None:
+    """Print the predicted schedule."""
+    if not options.device_document:
+        message = "name a described device: --on nvidia-gtx-970"
+        raise ParameterError(message, parameter="device")
+    given = {"registers_per_work_item": options.registers} if options.registers else {}
+    found = predict_application(
+        Path(options.application),
+        options.device_document,
+        model=options.model,
+        profile_options=given,
+    )
+    show(options, schedule(found))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from countperf.report.rows import Printed
 
 
-def run(options: argparse.Namespace) -> None:
+def run_predict(options: argparse.Namespace) -> None:
     """Predict and print the time first, then what bounds it, then where it goes."""
     if (options.model or options.device_document) and _predicts_by_models(options):
         return

@@ -89,7 +89,7 @@ def _html(part: Part, prefix: str) -> str:
     return f'<figure role="img" aria-label="{escape(text)}">{svg}</figure>'
 
 
-def run(options: argparse.Namespace) -> None:
+def run_report(options: argparse.Namespace) -> None:
     """Write the page."""
     check_writable(options.output)  # before the work, not after it
     what = str(options.what)

@@ -1,4 +1,4 @@
-"""``countperf time``."""
+"""Commands on one kernel or device as it is: ``time``, ``compiled``, ``characterize``."""
 
 from __future__ import annotations
 
@@ -8,19 +8,27 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, in_options, print_json
+from countperf.cli.common import as_dict, in_options, print_json, show
 from countperf.documents import check_writable
-from countperf.errors import KernelBuildError, KernelSpecificationError
+from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
+from countperf.harness.characterization.suite import characterize
+from countperf.harness.devices import find_device, open_session
+from countperf.models.definition import CODE, MISS
 from countperf.report.curves import check_figure_path
+from countperf.report.rows import Printed, plain
 from countperf.report.timing import timing as timing_printed
+from countperf.report.weights import characterization
+from countperf.terminal import say
 from countperf.user_code import find_in_user_code, guarded
+from countperf.workflow.compiled_code import executed_on_gpu, read_code
+from countperf.workflow.prediction import with_compiled_code
 from countperf.workflow.timing import time_kernel
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-def run(options: argparse.Namespace) -> None:
+def run_time(options: argparse.Namespace) -> None:
     """Time the kernel, and print measured beside predicted times."""
     if options.figure is not None:
         check_figure_path(options.figure)
@@ -77,3 +85,82 @@ def _arguments(
         return dict(made)
 
     return make_arguments
+
+
+def run_compiled(options: argparse.Namespace) -> None:
+    """Print the instructions that a kernel's code executes, by class."""
+    if (options.kernel is None) == (options.store is None):
+        raise ParameterError("name a kernel, or a campaign's file with --store", parameter="kernel")
+    if options.store is not None:
+        shown = _store(options)
+    elif options.ptx:
+        shown = _executed_on_gpu(options)
+    else:
+        shown = _executed(options)
+    show(options, shown)
+
+
+def _store(options: argparse.Namespace) -> Printed:
+    """Read the code of measured kernels, and say of how many cases it is known."""
+    store = read_code(options.store, device=options.device, progress=say)
+    known = sum(each.code is not None for each in store)
+    return Printed(
+        head=[f"{known} of {len(store)} cases have their instructions"],
+        facts={"cases": len(store), "with_code": known},
+    )
+
+
+def _executed(options: argparse.Namespace) -> Printed:
+    """Give what a kernel's code executes."""
+    sizes = as_dict(options.parameters)
+    vector = with_compiled_code(
+        options.kernel, sizes, device=options.device, every_group=options.every_group
+    )
+    counts = {
+        name: number
+        for name, number in vector.evaluate(sizes).items()
+        if name.startswith((CODE, MISS))
+    }
+    return Printed(
+        head=[
+            "of all work groups, each followed"
+            if options.every_group
+            else "of all work groups, if each executes what the one in the middle does;"
+            " --every-group follows them all"
+        ],
+        rows=[{"instructions": name, "executed": number} for name, number in counts.items()],
+        facts=counts,
+    )
+
+
+def _executed_on_gpu(options: argparse.Namespace) -> Printed:
+    """Give what a kernel's machine code for an NVIDIA GPU executes."""
+    counts = executed_on_gpu(
+        options.kernel,
+        as_dict(options.parameters),
+        capability=options.ptx,
+        every_group=options.every_group,
+    )
+    assumed = (
+        f"{counts.assumed_groups} work groups are taken to execute what the middle one does;"
+        " --every-group follows them all"
+    )
+    rows: list[dict[str, Any]] = [
+        {"instructions": name, "sub-groups": count, "lanes": counts.lanes.get(name, 0)}
+        for name, count in counts.instructions.items()
+    ]
+    return Printed(
+        head=[f"{counts.sub_groups} sub-groups", *([assumed] if counts.assumed_groups else [])],
+        rows=rows,
+        facts=plain(counts),
+    )
+
+
+def run_characterize(options: argparse.Namespace) -> None:
+    """Run the microbenchmarks and print what they found."""
+    check_writable(options.store, options.parameters)
+    session = open_session(find_device(options.device))
+    found = characterize(session, store=options.store)
+    if options.parameters is not None:
+        found.parameters.write_file(options.parameters)
+    show(options, characterization(found))

@@ -1,28 +1,32 @@
-"""``countperf tune``."""
+"""``countperf tune`` and ``countperf rank``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json, show
 from countperf.cli.progress import PROGRESS
-from countperf.cli.rank import asked_weights
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
 from countperf.report.curves import check_figure_path
-from countperf.report.rows import format_quantity, point_text
+from countperf.report.rows import format_quantity, plain, point_text
+from countperf.report.tuning import point as point_row
+from countperf.report.tuning import ranking as ranking_printed
 from countperf.report.tuning import search, state_text
 from countperf.terminal import say
 from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
-from countperf.workflow.tuning import tune
+from countperf.workflow.prediction import Target
+from countperf.workflow.tuning import rank, tune
 
 if TYPE_CHECKING:
+    from countperf.models.weights import WeightSet
     from countperf.tuning.result import TuningResult
 
 
-def run(options: argparse.Namespace) -> None:
+def run_tune(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
     if options.figure is not None:
         check_figure_path(options.figure)
@@ -114,3 +118,34 @@ def builder_script(result: TuningResult, specification: str) -> str:
         'if __name__ == "__main__":\n'
         "    print(lp.generate_code_v2(kernel).device_code())\n"
     )
+
+
+def asked_weights(options: argparse.Namespace) -> WeightSet | str | None:
+    """Return the weights that predict variants, or their name."""
+    if options.model is None:
+        return options.weights
+    return Target(weights=options.weights, device=options.device, model=options.model).loaded()
+
+
+def run_rank(options: argparse.Namespace) -> None:
+    """Predict all points and print the best."""
+    check_writable(options.output)  # before the work, not after it
+    lines: list[str] = []
+    ranking = rank(
+        options.space,
+        as_dict(options.parameters),
+        weights=asked_weights(options),
+        device=options.device,
+        force=options.force,
+        incomplete_ok=options.incomplete,
+        points=options.points,
+        workers=options.workers,
+        longest_s=options.longest,
+        on_point=None
+        if options.output is None
+        else lambda point: lines.append(json.dumps(plain(point_row(point))) + "\n"),
+    )
+    if options.output is not None:
+        write_atomically(options.output, "".join(lines))
+    ranking.check_predicted()
+    show(options, ranking_printed(ranking, written_to=options.output))

@@ -9,7 +9,7 @@ from countperf.report.weights import available
 from countperf.workflow.fits import available_weights
 
 
-def run(options: argparse.Namespace) -> None:
+def run_weights(options: argparse.Namespace) -> None:
     """List the fitted weights that there are."""
     found = available_weights()
     shown = available(found)
