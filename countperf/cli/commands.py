@@ -59,7 +59,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "compiled": Command(
         "count what the machine code of a kernel executes, by class of instructions",
-        ("kernel", "parameters", "--device", "--store", "--every-group", "--ptx"),
+        ("kernel", "parameters", "--device", "--store", "--executed", "--every-group", "--ptx"),
         {
             "kernel": _OPTIONAL_PLACE,
             "parameters": _help(

@@ -248,6 +248,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         *("occupancy", "group_size", "intensity"),
         default="occupancy",
     ),
+    "--executed": flag("(default) what all groups execute at these sizes, by class"),
     "--every-group": flag(
         "follow each group, where by default the one in the middle stands for all"
         " (with --ptx: for those that seem to execute as much)"

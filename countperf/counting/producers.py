@@ -93,11 +93,12 @@ def _inside(kernel: Any) -> Any | None:
     if isinstance(kernel, list | tuple) and not hasattr(kernel, "_fields"):
         if not kernel or not all(map(_is_known, kernel)):
             return None
-        if len(kernel) > 1:
+        first, *others = kernel
+        if others:
             raise CountingError(
                 f"{len(kernel)} kernels were given; pass them one by one, kernels[0] first"
             )
-        return kernel[0]
+        return first
     compiled = getattr(kernel, "program_cache", None)
     if isinstance(compiled, Mapping):
         return _only_compiled(kernel, compiled)

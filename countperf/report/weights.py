@@ -213,10 +213,10 @@ def calibration(of: CalibrationResult) -> Printed:
     what = ("model", "held_out_error", "expected_error", "factor")
     rows = [{**picked(model, *what), "weights": str(model.path)} for model in of.models]
     notes = [
-        f"{row['model']}: errors are {row['factor']:.1f} times those of other devices: this one is"
+        f"{model.model}: errors are {model.factor:.1f} times those of other devices: this one is"
         " unlike them, or other programs disturbed it"
-        for row in rows
-        if row["factor"] > _UNLIKE
+        for model in of.models
+        if model.factor > _UNLIKE
     ]
     if of.without_code:
         notes.append(f"no weights that read compiled code: {of.without_code}")

@@ -26,7 +26,6 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
 from countperf.workflow import (
     compiled_code,
-    evaluating,
     fitting,
     kernels,
     measured,
@@ -206,7 +205,7 @@ def test_the_fit_never_sees_test_kernels() -> None:
 
 def test_measurements_of_another_device_are_refused() -> None:
     with pytest.raises(DeviceMismatchError):
-        evaluating.evaluate(shipped_measurements("pocl-epyc-zen5"), weights="intel-epyc-zen5")
+        fitting.evaluate(shipped_measurements("pocl-epyc-zen5"), weights="intel-epyc-zen5")
 
 
 def _working_device() -> str:
@@ -235,7 +234,7 @@ def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
     weights = fitting.fit(again).weights
     assert set(weights.by_feature) == {"groups", "launches"}
     with pytest.raises(FitError, match="no counted measurement"):
-        evaluating.evaluate(again, weights=weights)
+        fitting.evaluate(again, weights=weights)
 
 
 @pytest.mark.device
@@ -295,7 +294,7 @@ def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> No
     sizes = {tuple(m.parameters.items()) for m in again}
     copy = {"gmem.load.32.stride1": 1e-10, "gmem.store.32.stride1": 1e-10}
     weights = make_weights(copy, device=again.device)
-    (ranked,) = evaluating.evaluate_ranking(again, weights=weights).sets
+    (ranked,) = fitting.evaluate_ranking(again, weights=weights).sets
     assert sizes == {tuple(ranked.parameters.items())}
     assert len(ranked.variants) == 2
 

@@ -285,9 +285,10 @@ def _as_argument(kernel: Any, name: str) -> str:
     if name in kernel.all_inames():
         return f"{_NUMPY}.{np.dtype(kernel.index_dtype.numpy_dtype).name}({name})"
     described: Any = kernel.get_var_descriptor(name)
-    if not isinstance(described, ValueArg) or described.dtype.numpy_dtype.names:
+    dtype: Any = described.dtype
+    if not isinstance(described, ValueArg) or dtype.numpy_dtype.names:
         return name
-    return f"{_NUMPY}.{np.dtype(described.dtype.numpy_dtype).name}({name})"
+    return f"{_NUMPY}.{np.dtype(dtype.numpy_dtype).name}({name})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
