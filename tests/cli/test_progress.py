@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from countperf import cli
+from countperf.cli.commands import COMMANDS
 from countperf.cli.progress import Progress
 from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
@@ -129,8 +130,8 @@ def test_an_interrupted_command_says_what_it_keeps(
     def interrupted(_: argparse.Namespace) -> None:
         raise KeyboardInterrupt
 
-    module = __import__(f"countperf.cli.{arguments[0]}", fromlist=["run"])
-    monkeypatch.setattr(module, "run", interrupted)
+    module = COMMANDS[arguments[0]].module or arguments[0]
+    monkeypatch.setattr(f"countperf.cli.{module}.run_{arguments[0]}", interrupted)
 
     assert cli.main(arguments) == 1
     assert capsys.readouterr().err == f"countperf: {said}\n"

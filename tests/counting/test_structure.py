@@ -239,7 +239,7 @@ def test_an_analysis_is_printed_in_rows(matmul: KernelAnalysis) -> None:
     rows = {(row["kind"], row["name"]): row for row in content["rows"]}
     assert rows["loop", "k_inner"]["count"] == "n^3"
     assert rows["loop", "k_inner"]["value"] == 64**3
-    chain = "1 fma.f32 in 1 of k_outer, k_inner; 1 side by side"
+    chain = "1 fma.f32 in k_outer, k_inner; 1 side by side"
     assert rows["chain", "acc_k_outer_k_inner"]["detail"] == chain
     store = content["rows"][-1]["detail"]
     assert store.endswith(f"; {64 * 64 // 8} transactions of 32 bytes")

@@ -149,7 +149,6 @@ def test_arguments_that_come_with_a_kernel_are_its_inputs(device: Device) -> Non
     timing = time_kernel(
         gathered(),
         device=device,
-        rounds=1,
         reference=reversed_and_doubled,
         statistics={"x": "stride1"},
     )
