@@ -6,14 +6,16 @@ runtime and processor. ``COUNTPERF_OBJECT_CACHE`` names the folder, or is ``off`
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import pickle
+import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,13 @@ from typing import Any
 from loopy.diagnostic import LoopyError
 from pytools.persistent_dict import WriteOncePersistentDict
 
-from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache
+from countperf.caches import (
+    OBJECT_FILES,
+    OBJECTS,
+    cache_folder,
+    give_a_cache,
+    tell_not_kept,
+)
 from countperf.counting.automatic import offset_parameters
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
 from countperf.harness.compile.build import (
@@ -87,6 +95,15 @@ def _kept() -> Any:
     return _database(cache_folder("countperf/objects", OBJECTS))
 
 
+@contextlib.contextmanager
+def _going_on() -> Generator[None]:
+    """Warn of a database that fails, such as a damaged one, and go on without it."""
+    try:
+        yield
+    except (sqlite3.Error, OSError, pickle.UnpicklingError, EOFError) as error:
+        tell_not_kept("the cache of object files", error)
+
+
 def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
     """Return the name under which a kernel's objects are kept; None if they are not."""
     try:
@@ -131,16 +148,22 @@ def objects_of(
         raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
     for unit, parameters in units:
         _check(unit, parameters)
-    database = _kept()
+    database: Any = None
+    with _going_on():
+        database = _kept()
     if database is None:
         return _compiled(units, device)
     keys = [key_of(unit, parameters, device) for unit, parameters in units]
-    objects: list[Any] = [database.get(key) if key else None for key in keys]
+    objects: list[Any] = [None] * len(keys)
+    for position, key in enumerate(keys):
+        with _going_on():
+            objects[position] = database.get(key) if key else None
     new = [position for position, known in enumerate(objects) if known is None]
     for position, made in zip(new, _compiled([units[p] for p in new], device), strict=True):
         objects[position] = made
         if keys[position] and not isinstance(made, KernelBuildError):
-            database.store_if_not_present(keys[position], made)
+            with _going_on():
+                database.store_if_not_present(keys[position], made)
     return objects
 
 

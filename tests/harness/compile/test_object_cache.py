@@ -65,6 +65,23 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(
     assert found == [[("k.so", b"code")]]
 
 
+def test_a_database_that_is_damaged_within_is_done_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(OBJECTS, str(tmp_path))
+    monkeypatch.setattr(objects, "_compiled", lambda units, _: [[("k.so", b"code")] for _ in units])
+    units = [(scaled(), {"n": 1000})]
+    assert objects.objects_of(units, DEVICE) == [[("k.so", b"code")]]
+    (database,) = tmp_path.glob("*.sqlite")
+    content = database.read_bytes()
+    for more in tmp_path.iterdir():
+        more.unlink()
+    database.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+    objects._database.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    with pytest.warns(CacheWarning, match="cannot be used"):
+        assert objects.objects_of(units, DEVICE) == [[("k.so", b"code")]]
+
+
 def _pocl() -> Device:
     try:
         return find_device("pocl:0")
