@@ -135,7 +135,9 @@ def measure(
             waiting = in_mixed_order(waiting)
         if file.resumption is not None:
             file.append(file.resumption)
-        campaign = _Campaign(runner, file, protocol, count, len(cases))
+        # who ends a campaign before all is measured does not know how many cases it takes
+        total = len(cases) if begin_no_more is None else None
+        campaign = _Campaign(runner, file, protocol, count, total, len(cases) - len(waiting))
         campaign.run(waiting, begin_no_more or (lambda *_: False))
         return MeasurementSet.read_file(file.path)
 
@@ -156,14 +158,15 @@ class _Campaign:
         store: Store,
         protocol: Protocol,
         count: CountKernel | None,
-        total: int,
+        total: int | None,
+        done: int,
     ) -> None:
         self._runner = runner
         self._store = store
         self._protocol = protocol
         self._count = count
         self._total = total
-        self._done = 0
+        self._done = done
         self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
         self._broken: dict[str, MeasurementError] = {}
         self._resolution_s = runner.limits.timer_resolution_s
@@ -172,7 +175,6 @@ class _Campaign:
 
     def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
-        self._done = self._total - len(cases)
         clock = self._runner.clock
         schedule = Schedule(cases, self._protocol)
         while True:
