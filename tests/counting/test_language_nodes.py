@@ -32,6 +32,7 @@ from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.properties.count_properties import count_kernel
 from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.kernel_sets import assumptions_of
 
 
 def _subclasses(cls: type) -> set[type]:
@@ -183,7 +184,7 @@ def _counter() -> tuple[Any, Any]:
         lang_version=(2018, 2),
     )
     kernel, callables = prepared(t_unit)
-    domains = Domains(kernel, callables, Counter(kernel.assumptions), Statistics(kernel, {}))
+    domains = Domains(kernel, callables, Counter(assumptions_of(kernel)), Statistics(kernel, {}))
     counter = instruction_counter(domains)
     return counter, kernel.id_to_insn["second"]
 
