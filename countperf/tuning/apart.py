@@ -29,7 +29,8 @@ from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.device import Device
 from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.runner import BROAD, CaseRunner, KernelRunner, Run
-from countperf.tuning.pools import NOT_SENT, START_S, Remote, WorkerLostError
+from countperf.tuning.pools import START_S, Remote, WorkerLostError
+from countperf.tuning.sending import NOT_SENT
 
 if TYPE_CHECKING:
     from pathlib import Path

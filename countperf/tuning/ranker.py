@@ -18,17 +18,9 @@ from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.steps import report
 from countperf.tuning.points import Point, Predicted, PredictionTask, Refused
-from countperf.tuning.pools import (
-    NOT_SENT,
-    Packed,
-    Pool,
-    WorkerLostError,
-    capacity,
-    checked_space,
-    pool_or,
-    predict_sent,
-)
+from countperf.tuning.pools import Pool, WorkerLostError, capacity, pool_or
 from countperf.tuning.posterior import Surrogate
+from countperf.tuning.sending import NOT_SENT, Packed, checked_space, predict_sent
 from countperf.tuning.space import Value
 
 _KINDS = 50  # of reasons that are told apart at a stage
@@ -245,13 +237,13 @@ class Ranker:
 
     @property
     def is_done(self) -> bool:
-        """Whether all points, or as many as were wanted, are predicted."""
+        """True if all points, or as many as were wanted, are predicted."""
         self._fill()
         return not (self._chunks or self._pending)
 
     @property
     def has_predictions(self) -> bool:
-        """Whether there is a variant with a prediction."""
+        """True if there is a variant with a prediction."""
         return self._tally.predicted > 0
 
     def work(self, seconds: float | None) -> None:

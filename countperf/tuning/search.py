@@ -16,7 +16,7 @@ from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.journal import End, Journal, search_header, written
 from countperf.tuning.points import PredictionTask, Refused
-from countperf.tuning.pools import checked_space, pool_or
+from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import KEPT, Ranker, Ranking
 from countperf.tuning.result import (
     Budget,
@@ -29,6 +29,7 @@ from countperf.tuning.result import (
     as_key,
     ties,
 )
+from countperf.tuning.sending import checked_space
 from countperf.tuning.space import SearchSpace
 from countperf.tuning.trials import SearchState, Spending, Trials, Watch, outlook
 

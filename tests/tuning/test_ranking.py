@@ -13,8 +13,8 @@ import pytest
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.harness.device import DeviceLimits
 from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_point
-from countperf.tuning.pools import checked_space
 from countperf.tuning.ranker import Ranker, by_stage, rank_points
+from countperf.tuning.sending import checked_space
 from countperf.workflow.tuning import load_space
 from tests.harness.fakes import LIMITS as FAKE_LIMITS
 from tests.models.builders import make_weights

@@ -19,11 +19,12 @@ from countperf.errors import MeasurementError, ParameterError, TuningError
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.points import Point, PredictionTask, Refused
-from countperf.tuning.pools import Pool, checked_space, process_pool
+from countperf.tuning.pools import Pool, process_pool
 from countperf.tuning.posterior import Posterior
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan, SearchInterrupt
 from countperf.tuning.search import tune_space
+from countperf.tuning.sending import checked_space
 from tests.patience import LONGEST_S
 from tests.tuning.spaces import FAILING
 from tests.tuning.test_ranking import WEIGHTS
