@@ -28,7 +28,7 @@ _CACHES = {
     LOOPYS: ("pytools", CACHE_HOME),
     POCLS: ("pocl", POCL),
 }
-"""What is kept: its folder among those of caches, and the variable that names another one."""
+"""Folder of each content among those of caches, and the variable that names another one."""
 
 _told: set[str] = set()
 

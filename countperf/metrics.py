@@ -80,12 +80,12 @@ class EvaluatedCase(Part):
 
     @property
     def within_noise(self) -> bool:
-        """Whether the error is no larger than `NOISE_DEVIATIONS` of the measurement's noise."""
+        """True if the error is no larger than `NOISE_DEVIATIONS` of the measurement's noise."""
         return self.noise is not None and self.relative_error <= NOISE_DEVIATIONS * self.noise
 
     @property
     def is_covered(self) -> bool | None:
-        """Whether the interval holds the measured time; None without an interval."""
+        """True if the interval holds the measured time; None without an interval."""
         if self.interval_s is None:
             return None
         return self.interval_s[0] <= self.measured_s <= self.interval_s[1]

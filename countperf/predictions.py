@@ -138,7 +138,7 @@ class Prediction(Table, Drawable):
 
     @property
     def complete(self) -> bool:
-        """Whether the model knows the cost of every property that it does not ignore."""
+        """True if the model knows the cost of every property that it does not ignore."""
         return not self.missing
 
     @property

@@ -156,7 +156,6 @@ _COSTS = {
     "broad": "20 to 28 minutes on two cores",
     "trial": "about half a minute, too little for a fit to be relied on",
 }
-
 """Durations of the profiles, measured on processors of two cores (docs/guides/fitting.md)."""
 
 

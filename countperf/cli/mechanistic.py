@@ -100,7 +100,7 @@ def check_figures(*paths: str | None) -> None:
 
 
 def run_occupancy(options: argparse.Namespace) -> None:
-    """Print what is resident, what limits it, and what would make more resident."""
+    """Print how many groups are resident, and what limits them."""
     found = occupancy(
         options.kernel,
         described(options),

@@ -1,4 +1,4 @@
-"""What long work is at: a line on standard error now and then."""
+"""Progress of long work: a line on standard error now and then."""
 
 from __future__ import annotations
 

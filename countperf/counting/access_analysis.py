@@ -39,7 +39,7 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 PROBABILITY = "the probability of a condition"
-"""How a probability that the caller states is called."""
+"""Name of a probability that the caller states, in messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class Layout(ShortRepr):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether all strides are numbers, so that flattened addresses are affine."""
+        """True if all strides are numbers, so that flattened addresses are affine."""
         return all(s.is_constant for s in self.strides)
 
     def compact_order(self) -> tuple[int, ...] | None:
@@ -199,12 +199,12 @@ class Address(ShortRepr):
 
     @property
     def has_quotients(self) -> bool:
-        """Whether an index has floors of quotients by size parameters."""
+        """True if an index has floors of quotients by size parameters."""
         return any(not floor.denominator for part in self.index for floor in part.floors())
 
     @property
     def has_products(self) -> bool:
-        """Whether an index is not affine, floors of quotients aside."""
+        """True if an index is not affine, floors of quotients aside."""
         none = QuasiPolynomial()
         return any(
             not part.map_atoms(

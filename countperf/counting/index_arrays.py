@@ -293,7 +293,7 @@ class _Limits:
 
     @cached_property
     def has_unsigned(self) -> bool:
-        """Whether numbers of the kernel are unsigned."""
+        """True if numbers of the kernel are unsigned."""
         return any(dtype.kind == "u" for dtype in types_of_variables(self.kernel))
 
     def check_wrapping(self, expression: Any, interval: _Interval) -> None:

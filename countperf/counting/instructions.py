@@ -1,4 +1,4 @@
-"""What an instruction does and under which conditions, once for all views."""
+"""Work of an instruction and the conditions on it, found once for all views."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Part(NamedTuple):
 
     @property
     def times(self) -> Number:
-        """How many there are in one execution, whatever data decides."""
+        """Number of them in one execution, whatever data decides."""
         return self.number * self.share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tallied:
-    """What an instruction does: the tests of its predicates, and itself where they hold."""
+    """Work of an instruction: the tests of its predicates, and itself where they hold."""
 
     predicates: tuple[Case, ...]  # affine conditions under which it is executed
     probability: Number  # how often conditions that data decides hold

@@ -38,7 +38,7 @@ class Launch:
 
     @cached_property
     def number(self) -> PiecewiseQuasiPolynomial:
-        """How often it is launched."""
+        """Number of its launches."""
         return self.domains.executions(self.program.launch_loops, (), NOWHERE)
 
     @cached_property

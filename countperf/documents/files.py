@@ -1,4 +1,8 @@
-"""JSON text and files: parsing that says where it fails."""
+"""JSON text and files: parsing that says where it fails, and files that results go into.
+
+What cannot be written is an `OutputError` that says which file, why, and how to mend it. A reader
+sees the old file or the new one, never a part of one.
+"""
 
 from __future__ import annotations
 

@@ -15,6 +15,12 @@ as many in all. Vectors are of 32 bits per lane: one of wider elements takes as 
 - Items, or vectors of them, enter loops of their own.
 - Calls that not all items make are ``conditional`` in vectors, and calls like others one by one.
 - Accesses in vectors are guarded besides where a condition tells items apart.
+
+A kernel's counts of the structure view say where each operation stands and how addresses change. A
+policy turns them into what the device issues: vector or scalar instructions, gathers, partial
+vectors. Which policy a device follows, its runtime says (`countperf.models.structural.POLICIES`).
+
+`docs/models-priced.md` has the price of each option. `along` is for sub-groups of GPUs.
 """
 
 from __future__ import annotations
@@ -163,17 +169,17 @@ class SiteRun:
 
     @property
     def is_written_out(self) -> bool:
-        """Whether the loops around the site are unrolled."""
+        """True if the loops around the site are unrolled."""
         return self.site.placement == "short"
 
     @property
     def is_flat(self) -> bool:
-        """Whether it is in no loop of the items, or in unrolled ones only."""
+        """True if it is in no loop of the items, or in unrolled ones only."""
         return self.site.placement != "loop"
 
     @property
     def is_vector(self) -> bool:
-        """Whether it runs in vectors."""
+        """True if it runs in vectors."""
         policy, context = self.policy, self.site.context
         is_behind_none = policy.rows == "multiples behind barriers" and context == "free"
         is_regular = policy.rows == "any" or is_behind_none or self.shape[0] % policy.width == 0

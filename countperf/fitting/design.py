@@ -60,7 +60,7 @@ class Observation(ShortRepr):
 
     @property
     def has_code(self) -> bool:
-        """Whether its compiled code was read, and followed to an end that the time allows."""
+        """True if its compiled code was read, and followed to an end that the time allows."""
         executed = self.counts.get(f"{CODE}all", 0)
         return any(name.startswith(CODE) for name in self.counts) and (
             float(executed) <= _MOST_INSTRUCTIONS_PER_S * self.time_s

@@ -222,7 +222,7 @@ class DoctorReport(ShortRepr):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether some device works."""
+        """True if some device works."""
         return self.default is not None
 
     def to_object(self) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Code:
 
     @cached_property
     def minds_vectors(self) -> bool:
-        """Whether integers in vectors are followed, too."""
+        """True if integers in vectors are followed, too."""
         return any(leads_to_integers(line.mnemonic, line.operands) for line in self.lines)
 
     def follow_vectors(self) -> None:

@@ -11,6 +11,39 @@ Rules
 
 Source of the instructions: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual",
 volume 2.
+
+Counts: the code that an OpenCL runtime compiled is read and followed (`interpreter`) for a group in
+the middle, at given sizes; nothing runs. Counts are those of all groups, if all were like that one.
+
+=======================  ==========================================================================
+property                 instructions
+=======================  ==========================================================================
+``code.all``             all
+``code.arithmetic_*``    additions, products, fused ones, comparisons, roundings; ``scalar`` or
+                         ``vector``, as in the next three
+``code.div_*``           divisions, and so on for ``sqrt`` and ``special``; with the type
+``code.iop_*``           integer operations; ``code.idiv``: divisions
+``code.load_*``          loads; ``scalar``, ``vector`` (of other than whole registers: by bits),
+                         ``constant``; and ``code.store_*``
+``code.spill_load_*``    of places on the stack, ``integer`` or ``vector``; ``code.spill_store_*``
+``code.gather``          and ``code.gather_lanes``: elements of them; ``code.scatter`` likewise
+``code.shuffle_lane``    permutations within 128 bits; ``code.shuffle_cross``: of all lanes
+others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``mask``, ``move``,
+                         ``branch``, ``call``, ``other``
+``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
+                         of innermost loops; ``cycles_throughput``, if nothing waited for results;
+                         ``cycles_operations``, micro operations
+``miss.conflict.load``   loads that come back too late for a first-level cache, since their lines
+                         crowd a set; and ``miss.conflict.store``
+=======================  ==========================================================================
+
+Runtimes for CPUs run the items of a group one after the other between barriers, so that whatever
+an item needs behind a barrier waits in arrays on the stack, which may be a power of two apart.
+*Conflicting* accesses are those of a block, such as the body of a loop over items, that go to more
+lines of a set than a cache has ways. If they come by in turns, as in a loop, of :math:`n` lines at
+least a share of :math:`(n - w)/(n - 1)` is gone again, whatever is replaced (Belady, 1966, "A Study
+of Replacement Algorithms for a Virtual-Storage Computer", IBM Systems Journal 5(2)): that share of
+the accesses counts. Addresses are those of the first time that an instruction is executed.
 """
 
 from __future__ import annotations

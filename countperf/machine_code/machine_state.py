@@ -3,6 +3,12 @@
 Integers are unsigned, of 64 bits, or None where they are not known: they come from the data of a
 kernel, or from an instruction that has no rule. Vectors are bytes, and masks bits, as NumPy arrays
 in which `UNKNOWN` stands for what is not known.
+
+Each runtime has its own rules for registers and memory at the call of a work group. Arrays are
+given places of their own, far apart. PoCL 3.1 calls a function of the group with
+pointers to the arguments, to a context (numbers of groups, offsets, shape of the group), and the
+group's number along three axes. Intel's runtime (2026.2) calls one with the arguments side by side,
+each at a multiple of its size, behind them a block of sizes, and the group's numbers.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from countperf.machine_code.warp_state import LANES, UNKNOWN, Bits, Lanes, merge
 _Values = npt.NDArray[Any]
 
 SAMPLES = 0.5 * 8.0 ** (np.arange(LANES) * 11 % LANES / LANES)
-"""What loads of real numbers return."""
+"""Values that loads of real numbers return."""
 
 _CONTROL = {"bra": "BRA", "ret": "EXIT", "exit": "EXIT", "call": "CALL", "brx": "BRX"}
 _NUMBER = re.compile(r"-?(?:0x[0-9A-Fa-f]+|\d+)U?$")

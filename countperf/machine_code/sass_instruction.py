@@ -95,7 +95,7 @@ class SassInstruction:
 
     @property
     def label(self) -> str:
-        """What a branch, a call or the start of a scope names; empty for others."""
+        """Label that a branch, a call or the start of a scope names; empty for others."""
         named = self.base in _JUMPS and self.operands
         return self.operands[-1].strip("`() ") if named else ""
 
@@ -106,7 +106,7 @@ class SassInstruction:
 
     @property
     def reads(self) -> frozenset[str]:
-        """What it reads of these, but for its guard."""
+        """Registers, predicates and ``CC`` that it reads, but for its guard."""
         return reads_of(self.opcode, self.operands)
 
 

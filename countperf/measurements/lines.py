@@ -1,4 +1,30 @@
-"""The lines of a measurement file: its header, measurements, failures, resumptions."""
+r"""The lines of a measurement file, and the time of a case with its uncertainty.
+
+Lines are the header, measurements, failures and resumptions.
+
+The time of a case is the smallest sample that counts, :math:`\min_r m_r` over the minima
+:math:`m_r` of the :math:`R` rounds. Two things can be wrong with it, and each has a stated measure:
+
+*Noise*, how well the time would repeat: :math:`\sqrt{((R - 1) b^2 + w^2) / R}`, a standard
+deviation of the time's logarithm, where
+
+- :math:`b = (\mathrm{median}_r \log m_r - \min_r \log m_r) / e_R` is between rounds;
+  :math:`e_R` is how far the smallest of :math:`R` normal values lies below the mean on average, in
+  standard deviations (Harter (1961), "Expected Values of Normal Order Statistics",
+  doi:10.1093/biomet/48.1-2.151). Slow rounds, if fewer than half, do not move it; a fast round that
+  no other one reaches does;
+- :math:`w` is within rounds, and stands for one more round's worth of knowledge: the median over
+  rounds of the logarithm of lower quartile over minimum.
+
+*Two levels*: the case has two times, and which one is met is chance (a core lost to other load, an
+allocation that lies badly). Sorted logarithms have two levels if the widest empty stretch between
+them (with enough values on either side) is at least `EMPTY_SHARE` of the distance between the
+medians of both sides, and these differ by a factor of at least `LEVEL_RATIO`. A case has two levels
+if the minima of its rounds have, one value being enough for a level, of which the slowest does not
+count: one disturbance that the others contradict; or if the runs of two of its rounds have (of its
+only one, if there is but one), a level of runs being at least `LEVEL_SHARE` of them. Two rounds
+that disagree are noise as yet: which of them is the disturbance, only a third one can tell.
+"""
 
 from __future__ import annotations
 
@@ -271,7 +297,7 @@ class Measurement(_Line):
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other programs kept cores busy while it was measured."""
+        """True if other programs kept cores busy while it was measured."""
         return any(remark.startswith(BUSY) for remark in self.remarks)
 
     @property

@@ -48,7 +48,7 @@ from countperf.mechanistic.profile import (
 
 _DENOMINATOR = 10**6
 _KINDS: tuple[Bound, ...] = ("compute", "memory", "barrier", "issue")
-"""What may bound the time, in the order in which ties are decided."""
+"""Bounds that a time may have, in the order in which ties are decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -277,7 +277,7 @@ class ModelDefinition(Document):
 
     @cached_property
     def reads_code(self) -> bool:
-        """Whether a term charges instructions of compiled code."""
+        """True if a term charges instructions of compiled code."""
         return CODE in self._read
 
     def made_of(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:

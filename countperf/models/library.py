@@ -21,7 +21,6 @@ from countperf.documents.locks import locked
 from countperf.errors import DocumentError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.compiled import COMPILED
-from countperf.models.definition import ModelDefinition
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 
@@ -35,7 +34,6 @@ OWN = "mine/"
 _MOST_FITS = 1000  # of the same name, apart from a number
 _HEAD_BYTES = 400  # of a document: its format and model come first
 _HEAD = re.compile(r'\s*{\s*"format": "countperf-weights",\s*"version": \d+,\s*"model": "([^"]*)"')
-_MODEL_FORMAT = ModelDefinition.model_fields["format"].default
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 

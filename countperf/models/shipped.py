@@ -1,4 +1,26 @@
-"""Models by their names, or from a document."""
+r"""Models by their names, or from a document.
+
+The linear model of Stevens & Klöckner (2016) is a weighted sum of property values:
+
+.. math:: T(n) \approx \sum_i \alpha_i p_i(n)
+
+=============  ======================  =======================================================
+letter         name                    unit
+=============  ======================  =======================================================
+:math:`n`      parameters              sizes of the kernel
+:math:`p_i`    value of a feature      operations, accesses, barriers x items, groups, launches
+:math:`\alpha` weight                  s per unit of the feature; may come out negative
+=============  ======================  =======================================================
+
+It charges every operation at its typical cost on the device. It knows no occupancy, no latency
+hiding, no overlap, no caches, and nothing about the shape of the work group or how the device's
+compiler runs it. By definition it has no term for stores to local memory, integer and index
+arithmetic, minima and maxima, comparisons, selections, conversions and negations. A global barrier
+ends a launch, and is paid for as the launch that follows it.
+
+Beyond the paper it charges ``f16`` operations, accesses of any size, and, where a kernel is counted
+with them, fused multiply-adds and indirect accesses; each needs a weight of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""From a Loopy kernel to its property vector."""
+"""From a Loopy kernel to its property vector.
+
+Counts are remembered in the process. The key is the content of the kernel (Loopy's own persistent
+hash of the translation unit) and every option of the counting. Errors are not remembered.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ CountingRules = Annotated[PositiveInt, AfterValidator(_no_newer)]
 
 
 View = Literal["source", "compiled", "structure"]
-"""Whether a kernel's counts are those of what Loopy emits, of what a compiler leaves of it, or what
+"""True if a kernel's counts are those of what Loopy emits, of what a compiler leaves of it, or what
 Loopy emits and beside it, as ``site...`` and ``bytes...``, what a compiler leaves by how it is
 executed."""
 

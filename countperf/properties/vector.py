@@ -159,7 +159,7 @@ class PropertyVector(Table, Mapping[str, Count]):
 
     @property
     def is_exact(self) -> bool:
-        """Whether no caller's statistics entered."""
+        """True if no caller's statistics entered."""
         return all(count.exact for count in self._counts.values())
 
     def caveat(self, name: str) -> str:

@@ -36,7 +36,7 @@ _PATTERNS: Mapping[str, str] = {
     "memory: L1": r"gmem|gather|scatter|load|store|^(bytes|segments)",
     "compute": r"^(issue|code|flop|iop|compute|busy|divisions|square_roots|cycles|subgroups)",
 }
-"""What the names of a group's parts have in them; the first that is found tells the group."""
+"""Texts in the names of a group's parts; the first that is found tells the group."""
 
 
 _WORDS: Mapping[str, str] = {

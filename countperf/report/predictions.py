@@ -303,7 +303,7 @@ class PredictionPair(display.Table):
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the two differ in: kernels, devices, models or sizes."""
+        """Kernels, devices, models or sizes in which the two differ."""
         for field in ("kernel", "device", "model"):
             if getattr(self.first, field) != getattr(self.second, field):
                 return getattr(self.first, field), getattr(self.second, field)

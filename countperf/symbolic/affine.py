@@ -1,4 +1,10 @@
-"""From expressions of Loopy kernels to quasi-polynomials and conditions on them."""
+"""From expressions of Loopy kernels to quasi-polynomials and conditions on them.
+
+Floors of quotients by size parameters, such as those of ``i // m`` and ``(i + 3) % n``,
+are no quasi-polynomials of a count: they occur in addresses only, where they cancel
+(``m*(i // m) + i % m`` is ``i``), become floors by constants once sizes are put in, or are told
+apart by their few values.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Floor(Formula):
 
     @property
     def is_affine(self) -> bool:
-        """Whether what is divided is affine, and by a constant."""
+        """True if what is divided is affine, and by a constant."""
         return self.numerator.is_affine
 
     def names(self) -> set[str]:
@@ -152,7 +152,7 @@ class QuasiPolynomial(Formula):
 
     @property
     def is_constant(self) -> bool:
-        """Whether no name occurs."""
+        """True if no name occurs."""
         return not self.terms or (len(self.terms) == 1 and () in self.terms)
 
     @property
@@ -177,7 +177,7 @@ class QuasiPolynomial(Formula):
 
     @property
     def is_affine(self) -> bool:
-        """Whether the degree in names and floors is at most one, inside floors too."""
+        """True if the degree in names and floors is at most one, inside floors too."""
         return all(
             not monomial
             or (
@@ -190,7 +190,7 @@ class QuasiPolynomial(Formula):
 
     @property
     def is_linear(self) -> bool:
-        """Whether the degree is at most one, and there are no floors."""
+        """True if the degree is at most one, and there are no floors."""
         for monomial in self.terms:
             if monomial:
                 atom, exponent = monomial[0]

@@ -114,7 +114,7 @@ class Candidates:
 
     @property
     def is_confident(self) -> bool:
-        """Whether what is left has no chance, at the plan's confidence."""
+        """True if what is left has no chance, at the plan's confidence."""
         chance = self.chance
         return chance is not None and chance <= 1 - self._plan.confidence
 

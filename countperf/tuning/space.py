@@ -1,4 +1,7 @@
-"""The set of variants that a search goes through."""
+"""The set of variants that a search goes through.
+
+Constraints are arithmetic and comparisons of parameters, and nothing else.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class LaunchLog(Table):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What was launched so far: sizes, launches, predicted times; a reason where one fails."""
+        """Launches so far: sizes, number, predicted times; a reason where one fails."""
         rows: list[dict[str, Any]] = []
         for launch, launches in self._noted.items():
             row: dict[str, Any] = {"kernel": launch[1], "launches": launches, "parameters": {}}
