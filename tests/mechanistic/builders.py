@@ -1,4 +1,4 @@
-"""The example kernel of the literature, and small devices to run it on."""
+"""The example kernel of the literature, and devices to run it on."""
 
 from __future__ import annotations
 
@@ -64,3 +64,38 @@ def example_profile(**changes: Any) -> KernelProfile:
 def launch_at(occupancy: float | None, num_groups: int = 1300) -> LaunchConfiguration:
     """Return a launch of groups of one sub-group."""
     return LaunchConfiguration(work_items_per_group=32, num_groups=num_groups, occupancy=occupancy)
+
+
+def full_device(**changes: Any) -> DeviceParameters:
+    """Return a device with all constants that any model asks for."""
+    values: dict[str, Any] = {
+        "classes": {**EXAMPLE_CLASSES, "B": make_class("B", "barrier", 1, 9, "barrier")},
+        "bandwidth_byte_per_s": 1e11,
+        "peak_flops": 1e12,
+        "cores_per_compute_unit": 128,
+        "schedulers_per_compute_unit": 4,
+        "issue_cycles": 4,
+        "mem_ld_cycles": 420,
+        "departure_del_coal_cycles": 4,
+        "departure_del_uncoal_cycles": 10,
+        "cpi_mem_instr": 1,
+        "latency_steps": 400,
+    }
+    return example_device(**{**values, **changes})
+
+
+def full_profile(**changes: Any) -> KernelProfile:
+    """Return the example kernel with all that any model asks for."""
+    values: dict[str, Any] = {
+        "alpha_mem_coal": 2,
+        "alpha_mem_uncoal": 0,
+        "uncoal_per_mw": 1,
+        "load_bytes_per_sub_group": 128,
+        "gmem_bytes": 256,
+        "total_flops": 1e9,
+        "total_bytes": 1e9,
+        "work": 1e9,
+        "span": 1e3,
+        "transactions": 1e6,
+    }
+    return example_profile(**{**values, **changes})

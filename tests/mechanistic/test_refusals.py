@@ -1,0 +1,341 @@
+"""Input that the mechanistic models refuse, each by the name of what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import declare_device
+from countperf.mechanistic.classes import memory_cost
+from countperf.mechanistic.gpumech import GpuMechModel, Interval, interval_cycles
+from countperf.mechanistic.merpsys import (
+    MerpsysModel,
+    bytes_per_cycle,
+    critical_path,
+    resource_use,
+    transfer_time,
+)
+from countperf.mechanistic.model import MechanisticModel
+from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel, corrected_cycles
+from countperf.mechanistic.occupancy import check_occupancy, resident_groups
+from countperf.mechanistic.pipeline import PipelineModel, Workload
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    KernelProfile,
+    ProfiledKernel,
+)
+from countperf.mechanistic.roofline import byte_roof, roof
+from countperf.mechanistic.tmm import TmmModel, scheduled_steps, scheduling_factor, step_bound
+from countperf.mechanistic.transit import TwoSubsystems, transit_throughput
+from countperf.mechanistic.volkov import (
+    VolkovModel,
+    latency_alone,
+    latency_from_counts,
+    occupancy_roof,
+)
+from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowModel, work_flow_cycles
+from tests.mechanistic.builders import (
+    EXAMPLE_CLASSES,
+    EXAMPLE_GRAPH,
+    example_device,
+    example_profile,
+    full_device,
+    full_profile,
+    launch_at,
+    make_class,
+)
+from tests.mechanistic.test_mwp_cwp import TABLE_2
+from tests.mechanistic.test_tmm_and_merpsys import LINK, RESOURCES, SCHEDULED, STEPS
+
+COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6, cpi_mem_instr=1)
+EXAMPLE = TwoSubsystems(
+    alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
+)
+BYTES = {"total_flops": 1, "total_bytes": 0, "peak_flops": 1, "bandwidth_byte_per_s": 1}
+BANDWIDTH = {
+    "mem_clock_hz": 1753e6,
+    "bus_width_bits": 256,
+    "data_rate": 4,
+    "num_compute_units": 13,
+    "clock_hz": 1253e6,
+}
+
+
+def _changed(value: Any) -> Callable[..., object]:
+    return lambda **changes: replace(value, **changes)
+
+
+NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float, ...]]] = [
+    (occupancy_roof, {}, "occupancy latency_app wpc_roof", (0, -1, nan, inf)),
+    (_changed(EXAMPLE), {}, "alpha_comp alpha_mem", (-1,)),
+    (_changed(EXAMPLE), {}, "cpi_comp latency_comp cpi_mem latency_mem", (0, -1, nan)),
+    (byte_roof, BYTES, "bandwidth_byte_per_s total_flops", (0,)),
+    (byte_roof, BYTES, "peak_flops total_bytes", (-1,)),
+    (
+        _changed(TABLE_2),
+        {},
+        "clock_hz bandwidth_byte_per_s issue_cycles mem_ld_cycles departure_del_uncoal_cycles "
+        "departure_del_coal_cycles num_active_compute_units sub_groups_per_group num_groups "
+        "active_groups load_bytes_per_sub_group uncoal_per_mw",
+        (0, -1, nan, inf),
+    ),
+    (_changed(TABLE_2), {}, "alpha_comp alpha_mem_coal alpha_mem_uncoal alpha_sync", (-1,)),
+    (_changed(TABLE_2), {}, "uncoal_per_mw", (0.5,)),
+    (step_bound, STEPS, "work span transactions", (-1, nan)),
+    (step_bound, STEPS, "latency_steps work_items_per_core num_cores", (0,)),
+    (scheduled_steps, SCHEDULED, "num_groups active_groups num_compute_units", (0,)),
+    (bytes_per_cycle, BANDWIDTH, " ".join(BANDWIDTH), (0,)),
+    (resource_use, RESOURCES, "ins_cuda ins_issued gmem_bytes", (-1,)),
+    (
+        resource_use,
+        RESOURCES,
+        "sub_group_size cores_per_compute_unit schedulers_per_compute_unit byte_per_cycle",
+        (0,),
+    ),
+    (_changed(COSTS), {}, "cpi_comp cpi_mem", (0,)),
+    (_changed(COSTS), {}, "latency_comp latency_mem cpi_mem_instr", (-1,)),
+    (
+        full_profile,
+        {},
+        "alpha_comp alpha_mem alpha_sync alpha_mem_coal alpha_mem_uncoal gmem_bytes work span "
+        "load_bytes_per_sub_group total_flops total_bytes ins_cuda ins_issued transactions",
+        (-1, nan, inf),
+    ),
+    (full_profile, {}, "latency_bound", (0,)),
+    (full_profile, {}, "registers_per_work_item", (1.5,)),
+    (_changed(launch_at(1)), {}, "work_items_per_group num_groups occupancy active_groups", (0,)),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "values", "names", "bad"), NUMBERS, ids=[f"{row[2][:30]}" for row in NUMBERS]
+)
+def test_numbers(
+    call: Callable[..., object], values: Mapping[str, float], names: str, bad: tuple[float, ...]
+) -> None:
+    if call is occupancy_roof:
+        values = dict.fromkeys(names.split(), 1.0)
+    call(**values)
+    for name in names.split():
+        for value in bad:
+            with pytest.raises(ParameterError) as caught:
+                call(**{**values, name: value})
+            assert caught.value.parameter == name
+
+
+def _workload(**changes: Any) -> Workload:
+    values: dict[str, Any] = {"programs": (EXAMPLE_GRAPH,), "classes": EXAMPLE_CLASSES}
+    return Workload(**{**values, **changes})
+
+
+def _groups(**changes: Any) -> Callable[[], object]:
+    device = example_device(
+        max_work_items_per_group=1024,
+        registers_per_compute_unit=32768,
+        local_bytes_per_compute_unit=49152,
+    )
+    return lambda: resident_groups(device, **{"work_items_per_group": 32, **changes})
+
+
+def _estimate(
+    model: type[MechanisticModel] | Any,
+    profile: KernelProfile | None = None,
+    occupancy: float | None = 4,
+    /,
+    **device: Any,
+) -> Callable[[], object]:
+    used = full_device(**device) if device else full_device()
+    return lambda: model(device=used).estimate(profile or full_profile(), launch_at(occupancy))
+
+
+def _original_work_flow(**changes: Any) -> WorkFlowModel:
+    return WorkFlowModel(variant="original", **changes)
+
+
+BARRIERS = {"I": make_class("I", "alu", 1, 1), "B": make_class("B", "barrier", 1, 1, "barrier")}
+BUS = {"bandwidth_byte_per_s": None, "mem_clock_hz": 1e9, "bus_width_bits": 256, "data_rate": 4}
+COUNTED: tuple[Any, ...] = ("ins_cuda", "ins_issued", "gmem_bytes")
+ZERO_CYCLES = example_device(classes={"C": make_class("C", "compute", 1, 0)})
+SAME = make_class("ld", "local", 1, 28)
+ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
+    ParameterError: [
+        ("occupancy", lambda: transit_throughput(EXAMPLE, inf)),
+        ("alpha[C]", lambda: roof({"C": -1}, example_device())),
+        ("alpha[C]", lambda: roof({"C": nan}, example_device())),
+        ("alpha", lambda: roof({"C": 0, "M": 0}, example_device())),
+        ("issue_limit", lambda: roof({"C": 1}, example_device(), issue_limit=0)),
+        ("alpha[C]", lambda: latency_from_counts({"C": -1}, example_device())),
+        (
+            "latency_app",
+            lambda: latency_alone(example_profile(idg=None, alpha={"C": 0}), example_device()),
+        ),
+        ("kernel", lambda: VolkovModel(device=example_device()).predict("kernel")),
+        ("alpha[C]", lambda: KernelProfile(name="k", alpha={"C": -1})),
+        ("nodes", lambda: InstructionGraph("", [])),
+        ("edges", lambda: InstructionGraph("ab", [(0, 1), (1, 0)])),
+        ("edges", lambda: InstructionGraph("ab", [(1, 1)])),
+        ("edges", lambda: InstructionGraph("ab", [(0, 2)])),
+        ("edges", lambda: InstructionGraph("ab", [(-1, 1)])),
+        ("intervals", lambda: interval_cycles([], 1, "gto")),
+        ("intervals", lambda: interval_cycles([Interval(0, 6)], 1, "gto")),
+        ("intervals", lambda: Interval(-1, 0)),
+        ("intervals", lambda: Interval(1, -1)),
+        ("occupancy", lambda: interval_cycles([Interval(2, 6)], 0.5, "gto")),
+        ("policy", lambda: interval_cycles([Interval(2, 6)], 1, "lrr")),  # pyright: ignore[reportArgumentType] - refused
+        ("policy", lambda: GpuMechModel(device=example_device(), policy="lrr")),  # pyright: ignore[reportArgumentType] - refused
+        ("blocks", lambda: work_flow_cycles([], 1, COSTS)),
+        ("blocks", lambda: work_flow_cycles([Block("sync")], 1, COSTS)),
+        ("blocks", lambda: work_flow_cycles([Block("comp", 0)], 1, COSTS)),
+        ("blocks", lambda: work_flow_cycles([Block("mem", 2)], 1, COSTS)),
+        ("blocks", lambda: Block("comp", -1)),
+        ("blocks", lambda: Block("comp", 1, 0.5)),
+        ("blocks", lambda: Block("jump")),  # pyright: ignore[reportArgumentType] - refused
+        ("occupancy", lambda: work_flow_cycles([Block("comp")], 0, COSTS)),
+        ("variant", lambda: work_flow_cycles([Block("comp")], 1, COSTS, variant="x")),  # pyright: ignore[reportArgumentType] - refused
+        ("variant", lambda: WorkFlowModel(device=example_device(), variant="x")),  # pyright: ignore[reportArgumentType] - refused
+        ("variant", lambda: RestatedMwpCwpModel(device=example_device(), variant="x")),  # pyright: ignore[reportArgumentType] - refused
+        ("occupancy", lambda: corrected_cycles(EXAMPLE, -1, 25)),
+        ("latency_app", lambda: corrected_cycles(EXAMPLE, 1, 0)),
+        ("work_items_per_core", lambda: step_bound(**STEPS, max_work_items_per_core=3)),
+        ("work", lambda: step_bound(**{**STEPS, "work": 0, "span": 0, "transactions": 0})),
+        ("num_compute_units", lambda: scheduling_factor(1, 1, 0)),
+        ("work_items_per_core", _estimate(TmmModel, max_work_items_per_core=0.5)),
+        (
+            "ins_cuda",
+            lambda: resource_use(**{**RESOURCES, "ins_cuda": 0, "ins_issued": 0, "gmem_bytes": 0}),
+        ),
+        ("edges", lambda: critical_path(2, [(1, 0, 3)])),
+        ("edges", lambda: critical_path(2, [(1, 1, 3)])),
+        ("edges", lambda: critical_path(2, [(0, 2, 3)])),
+        ("edges", lambda: critical_path(2, [(0, 1, -3)])),
+        ("num_nodes", lambda: critical_path(0, [])),
+        ("n_bytes", lambda: transfer_time(LINK, -1)),
+        ("dram_ratio", lambda: memory_cost(-0.1, dram=SAME, cache=SAME)),
+        ("issue_limit", lambda: _workload(issue_limit=0)),
+        ("sub_groups_per_group", lambda: _workload(sub_groups_per_group=0)),
+        ("concurrent_groups", lambda: _workload(concurrent_groups=0)),
+        ("total_groups", lambda: _workload(total_groups=-1)),
+        (
+            "sub_group_programs",
+            lambda: _workload(programs=(EXAMPLE_GRAPH,) * 3, sub_groups_per_group=2),
+        ),
+        (  # a deadlock
+            "sub_group_programs",
+            lambda: _workload(
+                programs=(InstructionGraph("I"), InstructionGraph("IB")),
+                classes=BARRIERS,
+                sub_groups_per_group=2,
+            ),
+        ),
+        (
+            "cycles",
+            lambda: PipelineModel(device=ZERO_CYCLES).predict(
+                ProfiledKernel(
+                    profile=example_profile(alpha={}, idg=InstructionGraph("C")),
+                    launch=launch_at(1, num_groups=1),
+                )
+            ),
+        ),
+        ("work_items_per_group", _groups(work_items_per_group=0)),
+        ("work_items_per_group", _groups(work_items_per_group=2048)),
+        ("work_items_per_group", _groups(work_items_per_group=2.0)),
+        ("registers_per_work_item", _groups(registers_per_work_item=-1)),
+        ("registers_per_work_item", _groups(work_items_per_group=1024, registers_per_work_item=99)),
+        ("local_bytes_per_group", _groups(local_bytes_per_group=50000)),
+        *(
+            ("occupancy", lambda bad=bad: check_occupancy(bad, example_device()))
+            for bad in (0, -1, nan, inf, 65)
+        ),
+    ],
+    ModelNotApplicableError: [
+        ("instructions_per_sub_group", lambda: roof({"C": 1}, example_device(), issue_limit=1)),
+        ("span", lambda: KernelProfile(name="k", work=1.0).require("span", model="tmm")),
+        ("work", _estimate(TmmModel, KernelProfile(name="k", transactions=1))),
+        ("transactions", _estimate(TmmModel, KernelProfile(name="k", work=1))),
+        ("alpha", _estimate(MerpsysModel, KernelProfile(name="k", gmem_bytes=1, ins_issued=1))),
+        ("gmem_bytes", _estimate(MerpsysModel, KernelProfile(name="k", ins_cuda=1, ins_issued=1))),
+        (
+            "latency_app",
+            _estimate(
+                MerpsysModel, KernelProfile(name="k", ins_cuda=1, ins_issued=1, gmem_bytes=1)
+            ),
+        ),
+        ("alpha", _estimate(WorkFlowModel, example_profile(alpha={"C": 1}))),
+        ("alpha_mem", lambda: replace(TABLE_2, alpha_mem_uncoal=0)),
+        *(
+            (name, _estimate(MwpCwpModel, full_profile(**{"alpha_mem_uncoal": 1, name: None})))
+            for name in (
+                *("alpha_mem_coal", "alpha_mem_uncoal"),
+                *("uncoal_per_mw", "load_bytes_per_sub_group"),
+            )
+        ),
+        ("alpha", _estimate(RestatedMwpCwpModel, KernelProfile(name="k"))),
+        ("alpha_mem", _estimate(RestatedMwpCwpModel, KernelProfile(name="k", alpha={"C": 1}))),
+        ("alpha_comp", _estimate(RestatedMwpCwpModel, KernelProfile(name="k", alpha={"M": 1}))),
+    ],
+    DeviceParameterError: [
+        ("classes.X", lambda: roof({"X": 1}, example_device())),
+        ("classes.X", lambda: example_profile(alpha={"X": 1}).count_of("compute", full_device())),
+        ("classes.X", lambda: _workload(programs=(InstructionGraph("X"),))),
+        *(
+            (name, lambda name=name: full_device(**{name: 0}))
+            for name in ("bandwidth_byte_per_s", "clock_hz", "num_compute_units")
+        ),
+        ("register_mode", lambda: example_device(register_mode="warp")),
+        (
+            "max_work_items_per_compute_unit",
+            lambda: resident_groups(declare_device(sub_group_size=32), work_items_per_group=32),
+        ),
+        *(
+            (name, _estimate(TmmModel, **{name: None}))
+            for name in ("latency_steps", "cores_per_compute_unit", "clock_hz")
+        ),
+        *(
+            (name, _estimate(MerpsysModel, **{**BUS, name: None}))
+            for name in (
+                *("cores_per_compute_unit", "schedulers_per_compute_unit"),
+                *("mem_clock_hz", "bus_width_bits"),
+            )
+        ),
+        *(
+            (name, _estimate(MwpCwpModel, full_profile(alpha_mem_uncoal=1), **{name: None}))
+            for name in (
+                *("issue_cycles", "mem_ld_cycles"),
+                *("departure_del_coal_cycles", "bandwidth_byte_per_s"),
+            )
+        ),
+        ("classes.C", _estimate(WorkFlowModel, classes={"M": EXAMPLE_CLASSES["M"]})),
+        (
+            "cpi_mem_instr",
+            _estimate(
+                _original_work_flow,
+                KernelProfile(name="k", idg=InstructionGraph("M")),
+                cpi_mem_instr=None,
+            ),
+        ),
+        *(
+            (f"links.{name}", lambda name=name, bad=bad: replace(LINK, **{name: bad}))
+            for name, bad in (("startup_s", -1.0), ("bandwidth_byte_per_s", 0.0), ("lambda_c", 0.0))
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "call"),
+    [
+        pytest.param(error, name, call, id=f"{name}-{number}")
+        for error, rows in ROWS.items()
+        for number, (name, call) in enumerate(rows)
+    ],
+)
+def test_refusals(error: type[Exception], name: str, call: Callable[[], object]) -> None:
+    with pytest.raises(error) as caught:
+        call()
+
+    assert getattr(caught.value, "field" if error is DeviceParameterError else "parameter") == name
