@@ -6,7 +6,7 @@ from typing import Any
 
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import FitQuality, IndistinguishableGroup, Weight
+from countperf.models.function import Calibration, FitQuality, IndistinguishableGroup, Weight
 from countperf.models.shipped import LINEAR
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, property_unit
@@ -56,6 +56,25 @@ def make_weights(values: dict[str, float], **changes: Any) -> WeightSet:
     return WeightSet(**(fields | changes))
 
 
+def calibrated(between: float, within: float) -> FitQuality:
+    """Quality of a fit whose intervals reach to factors of exp(0.5) and exp(0.7)."""
+    calibration = Calibration(
+        log_errors_90=0.5,
+        log_errors_95=0.7,
+        between_kernels=between,
+        within_kernels=within,
+        families=9,
+        cases=200,
+    )
+    return FitQuality(
+        in_sample_error=0.1,
+        held_out_error=0.3,
+        in_sample_scatter=0.1,
+        held_out_scatter=0.4,
+        calibration=calibration,
+    )
+
+
 TWO_TO_ONE = IndistinguishableGroup(
     features=("gmem.load.32.1of2", "gmem.store.32.1of2"),
     relations=({"gmem.load.32.1of2": 1.0, "gmem.store.32.1of2": -2.0},),
@@ -64,6 +83,5 @@ TWO_TO_ONE = IndistinguishableGroup(
 
 def sum_model(terms: dict[str, Any], **fields: Any) -> ModelDefinition:
     """A model that is a sum of terms, of which a document says what is given."""
-    return ModelDefinition.from_object(
-        {"format": "countperf-model", "version": 3, "name": "sum", "terms": terms, **fields}
-    )
+    content = {"format": "countperf-model", "version": 3, "name": "sum", "terms": terms}
+    return ModelDefinition.from_object(content | fields)

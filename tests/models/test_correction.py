@@ -1,12 +1,16 @@
-"""Corrections of sizes, in arrays and one by one."""
+"""Corrections of sizes, in arrays and one by one, and their numbers as text in documents."""
 
 from __future__ import annotations
+
+import base64
+import math
+import zlib
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from countperf.models.correction import Correction, as_points
+from countperf.models.correction import Correction, as_points, pack, unpack
 
 COLUMNS, KERNELS, SCALE = 5, 2100, 3.0
 
@@ -22,7 +26,7 @@ def measured(number: int = KERNELS, seed: int = 3) -> tuple[Array, Array]:
 def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
     alpha = np.random.default_rng(7).normal(size=KERNELS)
     own = measured()
-    found = Correction(
+    correction = Correction(
         kernels=tuple(f"k{i}" for i in range(KERNELS)),
         roots=tuple(map(tuple, own[0].T.tolist())),
         logs=tuple(map(tuple, own[1].T.tolist())),
@@ -31,14 +35,36 @@ def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
     )
     roots, logs = measured(300, seed=4)
 
-    together = found.log_factor(roots, logs)
-
     points, axes = as_points(roots, logs, SCALE), as_points(*own, SCALE)
     expected = [
         np.exp(-np.sqrt(((axes - point[:, np.newaxis]) ** 2).sum(axis=0))) @ alpha
         for point in points.T
     ]
+    together = correction.log_factor(roots, logs)
     assert together == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
-    single = [found.log_factor(roots[:, i], logs[:, i]) for i in range(300)]
+    single = [correction.log_factor(roots[:, i], logs[:, i]) for i in range(300)]
     assert single == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert isinstance(single[0], float)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [(), ((),), ((1.0, -2.5), (), (255.0,)), ((math.pi, 1e-60, 2.0**-90),), ("copy", "größe")],
+)
+def test_packed_content_comes_back_as_it_was_and_plain_lists_as_tuples(content: object) -> None:
+    assert unpack(pack(content)) == content
+    assert unpack([[1.0, 2.0], []]) == ((1.0, 2.0), ())
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["numbers!", "AAAA", _packed(b"[1, 2"), _packed(bytes(range(200)))[:80], _packed(b"[NaN]")],
+    ids=["no base64", "no zlib", "no JSON", "cut off", "not finite"],
+)
+def test_damaged_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="damaged"):
+        unpack(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import loopy as lp
@@ -30,15 +31,16 @@ def columns() -> Any:
     t_unit = lp.make_kernel(
         "{ [i, j]: 0 <= i < n and 0 <= j < m }",
         "out[i] = sum(j, a[j, i])",
-        [
-            lp.GlobalArg("a", np.float32, shape=("m", "n")),
-            lp.GlobalArg("out", np.float32, shape="n"),
-            lp.ValueArg("n,m", np.int32),
-        ],
+        [lp.GlobalArg("a", np.float32, shape=("m", "n")), lp.GlobalArg("out", np.float32), ...],
         assumptions="n >= 1 and m >= 1",
         lang_version=(2018, 2),
     )
     return lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+
+
+def counted(columns: Any, caches: Any = None, **options: Any) -> PropertyVector:
+    caches = {} if caches is None else {"caches": caches}
+    return count_kernel(columns, view="structure", **caches, **options)
 
 
 def _of_zen4() -> WeightSet:
@@ -76,14 +78,14 @@ def test_weights_count_kernels_for_their_caches(columns: Any) -> None:
     conflicts = "issue.scalar.gmem.load.set_conflict"
     assert new.counted(columns).evaluate(crowded)[conflicts] == 1024 * 12 / 4
     assert not old.counted(columns).evaluate(crowded)[conflicts]
-    cost_s = {each.feature: each.value_s for each in new.weights}[conflicts]
+    cost_s = new.by_feature[conflicts].value_s
     more_s = new.predict(columns, crowded).time_s - old.predict(columns, crowded).time_s
     assert more_s == pytest.approx(cost_s * 1024 * 12 / 4, rel=1e-9)
 
 
 def test_a_vector_for_other_caches_is_refused(columns: Any) -> None:
     weights, at = _of_zen4(), {"n": 1040, "m": 740}
-    vector = count_kernel(columns, view="structure")
+    vector = counted(columns)
 
     with pytest.raises(MismatchError, match="48 KiB of 12 ways") as caught:
         weights.predict(vector, at)
@@ -107,10 +109,7 @@ def test_code_read_for_another_cache_is_refused(columns: Any) -> None:
     other = own.model_copy(update={"code": load_hierarchy("amd-zen5").counted.first})
     code = {"code.all": 100, "miss.conflict.store": 10, "code.cycles_operations": 50}
     right, wrong = (
-        count_kernel(columns, view="structure", caches=caches).with_counts_at(
-            lambda _: code, "code"
-        )
-        for caches in (own, other)
+        counted(columns, caches).with_counts_at(lambda _: code, "code") for caches in (own, other)
     )
 
     assert weights.predict_counts(right, {"n": 1024, "m": 16}).time_s > 0
@@ -122,7 +121,7 @@ def test_code_read_for_another_cache_is_refused(columns: Any) -> None:
 
 def test_a_vector_says_what_it_was_counted_for(columns: Any) -> None:
     for caches in (DEFAULT_CACHES, ZEN3):
-        vector = count_kernel(columns, view="structure", caches=caches)
+        vector = counted(columns, caches)
         document = vector.to_document()
 
         assert vector.caches == caches
@@ -135,24 +134,17 @@ def test_a_vector_says_what_it_was_counted_for(columns: Any) -> None:
 
 
 def test_counts_for_other_caches_are_not_taken_from_the_cache(columns: Any) -> None:
-    found = [
-        count_kernel(columns, view="structure", caches=caches)
-        for caches in (ZEN3, ZEN4, DEFAULT_CACHES, ZEN3)
-    ]
-    fresh = [
-        count_kernel(columns, view="structure", caches=caches, cache=False)
-        for caches in (ZEN3, ZEN4, DEFAULT_CACHES, ZEN3)
-    ]
-
-    assert found == fresh
-    assert len({json.dumps(each.to_document()) for each in found}) == 3
-    keys = {content_key(columns, {"caches": each.model_dump_json()}) for each in (ZEN3, ZEN4)}
+    caches = (ZEN3, ZEN4, DEFAULT_CACHES, ZEN3)
+    vectors = [counted(columns, c) for c in caches]
+    assert vectors == [counted(columns, c, cache=False) for c in caches]
+    assert len({json.dumps(vector.to_document()) for vector in vectors}) == 3
+    keys = {content_key(columns, {"caches": c.model_dump_json()}) for c in (ZEN3, ZEN4)}
     assert len(keys) == 2
 
 
 def test_sorting_is_no_fact_of_the_program(columns: Any) -> None:
-    vector = count_kernel(columns, view="structure", caches=ZEN3)
-    (name,) = (each for each in vector if each.endswith("gmem.load.32.next.beyond_l2"))
+    vector = counted(columns, ZEN3)
+    (name,) = (name for name in vector if name.endswith("gmem.load.32.next.beyond_l2"))
 
     assert vector.caveat(name) == "assumes caches of 32 KiB of 8 ways and 512 KiB of 8 ways"
     assert not vector.caveat("bytes.kernel.load")
@@ -167,7 +159,7 @@ def _measured(vector: PropertyVector, name: str, **more: Any) -> Measurement:
 
 def test_a_fit_needs_one_hierarchy(columns: Any) -> None:
     one, other = (
-        _measured(count_kernel(columns, view="structure", caches=caches), name)
+        _measured(counted(columns, caches), name)
         for caches, name in ((ZEN3, "a/n=16"), (ZEN4, "b/n=16"))
     )
 
@@ -180,7 +172,7 @@ def test_a_fit_needs_one_hierarchy(columns: Any) -> None:
 def test_a_fit_needs_code_that_was_read_for_one_cache(columns: Any) -> None:
     zen5 = load_hierarchy("amd-zen5").counted
     old, new, unread = (
-        _measured(count_kernel(columns, view="structure", caches=caches), name, code=code)
+        _measured(counted(columns, caches), name, code=code)
         for caches, name, code in (
             (DEFAULT_CACHES, "a/n=16", {"code.all": 1}),
             (zen5, "b/n=16", {"code.all": 1}),
@@ -195,18 +187,10 @@ def test_a_fit_needs_code_that_was_read_for_one_cache(columns: Any) -> None:
 
 
 def test_a_timing_knows_its_kernel_whatever_the_caches(columns: Any) -> None:
-    usual = count_kernel(columns, view="structure")
+    usual = counted(columns)
     digests = {"structure": counts_digest(usual), "source": counts_digest(usual.emitted())}
-    timing = TimingDocument.model_construct(
-        kernel="columns", counting_rules=10, sizes=[_Size(digests)]
-    )
+    size = SimpleNamespace(counts=digests, measurement="run")
+    timing = TimingDocument.model_construct(kernel="columns", counting_rules=10, sizes=[size])
 
     assert timing.runs_of(usual) == ["run"]
-    assert timing.runs_of(count_kernel(columns, view="structure", caches=ZEN3)) == ["run"]
-
-
-class _Size:
-    """A timed point."""
-
-    def __init__(self, counts: dict[str, str]) -> None:
-        self.counts, self.measurement = counts, "run"
+    assert timing.runs_of(counted(columns, ZEN3)) == ["run"]

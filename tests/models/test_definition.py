@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from countperf.errors import CountingError, DocumentError, ParameterError
+from countperf.execution.issue import ExecutionPolicy
+from countperf.execution.memory_hierarchy import load_hierarchy
+from countperf.features import FeatureSpec
 from countperf.models.definition import ModelDefinition, property_of
 from countperf.models.function import column_keys, model_inputs
 from countperf.models.shipped import LINEAR, fitted_model
+from countperf.models.structural import structural
 from tests.models.builders import sum_model
 
 TEXT = """
@@ -30,29 +34,13 @@ bytes = "4*gmem_load_32_stride1 + 8*gmem_load_64_stride1"
 waves = "ceil(groups/2)"
 """
 COUNTS = {
-    "launches": 1,
-    "groups": 7,
-    "gmem.load.32.stride1": 100,
-    "gmem.load.32.4ofn": 3,
-    "flop.special.f32.exp": 11,
-    "flop.special.f32.sqrt": 2,
-    "flop.add.f32": 0,
-    "iop.add.i32": 5,
-    "lmem.load.32": 9,
+    **{"launches": 1, "groups": 7, "gmem.load.32.stride1": 100, "gmem.load.32.4ofn": 3},
+    **{"flop.special.f32.exp": 11, "flop.special.f32.sqrt": 2, "flop.add.f32": 0},
+    **{"iop.add.i32": 5, "lmem.load.32": 9},
 }
 
 
-def _document(**changes: Any) -> dict[str, Any]:
-    fields = {
-        "format": "countperf-model",
-        "version": 3,
-        "name": "mine",
-        "terms": {"cost": ["launches"]},
-    }
-    return fields | changes
-
-
-def test_a_toml_file_is_a_model_and_survives_as_json(tmp_path: Path) -> None:
+def test_a_toml_file_is_a_model_survives_as_json_and_sorts_counts(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(TEXT)
 
@@ -61,17 +49,9 @@ def test_a_toml_file_is_a_model_and_survives_as_json(tmp_path: Path) -> None:
     assert ModelDefinition.read_text(model.write_text()) == model
     assert model.scales == ("waves",)
     assert model.expression == "launch + global_memory + waves*(on_chip)"
-    assert model.terms["launch"].lower == 0
-    assert model.terms["on_chip"].upper == 1e-6
+    assert (model.terms["launch"].lower, model.terms["on_chip"].upper) == (0, 1e-6)
 
-
-def test_counts_are_sorted_into_terms_names_and_what_the_model_does_not_know(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(TEXT)
-
-    inputs = model_inputs(fitted_model(str(path)), COUNTS)
+    inputs = model_inputs(model, COUNTS)
 
     assert inputs.values == {
         ("launch", "launches"): 1.0,
@@ -86,60 +66,12 @@ def test_counts_are_sorted_into_terms_names_and_what_the_model_does_not_know(
 
 
 def test_a_property_covered_by_a_derived_feature_alone_is_known() -> None:
-    model = ModelDefinition.from_object(
-        _document(derived={"both": "lmem_load_32 + flop_special_f32"}, terms={"cost": ["both"]})
-    )
+    model = sum_model({"cost": ["both"]}, derived={"both": "lmem_load_32 + flop_special_f32"})
 
     inputs = model_inputs(model, {"lmem.load.32": 2, "flop.special.f32.exp": np.array([3, 4])})
 
     assert inputs.unknown == ()
     assert np.array_equal(inputs.values["cost", "both"], [5.0, 6.0])
-
-
-POLICY = {"width": 8}
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        pytest.param({"terms": {"cost": ["issue.*.*"]}}, r"\[policy\]", id="a term without"),
-        pytest.param(
-            {"derived": {"d": "4*bytes_group_load_dense"}, "terms": {"cost": ["d"]}},
-            "width = 8",
-            id="a derived feature without",
-        ),
-        pytest.param(
-            {"terms": {"cost": ["flop.add.*"]}, "policy": POLICY},
-            "flop.add.* is what a kernel does",
-            id="a term with",
-        ),
-        pytest.param(
-            {
-                "derived": {"d": "2*lmem_load_32"},
-                "terms": {"cost": ["d"]},
-                "policy": POLICY,
-            },
-            "issue.vector.arithmetic.f32.add",
-            id="a name with",
-        ),
-        pytest.param(
-            {"terms": {"cost": ["site.free.flat.16x1.flop.add.f32"]}, "policy": POLICY},
-            "name issue... instead",
-            id="what becomes something else",
-        ),
-        pytest.param({"terms": {"cost": ["code.*"]}}, "execution policy says", id="code without"),
-        pytest.param(
-            {"terms": {"cost": ["spill.beyond_l1.load"]}, "policy": POLICY},
-            "counted no more",
-            id="a count that went",
-        ),
-    ],
-)
-def test_names_that_no_model_of_the_kind_has_are_refused(
-    changes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(DocumentError, match=said):
-        ModelDefinition.from_object(_document(**changes))
 
 
 def test_only_models_that_name_the_shape_of_groups_see_it() -> None:
@@ -157,79 +89,91 @@ def test_only_models_that_name_the_shape_of_groups_see_it() -> None:
     assert inputs.unknown == ()
     assert model_inputs(policy, counts).values["work", "items"] == 640.0
     assert "items" not in plain.made_of({**counts, "items": 640})
-    again = policy.made_of(policy.made_of(counts))
-    assert again == policy.made_of(counts)
+    assert policy.made_of(policy.made_of(counts)) == policy.made_of(counts)
     with pytest.raises(CountingError, match="how many items work groups have"):
         model_inputs(named, {"launches": 1, "groups": 10, "flop.add.f32": 5})
     given = model_inputs(named, {"launches": 1, "groups": 10, "items": 7, "rows": 1})
     assert given.values["work", "per_row"] == 7.0
 
 
+POLICY = {"width": 8}
+UNORDERED = {"charged": ["groups"], "lower": 2.0, "upper": 1.0}
+SITE = "site.free.flat.16x1.flop.add.f32"
+UNSCALED = {"charged": ["groups"], "scale": "waves"}
+
+
+def _cost(*charged: str, **changes: Any) -> dict[str, Any]:
+    return {"terms": {"cost": list(charged)}, **changes}
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        pytest.param({"name": "A B"}, "$.name", "match", id="name"),
-        pytest.param(
-            {"terms": {"cost": []}}, "$.terms.cost.charged", "at least 1", id="no pattern"
+        ({"name": "A B"}, "$.name", "match"),
+        (_cost(), "$.terms.cost.charged", "at least 1"),
+        (_cost("flop..x"), "$.terms.cost.charged[0]", "no pattern"),
+        (_cost("flops.*"), "$.terms", "begins with 'flops'"),
+        ({"terms": {"groups": ["groups"]}}, "$.terms", "is a property"),
+        ({"terms": {"min": ["groups"]}}, "$.terms", "is a function"),
+        ({"terms": {"cost": UNORDERED}}, "$.terms.cost", "not below"),
+        ({"derived": {"d": "groups*"}}, "$.derived.d", "column 8"),
+        ({"derived": {"d": "late"}}, "$.derived", "unknown name 'late'"),
+        ({"derived": {"d": "groups"}}, "$.terms", "never used: d"),
+        ({"residual": "cubic"}, "$.residual", "relative"),
+        ({"terms": {"cost": UNSCALED}}, "$.terms", "no derived feature"),
+        ({"terms": {}}, "$.terms", "at least 1"),
+        ({"expression": "cost"}, "$.expression", "not permitted"),
+        # names that no model of the kind has
+        (_cost("issue.*.*"), "$", r"\[policy\]"),
+        (_cost("d", derived={"d": "4*bytes_group_load_dense"}), "$", "width = 8"),
+        (_cost("flop.add.*", policy=POLICY), "$", "flop.add.* is what a kernel does"),
+        (
+            _cost("d", derived={"d": "2*lmem_load_32"}, policy=POLICY),
+            "$",
+            "issue.vector.arithmetic.f32.add",
         ),
-        pytest.param(
-            {"terms": {"cost": ["flop..x"]}}, "$.terms.cost.charged[0]", "no pattern", id="p"
-        ),
-        pytest.param({"terms": {"cost": ["flops.*"]}}, "$.terms", "begins with 'flops'", id="root"),
-        pytest.param({"terms": {"groups": ["groups"]}}, "$.terms", "is a property", id="taken"),
-        pytest.param({"terms": {"min": ["groups"]}}, "$.terms", "is a function", id="function"),
-        pytest.param(
-            {"terms": {"cost": {"charged": ["groups"], "lower": 2.0, "upper": 1.0}}},
-            "$.terms.cost",
-            "not below",
-            id="bounds",
-        ),
-        pytest.param({"derived": {"d": "groups*"}}, "$.derived.d", "column 8", id="derived syntax"),
-        pytest.param({"derived": {"d": "late"}}, "$.derived", "unknown name 'late'", id="derived"),
-        pytest.param({"derived": {"d": "groups"}}, "$.terms", "never used: d", id="idle d"),
-        pytest.param({"residual": "cubic"}, "$.residual", "relative", id="residual"),
-        pytest.param(
-            {"terms": {"cost": {"charged": ["groups"], "scale": "waves"}}},
-            "$.terms",
-            "no derived feature",
-            id="scale",
-        ),
-        pytest.param({"terms": {}}, "$.terms", "at least 1", id="nothing"),
-        pytest.param({"expression": "cost"}, "$.expression", "not permitted", id="misspelt field"),
+        (_cost(SITE, policy=POLICY), "$", "name issue... instead"),
+        (_cost("code.*"), "$", "execution policy says"),
+        (_cost("spill.beyond_l1.load", policy=POLICY), "$", "counted no more"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_a_bad_model_is_refused_with_the_path_of_the_field(
     changes: dict[str, Any], field: str, said: str
 ) -> None:
     with pytest.raises(DocumentError, match=said) as caught:
-        ModelDefinition.from_object(_document(**changes))
+        sum_model(**({"terms": {"cost": ["launches"]}} | changes))
 
     assert caught.value.field == field
 
 
-def test_a_file_that_is_no_toml_says_so(tmp_path: Path) -> None:
+def test_what_is_no_model_says_so(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("name = ")
 
     with pytest.raises(DocumentError, match="damaged TOML") as caught:
         fitted_model(str(path))
     assert caught.value.path == str(path)
+    assert fitted_model("linear") is LINEAR
+    for name, said in (("cubic", "'cubic'; there is linear"), ("structurl", "did you mean struct")):
+        with pytest.raises(ParameterError, match=said):
+            fitted_model(name)
 
 
-def test_the_linear_model_decides_on_every_kind_of_property() -> None:
+def test_the_linear_model_charges_or_ignores_every_kind_of_property() -> None:
+    charged = [
+        *("flop.add.f32", "flop.mul.f64", "flop.div.f16", "flop.pow.f32", "flop.fma.f32"),
+        *("gmem.load.32.stride1", "gmem.load.64.indirect", "gmem.store.128.4ofn"),
+        *("gmem.min.32.1of2", "lmem.load.32", "barrier.local", "groups", "launches"),
+    ]
+    ignored = [
+        *("lmem.store.32", "flop.minmax.f32", "flop.compare.f64", "flop.select.f32"),
+        *("flop.convert.f64", "flop.neg.f32", "iop.add.i32", "iop.index.i64", "barrier.global"),
+    ]
     spec = LINEAR.features
-    for each in (
-        *("flop.add.f32", "flop.fma.f64", "flop.minmax.f32", "flop.neg.f32", "iop.add.i32"),
-        *("gmem.load.32.stride1", "gmem.store.8.indirect", "gmem.min.32.stride1"),
-        *("lmem.load.32", "lmem.store.64", "barrier.local", "barrier.global"),
-        *("groups", "launches", "flop.special.f32.exp", "flop.convert.f32"),
-    ):
-        assert (spec.feature_of(each) is not None) != spec.ignores(each), each
-
-
-def test_a_near_miss_of_a_name_is_pointed_at() -> None:
-    with pytest.raises(ParameterError, match="did you mean structural"):
-        fitted_model("structurl")
+    assert [spec.feature_of(name) for name in (*charged, *ignored)] == charged + [None] * 9
+    assert spec.feature_of("flop.special.f32.rsqrt") == "flop.special.f32"
+    assert [spec.ignores(name) for name in (*charged, *ignored)] == [False] * 13 + [True] * 9
 
 
 def test_names_of_formulas_stand_for_properties() -> None:
@@ -242,3 +186,26 @@ def test_columns_of_a_feature_in_two_terms_are_told_apart() -> None:
     columns = [("a", "groups"), ("b", "groups"), ("b", "launches")]
 
     assert column_keys(columns) == ("a:groups", "b:groups", "launches")
+
+
+def test_negligible_features_are_ignored_and_others_of_their_pattern_charged() -> None:
+    load, add, div = "gmem.load.32.stride1", "flop.add.f32", "flop.div.f32"
+    spec = FeatureSpec(charged=("flop.*.*",), negligible=(div,))
+    assert spec.apply({add: 3, div: 5, load: 7}) == {add: 3}
+    assert (spec.ignores(div), spec.ignores(load)) == (True, False)
+
+    model = sum_model({"memory": ["gmem.*.*.*"], "chip": ["flop.*.*"]}, negligible=[div])
+    inputs = model_inputs(model, {load: 16, add: 3, div: 5})
+    assert set(inputs.values) == {("memory", load), ("chip", add)}
+    assert (inputs.ignored, inputs.unknown) == ((div,), ())
+    assert ModelDefinition.from_object(model.model_dump(mode="json")) == model
+
+
+def test_a_property_that_a_formula_needs_may_be_without_a_weight_of_its_own() -> None:
+    model = structural(ExecutionPolicy(units=2), memory=load_hierarchy("amd-zen4"))
+    fewer = model.model_copy(update={"negligible": ("bytes.group.load.dense",)})
+
+    counts = {"bytes.group.load.dense": 1 << 30, "bytes.kernel.load": 1 << 30, "groups": 4}
+    values = model_inputs(fewer, counts).values
+    assert ("traffic", "bytes.group.load.dense") not in values
+    assert values["traffic", "load_beyond_l2"] == (1 << 30) * (1 - 2**20 / 2**30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from countperf.models import library
 from countperf.models.library import find_fit, fits_folders, load_weights, named_fits
 from tests.models.builders import make_device, make_weights
 
+Have = Callable[..., None]
+
 
 def _store(folder: Path, slug: str, value: float = 1e-6, *, model: str = "linear") -> Path:
     path = folder / slug / f"{model}.json"
@@ -20,29 +23,34 @@ def _store(folder: Path, slug: str, value: float = 1e-6, *, model: str = "linear
     return path
 
 
-def _have(monkeypatch: pytest.MonkeyPatch, *shipped: Path, own: Path = Path("/nowhere")) -> None:
-    monkeypatch.setattr(library, "fits_folders", lambda: shipped)
-    monkeypatch.setattr(library, "user_fits_folder", lambda: own)
+def value(name: str | Path, model: str | None = None) -> float:
+    return load_weights(name, model=model).weights[0].value_s
 
 
-def test_a_slug_is_found_in_the_folders_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own, shipped = tmp_path / "own", tmp_path / "shipped"
-    _store(own, "pocl-a", 1.0)
-    _store(shipped, "pocl-a", 2.0)
-    _store(shipped, "pocl-b", 3.0)
+@pytest.fixture
+def have(monkeypatch: pytest.MonkeyPatch) -> Have:
+    """Set the folders of shipped fits, and that of one's own."""
 
-    _have(monkeypatch, own, shipped, tmp_path / "absent")
+    def folders(*shipped: Path, own: Path = Path("/nowhere")) -> None:
+        monkeypatch.setattr(library, "fits_folders", lambda: shipped)
+        monkeypatch.setattr(library, "user_fits_folder", lambda: own)
 
-    assert load_weights("pocl-a").weights[0].value_s == 1.0
-    assert load_weights("pocl-b").weights[0].value_s == 3.0
+    return folders
+
+
+def test_a_slug_is_found_in_the_folders_in_order(tmp_path: Path, have: Have) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    _store(first, "pocl-a", 1.0)
+    _store(second, "pocl-a", 2.0)
+    _store(second, "pocl-b", 3.0)
+
+    have(first, second, tmp_path / "absent")
+
+    assert (value("pocl-a"), value("pocl-b")) == (1.0, 3.0)
     assert list(named_fits()) == ["pocl-a", "pocl-b"]
 
 
-def test_a_fit_of_ones_own_never_shadows_one_that_ships(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path, have: Have) -> None:
     own, shipped = tmp_path / "own", tmp_path / "shipped"
     _store(shipped, "pocl-a", 1.0)
     _store(own, "pocl-a", 2.0)  # as older versions wrote them: the folder is the slug
@@ -54,79 +62,44 @@ def test_a_fit_of_ones_own_never_shadows_one_that_ships(
     make_device(slug="pocl-b").write_file(newer / "identity.json")
     os.utime(newer / "overlap.json", (2e9, 2e9))
 
-    _have(monkeypatch, shipped, own=own)
+    have(shipped, own=own)
 
-    def value(name: str) -> float:
-        return load_weights(name).weights[0].value_s
-
-    assert list(named_fits()) == [
-        "pocl-a",
-        "mine/pocl-a",
-        "mine/pocl-b",
-        "mine/second-try",
-    ]
-    assert (value("pocl-a"), value("mine/pocl-a")) == (1.0, 2.0)
-    assert (value("mine/pocl-b"), value("mine/second-try")) == (3.0, 4.0)
+    assert list(named_fits()) == ["pocl-a", "mine/pocl-a", "mine/pocl-b", "mine/second-try"]
+    assert [value(name) for name in named_fits()] == [1.0, 2.0, 3.0, 4.0]
     assert value("pocl-b") == 4.0  # nothing ships for it: the newest of one's own
-    found = find_fit("mine/second-try")
-    assert found is not None
-    assert (found.identity.slug, found.is_own) == ("pocl-b", True)
+    fit = find_fit("mine/second-try")
+    assert fit is not None
+    assert (fit.identity.slug, fit.is_own) == ("pocl-b", True)
     with pytest.raises(DocumentError, match="no fitted weights are named 'mine/third'"):
         value("mine/third")
 
 
-def test_a_path_is_a_file_or_a_folder_of_fits(tmp_path: Path) -> None:
-    path = _store(tmp_path, "pocl-a")
-
-    assert load_weights(path) == load_weights(str(path)) == load_weights(path.parent)
-
-
 def test_the_chosen_model_is_the_default_and_the_others_go_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, have: Have
 ) -> None:
-    shipped = tmp_path / "shipped"
-    _store(shipped, "pocl-a", 1.0)
-    _store(shipped, "pocl-a", 2.0, model="weights")
-    _store(shipped, "pocl-b", 3.0)
-    _have(monkeypatch, shipped)
+    path = _store(tmp_path, "pocl-a", 1.0)
+    _store(tmp_path, "pocl-a", 2.0, model="weights")
+    _store(tmp_path, "pocl-b", 3.0)
+    have(tmp_path)
 
-    def value(slug: str, model: str | None = None) -> float:
-        return load_weights(slug, model=model).weights[0].value_s
-
-    assert [value(slug) for slug in ("pocl-a", "pocl-b")] == [2.0, 3.0]
-    assert value("pocl-a", "linear") == 1.0
-    assert load_weights(shipped / "pocl-a").weights[0].value_s == 2.0
-    assert load_weights(shipped / "pocl-a", model="linear").weights[0].value_s == 1.0
+    assert [value(slug) for slug in ("pocl-a", "pocl-b", path.parent, str(path))] == [2, 3, 2, 1]
+    assert value("pocl-a", "linear") == value(path.parent, "linear") == 1.0
     with pytest.raises(ParameterError, match=r"no weights of a model 'overlap'; there are: linear"):
         value("pocl-a", "overlap")
 
 
-def test_an_unknown_slug_lists_what_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _store(tmp_path, "pocl-epyc")
-    _store(tmp_path, "nvidia-h200")
-    _have(monkeypatch, tmp_path)
-
-    with pytest.raises(
-        DocumentError, match=r"did you mean pocl-epyc\? \(available: nvidia-h200, pocl-epyc\)"
-    ):
-        load_weights("pocl-epic")
-
-
-def test_without_any_fit_the_message_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _have(monkeypatch, tmp_path)
+def test_what_is_not_there_is_said_with_what_there_is(tmp_path: Path, have: Have) -> None:
+    have(tmp_path)
     with pytest.raises(DocumentError, match="available: none: measure and fit a device first"):
         load_weights("pocl")
-
-
-def test_a_path_that_is_not_there_is_called_a_path(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="No such file"):
-        load_weights(tmp_path / "linear.json")
-    with pytest.raises(DocumentError, match="No such file"):
-        load_weights("nowhere/linear.json")
+    _store(tmp_path, "pocl-epyc")
+    _store(tmp_path, "nvidia-h200")
+    near = r"did you mean pocl-epyc\? \(available: nvidia-h200, pocl-epyc\)"
+    with pytest.raises(DocumentError, match=near):
+        load_weights("pocl-epic")
+    for path in (tmp_path / "linear.json", "nowhere/linear.json"):
+        with pytest.raises(DocumentError, match="No such file"):
+            load_weights(path)
 
 
 def test_an_installed_package_and_a_checkout_have_their_fits(
@@ -135,18 +108,14 @@ def test_an_installed_package_and_a_checkout_have_their_fits(
     monkeypatch.setattr(library, "_PACKAGE", tmp_path / "countperf")
     installed = fits_folders()
     (tmp_path / "pyproject.toml").touch()
-    checkout = fits_folders()
 
     assert installed == (tmp_path / "countperf" / "_fits",)
-    assert checkout == (*installed, tmp_path / "fits")
+    assert fits_folders() == (*installed, tmp_path / "fits")
 
 
 def test_names_of_models_are_short() -> None:
     shipped = [fit for fit in named_fits().values() if not fit.is_own]
-    names = {
-        *model_names(),
-        *(name for fit in shipped for name in fit.models),
-    }
+    names = {*model_names(), *(name for fit in shipped for name in fit.models)}
 
     assert {"structural", "compiled", "volkov"} <= names
     assert max(map(len, names)) <= 20

@@ -18,10 +18,9 @@ NAME = "amd-r9-fury-stevens2016"
 
 
 def test_what_ships_is_what_the_paper_printed() -> None:
-    weights = load_weights(NAME)
+    weights, known = load_weights(NAME), load_device("amd-r9-fury")
     assert weights.model_copy(update={"written_by": __version__}) == paper_weights()
     assert len(weights.weights) == 16
-    known = load_device("amd-r9-fury")
     assert (weights.device.slug, weights.device.compute_units) == (known.slug, 56)
     assert weights.quality is None
 
@@ -41,17 +40,17 @@ def test_they_predict_the_papers_column(kernel: str, n: int, predicted_ms: float
     )
     weights = load_weights(NAME)
     named = tuple(weight.feature for weight in weights.weights)
-    found = weights.predict({n: count for n, count in counts.items() if n.startswith(named)})
+    prediction = weights.predict({n: count for n, count in counts.items() if n.startswith(named)})
     # weights and times have two or three digits
-    assert found.time_s * 1e3 == pytest.approx(predicted_ms, rel=0.02, abs=0.006)
+    assert prediction.time_s * 1e3 == pytest.approx(predicted_ms, rel=0.02, abs=0.006)
 
 
 def test_kernels_are_predicted_by_what_a_device_executes() -> None:
     # the skinny product's tiles are whole work groups: both conventions agree but for fetches
-    found = load_weights(NAME).predict(
+    prediction = load_weights(NAME).predict(
         entry("matmul-skinny/16x16/f32").build(), {"n": 512, "m": 4096, "l": 512}
     )
-    assert found.time_s == pytest.approx(sum(found.breakdown.values()))
-    assert found.breakdown["launches"] == pytest.approx(1.29e-4)
+    assert prediction.time_s == pytest.approx(sum(prediction.breakdown.values()))
+    assert prediction.breakdown["launches"] == pytest.approx(1.29e-4)
     # 2 n m l loads from local memory
-    assert found.breakdown["lmem.load.32"] == pytest.approx(-1.76e-12 * 2 * 512 * 4096 * 512)
+    assert prediction.breakdown["lmem.load.32"] == pytest.approx(-1.76e-12 * 2 * 512 * 4096 * 512)

@@ -1,4 +1,4 @@
-"""Weight sets: predictions, refusals, and the document."""
+"""Weight sets: times, parts, intervals, refusals, and the document."""
 
 from __future__ import annotations
 
@@ -16,40 +16,104 @@ from countperf.errors import (
     PredictionError,
     UnmeasuredPropertyError,
 )
-from countperf.models.definition import ModelDefinition, Term
-from countperf.models.library import load_weights
+from countperf.measurements import KernelCase, Measurement
+from countperf.measurements.lines import format_line, parse_line
+from countperf.models.function import Range
+from countperf.models.library import fits_folders
 from countperf.models.weights import WeightSet
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, validate_name
 from countperf.properties.vector import PropertyVector
-from tests.models.builders import TWO_TO_ONE, make_device, make_weight, make_weights
+from tests.models.builders import (
+    TWO_TO_ONE,
+    calibrated,
+    make_device,
+    make_weight,
+    make_weights,
+    sum_model,
+)
+from tests.shipped import FITS
 
-WEIGHTS = make_weights({"flop.add.f32": 2e-9, "gmem.load.32.stride1": 5e-9, "launches": 1e-6})
+LOAD, ADD = "gmem.load.32.stride1", "flop.add.f32"
+WEIGHTS = make_weights({ADD: 2e-9, LOAD: 5e-9, "launches": 1e-6})
+N = "[n] -> { n : n > 0 }"
 KERNEL = PropertyVector.from_mapping(
+    {ADD: "[n] -> { 3 * n : n > 0 }", LOAD: N, "launches": 1}, kernel="axpy"
+)
+SCALED_KERNEL = PropertyVector.from_mapping(
     {
-        "flop.add.f32": "[n] -> { 3 * n : n > 0 }",
-        "gmem.load.32.stride1": "[n] -> { n : n > 0 }",
-        "launches": 1,
+        **{ADD: "[n] -> { 30 * n : n > 0 }", LOAD: N, "flop.special.f32.exp": N, "groups": N},
+        **{"launches": 1, "iop.add.i32": N},
     },
     kernel="axpy",
 )
+SCALED = sum_model(
+    {"launch": ["launches"], "work": {"charged": ["bytes", "flop.*.*"], "scale": "rounds"}},
+    derived={"bytes": "4*gmem_load_32_stride1", "rounds": "4*ceil(groups/4)/groups"},
+    ignored=["iop.*"],
+)
+VALUES = {"launches": 1e-6, "bytes": 2e-9, ADD: 2e-10, "flop.special.f32": 1e-9}
 
 
 def _failed(prediction: Any) -> set[str]:
     return {verdict.name for verdict in prediction.caveats}
 
 
+def _scaled(model: Any = SCALED, *, without: str = "", **changes: Any) -> WeightSet:
+    """Weights of a model with a derived feature and a scale."""
+    fields: dict[str, Any] = {
+        "model": model.name,
+        "definition": model,
+        "weights": tuple(
+            make_weight("launches", value, term=term).model_copy(update={"feature": feature})
+            for term, spec in model.term_features.items()
+            for feature, value in VALUES.items()
+            if feature != without
+            and (feature in model.terms[term].charged or spec.feature_of(feature) == feature)
+        ),
+        "ranges": {name: Range(largest=2.0) for name in model.scales},
+        "quality": calibrated(between=0.4, within=0.1),
+    }
+    return make_weights({}, **(fields | changes))
+
+
 def test_time_is_the_weighted_sum_and_the_breakdown_its_terms_largest_first() -> None:
     prediction = WEIGHTS.predict(KERNEL, n=1000)
 
     assert prediction.time_s == pytest.approx(6e-6 + 5e-6 + 1e-6, rel=1e-15)
-    assert list(prediction.breakdown) == ["flop.add.f32", "gmem.load.32.stride1", "launches"]
-    assert prediction.breakdown == pytest.approx(
-        {"flop.add.f32": 6e-6, "gmem.load.32.stride1": 5e-6, "launches": 1e-6}
-    )
+    assert list(prediction.breakdown) == [ADD, LOAD, "launches"]
+    assert prediction.breakdown == pytest.approx({ADD: 6e-6, LOAD: 5e-6, "launches": 1e-6})
     assert prediction.complete
     assert prediction.caveats == ()
     assert (prediction.kernel, prediction.device) == ("axpy", "pocl-testchip")
     assert prediction.parameters == {"n": 1000}
+    assert prediction.time_s == WEIGHTS.predict(KERNEL, {"n": 1000}).time_s
+
+
+def test_parts_are_weights_times_features_times_scales_and_sum_to_the_time() -> None:
+    prediction = _scaled().predict(SCALED_KERNEL, n=1001)
+
+    rounds = 1004 / 1001
+    parts = {
+        "launches": 1e-6,
+        "bytes": 2e-9 * 4004 * rounds,
+        ADD: 2e-10 * 30030 * rounds,
+        "flop.special.f32": 1e-9 * 1001 * rounds,
+    }
+    assert prediction.breakdown == pytest.approx(parts, rel=1e-12)
+    assert prediction.time_s == pytest.approx(sum(parts.values()), rel=1e-12)
+    assert prediction.ignored == ("iop.add.i32",)
+    assert SCALED.expression == "launch + rounds*(work)"
+
+
+@pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
+def test_weights_in_the_repository_predict_what_their_numbers_say(slug: str) -> None:
+    path = FITS / slug / "linear.json"
+    raw = {w["feature"]: w["value_s"] for w in json.loads(path.read_text())["weights"]}
+    counts = {ADD: 1000, LOAD: 500, "groups": 4, "launches": 1, "gmem.min.32.stride1": 7}
+
+    prediction = WeightSet.read_file(path).predict(counts)
+
+    assert prediction.time_s == pytest.approx(sum(raw[n] * c for n, c in counts.items()), rel=1e-14)
 
 
 def test_arrays_in_arrays_out() -> None:
@@ -58,53 +122,43 @@ def test_arrays_in_arrays_out() -> None:
     prediction = WEIGHTS.predict(KERNEL, n=sizes)
 
     assert np.shape(prediction.time_s) == (2, 1)
-    assert prediction.time_s == pytest.approx(
-        np.array([[WEIGHTS.predict(KERNEL, n=int(n)).time_s] for n in sizes.ravel()])
-    )
-    assert prediction.interval_s is not None
-    low, high = prediction.interval_s
-    assert np.all(low < prediction.time_s)
-    assert np.all(high > prediction.time_s)
-    alone = WEIGHTS.predict(KERNEL, n=1000).interval_s
-    assert alone is not None
-    assert [low[1, 0], high[1, 0]] == pytest.approx(alone)  # pyright: ignore[reportIndexIssue] - arrays
-
-
-def test_parameters_may_come_as_a_mapping() -> None:
-    assert WEIGHTS.predict(KERNEL, {"n": 7}).time_s == WEIGHTS.predict(KERNEL, n=7).time_s
-
-
-def test_a_parameter_that_is_missing_is_named() -> None:
-    with pytest.raises(ParameterError, match="n"):
-        WEIGHTS.predict(KERNEL)
-
-
-def test_counts_written_by_hand_are_a_kernel() -> None:
-    assert WEIGHTS.predict({"launches": 2}).time_s == pytest.approx(2e-6)
+    one_by_one = [WEIGHTS.predict(KERNEL, n=int(n)) for n in sizes.ravel()]
+    assert prediction.time_s == pytest.approx(np.array([[one.time_s] for one in one_by_one]))
+    for ends, alone in zip(np.hstack(prediction.interval_s or ()), one_by_one, strict=True):
+        assert ends == pytest.approx(alone.interval_s)
 
 
 def test_the_interval_follows_the_scatter_of_the_model() -> None:
-    prediction = WEIGHTS.predict({"launches": 2})
-
-    assert prediction.interval_s is not None
     reach = np.exp(1.959963984540054 * 0.1)  # the factor scatters by 0.1
-    assert prediction.interval_s == pytest.approx((2e-6 / reach, 2e-6 * reach), rel=1e-12)
+    interval_s = WEIGHTS.predict({"launches": 2}).interval_s
+    assert interval_s == pytest.approx((2e-6 / reach, 2e-6 * reach), rel=1e-12)
+
+
+def test_intervals_are_of_the_calibrated_quantile_at_the_level_asked_for() -> None:
+    weights = _scaled(ranges={"rounds": Range(largest=1e3)})
+
+    for level, quantile in ((0.9, 0.5), (0.95, 0.7)):
+        prediction = weights.predict(SCALED_KERNEL, n=1000, level=level)
+        reach = np.exp(quantile)
+        assert prediction.interval_level == level
+        assert prediction.interval_s == pytest.approx(
+            (prediction.time_s / reach, prediction.time_s * reach)
+        )
+    with pytest.raises(ParameterError, match="intervals are of"):
+        weights.predict(SCALED_KERNEL, n=1000, level=0.5)
 
 
 @pytest.mark.parametrize(
-    ("weights", "kernel"),
-    [
-        pytest.param(make_weights({"launches": 1e-6}, quality=None), {"launches": 1}, id="quality"),
-        pytest.param(
-            make_weights({"launches": 1e-6}), {"launches": 1, "flop.div.f32": 2}, id="incomplete"
-        ),
-    ],
+    ("quality", "kernel"),
+    [({"quality": None}, {"launches": 1}), ({}, {"launches": 1, "flop.div.f32": 2})],
+    ids=["no quality", "incomplete"],
 )
-def test_no_interval_where_it_is_not_known(weights: WeightSet, kernel: dict[str, int]) -> None:
+def test_no_interval_where_it_is_not_known(quality: Any, kernel: dict[str, int]) -> None:
+    weights = make_weights({"launches": 1e-6}, **quality)
     assert weights.predict(kernel, incomplete_ok=True).interval_s is None
 
 
-@pytest.mark.parametrize("count", ["[n] -> { n : n > 0 }", "[n] -> { n - 3 : n > 0 }"])
+@pytest.mark.parametrize("count", [N, "[n] -> { n - 3 : n > 0 }"])
 def test_no_prediction_is_negative(count: str) -> None:
     weights = make_weights({"launches": 1e-6, "groups": -1e-6})
     vector = PropertyVector.from_mapping({"launches": 1, "groups": count}, kernel="few")
@@ -117,47 +171,58 @@ def test_no_prediction_is_negative(count: str) -> None:
                 give(size)
 
 
-def test_weights_below_the_bound_of_their_model_are_refused() -> None:
-    content = load_weights("pocl-epyc-zen5", model="structural").to_object()
-    content["weights"][0]["value_s"] = -1e-12
+def test_a_division_by_zero_is_said_and_no_time() -> None:
+    model = sum_model(
+        {"launch": {"charged": ["launches"], "scale": "pole"}, "rest": ["flop.*.*"]},
+        derived={"pole": "1/(groups - 5)"},
+        ignored=["iop.*", "gmem.*"],
+    )
+    weights = _scaled(model)
 
-    with pytest.raises(DocumentError, match=r"is -1e-12, below the bound of its model, 0\.0"):
-        WeightSet.from_object(content)
+    for call in (weights.compile(SCALED_KERNEL), lambda n: weights.predict(SCALED_KERNEL, n=n)):
+        for n in (5, np.array([5, 6])):
+            with pytest.raises(ModelNotApplicableError, match="no finite time"):
+                call(n=n)
+
+
+@pytest.mark.parametrize(
+    ("weights", "missing"),
+    [
+        (_scaled(without="bytes"), {"bytes"}),
+        (_scaled(ranges={}), {"rounds"}),
+        (
+            _scaled(sum_model({"launch": ["launches"], "work": ["groups"]})),
+            {ADD, LOAD, "flop.special.f32.exp", "groups", "iop.add.i32"},
+        ),
+    ],
+    ids=["a derived feature", "a scale that no case had", "properties without a rule"],
+)
+def test_what_has_no_weight_is_never_dropped(weights: WeightSet, missing: set[str]) -> None:
+    with pytest.raises(UnmeasuredPropertyError) as caught:
+        weights.predict(SCALED_KERNEL, n=10)
+    assert set(caught.value.properties) == missing
+    with pytest.raises(UnmeasuredPropertyError):
+        weights.compile(SCALED_KERNEL)(n=10)
 
 
 def test_a_property_without_a_weight_is_an_error_that_names_it_and_its_supplier() -> None:
-    weights = make_weights(
-        {"launches": 1e-6}, exercising_kernels={"flop.special.f32": ("arith/rsqrt",)}
-    )
+    supplied = {"flop.special.f32": ("arith/rsqrt",)}
     kernel = PropertyVector.from_mapping(
         {"launches": 1, "flop.special.f32.rsqrt": 9, "flop.div.f64": 3}, kernel="n-body"
     )
 
     with pytest.raises(UnmeasuredPropertyError) as caught:
-        weights.predict(kernel)
+        make_weights({"launches": 1e-6}, exercising_kernels=supplied).predict(kernel)
 
     assert set(caught.value.properties) == {"flop.special.f32", "flop.div.f64"}
-    assert caught.value.exercising_kernels == {
-        "flop.special.f32": ("arith/rsqrt",),
-        "flop.div.f64": (),
-    }
-    message = str(caught.value)
-    assert "'n-body' needs" in message
-    assert "flop.special.f32: measure arith/rsqrt" in message
-    assert "flop.div.f64: measure kernels that have it (countperf measure --" in message
-    assert "pocl-testchip" in message
-
-
-def test_a_property_without_a_weight_does_not_matter_where_it_is_zero() -> None:
-    kernel = PropertyVector.from_mapping(
-        {"launches": 1, "flop.div.f32": "[n] -> { n - 1 : n > 0 }"}
-    )
-
-    assert WEIGHTS.predict(kernel, n=1).complete
-    with pytest.raises(UnmeasuredPropertyError):
-        WEIGHTS.predict(kernel, n=2)
-    with pytest.raises(UnmeasuredPropertyError):
-        WEIGHTS.predict(kernel, n=np.array([1, 2]))
+    assert caught.value.exercising_kernels == {**supplied, "flop.div.f64": ()}
+    for said in (
+        "'n-body' needs",
+        "flop.special.f32: measure arith/rsqrt",
+        "flop.div.f64: measure kernels that have it (countperf measure --",
+        "pocl-testchip",
+    ):
+        assert said in str(caught.value)
 
 
 def test_on_request_a_prediction_is_incomplete_and_says_of_what() -> None:
@@ -169,29 +234,7 @@ def test_on_request_a_prediction_is_incomplete_and_says_of_what() -> None:
     assert _failed(prediction) == {"complete"}
 
 
-def test_a_property_that_the_model_has_no_rule_for_is_never_dropped() -> None:
-    weights = make_weights(
-        {"launches": 1e-6},
-        definition=ModelDefinition(
-            name="linear",
-            ignored=("iop.*",),
-            terms={"cost": Term(charged=("launches",))},
-        ),
-    )
-
-    with pytest.raises(UnmeasuredPropertyError) as caught:
-        weights.predict({"launches": 1, "barrier.local": 2})
-    assert caught.value.properties == ("barrier.local",)
-
-
-def test_what_the_model_ignores_by_definition_is_listed() -> None:
-    prediction = WEIGHTS.predict({"launches": 1, "lmem.store.32": 5, "iop.add.i32": 3})
-
-    assert prediction.ignored == ("iop.add.i32", "lmem.store.32")
-    assert prediction.complete
-
-
-def test_weights_of_another_device_are_refused_unless_forced() -> None:
+def test_weights_are_of_their_device_unless_forced_and_a_new_driver_is_a_caveat() -> None:
     other = make_device(slug="intel-otherchip", compute_units=64)
 
     with pytest.raises(DeviceMismatchError, match="pocl-testchip") as caught:
@@ -199,25 +242,18 @@ def test_weights_of_another_device_are_refused_unless_forced() -> None:
     assert (caught.value.expected, caught.value.found) == ("pocl-testchip", "intel-otherchip")
 
     forced = WEIGHTS.predict({"launches": 1}, device=other, force=True)
-    assert forced.device == "intel-otherchip"
-    assert _failed(forced) == {"device"}
-
-
-def test_a_matching_device_is_accepted_and_a_new_driver_is_a_caveat() -> None:
-    same = WEIGHTS.predict({"launches": 1}, device=make_device())
+    assert (forced.device, _failed(forced)) == ("intel-otherchip", {"device"})
+    assert _failed(WEIGHTS.predict({"launches": 1}, device=make_device())) == set()
     newer = WEIGHTS.predict({"launches": 1}, device=make_device(driver_version="4.0"))
-
-    assert _failed(same) == set()
     assert _failed(newer) == {"device"}
 
 
 def test_weights_of_other_counting_rules_are_refused() -> None:
     old = make_weights({"launches": 1e-6}, counting_rules=COUNTING_RULES_VERSION - 1)
 
-    with pytest.raises(PredictionError, match="refit from measurements"):
-        old.predict({"launches": 1})
-    with pytest.raises(PredictionError, match="refit from measurements"):
-        old.compile({"launches": 1})
+    for use in (old.predict, old.compile):
+        with pytest.raises(PredictionError, match="refit from measurements"):
+            use({"launches": 1})
 
 
 def test_a_kernel_that_needs_inseparable_weights_apart_is_refused_or_flagged() -> None:
@@ -231,8 +267,7 @@ def test_a_kernel_that_needs_inseparable_weights_apart_is_refused_or_flagged() -
         weights.predict(counts)
     apart = weights.predict(counts, incomplete_ok=True)
 
-    assert _failed(together) == set()
-    assert _failed(apart) == {"indistinguishable"}
+    assert (_failed(together), _failed(apart)) == (set(), {"indistinguishable"})
     assert "gmem.load.32.1of2, gmem.store.32.1of2" in apart.caveats[0].message
     assert apart.interval_s is None
 
@@ -241,49 +276,60 @@ def test_the_document_can_be_written_and_read_back() -> None:
     weights = make_weights(
         {"gmem.load.32.1of2": 0.1 + 0.2, "gmem.store.32.1of2": 1 / 3},
         indistinguishable=(TWO_TO_ONE,),
-        exercising_kernels={"flop.add.f32": ("a", "b")},
+        exercising_kernels={ADD: ("a", "b")},
     )
 
     assert WeightSet.read_text(weights.write_text()) == weights
 
 
+GROUP = {"features": ["groups"], "relations": [{"groups": 1}]}
+
+
 @pytest.mark.parametrize(
-    ("place", "value", "field"),
+    ("keys", "value", "field", "said"),
     [
-        pytest.param(("weights", 0, "value_s"), "x", "$.weights[0].value_s", id="text"),
-        pytest.param(("weights",), [], "$.weights", id="no weights"),
-        pytest.param(("device", "slug"), "A B", "$.device.slug", id="nested document"),
-        pytest.param(
-            ("weights", 1, "feature"), "flop.add.f32", "$", id="two weights for a feature"
-        ),
-        pytest.param(
-            ("indistinguishable",),
-            [{"features": ["groups"], "relations": [{"groups": 1}]}],
-            "$",
-            id="a group without weights",
-        ),
+        (("weights", 0, "value_s"), "x", "$.weights[0].value_s", "number"),
+        (("weights", 1, "value_s"), -1e-12, "$", r"is -1e-12, below the bound of its model, 0\.0"),
+        (("weights",), [], "$.weights", "there is no weight"),
+        (("device", "slug"), "A B", "$.device.slug", "match"),
+        (("weights", 1, "feature"), ADD, "$", "two weights"),
+        (("weights", 1, "term"), "x", "$", "no term x"),
+        (("indistinguishable",), [GROUP], "$", "without a weight"),
+        (("ranges",), {"n": {"largest": 2.0}}, "$", "no term has"),
+        (("version",), 3, "$.version", "countperf fit STORE --name NAME"),
     ],
 )
 def test_a_damaged_document_is_refused_with_its_field(
-    place: tuple[str | int, ...], value: object, field: str
+    keys: tuple[str | int, ...], value: object, field: str, said: str
 ) -> None:
-    content = json.loads(WEIGHTS.write_text())
+    content = json.loads(_scaled().write_text())
+    *outer, last = keys
     inner = content
-    for step in place[:-1]:
-        inner = inner[step]
-    inner[place[-1]] = value
+    for key in outer:
+        inner = inner[key]
+    inner[last] = value
 
-    with pytest.raises(DocumentError) as caught:
+    with pytest.raises(DocumentError, match=said) as caught:
         WeightSet.from_object(content)
 
     assert caught.value.field == field
 
 
-def test_weights_are_looked_up_by_feature() -> None:
-    assert WEIGHTS.by_feature["launches"] == make_weight("launches", 1e-6)
+def test_what_was_counted_before_version_0_2_is_refused_with_what_to_do() -> None:
+    advice = r"measure again \(countperf measure\) and fit what that writes \(countperf fit FILE\)"
+    vector = PropertyVector.from_mapping({ADD: 1}).to_document() | {"version": 1}
+    case = KernelCase(name="a/n=16", kernel="a", build=lambda: None, parameters={"n": 16})
+    line = format_line(Measurement.from_samples(case, [[1e-3]], dropped=0, code={"code.all": 1}))
+
+    with pytest.raises(DocumentError, match=advice):
+        PropertyVector.from_document(vector)
+    with pytest.raises(DocumentError, match=f"'late.crowded.store' is no property.*{advice}"):
+        parse_line(line.replace("code.all", "late.crowded.store"), 2)
 
 
-def test_a_weight_set_is_a_time_model() -> None:
-    model = WEIGHTS
-
-    assert (model.model, model.predict({"launches": 1}).model) == ("linear", "linear")
+@pytest.mark.parametrize("name", ["weights.json", "compiled.json", "linear.json"])
+def test_every_feature_of_shipped_weights_has_a_name_of_now(name: str) -> None:
+    for path in (p for folder in fits_folders() for p in folder.glob(f"*/{name}")):
+        weights = WeightSet.read_file(path)
+        for feature in {weight.feature for weight in weights.weights}:
+            assert feature in weights.definition.derived or validate_name(feature)
