@@ -12,23 +12,18 @@ from countperf.properties import count_properties
 from countperf.properties.count_properties import count_kernel
 
 
-def _scaling(factor: float = 2.0, name: str = "scaling", dtype: str = "float32") -> Any:
-    return lp.make_kernel(
-        "[n] -> {[i]: 0 <= i < n}",
-        f"b[i] = {factor}*a[i]**2",
-        [lp.GlobalArg("a,b", dtype, shape="n"), lp.ValueArg("n", "int32")],
-        name=name,
-        lang_version=(2018, 2),
-    )
+def _kernel(instruction: str, name: str = "scaling", dtype: Any = "float32") -> Any:
+    arguments = [lp.GlobalArg("a,b", dtype, shape="n"), lp.ValueArg("n", "int32")]
+    domain = "[n] -> {[i]: 0 <= i < n}"
+    return lp.make_kernel(domain, instruction, arguments, name=name, lang_version=(2018, 2))
+
+
+def _scaling(factor: float = 2.0, **named: Any) -> Any:
+    return _kernel(f"b[i] = {factor}*a[i]**2", **named)
 
 
 def _gated() -> Any:
-    return lp.make_kernel(
-        "[n] -> {[i]: 0 <= i < n}",
-        "b[i] = b[i] + 1 {if=a[i] > 0, id=gated}",
-        [lp.GlobalArg("a,b", "float32", shape="n"), lp.ValueArg("n", "int32")],
-        lang_version=(2018, 2),
-    )
+    return _kernel("b[i] = b[i] + 1 {if=a[i] > 0, id=gated}")
 
 
 @pytest.fixture
@@ -100,14 +95,9 @@ def test_vectors_of_one_size_are_told_apart() -> None:
     expected = {"float4": {"flop.add.f32": 40}, "double2": {"flop.add.f64": 20}}
     expected["int4"] = {"iop.add.i32": 40}
     for name, counts in expected.items():
-        kernel = lp.make_kernel(
-            "{[i]: 0 <= i < n}",
-            "b[i] = a[i] + a[i]",
-            [lp.GlobalArg("a,b", getattr(cltypes, name), shape="n"), lp.ValueArg("n", "int32")],
-            lang_version=(2018, 2),
-        )
-        found = count_kernel(kernel).evaluate(n=10)
-        assert {key: found[key] for key in found if key[:4] in ("flop", "iop.")} == counts
+        kernel = _kernel("b[i] = a[i] + a[i]", dtype=getattr(cltypes, name))
+        vector = count_kernel(kernel).evaluate(n=10)
+        assert {n: c for n, c in vector.items() if n[:4] in ("flop", "iop.")} == counts
 
 
 @pytest.mark.parametrize("remembering", [True, False])

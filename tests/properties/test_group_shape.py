@@ -9,27 +9,14 @@ import pytest
 from countperf.counting.keys import Granularity
 from countperf.errors import CountingError
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.counts import (
-    GROUP_SHAPE,
-    granularity_of,
-    group_shape,
-    says_group_shape,
-)
-from countperf.properties.vector import PropertyVector
-
-
-def _with_shape(vector: PropertyVector) -> PropertyVector:
-    return vector.mapped(lambda counts: {**counts, **group_shape(counts)})
+from countperf.properties.counts import GROUP_SHAPE, granularity_of, group_shape, says_group_shape
 
 
 def _scale(tag: str = "l.0") -> lp.TranslationUnit:
     kernel = lp.make_kernel(
         "{ [i, j] : 0 <= i < n and 0 <= j < m }",
         "z[j, i] = 2*x[j, i]",
-        [
-            lp.GlobalArg("x,z", np.float32, shape="m, n"),
-            lp.ValueArg("m,n", np.int32),
-        ],
+        [lp.GlobalArg("x,z", np.float32, shape="m, n"), lp.ValueArg("m,n", np.int32)],
         assumptions="n >= 1 and m >= 1",
         lang_version=(2018, 2),
     )
@@ -38,27 +25,24 @@ def _scale(tag: str = "l.0") -> lp.TranslationUnit:
 
 
 def test_items_and_rows_are_symbolic_counts() -> None:
-    found = _with_shape(count_kernel(_scale(), view="structure"))
+    vector = count_kernel(_scale(), view="structure").mapped(lambda c: {**c, **group_shape(c)})
 
     for n, m in ((16, 4), (17, 9), (1000, 3)):
-        values = found.evaluate(n=n, m=m)
+        values = vector.evaluate(n=n, m=m)
         groups = -(-n // 16) * -(-m // 4)
-        assert (values["groups"], values["items"], values["rows"]) == (
-            groups,
-            64 * groups,
-            4 * groups,
-        )
-    assert all(found[name].exact for name in GROUP_SHAPE)
+        assert [values[key] for key in ("groups", "items", "rows")] == [
+            size * groups for size in (1, 64, 4)
+        ]
+    assert all(vector[name].exact for name in GROUP_SHAPE)
 
 
 @pytest.mark.parametrize(
     ("counts", "said"),
     [
-        pytest.param({"groups": 3}, "how many items", id="none"),
-        pytest.param(
+        ({"groups": 3}, "how many items"),
+        (
             {"groups": 3, "site.free.flat.8x8.passes": 1, "site.sync.flat.8x4.passes": 2},
             r"several shapes are launched \(8x4, 8x8\)",
-            id="several",
         ),
     ],
 )

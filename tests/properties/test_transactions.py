@@ -33,14 +33,14 @@ def _copy_of_columns() -> lp.TranslationUnit:
 
 def _by_enumeration(n: int, items: int, line_bytes: int) -> dict[str, int]:
     """The same, item by item."""
-    found = {"load": 0, "store": 0}
+    lines = {"load": 0, "store": 0}
     for i0, j0 in product(range(0, n, 32), range(0, n, 2)):
         lanes = [(i0 + i, j0 + j) for j in range(2) for i in range(32)]
         for first in range(0, 64, items):
             active = [(i, j) for i, j in lanes[first : first + items] if i < n and j < n]
-            found["load"] += len({4 * (i * n + j) // line_bytes for i, j in active})
-            found["store"] += len({4 * (j * n + i) // line_bytes for i, j in active})
-    return found
+            lines["load"] += len({4 * (i * n + j) // line_bytes for i, j in active})
+            lines["store"] += len({4 * (j * n + i) // line_bytes for i, j in active})
+    return lines
 
 
 @pytest.mark.parametrize("view", ["source", "structure"])
@@ -49,13 +49,13 @@ def test_they_are_those_of_enumerated_items(view: str, n: int) -> None:
     unit = _copy_of_columns()
     plain = count_kernel(unit, view=view)  # pyright: ignore[reportArgumentType]
 
-    found = with_transactions(plain, unit, ROOTS).evaluate(n=n)
+    counts = with_transactions(plain, unit, ROOTS).evaluate(n=n)
 
     for items, line_bytes in ((16, 32), (32, 128)):
         expected = _by_enumeration(n, items, line_bytes)
         root = f"transactions.{items}x{line_bytes}"
-        assert {way: found[f"{root}.{way}"] for way in expected} == expected
-    assert {name: count for name, count in found.items() if not name.startswith("tr")} == (
+        assert {way: counts[f"{root}.{way}"] for way in expected} == expected
+    assert {name: count for name, count in counts.items() if not name.startswith("tr")} == (
         plain.evaluate(n=n)
     )
 
@@ -65,15 +65,15 @@ def test_arrays_of_sizes_have_arrays_of_them_and_pickling_keeps_them() -> None:
     vector = with_transactions(count_kernel(unit), unit, ROOTS)
     sizes = np.array([[7, 32], [33, 64]])
 
-    found = pickle.loads(pickle.dumps(vector)).evaluate(n=sizes)
+    counts = pickle.loads(pickle.dumps(vector)).evaluate(n=sizes)
 
     one_by_one = [vector.evaluate(n=int(n))["transactions.32x128.load"] for n in sizes.ravel()]
-    assert found["transactions.32x128.load"].tolist() == np.reshape(one_by_one, (2, 2)).tolist()
+    assert counts["transactions.32x128.load"].tolist() == np.reshape(one_by_one, (2, 2)).tolist()
     with pytest.raises(ParameterError, match="n"):
         vector.evaluate(n=0)
 
 
-def test_what_is_known_is_not_found_again() -> None:
+def test_what_is_known_is_not_counts_again() -> None:
     unit = _copy_of_columns()
     vector = with_transactions(count_kernel(unit), unit, ROOTS[:1])
     assert [vector.knows(root) for root in ROOTS] == [True, False]
@@ -88,11 +88,7 @@ def test_data_that_leads_accesses_is_refused() -> None:
     kernel = lp.make_kernel(
         "{ [i] : 0 <= i < n }",
         "z[i] = x[index[i]]",
-        [
-            lp.GlobalArg("x,z", np.float32, shape="n"),
-            lp.GlobalArg("index", np.int32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
+        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.GlobalArg("index", np.int32), ...],
         assumptions="n >= 1",
         lang_version=(2018, 2),
     )
