@@ -33,6 +33,14 @@ TRUE_WEIGHTS = {
 SIZES = (2**10, 2**14, 2**18)
 
 
+def made_case(
+    name: str, counts: Mapping[str, int], time_s: float, *, family: str = "f", kernel: str = ""
+) -> Observation:
+    return Observation(
+        name=name, kernel=kernel or name, family=family, counts=counts, time_s=time_s
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class MadeUpKernel:
     name: str
@@ -61,55 +69,45 @@ class MadeUpKernel:
             factor = self.off * (1.0 if noise is None else float(np.exp(noise.normal(0, 0.03))))
             values = features.apply(counts)
             time_s = factor * float(sum(weights[name] * value for name, value in values.items()))
+            name = f"{self.name}/n={n}"
             observations.append(
-                Observation(
-                    name=f"{self.name}/n={n}",
-                    kernel=self.name,
-                    family=self.family,
-                    counts=counts,
-                    time_s=time_s,
-                )
+                made_case(name, counts, time_s, family=self.family, kernel=self.name)
             )
         return observations
+
+
+def _per_item(**counts: int) -> dict[str, str]:
+    """Counts of n times as many, by their names with underscores."""
+    return {name.replace("_", "."): f"[n] -> {{ {k}n }}" for name, k in counts.items()}
 
 
 KERNELS = (
     MadeUpKernel(
         name="copy",
         family="stride1",
-        counts={"gmem.load.32.stride1": "[n] -> { n }", "gmem.store.32.stride1": "[n] -> { n }"},
+        counts=_per_item(gmem_load_32_stride1=1, gmem_store_32_stride1=1),
     ),
     MadeUpKernel(
         name="sum-four",
         family="stride1",
-        counts={
-            "gmem.load.32.stride1": "[n] -> { 4n }",
-            "gmem.store.32.stride1": "[n] -> { n }",
-            "flop.add.f32": "[n] -> { 3n }",
-        },
+        counts=_per_item(gmem_load_32_stride1=4, gmem_store_32_stride1=1, flop_add_f32=3),
     ),
     MadeUpKernel(
         name="pairs",
         family="stride2",
-        counts={
-            "gmem.load.32.1of2": "[n] -> { 2n }",
-            "gmem.store.32.stride1": "[n] -> { n }",
-            "flop.add.f32": "[n] -> { n }",
-        },
+        counts=_per_item(gmem_load_32_1of2=2, gmem_store_32_stride1=1, flop_add_f32=1),
     ),
     MadeUpKernel(
         name="adds",
         family="arithmetic",
-        counts={"flop.add.f32": "[n] -> { 500n }", "gmem.store.32.stride1": "[n] -> { n }"},
+        counts=_per_item(flop_add_f32=500, gmem_store_32_stride1=1),
     ),
     MadeUpKernel(
         name="rsqrt",
         family="arithmetic",
-        counts={
-            "flop.special.f32.rsqrt": "[n] -> { 300n }",
-            "flop.special.f32.exp": "[n] -> { 50n }",
-            "gmem.store.32.stride1": "[n] -> { n }",
-        },
+        counts=_per_item(
+            flop_special_f32_rsqrt=300, flop_special_f32_exp=50, gmem_store_32_stride1=1
+        ),
     ),
     MadeUpKernel(name="empty", family="empty", counts={}, sizes=(1, 2)),
 )
@@ -117,12 +115,9 @@ TEST_KERNEL = MadeUpKernel(
     name="stencil",
     family="stencil",
     purpose="test",
-    counts={
-        "gmem.load.32.stride1": "[n] -> { 5n }",
-        "gmem.store.32.stride1": "[n] -> { n }",
-        "flop.add.f32": "[n] -> { 6n }",
-        "lmem.store.32": "[n] -> { n }",
-    },
+    counts=_per_item(
+        gmem_load_32_stride1=5, gmem_store_32_stride1=1, flop_add_f32=6, lmem_store_32=1
+    ),
 )
 
 

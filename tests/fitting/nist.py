@@ -1,8 +1,8 @@
 """Linear least squares problems of the NIST Statistical Reference Datasets, certified values.
 
 Source: https://www.itl.nist.gov/div898/strd/lls/lls.shtml (Norris, Longley, Wampler1 to Wampler5).
-Certified values carry 15 digits. ``test_nist.py`` recomputes them in rational arithmetic, so that a
-slip in a number here cannot pass.
+Certified values carry 15 digits. ``test_solve.py`` recomputes them in rational arithmetic, so that
+a slip in a number here cannot pass.
 """
 
 from __future__ import annotations

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.errors import FitError
-from countperf.fitting.design import Observation, build_design, diagnose
+from countperf.fitting.design import Diagnosis, Observation, build_design, diagnose
 from countperf.models.function import IndistinguishableGroup
 from countperf.models.shipped import LINEAR
-from tests.fitting.builders import observe_all
+from tests.fitting.builders import made_case, observe_all
 
 LOAD, STORE, MINIMUM = "gmem.load.32.1of2", "gmem.store.32.1of2", "gmem.min.32.1of2"
 
 
 def _case(counts: dict[str, int], time_s: float = 1.0) -> Observation:
-    return Observation(name="c", kernel="k", family="f", counts=counts, time_s=time_s)
+    return made_case("c", counts, time_s)
 
 
 def test_rows_are_divided_by_their_times_and_unexercised_features_left_out() -> None:
@@ -38,10 +40,10 @@ def test_rows_are_divided_by_their_times_and_unexercised_features_left_out() -> 
 @pytest.mark.parametrize(
     ("observations", "said"),
     [
-        pytest.param([], "no measurement to fit", id="nothing"),
-        pytest.param([_case({"launches": 1}, 0.0)], "must be positive", id="no time"),
-        pytest.param([_case({"launches": 1}, np.nan)], "must be positive", id="not a number"),
-        pytest.param([_case({"iop.add.i32": 1})], "no measured kernel has", id="nothing charged"),
+        ([], "no measurement to fit"),
+        ([_case({"launches": 1}, 0.0)], "must be positive"),
+        ([_case({"launches": 1}, np.nan)], "must be positive"),
+        ([_case({"iop.add.i32": 1})], "no measured kernel has"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(observations: list[Observation], said: str) -> None:
@@ -49,18 +51,21 @@ def test_what_cannot_be_fitted_is_refused(observations: list[Observation], said:
         build_design(observations, LINEAR)
 
 
-def test_a_design_of_full_rank_has_no_groups() -> None:
-    diagnosis = diagnose(build_design(observe_all(), LINEAR))
+def _diagnose(cases: list[Observation]) -> Diagnosis:
+    return diagnose(build_design(cases, LINEAR))
 
-    assert diagnosis.rank == 6
-    assert diagnosis.groups == ()
+
+def test_a_design_of_full_rank_has_no_groups() -> None:
+    diagnosis = _diagnose(observe_all())
+
+    assert (diagnosis.rank, diagnosis.groups) == (6, ())
 
 
 def test_columns_always_in_ratio_2_1_1_are_one_group_with_their_relations() -> None:
     sizes = (64, 192, 1000)
     cases = [_case({LOAD: 2 * n, STORE: n, MINIMUM: n, "launches": 1}, 1.0 + n) for n in sizes]
 
-    diagnosis = diagnose(build_design(cases, LINEAR))
+    diagnosis = _diagnose(cases)
 
     assert diagnosis.rank == 2
     (group,) = diagnosis.groups
@@ -76,7 +81,7 @@ def test_relations_are_in_whole_numbers_where_counts_are() -> None:
         for n in (192, 1920, 192000)
     ]
 
-    (group,) = diagnose(build_design(cases, LINEAR)).groups
+    (group,) = _diagnose(cases).groups
 
     assert group == IndistinguishableGroup(
         features=("gmem.load.32.stride1", "groups"),
@@ -90,12 +95,9 @@ def test_separate_dependences_are_separate_groups() -> None:
         for n, m in ((1, 7), (4, 4), (9, 2), (3, 3))
     ]
 
-    groups = diagnose(build_design(cases, LINEAR)).groups
+    groups = _diagnose(cases).groups
 
-    assert [set(group.features) for group in groups] == [
-        {LOAD, STORE},
-        {"barrier.local", "groups"},
-    ]
+    assert [set(group.features) for group in groups] == [{LOAD, STORE}, {"barrier.local", "groups"}]
 
 
 def test_a_dependence_of_three_that_no_pair_shows() -> None:
@@ -104,16 +106,12 @@ def test_a_dependence_of_three_that_no_pair_shows() -> None:
         for a, b in ((1, 5), (2, 2), (7, 1), (3, 8))
     ]
 
-    diagnosis = diagnose(build_design(cases, LINEAR))
-
-    (group,) = diagnosis.groups
+    (group,) = _diagnose(cases).groups
     assert group.relations == ({"flop.add.f32": -1.0, "flop.mul.f32": 1.0, "flop.div.f32": 1.0},)
 
 
 def test_fewer_cases_than_features_leave_relations() -> None:
-    diagnosis = diagnose(
-        build_design([_case({"launches": 1, "groups": 4, "barrier.local": 8})], LINEAR)
-    )
+    diagnosis = _diagnose([_case({"launches": 1, "groups": 4, "barrier.local": 8})])
 
     assert diagnosis.rank == 1
     assert [len(group.relations) for group in diagnosis.groups] == [2]
@@ -128,14 +126,8 @@ def test_what_is_told_apart_depends_neither_on_row_order_nor_on_the_unit_of_time
     ]
     assert len(cases) == 19
     shuffled = [
-        Observation(
-            name=c.name, kernel=c.kernel, family=c.family, counts=c.counts, time_s=c.time_s * unit
-        )
-        for c in (*(cases[i] for i in order), *cases[17:])
+        replace(c, time_s=c.time_s * unit) for c in (*(cases[i] for i in order), *cases[17:])
     ]
 
-    plain = diagnose(build_design(cases, LINEAR))
-    changed = diagnose(build_design(shuffled, LINEAR))
-
-    assert changed.rank == plain.rank
-    assert changed.groups == plain.groups
+    plain, changed = _diagnose(cases), _diagnose(shuffled)
+    assert (changed.rank, changed.groups) == (plain.rank, plain.groups)

@@ -32,33 +32,26 @@ def ranked(measured: Sequence[float], predicted: Sequence[float | None]) -> Rank
     )
 
 
-def test_by_hand() -> None:
-    found = ranked([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 5.0, 3.0])
+@pytest.mark.parametrize(
+    ("measured", "predicted", "tau", "regrets"),
+    [
+        # right: 1-3, 1-4, 2-3, 2-4; wrong: 1-2, 3-4
+        ([1.0, 2, 3, 4], [2.0, 1, 5, 3], (4 - 2) / 6, [2, 1, 1, 1]),
+        # what has no prediction ranks last; right: 2-5, 3-5; wrong: 1-2, 1-3, 2-3; equal: 1-5
+        ([1.0, 2, 3, 5], [None, 7.0, 6.0, None], (2 - 3) / 30**0.5, [3, 2, 2, 1]),
+        # a model that tells nothing apart gains nothing
+        ([1.0, 2, 3], [1.0, 1, 1], 0.0, [3, 2, 1]),
+        # a set without an order has no tau
+        ([1.0, 1.0], [1.0, 2.0], None, [1, 1]),
+    ],
+)
+def test_by_hand(
+    measured: list[float], predicted: list[float | None], tau: float | None, regrets: list[float]
+) -> None:
+    ranking = ranked(measured, predicted)
 
-    # right: 1-3, 1-4, 2-3, 2-4; wrong: 1-2, 3-4
-    assert found.kendall_tau == pytest.approx((4 - 2) / 6)
-    assert [found.regret(top) for top in (1, 2, 3)] == [2.0, 1.0, 1.0]
-
-
-def test_what_has_no_prediction_ranks_last() -> None:
-    found = ranked([1.0, 2.0, 3.0, 5.0], [None, 7.0, 6.0, None])
-
-    # right: 2-5, 3-5; wrong: 1-2, 1-3, 2-3; 1-5 is not told apart
-    assert found.kendall_tau == pytest.approx((2 - 3) / np.sqrt(6 * 5))
-    assert [found.regret(top) for top in (1, 2, 3, 4)] == [3.0, 2.0, 2.0, 1.0]
-
-
-def test_a_model_that_tells_nothing_apart_gains_nothing() -> None:
-    found = ranked([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
-
-    assert found.kendall_tau == 0.0
-    assert [found.regret(top) for top in (1, 2, 3)] == [3.0, 2.0, 1.0]
-
-
-def test_a_set_without_an_order_has_no_tau() -> None:
-    found = ranked([1.0, 1.0], [1.0, 2.0])
-
-    assert (found.kendall_tau, found.regret()) == (None, 1.0)
+    assert ranking.kendall_tau == (None if tau is None else pytest.approx(tau))
+    assert [ranking.regret(top + 1) for top in range(len(measured))] == regrets
 
 
 _TIMES = st.lists(st.integers(1, 9).map(float), min_size=2, max_size=12)
@@ -97,17 +90,17 @@ def test_more_measured_never_lose_more_and_units_do_not_matter(data: st.DataObje
     guess = st.none() | st.integers(1, 9).map(float)
     predicted = data.draw(st.lists(guess, min_size=size, max_size=size))
 
-    found = ranked(measured, predicted)
+    ranking = ranked(measured, predicted)
     scaled = ranked(
         [time * 1024 for time in measured],
         [None if time is None else time / 1024 for time in predicted],
     )
 
-    regrets = [found.regret(top) for top in range(1, size + 1)]
+    regrets = [ranking.regret(top) for top in range(1, size + 1)]
     assert regrets == sorted(regrets, reverse=True)
     assert regrets[-1] == 1.0
     assert regrets == [scaled.regret(top) for top in range(1, size + 1)]
-    assert found.kendall_tau == scaled.kendall_tau
+    assert ranking.kendall_tau == scaled.kendall_tau
 
 
 def test_means_over_sets() -> None:
@@ -122,12 +115,9 @@ def test_means_over_sets() -> None:
 
 def _variant(name: str, loads: int, **more: str) -> MadeUpKernel:
     counts = {"gmem.load.32.stride1": f"[n] -> {{ {loads}n }}", **more}
+    sizes = (2**14, 2**18)
     return MadeUpKernel(
-        name=name,
-        family="variants-toy",
-        purpose="variant",
-        counts=counts,
-        sizes=(2**14, 2**18),
+        name=name, family="variants-toy", purpose="variant", counts=counts, sizes=sizes
     )
 
 
@@ -142,24 +132,20 @@ def test_variants_are_ranked_by_size_and_take_no_part_in_the_fit() -> None:
     measured = measure((*KERNELS, *variants), weights=costs, uncounted=["uncounted"])
     weights = fit(measured).weights
 
-    found = evaluate_ranking(
-        weights, [each.model_copy(update={"variant": each.kernel}) for each in measured]
+    evaluation = evaluate_ranking(
+        weights, [line.model_copy(update={"variant": line.kernel}) for line in measured]
     )
 
     assert weights == fit(measure()).weights
-    assert [(each.family, each.parameters["n"]) for each in found.sets] == [
-        ("variants-toy", 2**14),
-        ("variants-toy", 2**18),
+    assert [(s.family, s.parameters["n"]) for s in evaluation.sets] == [
+        ("variants-toy", n) for n in (2**14, 2**18)
     ]
-    assert [each.variant for each in found.sets[0].variants] == [
-        "slow",
-        "fast",
-        "uncounted",
-        "unknown",
-    ]
-    for each in found.sets:
-        unpredicted = [v.variant for v in each.variants if v.predicted_s is None]
-        incomplete = [v.variant for v in each.variants if not v.complete]
-        assert (unpredicted, incomplete) == (["uncounted"], ["unknown"])
+    for ranking in evaluation.sets:
+        assert [(v.variant, v.predicted_s is None, v.complete) for v in ranking.variants] == [
+            ("slow", False, True),
+            ("fast", False, True),
+            ("uncounted", True, True),
+            ("unknown", False, False),
+        ]
     # the one that is not counted is third of four
-    assert found.kendall_tau == pytest.approx((5 - 1) / 6)
+    assert evaluation.kendall_tau == pytest.approx((5 - 1) / 6)
