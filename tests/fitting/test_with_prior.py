@@ -1,4 +1,4 @@
-"""Fits with a prior: what they minimise, weights that no case tells of, residuals carried along."""
+"""Fits with a prior: kriging of known devices' weights, what fits minimise, residuals carried."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from countperf.fitting import with_prior
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.estimate import Estimate, estimate_design
 from countperf.fitting.fit import FitResult
-from countperf.fitting.prior import CARRIED, ExpectedErrors, KnownModel
+from countperf.fitting.prior import (
+    BETWEEN_PLATFORMS,
+    CARRIED,
+    FOLDER,
+    ExpectedErrors,
+    KnownDevice,
+    KnownModel,
+    prior_for,
+    shipped_choice,
+    shipped_devices,
+)
 from countperf.fitting.solve import LogPrior
 from countperf.fitting.with_prior import fit_with_prior, prior_recipe
 from countperf.hardware.identity import DeviceIdentity, memory_hierarchy_of
@@ -23,7 +33,8 @@ from countperf.models.definition import ModelDefinition, Term
 from countperf.models.function import Column
 from countperf.models.validity import NORMAL_QUANTILES
 from known_devices import MeasuredDevice, fit_devices
-from tests.fitting.builders import HEADER, make_device
+from measurement_kernels.catalog import entry
+from tests.fitting.builders import HEADER, made_case, make_device
 
 MODEL = ModelDefinition(
     name="made-up",
@@ -39,12 +50,7 @@ COLUMNS = (
     ("work", "flop.mul.f32"),
     ("work", "gmem.load.32.stride1"),
 )
-WEIGHTS = {
-    "launches": 1e-5,
-    "flop.add.f32": 1e-9,
-    "flop.mul.f32": 2e-9,
-    "gmem.load.32.stride1": 4e-9,
-}
+WEIGHTS = dict(zip([name for _, name in COLUMNS], (1e-5, 1e-9, 2e-9, 4e-9), strict=True))
 
 
 def case(
@@ -53,9 +59,7 @@ def case(
     """Return a case that takes what the weights say, times a factor."""
     counts = {"launches": 1, **counts}
     time_s = off * sum(weights[key] * count for key, count in counts.items())
-    return Observation(
-        name=name, kernel=name, family=name.split("/")[0], counts=counts, time_s=time_s
-    )
+    return made_case(name, counts, time_s, family=name.split("/")[0])
 
 
 def random_cases(number: int, *, noise: float = 0.05, seed: int = 1) -> list[Observation]:
@@ -71,14 +75,7 @@ def random_cases(number: int, *, noise: float = 0.05, seed: int = 1) -> list[Obs
     ]
 
 
-TRUE = np.log([WEIGHTS[feature] for _, feature in COLUMNS])
-
-
-def _prior(spread: float = 0.5, off: float = 0.3) -> LogPrior:
-    covariance = np.diag(np.full(4, spread**2)) + 0.04
-    return LogPrior(mean=TRUE + off * np.array([1.0, -1.0, 1.0, -1.0]), covariance=covariance)
-
-
+TRUE = np.log(list(WEIGHTS.values()))
 LOSS_SCALE = 0.3
 
 
@@ -92,7 +89,8 @@ def logs_of(fitted: Estimate) -> np.ndarray:
 
 def test_the_minimum_is_that_of_a_general_optimizer() -> None:
     design = build_design(random_cases(12, noise=0.4), MODEL)
-    prior, error = _prior(), 0.2
+    mean = TRUE + 0.3 * np.array([1.0, -1.0, 1.0, -1.0])
+    prior, error = LogPrior(mean=mean, covariance=np.diag(np.full(4, 0.25)) + 0.04), 0.2
 
     def objective(logs: np.ndarray) -> float:
         total = 0.0
@@ -170,9 +168,7 @@ CASES, MEASURED = 400, 40
 
 
 def _device(slug: str, platform: str) -> DeviceIdentity:
-    return make_device().model_copy(
-        update={"slug": slug, "platform": platform, "device_type": "cpu"}
-    )
+    return make_device(slug=slug, platform=platform)
 
 
 def _own() -> np.ndarray:
@@ -191,16 +187,14 @@ def _cases(speed: float, seed: int) -> list[Observation]:
 
 
 def _known(platforms: Sequence[str]) -> KnownModel:
-    members: list[MeasuredDevice] = []
-    for number, platform in enumerate(platforms):
-        cases = _cases(1.0 + 0.2 * number, number)
-        members.append(
-            MeasuredDevice(
-                device=_device(f"d{number}", platform),
-                design=build_design(cases, MODEL),
-                kernels=tuple(case.kernel for case in cases),
-            )
+    members = [
+        MeasuredDevice(
+            device=_device(f"d{number}", platform),
+            design=build_design(_cases(1.0 + 0.2 * number, number), MODEL),
+            kernels=tuple(case.kernel for case in random_cases(CASES)),
         )
+        for number, platform in enumerate(platforms)
+    ]
     return fit_devices("structural", members, error=0.4)
 
 
@@ -208,8 +202,8 @@ def test_fits_tell_by_what_they_are_off_on_kernels() -> None:
     known = _known([POCL, POCL])
 
     assert known.kernels == tuple(case.kernel for case in random_cases(CASES))
-    for each in known.devices:
-        off = np.array(each.residuals, np.float64)
+    for device in known.devices:
+        off = np.array(device.residuals, np.float64)
         assert np.corrcoef(off, _own())[0, 1] > 0.95
         assert off == pytest.approx(_own(), abs=0.5)
 
@@ -218,15 +212,14 @@ def test_a_share_of_the_mean_over_the_platform_is_carried() -> None:
     known = _known([POCL, POCL, INTEL])
     offs = [(0.2, None), (0.4, 0.1), (-1.0, -1.0)]
     devices = tuple(
-        each.model_copy(update={"residuals": off})
-        for each, off in zip(known.devices, offs, strict=True)
+        device.model_copy(update={"residuals": off})
+        for device, off in zip(known.devices, offs, strict=True)
     )
     known = known.model_copy(update={"devices": devices, "kernels": ("a", "b")})
-    new = _device("new", POCL)
 
-    carried = known.carried(new)
-
-    assert carried == pytest.approx({"a": CARRIED * 0.3, "b": CARRIED * 0.1})
+    assert known.carried(_device("new", POCL)) == pytest.approx(
+        {"a": CARRIED * 0.3, "b": CARRIED * 0.1}
+    )
 
 
 def test_two_devices_of_the_platform_are_the_prior_without_others() -> None:
@@ -266,7 +259,7 @@ def _fitted(known: KnownModel, speed: float = 2.0, noise: float = 0.0) -> FitRes
 def test_weights_are_nearer_to_the_truth_and_predictions_are_of_the_raw_times() -> None:
     """All devices are off by the same on each kernel: what is left of it is three tenths."""
     known = _known([POCL, POCL])
-    bare = [each.model_copy(update={"residuals": ()}) for each in known.devices]
+    bare = [device.model_copy(update={"residuals": ()}) for device in known.devices]
     with_them = _fitted(known)
     without = _fitted(known.model_copy(update={"devices": tuple(bare)}))
     truth = np.log([2.0 * WEIGHTS[feature] for _, feature in COLUMNS])
@@ -276,11 +269,12 @@ def test_weights_are_nearer_to_the_truth_and_predictions_are_of_the_raw_times() 
 
     assert away(with_them) < 0.7 * away(without)
     raw = [case.time_s for case in _cases(2.0, 9)[:MEASURED]]
-    found = with_them.estimate
-    assert found.design.times_s == pytest.approx(raw)
-    assert with_them.predicted_s == pytest.approx(found.design.counts @ np.exp(logs_of(found)))
-    measured = sorted(case.measured_s for case in with_them.held_out)
-    assert measured == pytest.approx(sorted(raw))
+    design = with_them.estimate.design
+    assert design.times_s == pytest.approx(raw)
+    assert with_them.predicted_s == pytest.approx(
+        design.counts @ np.exp(logs_of(with_them.estimate))
+    )
+    assert sorted(case.measured_s for case in with_them.held_out) == pytest.approx(sorted(raw))
 
 
 @pytest.mark.usefixtures("made_up")
@@ -298,13 +292,120 @@ def test_intervals_grow_where_a_device_is_unlike_others_and_by_noise(
     )
     known = _known([POCL, POCL])
     known = known.model_copy(update={"errors": (errors,) if expected else ()})
-    quiet, noisy = (_fitted(known, noise=each).weights.quality for each in (0.0, noise))
+    fits = [_fitted(known, noise=size).weights.quality for size in (0.0, noise)]
+    before, after = (q.calibration.log_errors_90 for q in fits if q and q.calibration)
 
-    assert quiet is not None
-    assert quiet.calibration is not None
-    assert noisy is not None
-    assert noisy.calibration is not None
     if expected:
-        assert quiet.calibration.log_errors_90 == pytest.approx(0.9)  # 3 times at most
-    before, after = quiet.calibration.log_errors_90, noisy.calibration.log_errors_90
+        assert before == pytest.approx(0.9)  # 3 times at most
     assert after == pytest.approx(math.hypot(before, NORMAL_QUANTILES[0.9] * noise))
+
+
+# {{{ the prior of a new device
+
+COLUMN = ("traffic", "bytes.group.load.dense")
+
+
+def _of_logs(*devices: tuple[str, str, float | None, float]) -> KnownModel:
+    return KnownModel(
+        kind="structural",
+        columns=(COLUMN,),
+        error=0.3,
+        devices=tuple(
+            KnownDevice(
+                device=_device(slug, platform),
+                logs=(log,),
+                variances=(None if log is None else variance,),
+            )
+            for slug, platform, log, variance in devices
+        ),
+    )
+
+
+def _none(column: object) -> None:
+    del column
+
+
+def test_the_conditional_distribution_is_that_of_the_whole_normal_one() -> None:
+    known = _of_logs(("a", POCL, -20.0, 0.1), ("b", POCL, -21.0, 0.2), ("c", INTEL, -19.0, 0.05))
+
+    prior = prior_for(known, _device("new", POCL), [COLUMN], _none)
+
+    # by hand: spread s of the two of PoCL, then a flat mean as one of huge variance
+    trust = 0.25 / (0.25 + np.array([0.1, 0.2]))
+    mean = np.average([-20.0, -21.0], weights=trust)
+    squares = 4 * 0.25 + np.sum(trust * (np.array([-20.0, -21.0]) - mean) ** 2)
+    spread = np.sqrt(squares / 5)
+    between = (BETWEEN_PLATFORMS * spread) ** 2
+    flat = 1e6
+    is_pocl = np.array([1.0, 1.0, 0.0, 1.0])  # the last one is new
+    whole = flat + between * (is_pocl[:, None] == is_pocl) + np.diag(np.full(4, spread**2))
+    whole[:3, :3] += np.diag([0.1, 0.2, 0.05])
+    gain = whole[3, :3] @ np.linalg.inv(whole[:3, :3])
+    wanted_mean = gain @ np.array([-20.0, -21.0, -19.0])
+    wanted_variance = whole[3, 3] - gain @ whole[:3, 3]
+    assert prior.mean[0] == pytest.approx(wanted_mean, abs=1e-3)
+    assert prior.covariance[0, 0] == pytest.approx(wanted_variance + 2 * 0.2**2, rel=1e-3)
+
+
+def test_devices_of_the_platform_come_before_others() -> None:
+    known = _of_logs(("a", POCL, -20.0, 0.0), ("b", INTEL, -18.0, 0.0))
+
+    assert prior_for(known, _device("n", POCL), [COLUMN], _none).mean[0] < -19.0
+    assert prior_for(known, _device("n", INTEL), [COLUMN], _none).mean[0] > -19.0
+
+
+def test_a_gpu_among_processors_may_be_of_any_speed() -> None:
+    known = _of_logs(("a", POCL, -20.0, 0.0), ("b", POCL, -20.1, 0.0))
+    gpu = make_device(slug="n", platform="NVIDIA CUDA", device_type="gpu")
+
+    alike = prior_for(known, _device("n", POCL), [COLUMN], _none).covariance[0, 0]
+
+    assert prior_for(known, gpu, [COLUMN], _none).covariance[0, 0] > alike + 4.0
+
+
+def test_what_no_device_knows_is_guessed() -> None:
+    known = _of_logs(("a", POCL, None, 0.0))
+
+    prior = prior_for(known, _device("n", POCL), [COLUMN, ("x", "groups")], lambda _: -17.0)
+
+    assert prior.mean == pytest.approx([-17.0, -17.0])
+    assert np.diag(prior.covariance) == pytest.approx(4.0, abs=0.1)
+
+
+def test_what_ships_is_complete_and_small() -> None:
+    known = shipped_devices()
+
+    assert {path.stat().st_size < 300_000 for path in FOLDER.glob("*.json")} == {True}
+    assert {model.kind for model in known.models} == {"compiled", "structural"}
+    for model in known.models:
+        typical = [errors.typical_error for errors in model.errors]
+        assert typical == sorted(typical, reverse=True)
+        assert all(errors.log_error_90 < errors.log_error_95 for errors in model.errors)
+
+
+@pytest.mark.parametrize("known", shipped_devices().models, ids=lambda known: known.kind)
+def test_each_column_is_a_feature_of_its_model(known: KnownModel) -> None:
+    device = known.devices[0].device
+    model = known.definition(device, memory_hierarchy_of(device))
+
+    for term, feature in known.columns:
+        if feature in model.derived:
+            assert feature in model.terms[term].charged
+        else:
+            assert model.term_features[term].feature_of(feature) is not None, feature
+    assert len(set(known.columns)) == len(known.columns)
+
+
+def test_kernels_that_ship_can_be_measured() -> None:
+    kernels = shipped_choice().kernels
+
+    assert len(kernels) > 100
+    assert {entry(kernel.name).purpose for kernel in kernels} == {"measurement"}
+    for kernel in kernels[:40]:
+        cases = [entry(kernel.name).case_at(**size.parameters) for size in kernel.sizes]
+        assert [case.family for case in cases] == [kernel.family] * len(cases)
+        bytes_in_all = [case.global_memory_bytes for case in cases]
+        assert bytes_in_all == sorted(bytes_in_all)
+
+
+# }}}
