@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from countperf.errors import (
-    CountingError,
-    FitError,
-    PredictionError,
-)
+from countperf.errors import CountingError, FitError, PredictionError
 from countperf.execution.issue import ExecutionPolicy
 from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.judging import evaluate, evaluate_ranking
-from countperf.measurements import MeasurementSet
+from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.compiled import ORDERS, Order, compiled
 from countperf.models.function import model_inputs
 from countperf.models.structural import structural
@@ -37,19 +34,19 @@ COST_S = {"code.arithmetic_vector": 3e-10, "code.gather_lanes": 2e-9}
 FAMILIES, EACH = 6, 5
 
 
-def code_of(family: int, place: int, n: int) -> dict[str, int]:
+def code_of(family: int, number: int, n: int) -> dict[str, int]:
     """Instructions that no count tells: how a compiler took it."""
     return {
         "code.all": 100 * n,
-        "code.arithmetic_vector": (1 + (7 * family + 3 * place) % 11) * 40 * n,
-        "code.gather_lanes": (5 * family + place) % 4 * 30 * n,
+        "code.arithmetic_vector": (1 + (7 * family + 3 * number) % 11) * 40 * n,
+        "code.gather_lanes": (5 * family + number) % 4 * 30 * n,
     }
 
 
-def kernel(family: int, place: int) -> MadeUpKernel:
-    counts = {ADD: 2 ** (1 + place) + family, LOAD: 1 + (family + place) % 4}
+def kernel(family: int, number: int) -> MadeUpKernel:
+    counts = {ADD: 2 ** (1 + number) + family, LOAD: 1 + (family + number) % 4}
     return MadeUpKernel(
-        name=f"k{family}{place}",
+        name=f"k{family}{number}",
         family=f"f{family}",
         counts={name: f"[n] -> {{ {256 * n} * n }}" for name, n in counts.items()}
         | {"groups": "[n] -> { n }"},
@@ -60,19 +57,22 @@ def kernel(family: int, place: int) -> MadeUpKernel:
 @cache
 def measured() -> MeasurementSet:
     """A device whose time is that of counts, and of instructions."""
-    made = [kernel(family, place) for family in range(FAMILIES) for place in range(EACH)]
-    found = measure(made, weights=WEIGHTS, features=FEATURES)
-    lines = []
-    for each in found:
-        code = code_of(int(each.kernel[1]), int(each.kernel[2]), each.parameters["n"])
-        extra_s = sum(COST_S.get(name, 0.0) * count for name, count in code.items())
-        samples = tuple(tuple(run + extra_s for run in runs) for runs in each.samples_s)
-        lines.append(
-            each.model_copy(
-                update={"code": code, "samples_s": samples, "time_s": each.time_s + extra_s}
-            )
-        )
-    return replace(found, measurements=tuple(lines))
+    made = [kernel(family, number) for family in range(FAMILIES) for number in range(EACH)]
+
+    def with_code(line: Measurement) -> Measurement:
+        code = code_of(int(line.kernel[1]), int(line.kernel[2]), line.parameters["n"])
+        time_s = line.time_s + sum(COST_S.get(name, 0.0) * count for name, count in code.items())
+        changes = {"code": code, "samples_s": ((time_s,),), "time_s": time_s}
+        return line.model_copy(update=changes)
+
+    counted = measure(made, weights=WEIGHTS, features=FEATURES)
+    return replace(counted, measurements=tuple(map(with_code, counted)))
+
+
+def changed(concerned: Callable[[Measurement], bool], **changes: Any) -> MeasurementSet:
+    """Return what was measured with some lines changed."""
+    lines = [m.model_copy(update=changes) if concerned(m) else m for m in measured()]
+    return replace(measured(), measurements=tuple(lines))
 
 
 @cache
@@ -80,16 +80,16 @@ def weights() -> WeightSet:
     return fit(measured(), model=compiled(), correct=False).weights
 
 
-def vector(family: int = 2, place: int = 3) -> PropertyVector:
-    made = kernel(family, place)
+def vector() -> PropertyVector:
+    made = kernel(2, 3)
     return PropertyVector.from_mapping(made.counts, kernel=made.name, view="structure")
 
 
-def with_its_code(family: int = 2, place: int = 3) -> PropertyVector:
+def with_its_code(**more: int) -> PropertyVector:
     def code(parameters: Mapping[str, int]) -> dict[str, int]:
-        return code_of(family, place, parameters["n"])
+        return code_of(2, 3, parameters["n"]) | more
 
-    return vector(family, place).with_counts_at(code, "code")
+    return vector().with_counts_at(code, "code")
 
 
 def test_instructions_tell_what_counts_do_not() -> None:
@@ -105,14 +105,14 @@ def test_instructions_tell_what_counts_do_not() -> None:
 def test_predictions_take_the_code_of_a_vector() -> None:
     first = next(m for m in measured() if m.kernel == "k23")
     n = first.parameters["n"]
-    found = weights().predict(with_its_code(), n=n)
-    assert found.time_s == pytest.approx(first.time_s, rel=0.05)
-    assert any(name.startswith("code.") for name in found.breakdown)
+    prediction = weights().predict(with_its_code(), n=n)
+    assert prediction.time_s == pytest.approx(first.time_s, rel=0.05)
+    assert any(name.startswith("code.") for name in prediction.breakdown)
     many = weights().predict(with_its_code(), n=np.array([[n, 2 * n]]))
     assert np.shape(many.time_s) == (1, 2)
-    assert np.asarray(many.time_s)[0, 0] == pytest.approx(found.time_s)
+    assert np.asarray(many.time_s)[0, 0] == pytest.approx(prediction.time_s)
     explained = weights().explain(with_its_code(), n=n)
-    assert explained.prediction.time_s == found.time_s
+    assert explained.prediction.time_s == prediction.time_s
 
 
 def test_without_code_there_is_no_prediction() -> None:
@@ -131,30 +131,19 @@ def test_other_models_leave_code_alone() -> None:
 
 
 def test_cases_without_code_are_left_out() -> None:
-    lines = [m if m.family != "f1" else m.model_copy(update={"code": None}) for m in measured()]
-    some = replace(measured(), measurements=tuple(lines))
-    found = fit(some, model=compiled(), correct=False)
-    assert {case.family for case in found.observations} == {"f0", "f2", "f3", "f4", "f5"}
+    some = changed(lambda m: m.family == "f1", code=None)
+    fitted = fit(some, model=compiled(), correct=False)
+    assert {case.family for case in fitted.observations} == {"f0", "f2", "f3", "f4", "f5"}
     judged = some.select(lambda m: m.family in ("f1", "f2"))
     cases = evaluate(weights(), judged).cases
     assert {case.kernel[:2] for case in cases} == {"k2"}
-    variants = replace(
-        judged,
-        measurements=tuple(m.model_copy(update={"purpose": "variant"}) for m in judged),
-    )
-    sets = evaluate_ranking(weights(), variants).sets
+    variants = [m.model_copy(update={"purpose": "variant"}) for m in judged]
+    sets = evaluate_ranking(weights(), replace(judged, measurements=tuple(variants))).sets
     refused = {s.family: sum(v.predicted_s is None for v in s.variants) for s in sets}
     assert refused["f1"] > 0
     assert refused["f2"] == 0
-
-
-def test_there_is_nothing_to_read() -> None:
-    none = replace(
-        measured(),
-        measurements=tuple(m.model_copy(update={"code": None}) for m in measured()),
-    )
     with pytest.raises(FitError, match="countperf compiled --store"):
-        fit(none, model="compiled")
+        fit(changed(lambda _: True, code=None), model="compiled")
 
 
 def test_documents_keep_it(tmp_path: Path) -> None:
@@ -164,11 +153,11 @@ def test_documents_keep_it(tmp_path: Path) -> None:
     measured().write_file(tmp_path / "measured.jsonl")
     stored = MeasurementSet.read_file(tmp_path / "measured.jsonl")
     assert [m.code for m in stored] == [m.code for m in measured()]
-    found, kept = stored.measurements[0], stored.measurements[0].property_vector()
+    n, kept = stored.measurements[0].parameters["n"], stored.measurements[0].property_vector()
     assert kept is not None
-    assert kept.evaluate(found.parameters)["code.all"] == 100 * found.parameters["n"]
+    assert kept.evaluate(n=n)["code.all"] == 100 * n
     with pytest.raises(CountingError, match="known at these sizes only"):
-        kept.evaluate(n=found.parameters["n"] + 1)
+        kept.evaluate(n=n + 1)
 
 
 def test_which_models_there_are() -> None:
@@ -197,8 +186,8 @@ def test_no_policy_guesses_instructions() -> None:
         "groups": 3,
         "launches": 1,
     }
-    found = model_inputs(compiled(units=2), counts)
-    values = {feature: value for (_, feature), value in found.values.items()}
+    inputs = model_inputs(compiled(units=2), counts)
+    values = {feature: value for (_, feature), value in inputs.values.items()}
     assert values["waiting_cycles"] == 300
     assert values["square_roots"] == 12
     assert values["load_lines_l2"] == 400  # sixteen lanes of 32 bits side by side are one line
@@ -206,44 +195,31 @@ def test_no_policy_guesses_instructions() -> None:
     assert values["load_bytes"] == 2**22
     assert values["load_beyond_l2"] == 2**22 * (1 - 2**20 / 2**23)
     assert "load_beyond_llc" not in values
-    assert found.variables["rounds"] == pytest.approx(4 / 3)
-    assert found.unknown == ()
+    assert inputs.variables["rounds"] == pytest.approx(4 / 3)
+    assert inputs.unknown == ()
     assert not any(feature.startswith("issue.") for feature in values)
 
 
 def test_a_fit_takes_the_order_of_accesses_of_its_runtime() -> None:
-    found = measured()
     orders: dict[str, Order] = {"Portable Computing Language": "items", "Another": "lanes"}
     for platform, order in orders.items():
-        device = found.device.model_copy(update={"platform": platform})
-        header = found.header.model_copy(update={"device": device})
-        weights = fit(replace(found, header=header), model="compiled", correct=False).weights
+        device = measured().device.model_copy(update={"platform": platform})
+        header = measured().header.model_copy(update={"device": device})
+        weights = fit(replace(measured(), header=header), model="compiled", correct=False).weights
         assert weights.definition.policy == ORDERS[order]
 
 
-def with_late(family: int, place: int) -> PropertyVector:
-    def code(parameters: Mapping[str, int]) -> dict[str, int]:
-        n = parameters["n"]
-        return code_of(family, place, n) | {"miss.conflict.load": 1000 * n}
-
-    return vector(family, place).with_counts_at(code, "code")
-
-
 def test_instructions_that_cycles_stand_for_are_ignored() -> None:
-    with_it = weights().predict(with_late(2, 3), n=64)
+    with_it = weights().predict(with_its_code(**{"miss.conflict.load": 1000}), n=64)
     assert with_it.time_s == weights().predict(with_its_code(), n=64).time_s
     assert "miss.conflict.load" in with_it.ignored
 
 
 def test_cases_that_no_processor_can_execute_are_left_out() -> None:
-    lines = [
-        m.model_copy(update={"code": {**(m.code or {}), "code.all": 10**17}})
-        if m.kernel == "k11"
-        else m
-        for m in measured()
-    ]
-    found = fit(replace(measured(), measurements=tuple(lines)), model=compiled(), correct=False)
-    kernels = {case.kernel for case in found.observations}
+    impossible = {**(measured().measurements[0].code or {}), "code.all": 10**17}
+    lines = changed(lambda m: m.kernel == "k11", code=impossible)
+    fitted = fit(lines, model=compiled(), correct=False)
+    kernels = {case.kernel for case in fitted.observations}
     assert "k11" not in kernels
     assert len(kernels) == FAMILIES * EACH - 1
 
@@ -261,9 +237,9 @@ def test_memory_hides_work_beyond_l2_and_shares_the_last_level(
         "groups": 96,
         "launches": 1,
     }
-    found = {feature: value for (_, feature), value in model_inputs(model, counts).values.items()}
-    assert found["cycles_loop_in_l2"] == pytest.approx(4800 * in_l2)
-    assert found["groups_in_l2"] == pytest.approx(96 * in_l2)
-    assert found["load_distinct"] == size
-    assert found["load_beyond_l2"] == pytest.approx(3 * size * (1 - in_l2))
-    assert found.get("load_beyond_llc", 0.0) == pytest.approx(size * beyond_llc)
+    values = {feature: value for (_, feature), value in model_inputs(model, counts).values.items()}
+    assert values["cycles_loop_in_l2"] == pytest.approx(4800 * in_l2)
+    assert values["groups_in_l2"] == pytest.approx(96 * in_l2)
+    assert values["load_distinct"] == size
+    assert values["load_beyond_l2"] == pytest.approx(3 * size * (1 - in_l2))
+    assert values.get("load_beyond_llc", 0.0) == pytest.approx(size * beyond_llc)

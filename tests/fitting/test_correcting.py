@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,8 @@ from countperf.errors import DocumentError
 from countperf.execution.issue import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.correcting import LARGEST_LOG, NOISE, learn
-from countperf.fitting.estimate import estimate, recipe_of
+from countperf.fitting.design import Observation
+from countperf.fitting.estimate import Estimate, estimate, recipe_of
 from countperf.fitting.fit import FitResult, fit
 from countperf.fitting.leaving_out import corrected, leave_families_out
 from countperf.models.correction import CORRECTION, as_points, profile, similarity
@@ -37,31 +40,30 @@ NUMBER = FAMILIES * EACH
 
 def counts(adds: int, loads: int, stores: int) -> dict[str, str]:
     per_item = {ADD: adds, LOAD: loads, STORE: stores}
-    found = {name: f"[n] -> {{ {256 * number} * n }}" for name, number in per_item.items()}
-    return found | {"groups": "[n] -> { n }"}
+    of_items = {name: f"[n] -> {{ {256 * number} * n }}" for name, number in per_item.items()}
+    return of_items | {"groups": "[n] -> { n }"}
 
 
 def kernels(factor: float) -> list[MadeUpKernel]:
     """Kernels of six families, a device taking longer by a factor where sums prevail in them."""
     made: list[MadeUpKernel] = []
-    for family in range(FAMILIES):
-        for place in range(EACH):
-            adds, loads, stores = (
-                2 ** (place + 1) + family,
-                1 + (family + place) % 4,
-                1 + family % 3,
+    for family, number in product(range(FAMILIES), range(EACH)):
+        adds, loads, stores = 2 ** (number + 1) + family, 1 + (family + number) % 4, 1 + family % 3
+        prevails = adds * WEIGHTS[ADD] > loads * WEIGHTS[LOAD] + stores * WEIGHTS[STORE]
+        made.append(
+            MadeUpKernel(
+                name=f"k{family}{number}",
+                family=f"f{family}",
+                counts=counts(adds, loads, stores),
+                view="structure",
+                off=factor if prevails else 1.0,
             )
-            prevails = adds * WEIGHTS[ADD] > loads * WEIGHTS[LOAD] + stores * WEIGHTS[STORE]
-            made.append(
-                MadeUpKernel(
-                    name=f"k{family}{place}",
-                    family=f"f{family}",
-                    counts=counts(adds, loads, stores),
-                    view="structure",
-                    off=factor if prevails else 1.0,
-                )
-            )
+        )
     return made
+
+
+def observed() -> list[Observation]:
+    return [case for kernel in kernels(1.6) for case in kernel.observe(WEIGHTS, features=FEATURES)]
 
 
 @cache
@@ -83,17 +85,22 @@ NEW = PropertyVector.from_mapping(
 )
 
 
-def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
-    cases = [case for kernel in kernels(1.6) for case in kernel.observe(WEIGHTS, features=FEATURES)]
-    found = estimate(cases, MODEL, recipe_of(MODEL))
+def means_of(fitted: Estimate, cases: list[Observation], names: Sequence[str]) -> list[float]:
+    """Return by what kernels take longer than predicted, logarithms."""
+    off = np.log(fitted.design.times_s / fitted.predicted_s)
+    kernels = [case.kernel for case in cases]
+    return [float(np.mean(off[[kernel == name for kernel in kernels]])) for name in names]
 
-    learnt = learn(found, cases)
+
+def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
+    cases = observed()
+    fitted = estimate(cases, MODEL, recipe_of(MODEL))
+
+    learnt = learn(fitted, cases)
 
     assert learnt is not None
     assert learnt.kernels == tuple(sorted({case.kernel for case in cases}))
-    names = [case.kernel for case in cases]
-    off = np.log(found.design.times_s / found.predicted_s)
-    means = [np.mean(off[[name == k for name in names]]) for k in learnt.kernels]
+    means = means_of(fitted, cases, learnt.kernels)
     roots, logs = np.array(learnt.roots).T, np.array(learnt.logs).T
     points = as_points(roots, logs, learnt.scale).T
     apart = np.sqrt(((points[:, np.newaxis] - points) ** 2).sum(axis=2))
@@ -108,14 +115,12 @@ def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
 
 def test_few_kernels_say_nothing() -> None:
     cases = observe_all()
-    found = estimate(cases, LINEAR, recipe_of(LINEAR))
-
     assert len({kernel.name for kernel in KERNELS}) < 20
-    assert learn(found, cases) is None
+    assert learn(estimate(cases, LINEAR, recipe_of(LINEAR)), cases) is None
 
 
 def test_families_left_out_are_corrected_by_the_others_alone() -> None:
-    cases = [case for kernel in kernels(1.6) for case in kernel.observe(WEIGHTS, features=FEATURES)]
+    cases = observed()
     recipe = recipe_of(MODEL)
     held_out = leave_families_out(
         cases, estimate(cases, MODEL, recipe), recipe, with_correction=True
@@ -124,73 +129,60 @@ def test_families_left_out_are_corrected_by_the_others_alone() -> None:
     without = leave_families_out(others, estimate(others, MODEL, recipe), recipe)
 
     (case,) = [case for case in held_out if case.name == f"k23/n={2**14}"]
-    outside = [each for each in cases if each.family != "f2"]
-    near = estimate(outside, MODEL, recipe_of(MODEL))
-    whole = estimate(cases, MODEL, recipe_of(MODEL))
+    near = estimate(others, MODEL, recipe)
+    whole = estimate(cases, MODEL, recipe)
     learnt = learn(whole, cases)
     assert learnt is not None
     roots, logs = np.array(learnt.roots).T, np.array(learnt.logs).T
     points = as_points(roots, logs, learnt.scale).T
-    others = [i for i, name in enumerate(learnt.kernels) if name[:2] != "k2"]
-    off = [
-        np.mean(
-            [
-                np.log(each.time_s / time_s)
-                for each, time_s in zip(outside, near.predicted_s, strict=True)
-                if each.kernel == learnt.kernels[i]
-            ]
-        )
-        for i in others
-    ]
-    alike = similarity(points[others], points[others]) + NOISE * np.eye(len(others))
-    (place,) = [i for i, each in enumerate(cases) if each.name == case.name]
+    far = [i for i, name in enumerate(learnt.kernels) if name[:2] != "k2"]
+    off = means_of(near, others, [learnt.kernels[i] for i in far])
+    alike = similarity(points[far], points[far]) + NOISE * np.eye(len(far))
+    (index,) = [i for i, one in enumerate(cases) if one.name == case.name]
     values = whole.design.counts.T
     unknowns = whole.solution.coefficients
     told = profile(whole.function.columns, values, whole.design.scaled.T, unknowns)
-    point = as_points(told[0][:, [place]], told[1][:, [place]], learnt.scale).T
-    log_factor = similarity(point, points[others])[0] @ np.linalg.solve(alike, off)
+    point = as_points(told[0][:, [index]], told[1][:, [index]], learnt.scale).T
+    log_factor = similarity(point, points[far])[0] @ np.linalg.solve(alike, off)
     assert case.predicted_s is not None
     assert case.corrected_s == pytest.approx(case.predicted_s * np.exp(log_factor), rel=1e-4)
     assert case.corrected_s != pytest.approx(case.predicted_s, rel=1e-3)
     assert [c.predicted_s for c in corrected(held_out)] == [c.corrected_s for c in held_out]
-    assert all(each.corrected_s is None for each in without)
+    assert all(case.corrected_s is None for case in without)
 
 
 def test_a_correction_ships_where_families_left_out_are_predicted_better_so() -> None:
     correction = weights().correction
 
     assert correction is not None
-    factors = [
-        quality.held_out_factor
-        for each in (weights(), fitted(1.6, correct=False).weights)
-        if (quality := each.quality) is not None and quality.held_out_factor is not None
-    ]
-    assert factors[0] < factors[1]
+    qualities = weights().quality, fitted(1.6, correct=False).weights.quality
+    better, worse = ((q and q.held_out_factor) or 0.0 for q in qualities)
+    assert 1.0 < better < worse
     assert set(correction.kernels) == {kernel.name for kernel in kernels(1.6)}
     assert fitted(1.0).weights.correction is None  # nothing is off
     assert fitted(1.6, correct=False).weights.correction is None
 
 
 def test_predictions_are_multiplied_and_say_so() -> None:
-    found, plain = weights().predict(NEW, n=4096), uncorrected().predict(NEW, n=4096)
+    corrected, plain = (w.predict(NEW, n=4096) for w in (weights(), uncorrected()))
+    corrected_s, plain_s = float(corrected.time_s), float(plain.time_s)
 
     of_item = 24 * WEIGHTS[ADD] + 2 * WEIGHTS[LOAD] + WEIGHTS[STORE]
     true_s = 1.6 * (WEIGHTS["launches"] + 4096 * (WEIGHTS["groups"] + 256 * of_item))
-    assert abs(float(plain.time_s) / true_s - 1) > 0.05
-    assert abs(float(found.time_s) / true_s - 1) < 0.02
-    assert sum(found.breakdown.values()) == pytest.approx(found.time_s)
-    assert found.breakdown[CORRECTION] == pytest.approx(float(found.time_s) - float(plain.time_s))
+    assert abs(plain_s / true_s - 1) > 0.05
+    assert abs(corrected_s / true_s - 1) < 0.02
+    assert sum(corrected.breakdown.values()) == pytest.approx(corrected.time_s)
+    assert corrected.breakdown[CORRECTION] == pytest.approx(corrected_s - plain_s)
     assert CORRECTION not in plain.breakdown
-    verdict = found.verdicts[-1]
-    factor = float(found.time_s) / float(plain.time_s)
+    verdict = corrected.verdicts[-1]
     assert (verdict.name, verdict.passed) == (CORRECTION, True)
-    assert f"multiplied by {factor:.3g}" in verdict.message
+    assert f"multiplied by {corrected_s / plain_s:.3g}" in verdict.message
     assert all(name in verdict.message for name in ("k14", "most alike"))
-    assert text_of(found).splitlines()[-1] == f"correction: {verdict.message}"
+    assert text_of(corrected).splitlines()[-1] == f"correction: {verdict.message}"
     assert verdict.message in text_of(weights().explain(NEW, n=4096))
     assert "correction" not in text_of(plain)
-    assert found.interval_s is not None
-    assert float(found.interval_s[0]) < float(found.time_s) < float(found.interval_s[1])
+    low_s, high_s = corrected.interval_s or (1.0, 0.0)
+    assert low_s < corrected_s < high_s
 
 
 def test_arrays_and_compiled_functions_give_the_same_times() -> None:
@@ -234,7 +226,6 @@ def test_a_document_keeps_it(tmp_path: Path) -> None:
         ({"logs": ((1.0,),) * NUMBER}, "different numbers of weights"),
         ({"logs": ((1.0,),) * NUMBER, "roots": ((1.0,),) * NUMBER}, "not of 5 weights"),
     ],
-    ids=["a coefficient for each kernel", "as many logs as roots", "of all weights"],
 )
 def test_damaged_corrections_are_refused(change: dict[str, object], complaint: str) -> None:
     content = weights().to_object()
