@@ -6,7 +6,9 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +24,7 @@ from countperf.fitting.comparison import (
 )
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
-from countperf.measurements import (
-    Measurement,
-    MeasurementSet,
-    TimedSize,
-    TimingDocument,
-)
+from countperf.measurements import Measurement, MeasurementSet, TimedSize, TimingDocument
 from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
@@ -40,10 +37,12 @@ from tests.printing import object_of, text_of
 from tests.shipped import shipped_measurements
 
 
+@cache
 def some_measurements() -> MeasurementSet:
-    found = shipped_measurements("pocl-epyc-zen5")
     small = {"transpose", "vector-scale-add", "matmul-skinny", "finite-differences"}
-    return found.select(lambda m: m.family in small and m.group_shape in ((16, 16), (256, 1)))
+    return shipped_measurements("pocl-epyc-zen5").select(
+        lambda m: m.family in small and m.group_shape in ((16, 16), (256, 1))
+    )
 
 
 def bytes_only(measurement: Measurement) -> ProfiledKernel:
@@ -80,20 +79,8 @@ def pocl() -> DeviceParameters:
 
 
 def result(comparison: Comparison, model: str, level: str) -> ModelResult:
-    (found,) = [m for m in comparison.models if (m.model, m.level) == (model, level)]
-    return found
-
-
-def test_calibration_sees_measurement_kernels_and_errors_are_of_test_kernels(
-    comparison: Comparison,
-) -> None:
-    scaled = result(comparison, "roofline-bytes", "scaled")
-    learned = [m for m in some_measurements() if m.purpose != "test"]
-    profiled = [m for m in learned if m.family != "transpose"]
-    assert scaled.calibrated_on == len(profiled) < len(learned)
-    assert {c.kernel for c in scaled.cases} == {
-        m.kernel for m in some_measurements() if m.purpose == "test"
-    }
+    (only,) = [m for m in comparison.models if (m.model, m.level) == (model, level)]
+    return only
 
 
 def test_applications_are_evaluated_where_asked_for_and_never_calibrate() -> None:
@@ -107,13 +94,13 @@ def test_applications_are_evaluated_where_asked_for_and_never_calibrate() -> Non
     learned = sum(m.purpose == "measurement" for m in profiled)
     assert applications
     for purposes, wanted in ((("test",), tests), (("test", "application"), tests | applications)):
-        found = compare_models(
+        compared = compare_models(
             makers, pocl(), relabeled, bytes_only, levels=("scaled",), purposes=purposes
         )
-        evaluated = result(found, "roofline-bytes", "scaled")
+        evaluated = result(compared, "roofline-bytes", "scaled")
         assert {c.kernel for c in evaluated.cases} == wanted
         assert evaluated.calibrated_on == learned
-        assert found.test_cases == sum(m.kernel in wanted for m in relabeled)
+        assert compared.test_cases == sum(m.kernel in wanted for m in relabeled)
 
 
 def test_levels_differ_by_what_is_fitted(comparison: Comparison) -> None:
@@ -138,7 +125,7 @@ def test_what_cannot_be_predicted_is_said(comparison: Comparison) -> None:
         m.kernel for m in some_measurements() if m.family == "transpose"
     }
     text = text_of(comparison)
-    (line,) = [each for each in text.splitlines() if each.startswith("roofline (published)")]
+    (line,) = [row for row in text.splitlines() if row.startswith("roofline (published)")]
     assert ": no prediction: " in line
     assert ": no profile: " in text
 
@@ -155,8 +142,7 @@ def test_means_are_those_of_the_cases() -> None:
         EvaluatedCase(kernel=kernel, parameters={"n": n}, measured_s=1.0, predicted_s=predicted)
         for kernel, n, predicted in (("a", 1, 1.1), ("a", 2, 1.4), ("b", 1, 0.6))
     )
-    found = ModelResult(model="m", level="published", cases=cases)
-    overall = found.overall()
+    overall = ModelResult(model="m", level="published", cases=cases).overall()
     assert overall is not None
     assert overall.value == pytest.approx(((0.1 * 0.4) ** 0.5 * 0.4) ** 0.5)
 
@@ -172,11 +158,11 @@ def test_a_model_that_gives_infinite_times_is_said_and_not_averaged() -> None:
     def infinite(_: Iterable[str]) -> Mapping[str, ModelMaker]:
         return {"roofline-bytes": lambda device: _Infinite(device=device)}
 
-    found = compare_models(infinite, pocl(), tuple(some_measurements()), bytes_only)
+    compared = compare_models(infinite, pocl(), tuple(some_measurements()), bytes_only)
 
-    assert all(not each.cases and each.in_sample is None for each in found.models)
-    assert "gives inf s, which is no time" in text_of(found)
-    json.dumps(object_of(found), allow_nan=False)
+    assert all(not m.cases and m.in_sample is None for m in compared.models)
+    assert "gives inf s, which is no time" in text_of(compared)
+    json.dumps(object_of(compared), allow_nan=False)
 
 
 def test_no_profile_at_all_is_refused() -> None:
@@ -194,34 +180,22 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_profiles_of_measured_kernels_are_made_from_the_catalogue(file: Path) -> None:
-    found = compare(file, models=["roofline", "linear"])
-    assert found.unprofiled == {}
-    assert {m.model for m in found.models} == {"roofline", "linear"}
-    assert result(found, "linear", "fitted").cases
-
-
-def test_an_unknown_model_or_device_is_refused_by_name(file: Path) -> None:
-    with pytest.raises(ParameterError, match=r"no file pocl-epyc-zen33, .* of .*pocl-epyc-zen3,"):
-        compare("pocl-epyc-zen33")
-    with pytest.raises(ParameterError, match="no model is called 'rooflin'; there are roofline"):
-        compare(file, models=["rooflin"])
-
-
-def test_the_command_prints_one_document(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profiles_of_measured_kernels_are_made_from_the_catalogue(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compared = compare(file, models=["roofline", "linear"])
+    assert compared.unprofiled == {}
+    assert {m.model for m in compared.models} == {"roofline", "linear"}
+    assert result(compared, "linear", "fitted").cases
     assert main(["compare", str(file), "--model", "roofline-bytes", "--json"]) == 0
     (document,) = json.loads(capsys.readouterr().out)["comparisons"]
     assert {m["level"] for m in document["geometric_mean"]} == {"published", "scaled"}
 
 
-def test_measurements_that_come_along_are_found_by_slug() -> None:
-    assert {"pocl-epyc-zen5", "intel-epyc-zen5"} <= set(measured_devices())
-
-
 def _timing(file: Path, slug: str | None = None) -> TimingDocument:
     """Return a test kernel's time as that of a kernel of the user's, on the file's device."""
     measured = read_measurements(file)
-    case = next(each for each in measured if each.purpose == "test")
+    case = next(m for m in measured if m.purpose == "test")
     one = case.model_copy(update={"kernel": "mine", "case": "mine", "properties": None})
     identity = (
         measured.device if slug is None else measured.device.model_copy(update={"slug": slug})
@@ -236,11 +210,11 @@ def _timing(file: Path, slug: str | None = None) -> TimingDocument:
 
 
 def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path: Path) -> None:
-    case = next(each for each in read_measurements(file) if each.purpose == "test")
+    case = next(m for m in read_measurements(file) if m.purpose == "test")
     path = tmp_path / "timing.json"
     _timing(file).write_file(path)
 
-    found = compare(
+    compared = compare(
         file,
         kernel=entry(case.kernel).build(),
         timing=path,
@@ -248,21 +222,35 @@ def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path
         levels=["published", "scaled"],
     )
 
-    assert found.test_cases == 1
-    (evaluated,) = result(found, "roofline", "published").cases
+    assert compared.test_cases == 1
+    (evaluated,) = result(compared, "roofline", "published").cases
     assert evaluated.kernel == "own kernel: mine"
     assert evaluated.measured_s == case.time_s
     plain = compare(file, models=["roofline"], levels=["published"])
     same = next(
-        each
-        for each in result(plain, "roofline", "published").cases
-        if each.kernel == case.kernel and each.parameters == case.parameters
+        one
+        for one in result(plain, "roofline", "published").cases
+        if (one.kernel, one.parameters) == (case.kernel, case.parameters)
     )
     assert evaluated.predicted_s == pytest.approx(same.predicted_s)
 
 
-def test_times_that_do_not_belong_to_it_are_refused(file: Path) -> None:
-    with pytest.raises(ParameterError, match="countperf time KERNEL"):
-        compare(file, kernel="my.py:kernel")
-    with pytest.raises(ParameterError, match="the times are of other-device"):
-        compare(file, kernel="my.py:kernel", timing=_timing(file, "other-device"))
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"kernel": "my.py:kernel"}, "countperf time KERNEL"),
+        ({"kernel": "my.py:kernel", "timing": "other-device"}, "the times are of other-device"),
+        ({"models": ["rooflin"]}, "no model is called 'rooflin'; there are roofline"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(file: Path, arguments: Any, said: str) -> None:
+    if slug := arguments.get("timing"):
+        arguments = {**arguments, "timing": _timing(file, slug)}
+    with pytest.raises(ParameterError, match=said):
+        compare(file, **arguments)
+
+
+def test_stores_that_come_along_go_by_their_slug() -> None:
+    assert {"pocl-epyc-zen5", "intel-epyc-zen5"} <= set(measured_devices())
+    with pytest.raises(ParameterError, match=r"no file pocl-epyc-zen33, .* of .*pocl-epyc-zen3,"):
+        compare("pocl-epyc-zen33")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.errors import CountingError, FitError, ParameterError
+from countperf.errors import CountingError, FitError
 from countperf.execution.issue import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import FitResult, fit
@@ -20,21 +20,13 @@ from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure
 from tests.models.builders import sum_model
 
+PAIRED: tuple[str, ...] = ("gmem.load.32.1of2", "gmem.store.32.1of2", "gmem.min.32.1of2")
 SCALE_ADD = MadeUpKernel(
     name="scale-add",
     family="stride2-half",
-    counts={
-        "gmem.load.32.1of2": "[n] -> { 2n }",
-        "gmem.store.32.1of2": "[n] -> { n }",
-        "gmem.min.32.1of2": "[n] -> { n }",
-    },
+    counts=dict(zip(PAIRED, ("[n] -> { 2n }", "[n] -> { n }", "[n] -> { n }"), strict=True)),
 )
-SCALE_ADD_WEIGHTS = {
-    "gmem.load.32.1of2": 4e-11,
-    "gmem.store.32.1of2": 9e-11,
-    "gmem.min.32.1of2": -1e-11,
-    "launches": 4e-6,
-}
+SCALE_ADD_WEIGHTS = dict(zip((*PAIRED, "launches"), (4e-11, 9e-11, -1e-11, 4e-6), strict=True))
 # without "pairs", loads at half-used stride 2 occur only together with the stores
 DEPENDENT = tuple(kernel for kernel in KERNELS if kernel.name != "pairs")
 
@@ -61,18 +53,8 @@ def test_weights_are_recovered_from_exact_times(nonnegative: bool) -> None:
     assert result.relative_errors == pytest.approx(0, abs=1e-12)
 
 
-SHAPED = tuple(
-    MadeUpKernel(
-        name=f"groups-{row}x{rows}",
-        family=f"rows-of-{row}",
-        counts={
-            "groups": "[n] -> { n }",
-            f"site.free.flat.{row}x{rows}.passes": "[n] -> { n }",
-        },
-        view="structure",
-    )
-    for row, rows in ((1, 1), (16, 4), (64, 1), (8, 8), (32, 2), (16, 1))
-)
+def _shaped(row: int, rows: int) -> dict[str, str]:
+    return {"groups": "[n] -> { n }", f"site.free.flat.{row}x{rows}.passes": "[n] -> { n }"}
 
 
 def _shaped_set() -> MeasurementSet:
@@ -80,17 +62,20 @@ def _shaped_set() -> MeasurementSet:
     features = FeatureSpec(charged=("groups", "launches"), ignored=("site.*",))
     sets = [
         measure(
-            (kernel,),
-            weights={
-                "launches": 4e-6,
-                "groups": 2e-9 + row * rows * 3e-12 + rows * 50e-12,
-            },
+            [
+                MadeUpKernel(
+                    name=f"groups-{row}x{rows}",
+                    family=f"rows-of-{row}",
+                    counts=_shaped(row, rows),
+                    view="structure",
+                )
+            ],
+            weights={"launches": 4e-6, "groups": 2e-9 + row * rows * 3e-12 + rows * 50e-12},
             features=features,
         )
-        for kernel in SHAPED
-        for row, rows in [map(int, kernel.name.partition("-")[2].split("x"))]
+        for row, rows in ((1, 1), (16, 4), (64, 1), (8, 8), (32, 2), (16, 1))
     ]
-    return replace(sets[0], measurements=tuple(m for each in sets for m in each))
+    return replace(sets[0], measurements=tuple(line for lines in sets for line in lines))
 
 
 @pytest.mark.parametrize("policy", [None, ExecutionPolicy(width=8)])
@@ -102,34 +87,21 @@ def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | No
 
     weights = fit(_shaped_set(), model=model, correct=False).weights
 
-    found = {name: weight.value_s for name, weight in weights.by_feature.items()}
     truth = {"launches": 4e-6, "groups": 2e-9, "items": 3e-12, "rows": 5e-11}
-    assert found == pytest.approx(truth, rel=1e-6)
+    values = {name: weight.value_s for name, weight in weights.by_feature.items()}
+    assert values == pytest.approx(truth, rel=1e-6)
     assert weights.view == "structure"
-    new = PropertyVector.from_mapping(
-        {
-            **{"launches": 1, "groups": "[n] -> { n }"},
-            "site.free.flat.4x32.passes": "[n] -> { n }",
-        },
-        view="structure",
-    )
+    new = PropertyVector.from_mapping({"launches": 1, **_shaped(4, 32)}, view="structure")
     true_s = 4e-6 + 1000 * (2e-9 + 128 * 3e-12 + 32 * 50e-12)
     assert weights.predict(new, n=1000).time_s == pytest.approx(true_s, rel=1e-6)
     assert weights.compile(new)(n=1000) == pytest.approx(true_s, rel=1e-6)
     again = WeightSet.read_text(weights.write_text())
     assert again.predict(new, n=1000).time_s == pytest.approx(true_s, rel=1e-6)
+    two = {"groups": 2, "site.free.flat.4x1.idle": 1, "site.free.flat.8x1.idle": 1}
     with pytest.raises(CountingError, match="several shapes"):
-        weights.predict(
-            PropertyVector.from_mapping(
-                {"groups": 2, "site.free.flat.4x1.idle": 1, "site.free.flat.8x1.idle": 1},
-                view="structure",
-            )
-        )
-
-
-def test_the_shape_of_groups_needs_counts_that_say_it() -> None:
+        weights.predict(PropertyVector.from_mapping(two, view="structure"))
     with pytest.raises(FitError, match=r"names the shape of work groups.*structure view"):
-        fit(measure(), model=sum_model({"launch": ["launches"], "work": ["items"]}))
+        fit(measure(), model=sum_model(terms))
 
 
 @given(st.dictionaries(st.sampled_from(sorted(TRUE_WEIGHTS)), st.floats(1e-13, 1e-5), min_size=6))
@@ -190,45 +162,39 @@ def test_standard_errors_cover_the_truth() -> None:
 
 THRICE = (
     *KERNELS,
-    *(
-        MadeUpKernel(name=f"{k.name}-{i}", family=k.family, counts=k.counts, sizes=k.sizes)
-        for k in KERNELS
-        for i in range(2)
-    ),
+    *(replace(kernel, name=f"{kernel.name}-{i}") for kernel in KERNELS for i in range(2)),
 )
 
 
 def _with_a_noisy_case(*, slower: float) -> MeasurementSet:
     """One case's rounds are at two levels, and its time is off; the others are all right."""
     exact = measure(THRICE, noise=np.random.default_rng(3))
-    place = max(i for i, m in enumerate(exact.measurements) if m.kernel == "copy")
-    content = exact.measurements[place].model_dump()
+    last = max(i for i, m in enumerate(exact.measurements) if m.kernel == "copy")
+    content = exact.measurements[last].model_dump()
     time_s = slower * content["time_s"]
     samples = tuple((k * time_s,) for k in (2.0, 1.0, 2.0, 2.0))
-    found = summarize(samples, 0)
-    content.update(time_s=time_s, samples_s=samples, noise=found.noise)
-    content.update(settling=found.settling(stable=True))
+    summary = summarize(samples, 0)
+    content.update(time_s=time_s, samples_s=samples, noise=summary.noise)
+    content.update(settling=summary.settling(stable=True))
     noisy = Measurement.model_validate(content)
-    kept = (*exact.measurements[:place], noisy, *exact.measurements[place + 1 :])
+    kept = (*exact.measurements[:last], noisy, *exact.measurements[last + 1 :])
     return replace(exact, measurements=kept)
 
 
-@pytest.mark.parametrize("model", ["linear"])
-def test_a_case_that_does_not_repeat_counts_for_less(model: str) -> None:
-    clean = fit(measure(THRICE, noise=np.random.default_rng(3)), model=model, weigh_noise=False)
+def test_a_case_that_does_not_repeat_counts_for_less() -> None:
+    clean = fit(measure(THRICE, noise=np.random.default_rng(3)), weigh_noise=False)
     noisy = _with_a_noisy_case(slower=1.5)
 
     def distance(result: FitResult) -> float:
         return float(np.abs(np.log(result.predicted_s / clean.predicted_s)).max())
 
-    plain, weighted = fit(noisy, model=model, weigh_noise=False), fit(noisy, model=model)
+    plain, weighted = fit(noisy, weigh_noise=False), fit(noisy)
 
     assert [m.settling for m in noisy].count("bimodal") == 1
     assert distance(weighted) < 0.5 * distance(plain)
-    assert plain.weights.quality is not None
-    assert weighted.weights.quality is not None
-    assert plain.weights.quality.model_error is None
-    assert 0.01 <= (weighted.weights.quality.model_error or 0.0) < 0.06
+    errors = [r.weights.quality and r.weights.quality.model_error for r in (plain, weighted)]
+    assert errors[0] is None
+    assert 0.01 <= (errors[1] or 0.0) < 0.06
 
 
 def test_without_noise_weighing_changes_nothing() -> None:
@@ -252,10 +218,9 @@ def test_what_cannot_be_told_apart_is_named_and_shared_and_has_no_standard_error
     for name in SCALE_ADD_WEIGHTS:
         assert (name in message) is (name != "launches")
     by_feature = result.weights.by_feature
-    grouped = ("gmem.load.32.1of2", "gmem.store.32.1of2", "gmem.min.32.1of2")
-    assert [by_feature[name].standard_error_s for name in grouped] == [None] * 3
+    assert [by_feature[name].standard_error_s for name in PAIRED] == [None] * 3
     # 160e-12 per element in equal parts, at 2, 1 and 1 accesses
-    assert [by_feature[name].value_s for name in grouped] == pytest.approx(
+    assert [by_feature[name].value_s for name in PAIRED] == pytest.approx(
         [160e-12 / 6, 160e-12 / 3, 160e-12 / 3], rel=1e-6
     )
     assert by_feature["flop.add.f32"].value_s == pytest.approx(3e-12, rel=1e-6)
@@ -297,40 +262,25 @@ def test_weights_may_be_negative_and_the_bound_removes_them() -> None:
     assert min(_values(bounded).values()) >= 0
 
 
-def test_unstable_cases_are_used_and_named() -> None:
+def test_unstable_and_uncounted_cases_are_named_and_test_kernels_never_fitted() -> None:
     used = fit(measure(unstable=["copy/n=1024", "adds/n=1024"]))
-
     assert "2 of 17 cases spread too far: copy/n=1024, adds/n=1024" in _failed(used)["cases"]
     assert used.weights.source is not None
     assert used.weights.source.unstable_cases == 2
-
-
-def test_test_kernels_are_never_fitted() -> None:
-    assert len(fit(measure((*KERNELS, TEST_KERNEL))).observations) == 17
+    counted = fit(measure((*KERNELS, TEST_KERNEL), uncounted=["pairs"]))
+    assert "pairs" in _failed(counted)["cases"]
+    assert len(counted.observations) == 14
     with pytest.raises(FitError, match="no measurement to fit"):
         fit(measure((TEST_KERNEL,)))
 
 
-def test_kernels_that_were_not_counted_are_named() -> None:
-    result = fit(measure(uncounted=["pairs"]))
-
-    assert "pairs" in _failed(result)["cases"]
-    assert len(result.observations) == 14
-
-
 def test_measurements_counted_under_other_rules_are_refused() -> None:
-    measurements = measure()
-    first, *others = measurements
+    first, *others = (measurements := measure())
     properties = {**(first.properties or {}), "counting_rules": 0}
     old = first.model_copy(update={"properties": properties})
 
     with pytest.raises(FitError, match=r"counting rules 0.*count the measured kernels again"):
         fit(replace(measurements, measurements=(old, *others)))
-
-
-def test_an_unknown_model_is_refused() -> None:
-    with pytest.raises(ParameterError, match="'quadratic'"):
-        fit(measure(), model="quadratic")
 
 
 def test_the_weights_document_says_where_it_comes_from_and_reads_back() -> None:
@@ -346,15 +296,12 @@ def test_the_weights_document_says_where_it_comes_from_and_reads_back() -> None:
     assert WeightSet.read_text(weights.write_text()) == weights
 
 
-def test_a_fit_prints_its_verdicts_with_their_remedies() -> None:
+def test_a_fit_prints_its_verdicts_with_their_remedies_and_has_a_table_of_its_cases() -> None:
     text = repr(fit(_dependent_set()))
 
     assert "!!  rank: 6 of 8" in text
     assert "mend: measure kernels that have these properties in other proportions" in text
     assert "ok  cases" in text
-
-
-def test_a_fit_has_a_table_of_its_cases() -> None:
     frame = fit(measure()).to_frame()
 
     assert list(frame["case"][:2]) == ["copy/n=1024", "copy/n=16384"]
