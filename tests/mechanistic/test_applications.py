@@ -25,35 +25,37 @@ d2h 20e6 stream=b after=second
 """
 
 
-def starts(text: str, durations: list[float]) -> list[float]:
-    return [each.start_s for each in schedule(parse_application(text), durations).steps]
+ONE_STREAM = PIPELINE.replace("stream=b", "stream=a")
 
 
-def test_streams_overlap_and_engines_do_not() -> None:
-    # copies in at 0 and 4; kernels at 4 and 8 (its copy), not before the first kernel is done at 9;
-    # copies out at 9 and 14
-    assert starts(PIPELINE, [4, 4, 5, 5, 2, 2]) == [0, 4, 4, 9, 9, 14]
+@pytest.mark.parametrize(
+    ("text", "durations", "starts"),
+    [
+        # copies in at 0 and 4; kernels at 4 and 8 (its copy), not before the first kernel is done
+        # at 9; copies out at 9 and 14
+        pytest.param(PIPELINE, [4, 4, 5, 5, 2, 2], [0, 4, 4, 9, 9, 14], id="streams overlap"),
+        pytest.param(ONE_STREAM, [4, 4, 5, 5, 2, 2], [0, 4, 8, 13, 18, 20], id="one stream"),
+        pytest.param(
+            "kernel k name=first\nkernel k device=1\nkernel k device=1 after=first",
+            [10, 1, 1],
+            [0, 0, 10],
+            id="devices",
+        ),
+        # the second kernel waits for its copy; the third, in a stream of its own, does not
+        pytest.param(
+            "h2d 1 stream=a\nkernel k stream=a\nkernel k stream=b",
+            [10, 1, 3],
+            [0, 10, 0],
+            id="a later step goes ahead of one that waits",
+        ),
+    ],
+)
+def test_when_steps_start(text: str, durations: list[float], starts: list[float]) -> None:
+    scheduled = schedule(parse_application(text), durations)
 
-
-def test_one_stream_is_one_step_after_the_other() -> None:
-    text = PIPELINE.replace("stream=b", "stream=a")
-
-    assert starts(text, [4, 4, 5, 5, 2, 2]) == [0, 4, 8, 13, 18, 20]
-    found = schedule(parse_application(text), [4, 4, 5, 5, 2, 2])
-    assert found.time_s == found.serial_s == 22
-
-
-def test_devices_do_not_wait_for_each_other_but_where_they_say_so() -> None:
-    text = "kernel k name=first\nkernel k device=1\nkernel k device=1 after=first"
-
-    assert starts(text, [10, 1, 1]) == [0, 0, 10]
-
-
-def test_a_later_step_of_another_stream_goes_ahead_of_one_that_waits() -> None:
-    # the second kernel waits for its copy; the third, in a stream of its own, does not
-    text = "h2d 1 stream=a\nkernel k stream=a\nkernel k stream=b"
-
-    assert starts(text, [10, 1, 3]) == [0, 10, 0]
+    assert [step.start_s for step in scheduled.steps] == starts
+    assert scheduled.serial_s == sum(durations)
+    assert scheduled.time_s == max(map(sum, zip(starts, durations, strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -81,19 +83,14 @@ def test_an_application_is_the_sum_of_its_transfers_and_kernels() -> None:
     text = f"h2d {4 * n}\nh2d {4 * n}\nkernel {KERNEL} n={n}\nd2h {4 * n}"
     options = {"registers_per_work_item": 16}
 
-    found = predict_application(text, device, profile_options=options)
+    application = predict_application(text, device, profile_options=options)
 
     answers = predict_all(KERNEL, device, n=n, models="merpsys", profile_options=options)
     kernel_s = float(answers.predictions["merpsys"].time_s)
     copies = [transfer_time(device.links[way], 4 * n) for way in ("h2d", "h2d", "d2h")]
-    assert found.time_s == pytest.approx(sum(copies) + kernel_s)
-    assert list(found.to_frame()["step"]) == ["h2d 1", "h2d 2", "kernel 3", "d2h 4"]
-    assert "merpsys on nvidia-gtx-970" in repr(found)
-
-
-def test_a_device_that_is_not_given_is_refused() -> None:
-    with pytest.raises(ParameterError, match="on device 1, but there are 1"):
-        predict_application("h2d 5 device=1", "nvidia-gtx-970")
+    assert application.time_s == pytest.approx(sum(copies) + kernel_s)
+    assert list(application.to_frame()["step"]) == ["h2d 1", "h2d 2", "kernel 3", "d2h 4"]
+    assert "merpsys on nvidia-gtx-970" in repr(application)
 
 
 def test_the_command_line_predicts_an_application(
@@ -110,11 +107,12 @@ def test_the_command_line_predicts_an_application(
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
+        ("h2d 5 device=1", ParameterError, "on device 1, but there are 1"),
         ("h2d 5 stream=a\nkernel nothing n=5 stream=b", KernelSpecificationError, "nothing"),
         (f"h2d 5\nkernel {KERNEL} stream=b", CountperfError, "n"),
     ],
 )
-def test_kernels_that_do_not_exist_and_sizes_that_lack_are_refused(
+def test_devices_kernels_and_sizes_that_lack_are_refused(
     text: str, error: type[CountperfError], said: str
 ) -> None:
     with pytest.raises(error, match=said):

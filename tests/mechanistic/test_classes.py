@@ -1,20 +1,37 @@
-"""Costs of a kernel's instruction classes on devices that state a few."""
+"""Costs of instruction classes on devices that state a few, and of memory at measured ratios."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from countperf.errors import DeviceParameterError
+from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.library import load_device
-from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.classes import kernel_class, with_known_classes
+from countperf.mechanistic.classes import (
+    SECOND_LEVEL,
+    kernel_class,
+    memory_cost,
+    with_dram_ratio,
+    with_known_classes,
+)
+from countperf.mechanistic.from_kernel import profile_kernel
+from countperf.mechanistic.predict_all import predict_all
+from countperf.mechanistic.profiler_csv import KernelMetrics
+from measurement_kernels import catalog
 from tests.mechanistic.builders import example_device, make_class
 
-
-@pytest.fixture
-def device() -> DeviceParameters:
-    """Quadro K620: mul.f32 0.375/6, mul.s32 0.875/12.5, ld.global.s32 18/440, ld.local 1/28."""
-    return load_device("nvidia-k620")
+K620 = load_device("nvidia-k620")
+"""mul.f32 0.375/6, mul.s32 0.875/12.5, ld.global.s32 18/440, ld.local 1/28."""
+DRAM = K620.classes["ld.global.s32"]
+CACHED = replace(DRAM, name=SECOND_LEVEL, cpi=6.0, latency=200.0)
+WITH_CACHE = K620.replaced(classes={**K620.classes, SECOND_LEVEL: CACHED})
+TWO_CLASSES = example_device(
+    classes={
+        "mul.f32": make_class("mul.f32", "alu", 1, 4),
+        "add.s32": make_class("add.s32", "alu", 3, 3),
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -38,37 +55,29 @@ def device() -> DeviceParameters:
         pytest.param("barrier", 4.5, 125, id="barrier"),
     ],
 )
-def test_costs(device: DeviceParameters, name: str, cpi: float, latency: float) -> None:
-    found = kernel_class(device, name)
+def test_costs(name: str, cpi: float, latency: float) -> None:
+    cost = kernel_class(K620, name)
 
-    assert found.name == name
-    assert (found.cpi, found.latency) == pytest.approx((cpi, latency), abs=1e-12)
+    assert cost.name == name
+    assert (cost.cpi, cost.latency) == pytest.approx((cpi, latency), abs=1e-12)
 
 
-def test_kind_and_subsystem_are_those_of_the_stated_class(device: DeviceParameters) -> None:
-    found = with_known_classes(device, ["store.local.32", "load.global.64.x2", "barrier"])[0]
+def test_kind_and_subsystem_are_those_of_the_stated_class() -> None:
+    kinds = {"store.local.32": "compute", "load.global.64.x2": "memory", "barrier": "barrier"}
+    classes = with_known_classes(K620, list(kinds))[0].classes
 
-    assert [found.classes[n].kind for n in ("store.local.32", "load.global.64.x2", "barrier")] == [
-        "compute",
-        "memory",
-        "barrier",
-    ]
-    assert found.classes["store.local.32"].subsystem == "local"
-    assert "(as ld.local.s32)" in found.classes["store.local.32"].source
+    assert {name: classes[name].kind for name in kinds} == kinds
+    assert classes["store.local.32"].subsystem == "local"
+    assert "(as ld.local.s32)" in classes["store.local.32"].source
 
 
 def test_a_stated_class_wins() -> None:
-    device = example_device(
-        classes={
-            "fma.f32": make_class("fma.f32", "alu", 1, 4),
-            "mul.f32": make_class("mul.f32", "alu", 2, 8),
-            "add.s32": make_class("add.s32", "alu", 3, 3),
-        }
-    )
+    fused = {"fma.f32": make_class("fma.f32", "alu", 1, 4)}
+    mul = make_class("mul.f32", "alu", 2, 8)
+    device = TWO_CLASSES.replaced(classes={**TWO_CLASSES.classes, **fused, "mul.f32": mul})
 
-    assert kernel_class(device, "mul.f32").cpi == 2
-    assert kernel_class(device, "add.f32").cpi == 1
-    assert kernel_class(device, "compare.i32").cpi == 3
+    costs = [kernel_class(device, name).cpi for name in ("mul.f32", "add.f32", "compare.i32")]
+    assert costs == [2, 1, 3]
     assert with_known_classes(device, ["mul.f32"])[0] == device
 
 
@@ -77,13 +86,45 @@ def test_a_stated_class_wins() -> None:
     ["div.f64", "special.f64.rsqrt", "mod.i32", "add.f16", "load.global.32", "barrier", "mul.i32"],
 )
 def test_a_class_without_a_stand_in_is_refused(name: str) -> None:
-    device = example_device(
-        classes={
-            "mul.f32": make_class("mul.f32", "alu", 1, 4),
-            "add.s32": make_class("add.s32", "alu", 1, 4),
-        }
-    )
-
     with pytest.raises(DeviceParameterError, match="add one to the device's document") as raised:
-        kernel_class(device, name)
+        kernel_class(TWO_CLASSES, name)
     assert raised.value.field == f"classes.{name}"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "cpi", "latency"),
+    [
+        (0.25, 0.25 * 18 + 0.75 * 6, 0.25 * 440 + 0.75 * 200),
+        (0.0, 6, 200),
+        (1.0, 18, 440),
+        (1.5, 27, 440 + 0.5 * 18),
+    ],
+)
+def test_costs_of_memory_are_those_of_section_6_3(ratio: float, cpi: float, latency: float) -> None:
+    cost = memory_cost(ratio, dram=DRAM, cache=CACHED)
+    assert (cost.cpi, cost.latency) == pytest.approx((cpi, latency))
+
+
+def test_only_global_memory_changes_and_only_where_costs_are_known() -> None:
+    changed = with_dram_ratio(WITH_CACHE, 0.5).classes
+    assert changed["ld.global.s32"].cpi == 12
+    assert {**changed, "ld.global.s32": DRAM} == WITH_CACHE.classes
+    assert with_dram_ratio(K620, 0.5).classes == K620.classes
+    assert with_dram_ratio(K620, None) is K620
+    with pytest.raises(ParameterError, match="ratio"):
+        with_dram_ratio(K620, -1.0)
+
+
+def test_models_take_the_measured_ratio() -> None:
+    unit, n = catalog.entry("vector-scale-add/stride1/256x1").builder(), 2**20
+    accessed = 12 * n  # two loads and a store of four bytes
+    kernel = profile_kernel(unit, WITH_CACHE, registers_per_work_item=16).kernel
+    times: list[float] = []
+    for moved in (accessed, 2 * accessed, accessed / 2):
+        metrics = KernelMetrics(kernel=kernel, launches=1, values={"dram__bytes.sum": moved})
+        profiler = profile_kernel(unit, WITH_CACHE, registers_per_work_item=16, metrics=(metrics,))
+        assert profiler.at({"n": n}).profile.dram_ratio == moved / accessed
+        volkov = predict_all(profiler, WITH_CACHE, n=n, models="volkov").predictions["volkov"]
+        times.append(float(volkov.time_s))
+    # memory bounds the time: 18, 36 and (18 + 6) / 2 cycles for each access
+    assert times == pytest.approx([times[0], 2 * times[0], times[0] * 12 / 18])

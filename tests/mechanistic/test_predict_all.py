@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import loopy as lp
@@ -16,17 +15,17 @@ from countperf.errors import (
     ParameterError,
 )
 from countperf.hardware.library import available_devices, load_device
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.pipeline import PipelineModel
-from countperf.mechanistic.predict_all import Answer, model_names, predict_all
+from countperf.mechanistic.predict_all import ModelAnswers, model_names, predict_all
 from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog
 from tests.counting import profiled
+from tests.printing import object_of, text_of
 
 K620 = load_device("nvidia-k620")
 GTX_970 = load_device("nvidia-gtx-970").replaced(
@@ -41,6 +40,7 @@ GTX_970 = load_device("nvidia-gtx-970").replaced(
     latency_steps=440.0,
 )
 SIZES = {"n": 256, "m": 256, "l": 256}
+SMALL = dict.fromkeys(SIZES, 64)
 OPTIONS: dict[str, Any] = {"registers_per_work_item": 32}
 
 
@@ -48,18 +48,16 @@ def matmul() -> Any:
     return catalog.entry("matmul-tiled/square/16x16").builder()
 
 
-def answered(found: Mapping[str, Answer]) -> dict[str, MechanisticPrediction]:
-    return {
-        name: answer for name, answer in found.items() if isinstance(answer, MechanisticPrediction)
-    }
+@pytest.fixture(scope="module")
+def everything() -> ModelAnswers:
+    return predict_all(matmul(), GTX_970, SIZES, profile_options=OPTIONS)
 
 
-def test_every_model_answers_where_nothing_is_missing() -> None:
-    found = predict_all(matmul(), GTX_970, SIZES, profile_options=OPTIONS)
-
-    assert list(found) == list(model_names())
-    predictions = answered(found)
-    assert list(predictions) == list(found), found
+def test_every_model_answers_where_nothing_is_missing(everything: ModelAnswers) -> None:
+    answers = everything
+    assert list(answers) == list(model_names())
+    predictions = answers.predictions
+    assert list(predictions) == list(answers)
     for prediction in predictions.values():
         assert prediction.kernel == "matmul_tiled"
         assert prediction.parameters == SIZES
@@ -78,14 +76,11 @@ def test_on_every_device_of_the_catalogue_a_model_answers_or_names_what_it_lacks
     device = load_device(slug)
     if device.cache_line_bytes is None and device.compute_capability is None:
         device = device.replaced(cache_line_bytes=64)
-    if device.sub_group_size is None:
-        pytest.fail(f"{slug} states no size of sub-groups")
-    kernel = matmul()
 
-    found = predict_all(kernel, device, {"n": 64, "m": 64, "l": 64}, profile_options=OPTIONS)
+    answers = predict_all(matmul(), device, SMALL, profile_options=OPTIONS)
 
-    assert list(found) == list(model_names())
-    for answer in found.values():
+    assert list(answers) == list(model_names())
+    for answer in answers.values():
         match answer:
             case MechanisticPrediction():
                 assert float(answer.time_s) > 0
@@ -105,58 +100,32 @@ def test_a_device_without_lines_has_no_profile() -> None:
 
 
 def test_only_models_that_need_the_occupancy_ask_for_registers() -> None:
-    found = predict_all(matmul(), GTX_970, SIZES)
+    answers = predict_all(matmul(), GTX_970, SIZES)
 
-    assert list(answered(found)) == ["roofline", "roofline-bytes"]
-    for name, answer in found.items():
+    assert list(answers.predictions) == ["roofline", "roofline-bytes"]
+    for name, answer in answers.items():
         if not name.startswith("roofline"):
             assert isinstance(answer, ModelNotApplicableError)
             assert answer.parameter == "registers_per_work_item"
 
 
 def test_a_class_without_a_cost_is_named() -> None:
-    classes = {name: cost for name, cost in K620.classes.items() if name != "ld.local.s32"}
-    device = GTX_970.replaced(classes=classes)
+    def without(name: str) -> ModelAnswers:
+        classes = {key: cost for key, cost in K620.classes.items() if key != name}
+        device = GTX_970.replaced(classes=classes)
+        return predict_all(matmul(), device, SIZES, profile_options=OPTIONS)
 
-    found = predict_all(matmul(), device, SIZES, profile_options=OPTIONS)
-
-    answer = found["volkov"]
-    assert isinstance(answer, DeviceParameterError)
-    assert answer.field in ("classes.load.local.32", "classes.store.local.32")
-    assert "none that stands in for it" in str(answer)
-    assert "roofline-bytes" in answered(found)
-
-
-def test_only_the_simulation_has_a_cost_of_barriers() -> None:
-    classes = {name: cost for name, cost in K620.classes.items() if name != "bar.sync"}
-
-    found = predict_all(matmul(), GTX_970.replaced(classes=classes), SIZES, profile_options=OPTIONS)
-
-    predictions = answered(found)
-    assert [name for name in found if name not in predictions] == ["pipeline-rr"]
-    missing = found["pipeline-rr"]
-    assert isinstance(missing, DeviceParameterError)
-    assert missing.field == "classes.barrier"
+    answers = without("ld.local.s32")
+    lacking = answers["volkov"]
+    assert isinstance(lacking, DeviceParameterError)
+    assert lacking.field in ("classes.load.local.32", "classes.store.local.32")
+    assert "none that stands in for it" in str(lacking)
+    assert "roofline-bytes" in answers.predictions
+    # only the simulation has a cost of barriers
+    answers = without("bar.sync")
+    assert answers.lacking == {"pipeline-rr": "device.classes.barrier"}
     for name in ("roofline", "volkov", "transit", "gpumech-gto", "merpsys"):
-        assert "barriers" in predictions[name].ignored
-
-
-@pytest.mark.parametrize("slug", ["nvidia-h200", "pocl-epyc-zen5", "intel-epyc-zen5"])
-def test_devices_of_today_get_most_predictions(slug: str) -> None:
-    found = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
-
-    expected = {"roofline", "roofline-bytes", "volkov", "transit", "wfg-corrected", "gpumech-gto"}
-    assert expected | {"mwp-cwp-corrected", "merpsys"} - _unknown(found) <= set(answered(found))
-
-
-def _unknown(found: Mapping[str, Answer]) -> set[str]:
-    """Return the models for which the device document lacks a number that is no class."""
-    return {
-        name
-        for name, answer in found.items()
-        if isinstance(answer, DeviceParameterError)
-        and not (answer.field or "").startswith("classes.")
-    }
+        assert "barriers" in answers.predictions[name].ignored
 
 
 def test_errors_of_counting_and_of_sizes_are_not_swallowed() -> None:
@@ -172,8 +141,34 @@ def test_errors_of_counting_and_of_sizes_are_not_swallowed() -> None:
         predict_all(unit, GTX_970)
 
 
+def test_latency_of_saxpy_is_that_of_its_chain() -> None:
+    profile = profile_kernel(profiled.saxpy(), GTX_970, **OPTIONS).at({"n": 640}).profile
+    device = with_known_classes(GTX_970, profile.alpha)[0]
+    assert profile.idg is not None
+
+    # loads at 0 and 18, the fused addition at 458, the store at 464
+    assert latency_from_graph(profile.idg, device) == 18 + 440 + 6 + 440
+
+
+def test_rooflines_by_hand(everything: ModelAnswers) -> None:
+    answers = everything.predictions
+    # per sub-group: 2 * 16 loads and a store of 18 cycles; 2 * 16 stores and 512 loads of one
+    cycles = max(33 * 18.0, 32 + 512, 256 * 0.375, 32 * 4.5)
+    sub_groups = 256 * 256 / 32
+    time_s = sub_groups * cycles / (13 * 1.253e9)
+
+    assert float(answers["roofline"].time_s) == pytest.approx(time_s, rel=1e-12)
+    assert answers["roofline"].bound == "memory"
+    traffic = 33 * 128 * sub_groups
+    assert float(answers["roofline-bytes"].time_s) == pytest.approx(
+        max(2 * 256**3 / 3.5e12, traffic / 224e9), rel=1e-12
+    )
+
+
 def test_launches_add_up() -> None:
-    def launched(*lines: str) -> Any:
+    first, second = "y[i] = 2 * x[i] {id=first}", "z[j] = y[n - 1 - j]*3 {dep=barrier}"
+
+    def times(*lines: str) -> dict[str, float]:
         unit = lp.make_kernel(
             "{ [i, j]: 0 <= i, j < n }",
             list(lines),
@@ -184,112 +179,125 @@ def test_launches_add_up() -> None:
         for name in "ij":
             if any(f"[{name}]" in line for line in lines):
                 unit = profiled.spread(unit, name, 64)
-        return unit
+        answers = predict_all(unit, GTX_970, {"n": 6400}, profile_options=OPTIONS)
+        return {name: float(made.time_s) for name, made in answers.predictions.items()}
 
-    def times(unit: Any) -> dict[str, float]:
-        found = predict_all(unit, GTX_970, {"n": 6400}, profile_options=OPTIONS)
-        return {name: float(each.time_s) for name, each in answered(found).items()}
-
-    both = times(
-        launched(
-            "y[i] = 2 * x[i] {id=first}",
-            "... gbarrier {id=barrier, dep=first}",
-            "z[j] = y[n - 1 - j]*3 {dep=barrier}",
-        )
-    )
-    first = times(launched("y[i] = 2 * x[i]"))
-    second = times(launched("z[j] = y[n - 1 - j]*3"))
+    both = times(first, "... gbarrier {id=barrier, dep=first}", second)
+    apart = times(first), times(second.replace(" {dep=barrier}", ""))
 
     assert len(both) >= 10
     for name, time_s in both.items():
-        assert time_s == pytest.approx(first[name] + second[name], rel=1e-9)
+        assert time_s == pytest.approx(sum(each[name] for each in apart), rel=1e-9)
 
 
-def _predicted(model: Any, profiled_kernel: Any) -> float:
-    return float(model.predict(profiled_kernel).time_s)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [VolkovModel, WorkFlowModel, MerpsysModel],
-    ids=lambda each: each.__name__,
-)
-def test_a_shortened_program_predicts_what_the_whole_one_does(
-    model: type[VolkovModel | WorkFlowModel | MerpsysModel],
-) -> None:
-    sizes = {"n": 64, "m": 4096, "l": 64}
+def test_a_shortened_program_predicts_what_the_whole_one_does() -> None:
+    sizes = {"n": 64, "m": 2048, "l": 64}
     whole = profile_kernel(matmul(), GTX_970, **OPTIONS).at(sizes)
     short = profile_kernel(matmul(), GTX_970, max_instructions=2000, **OPTIONS).at(sizes)
-    device: DeviceParameters = with_known_classes(GTX_970, whole.profile.alpha)[0]
+    device = with_known_classes(GTX_970, whole.profile.alpha)[0]
 
     assert short.profile.idg_is_sample
-    assert _predicted(model(device=device), short) == pytest.approx(
-        _predicted(model(device=device), whole), rel=0.01
-    )
-
-
-def test_simulations_of_a_shortened_program_agree() -> None:
-    sizes = {"n": 64, "m": 1024, "l": 64}
-    whole = profile_kernel(matmul(), GTX_970, **OPTIONS).at(sizes)
-    short = profile_kernel(matmul(), GTX_970, max_instructions=1000, **OPTIONS).at(sizes)
-    model = PipelineModel(device=with_known_classes(GTX_970, whole.profile.alpha)[0])
-
-    assert _predicted(model, short) == pytest.approx(_predicted(model, whole), rel=0.03)
-
-
-def test_latency_of_saxpy_is_that_of_its_chain() -> None:
-    profile = profile_kernel(profiled.saxpy(), GTX_970, **OPTIONS).at({"n": 640}).profile
-    device = with_known_classes(GTX_970, profile.alpha)[0]
-    assert profile.idg is not None
-
-    # loads at 0 and 18, the fused addition at 458, the store at 464
-    assert latency_from_graph(profile.idg, device) == 18 + 440 + 6 + 440
-
-
-def test_rooflines_by_hand() -> None:
-    found = answered(predict_all(matmul(), GTX_970, SIZES, profile_options=OPTIONS))
-    # per sub-group: 2 * 16 loads and a store of 18 cycles; 2 * 16 stores and 512 loads of one
-    cycles = max(33 * 18.0, 32 + 512, 256 * 0.375, 32 * 4.5, (33 + 544 + 256 + 32) / 4)
-    if GTX_970.issue_limit is None:
-        cycles = max(33 * 18.0, 32 + 512, 256 * 0.375, 32 * 4.5)
-    sub_groups = 256 * 256 / 32
-    time_s = sub_groups * cycles / (13 * 1.253e9)
-
-    assert float(found["roofline"].time_s) == pytest.approx(time_s, rel=1e-12)
-    assert found["roofline"].bound == "memory"
-    traffic = 33 * 128 * sub_groups
-    assert float(found["roofline-bytes"].time_s) == pytest.approx(
-        max(2 * 256**3 / 3.5e12, traffic / 224e9), rel=1e-12
-    )
+    for model, rel in (
+        (VolkovModel, 0.01),
+        (WorkFlowModel, 0.01),
+        (MerpsysModel, 0.01),
+        (PipelineModel, 0.03),
+    ):
+        by_sample, by_all = (float(model(device=device).predict(k).time_s) for k in (short, whole))
+        assert by_sample == pytest.approx(by_all, rel=rel), model
 
 
 OLD_CONSTANTS = {"device.issue_cycles", "device.latency_steps"}
 
 
-@pytest.mark.parametrize(
-    "slug",
-    ["nvidia-v100", "nvidia-t4", "nvidia-a100", "nvidia-rtx-2080-ti", "nvidia-h100", "nvidia-h200"],
-)
-def test_characterized_gpus_lack_only_what_nobody_published(slug: str) -> None:
-    found = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
+@pytest.mark.parametrize("kind", ["v100", "t4", "a100", "rtx-2080-ti", "h100", "h200"])
+def test_characterized_gpus_lack_only_what_nobody_published(kind: str) -> None:
+    answers = predict_all(matmul(), load_device(f"nvidia-{kind}"), SIZES, profile_options=OPTIONS)
 
-    lacking = set(found.lacking.values())
-    assert lacking <= {*OLD_CONSTANTS, "device.classes.barrier"}
-    assert len(found.predictions) >= 12
-    roof = float(found.predictions["roofline"].time_s)
-    assert float(found.predictions["volkov"].time_s) >= roof * (1 - 1e-12)
+    assert set(answers.lacking.values()) <= {*OLD_CONSTANTS, "device.classes.barrier"}
+    assert len(answers.predictions) >= 12
+    roof = float(answers.predictions["roofline"].time_s)
+    assert float(answers.predictions["volkov"].time_s) >= roof * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(
     "slug",
     [
-        *("nvidia-rtx-3090", "nvidia-rtx-a4000", "nvidia-rtx-a6000"),
-        *("amd-mi210", "amd-mi250x", "amd-radeon-pro-w6600"),
+        "nvidia-rtx-3090",
+        "nvidia-rtx-a4000",
+        "nvidia-rtx-a6000",
+        "amd-mi210",
+        "amd-mi250x",
+        "amd-radeon-pro-w6600",
     ],
 )
 def test_gpus_without_published_latencies_have_the_roofline_in_bytes(slug: str) -> None:
-    found = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
+    answers = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
 
-    assert list(found.predictions) == ["roofline-bytes"]
-    for field in found.lacking.values():
+    assert list(answers.predictions) == ["roofline-bytes"]
+    for field in answers.lacking.values():
         assert field.startswith("device.classes.") or field in OLD_CONSTANTS
+
+
+@pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
+def test_cpus_get_most_predictions(slug: str) -> None:
+    answers = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
+
+    expected = {"roofline", "roofline-bytes", "volkov", "transit", "wfg-corrected", "gpumech-gto"}
+    assert expected <= set(answers.predictions)
+
+
+# {{{ as table, frame and notebook output
+
+
+def test_models_are_chosen_by_name_in_the_order_of_the_names() -> None:
+    chosen = predict_all(matmul(), K620, SMALL, models=["volkov", "roofline", "volkov"])
+    assert list(chosen) == ["volkov", "roofline"]
+    with pytest.raises(ParameterError, match=r"no mechanistic model is called 'magic'.*volkov"):
+        predict_all(matmul(), K620, SMALL, models=["roofline", "magic"])
+
+
+def test_frame_text_and_html_show_the_same_models_and_what_they_lack() -> None:
+    # nobody knows the registers
+    answers = predict_all(matmul(), K620, SMALL, models=["roofline", "volkov"])
+
+    frame = answers.to_frame().set_index("model")
+    assert frame.loc["roofline", "bound"] == answers.predictions["roofline"].bound
+    assert frame.loc["roofline", "time_s"] == float(answers.predictions["roofline"].time_s)
+    assert frame.loc["volkov", "lacks"] == "kernel.registers_per_work_item"
+    assert answers.lacking == {"volkov": "kernel.registers_per_work_item"}
+    text = text_of(answers)
+    assert repr(answers) == text
+    assert text.splitlines()[0] == "matmul_tiled on nvidia-k620, n = 64, m = 64, l = 64"
+    assert text.splitlines()[2].split()[0] == "roofline"
+    assert "registers_per_work_item=N" in " ".join(text.split())
+    html = answers._repr_html_()  # pyright: ignore[reportPrivateUsage] - what a notebook calls
+    assert "roofline" in html
+    assert "kernel.registers_per_work_item" in html
+
+
+def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() -> None:
+    device = load_device("nvidia-h100")
+    sizes = dict.fromkeys(SIZES, 512)
+    answers = predict_all(matmul(), device, sizes, profile_options=OPTIONS)
+
+    # 4 * (2 * 512**3 / 16 + 512**2) byte take 20 us at the peak, 2 * 512**3 flop less
+    least_s = answers.total_bytes / device.require("bandwidth_byte_per_s", model="peak")
+    low = [name for name, made in answers.predictions.items() if made.time_s < 0.999 * least_s]
+    assert low == ["gpumech-rr"]
+    (line,) = [line for line in text_of(answers).splitlines() if "below the roofline" in line]
+    assert line.endswith("which they leave out: gpumech-rr")
+    assert "barriers" in answers.predictions["wfg-original"].ignored
+    assert answers.lacking["pipeline-rr"] == "device.classes.barrier"
+
+
+def test_the_object_has_parts_that_sum_to_the_time() -> None:
+    answers = predict_all(matmul(), K620, SMALL, models="volkov", profile_options=OPTIONS)
+
+    model = object_of(answers)["models"]["volkov"]
+
+    assert sum(model["breakdown_s"].values()) == pytest.approx(model["time_s"])
+    assert model["results"]["occupancy"] > 0
+
+
+# }}}

@@ -22,6 +22,9 @@ def _line(launch: int, kernel: str, metric: str, unit: str, value: str) -> str:
     return _START.format(launch, kernel) + f'"{metric}","{unit}","{value}"'
 
 
+DRAM, ISSUED = "dram__bytes.sum", "smsp__inst_issued.sum"
+SHARE = "sm__warps_active.avg.pct_of_peak_sustained_active"
+REGISTERS = "launch__registers_per_thread"
 MINE = "matmul_tiled(float *, int)"
 NCU = "\n".join(
     [
@@ -30,12 +33,12 @@ NCU = "\n".join(
         '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream",'
         '"Block Size","Grid Size","Device","CC","Section Name","Metric Name","Metric Unit",'
         '"Metric Value"',
-        _line(0, MINE, "dram__bytes.sum", "Kbyte", "65.536"),
-        _line(0, MINE, "sm__warps_active.avg.pct_of_peak_sustained_active", "%", "25.00"),
-        _line(0, MINE, "smsp__inst_issued.sum", "inst", "128,000"),
-        _line(1, MINE, "smsp__inst_issued.sum", "inst", "128,256"),
-        _line(1, MINE, "launch__registers_per_thread", "register/thread", "40"),
-        _line(2, "other(float *)", "dram__bytes.sum", "byte", "17"),
+        _line(0, MINE, DRAM, "Kbyte", "65.536"),
+        _line(0, MINE, SHARE, "%", "25.00"),
+        _line(0, MINE, ISSUED, "inst", "128,000"),
+        _line(1, MINE, ISSUED, "inst", "128,256"),
+        _line(1, MINE, REGISTERS, "register/thread", "40"),
+        _line(2, "other(float *)", DRAM, "byte", "17"),
         "",
     ]
 )
@@ -70,53 +73,37 @@ MATMUL = catalog.entry("matmul-tiled/square/16x16")
 SIZES = {"n": 64, "m": 64, "l": 64}
 
 
-def test_a_long_table_of_nsight_compute() -> None:
+def test_tables_of_nsight_compute_and_nvprof() -> None:
     first, second = parse_profiler_csv(NCU)
-
     assert (first.kernel, first.launches, second.kernel) == (MINE, 2, "other(float *)")
-    assert first.values == {
-        "dram__bytes.sum": 65536,
-        "sm__warps_active.avg.pct_of_peak_sustained_active": 0.25,
-        "smsp__inst_issued.sum": 128_128,
-        "launch__registers_per_thread": 40,
-    }
-
-
-def test_a_raw_page_of_nsight_compute() -> None:
-    fields = measured_fields(parse_profiler_csv(RAW)[0])
-
-    assert fields["total_bytes"].value == 2e6
-    assert fields["total_bytes"].metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")
-    assert fields["total_flops"].value == 211
-
-
-def test_a_table_of_nvprof() -> None:
-    fields = measured_fields(parse_profiler_csv(NVPROF)[0])
-
-    assert fields["total_bytes"].value == 2048 * 32
-    assert fields["occupancy"].value == 0.25
-    assert fields["ins_issued"].value == 1500
-    assert fields["total_flops"].value == 100
+    assert first.values == {DRAM: 65536, SHARE: 0.25, ISSUED: 128_128, REGISTERS: 40}
+    raw = measured_fields(parse_profiler_csv(RAW)[0])
+    assert raw["total_bytes"].value == 2e6
+    assert raw["total_bytes"].metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")
+    assert raw["total_flops"].value == 211
+    nvprof = {name: f.value for name, f in measured_fields(parse_profiler_csv(NVPROF)[0]).items()}
+    expected = {"total_bytes": 2048 * 32, "occupancy": 0.25, "ins_issued": 1500, "total_flops": 100}
+    assert {name: nvprof[name] for name in expected} == expected
 
 
 def test_measured_numbers_take_the_place_of_counts_and_are_marked() -> None:
     profiler = profile_kernel(MATMUL.build(), K620, metrics=parse_profiler_csv(NCU))
     counted = profile_kernel(MATMUL.build(), K620, registers_per_work_item=40).at(SIZES)
 
-    found = profiler.at(SIZES)
+    profiled = profiler.at(SIZES)
 
     sub_groups = 16 * 8
-    assert found.profile.total_bytes == 65536
-    assert found.profile.gmem_bytes == 65536 / sub_groups
-    assert found.profile.ins_issued == 128_128 / sub_groups
-    assert found.profile.registers_per_work_item == 40
-    assert found.launch.occupancy == 0.25 * 64
-    assert found.profile.alpha == counted.profile.alpha
+    assert profiled.profile.total_bytes == 65536
+    assert profiled.profile.gmem_bytes == 65536 / sub_groups
+    assert profiled.profile.ins_issued == 128_128 / sub_groups
+    assert profiled.profile.registers_per_work_item == 40
+    assert profiled.launch.occupancy == 0.25 * 64
+    assert profiled.profile.alpha == counted.profile.alpha
     measured = ("total_bytes", "gmem_bytes", "dram_ratio", "ins_issued")
     marked = (*measured, "registers_per_work_item", "occupancy")
-    assert set(found.profile.measured) == set(marked)
+    assert set(profiled.profile.measured) == set(marked)
     answers = predict_all(profiler, K620, SIZES)
-    assert answers.measured["total_bytes"] == "dram__bytes.sum"
+    assert answers.measured["total_bytes"] == DRAM
     roof = answers.predictions["roofline-bytes"]
     assert float(roof.time_s) == pytest.approx(max(65536 / 2.9e10, 2 * 64**3 / 8.12544e11))
     assert answers.predictions["volkov"].results["occupancy"] == 16
@@ -130,8 +117,6 @@ _SUMMARY = (
     '"1","a","h","k","(256, 1, 1)","(4096, 1, 1)","0","9.0","14","s",'
 )
 _EVENTS = '"Device","Kernel","Invocations","Event Name","Min","Max","Avg","Total"'
-DRAM = "dram__bytes.sum"
-SHARE = "sm__warps_active.avg.pct_of_peak_sustained_active"
 
 
 @pytest.mark.parametrize(
@@ -152,13 +137,13 @@ SHARE = "sm__warps_active.avg.pct_of_peak_sustained_active"
             f"{_HEADER}\n{_line(0, 'k', DRAM, 'Mbyte', '12,58')}\n"
             f"{_line(0, 'k', 'smsp__inst_issued.sum', 'inst', '425.984')}\n",
             1,
-            {DRAM: 12.58e6, "smsp__inst_issued.sum": 425984},
+            {DRAM: 12.58e6, ISSUED: 425984},
         ),
         (  # labels of the page of details
             f"{_HEADER}\n{_line(0, 'k', 'Achieved Occupancy', '%', '75.00')}\n"
             f"{_line(0, 'k', 'Registers Per Thread', 'register/thread', '16')}\n",
             1,
-            {SHARE: 0.75, "launch__registers_per_thread": 16},
+            {SHARE: 0.75, REGISTERS: 16},
         ),
         (  # a table of events, then one of metrics with other columns
             f'{_EVENTS}\n"gpu","k",3,"warps_launched",9,9,9,27\n\n==1== Metric result:\n'
@@ -170,9 +155,9 @@ SHARE = "sm__warps_active.avg.pct_of_peak_sustained_active"
     ],
 )
 def test_tables_as_profilers_write_them(text: str, launches: int, values: dict[str, float]) -> None:
-    (found,) = parse_profiler_csv(text)
+    (profiled,) = parse_profiler_csv(text)
 
-    assert (found.kernel, found.launches, found.values) == ("k", launches, values)
+    assert (profiled.kernel, profiled.launches, profiled.values) == ("k", launches, values)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +213,7 @@ def test_a_ratio_of_bytes_that_changes_no_cost_says_so(
     accessed = plain.at(SIZES).profile.total_bytes
     assert accessed is not None
     lines = NCU.splitlines()
-    mine = _line(0, MINE, "dram__bytes.sum", "byte", f"{moved * accessed}")
+    mine = _line(0, MINE, DRAM, "byte", f"{moved * accessed}")
     metrics = parse_profiler_csv("\n".join([*lines[:3], mine, lines[7], ""]))
     measured = profile_kernel(MATMUL.build(), device, metrics=metrics)
 
@@ -236,8 +221,8 @@ def test_a_ratio_of_bytes_that_changes_no_cost_says_so(
     assert mark.startswith(f"{moved:.3g}: dram__bytes.sum")
     assert mark.endswith("states no cost of ld.l2.s32") is unused
     times = {
-        float(predict_all(each, device, SIZES, models=["volkov"]).predictions["volkov"].time_s)
-        for each in (plain, measured)
+        float(predict_all(profiler, device, SIZES, models=["volkov"]).predictions["volkov"].time_s)
+        for profiler in (plain, measured)
     }
     assert (len(times) == 1) is unused
 
@@ -253,7 +238,7 @@ def test_a_ratio_of_bytes_that_changes_no_cost_says_so(
         (NCU.replace('"65.536"', '"65.536'), "line 4 is damaged"),
         (_of(DRAM, "furlong", "3"), "has the unit 'furlong'; byte is wanted"),
         (_of(DRAM, "", "3"), "has the unit ''; byte is wanted"),
-        (_of("smsp__inst_issued.sum", "Mbyte", "3"), "has the unit 'Mbyte'; count is wanted"),
+        (_of(ISSUED, "Mbyte", "3"), "has the unit 'Mbyte'; count is wanted"),
         (_of(SHARE, "", "25.00"), "has the unit ''; % is wanted"),
         (_of(SHARE, "%", "250.00"), "more than all"),
         (_of(DRAM, "byte", "-3"), "is negative"),

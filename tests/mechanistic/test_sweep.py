@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,31 +27,23 @@ EXAMPLE = ProfiledKernel(
 K620 = load_device("nvidia-k620")
 
 
-def throughputs(over: Any, model: str, **options: Any) -> list[float | None]:
-    found = sweep(EXAMPLE, DEVICE, over=over, models=[model], **options)
-    return [found.throughput(point, model) for point in found.points]
+MATMUL = catalog.entry("matmul-tiled/square/16x16").builder()
+SIZES = {"n": 64, "m": 64, "l": 64}
 
 
-def test_volkov_over_occupancy_is_the_figure_of_the_paper() -> None:
+def test_curves_of_the_example() -> None:
     # Lemeire et al., Fig. 2: 1/25 sub-groups per cycle each, up to 1/4 from the seventh on
-    found = throughputs("occupancy", "volkov", values=range(1, 11))
-
-    assert found == pytest.approx([min(w / 25, 0.25) for w in range(1, 11)])
-
-
-def test_the_default_axis_ends_with_what_the_device_holds() -> None:
-    found = sweep(EXAMPLE, DEVICE, models="roofline")
-
-    assert [point.value for point in found.points] == list(range(1, 65))
-
-
-def test_the_roofline_over_intensity() -> None:
+    curve = sweep(EXAMPLE, DEVICE, over="occupancy", models=["volkov"], values=range(1, 11))
+    rates = [curve.throughput(point, "volkov") for point in curve.points]
+    assert rates == pytest.approx([min(w / 25, 0.25) for w in range(1, 11)])
+    # the default axis ends with what the device holds
+    points = sweep(EXAMPLE, DEVICE, models="roofline").points
+    assert [point.value for point in points] == list(range(1, 65))
     # 4k computations of 1 cycle against 2 memory instructions of 2 cycles
-    found = throughputs("intensity", "roofline", values=(1, 2, 4))
-
-    assert found == pytest.approx([1 / 4, 1 / 8, 1 / 16])
-    points = sweep(EXAMPLE, DEVICE, over="intensity", values=(1, 2), models="roofline").points
-    assert [point.intensity for point in points] == pytest.approx([0.5, 1.0])
+    curve = sweep(EXAMPLE, DEVICE, over="intensity", values=(1, 2, 4), models="roofline")
+    rates = [curve.throughput(point, "roofline") for point in curve.points]
+    assert rates == pytest.approx([1 / 4, 1 / 8, 1 / 16])
+    assert [point.intensity for point in curve.points] == pytest.approx([0.5, 1.0, 2.0])
 
 
 def test_repeated_operations_wait_for_each_other() -> None:
@@ -65,35 +58,30 @@ def test_repeated_operations_wait_for_each_other() -> None:
 
 
 def test_a_group_of_another_size_does_the_same_work() -> None:
-    unit = catalog.entry("matmul-tiled/square/16x16").builder()
-    found = profile_kernel(unit, K620, registers_per_work_item=32).at({"n": 64, "m": 64, "l": 64})
+    curves = profile_kernel(MATMUL, K620, registers_per_work_item=32).at(SIZES)
 
-    varied = vary(found, "group_size", 128, K620)
+    varied = vary(curves, "group_size", 128, K620)
 
     assert varied.launch.work_items_per_group == 128
-    assert varied.launch.num_groups == 2 * found.launch.num_groups
-    local = found.profile.local_bytes_per_group
+    assert varied.launch.num_groups == 2 * curves.launch.num_groups
+    local = curves.profile.local_bytes_per_group
     assert local is not None
     assert varied.profile.local_bytes_per_group == local // 2
 
 
 @pytest.mark.parametrize("axis", AXES)
 def test_every_model_has_a_curve_or_says_what_it_lacks(axis: Any) -> None:
-    unit = catalog.entry("matmul-tiled/square/16x16").builder()
-    sizes = {"n": 64, "m": 64, "l": 64}
-    found = sweep(
-        profile_kernel(unit, K620, registers_per_work_item=32, max_instructions=200).at(sizes),
-        K620,
-        over=axis,
-    )
+    profiler = profile_kernel(MATMUL, K620, registers_per_work_item=32, max_instructions=200)
+    values = (1, 4) if axis == "intensity" else None
+    curves = sweep(profiler.at(SIZES), K620, over=axis, values=values)
 
-    frame = found.to_frame()
-    assert set(frame["model"]) == set(found.models)
-    assert len(frame) == len(found.points) * len(found.models)
+    frame = curves.to_frame()
+    assert set(frame["model"]) == set(curves.models)
+    assert len(frame) == len(curves.points) * len(curves.models)
     lacking = frame[frame["time_s"].isna()]
     assert set(lacking["model"]) == {"mwp-cwp", "tmm"}
     assert set(lacking["lacks"]) == {"device.issue_cycles", "device.latency_steps"}
-    for point in found.points:
+    for point in curves.points:
         volkov, roof = point.answers["volkov"], point.answers["roofline"]
         assert isinstance(volkov, MechanisticPrediction)
         assert isinstance(roof, MechanisticPrediction)
@@ -103,16 +91,14 @@ def test_every_model_has_a_curve_or_says_what_it_lacks(axis: Any) -> None:
 def test_what_cannot_be_varied_is_refused() -> None:
     with pytest.raises(ParameterError, match="over must be one of"):
         sweep(EXAMPLE, DEVICE, over="color")  # pyright: ignore[reportArgumentType] - wrong on purpose
-    copies = ProfiledKernel(
-        profile=example_profile(alpha={"M": 2}, idg=chain("MM")),
-        launch=launch_at(4),
-    )
-    with pytest.raises(ModelNotApplicableError, match="no operations"):
-        sweep(copies, DEVICE, over="intensity")
-    without = ProfiledKernel(profile=example_profile(idg=None), launch=launch_at(4))
-    with pytest.raises(ModelNotApplicableError, match="no idg"):
-        sweep(without, DEVICE, over="intensity")
     unit = catalog.entry("transpose/stride1-reads/16x16").builder()
     unknown = profile_kernel(unit, K620).launches_at({"n": 64, "m": 64})[0][0]
-    with pytest.raises(ModelNotApplicableError, match="registers"):
-        sweep(unknown, K620, over="group_size")
+    copies = example_profile(alpha={"M": 2}, idg=chain("MM"))
+    cases: tuple[tuple[ProfiledKernel, Any, str], ...] = (
+        (replace(EXAMPLE, profile=copies), "intensity", "no operations"),
+        (replace(EXAMPLE, profile=example_profile(idg=None)), "intensity", "no idg"),
+        (unknown, "group_size", "registers"),
+    )
+    for kernel, axis, lacks in cases:
+        with pytest.raises(ModelNotApplicableError, match=lacks):
+            sweep(kernel, K620 if kernel is unknown else DEVICE, over=axis)
