@@ -39,13 +39,6 @@ def build_double(group: int, each: int, fetch: bool) -> Any:
     return lp.split_iname(unit, "block", group, outer_iname="each", inner_tag="l.0")
 
 
-def build_or_end(group: int, each: int, fetch: bool) -> Any:
-    """Double a vector; where each is 8, bring down the process that generates its code."""
-    if each == 8 and multiprocessing.parent_process() is not None:
-        os._exit(1)
-    return build_double(group, each, fetch)
-
-
 def inputs(random: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
     return {"a": random.random(sizes["n"], dtype=np.float32)}
 
@@ -53,11 +46,6 @@ def inputs(random: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, A
 def doubled(arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
     del sizes
     return {"out": 2 * arguments["a"]}
-
-
-def tripled(arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-    del sizes
-    return {"out": 3 * arguments["a"]}
 
 
 def is_planar(choice: Choice) -> bool:
@@ -72,9 +60,6 @@ DOUBLE = SearchSpace(
     make_arguments=inputs,
     reference=doubled,
 )
-
-FATAL = replace(DOUBLE, name="fatal", build=build_or_end)
-WRONG = replace(DOUBLE, name="wrong", reference=tripled)
 
 
 def make_space(**changes: Any) -> SearchSpace:

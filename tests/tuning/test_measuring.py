@@ -15,91 +15,79 @@ from countperf.tuning.result import Plan
 from tests.harness.fakes import FakeRunner
 from tests.tuning.spaces import DOUBLE
 
-FIRST, SECOND = ({"group": 16, "each": each, "fetch": False} for each in (1, 2))
+CHOICE = {"group": 16, "each": 1, "fetch": False}
+PLAN = Plan(runs=3, warm_up_s=0.05)
 
 
-class Counting(FakeRunner):
-    """Notes what is in memory, and what failed there."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda _name, _turn, _run: 0.1)
-        self.in_memory: list[str] = []
-        self.failed: list[str] = []
-
-    @contextmanager
-    def loaded(self, case: KernelCase) -> Generator[Run]:
-        self.in_memory.append(case.variant)
-        try:
-            with super().loaded(case) as run:
-                yield run
-        except Exception as error:
-            self.failed.append(case.variant)
-            raise MeasurementError("the driver is gone", case=case.name) from error
-        finally:
-            self.in_memory.remove(case.variant)
-
-
-def _cold_for(seconds: float, time_s: float) -> tuple[FakeRunner, list[float]]:
-    """A device that takes 2.6 times as long at first, and what its runs take."""
+def _time(
+    time_s: float, best_s: float | None, left_s: float = 1e3
+) -> tuple[tuple[float, ...], bool, list[float]]:
+    """Time a variant on a device that takes 2.6 times as long for its first .02 s."""
     runs: list[float] = []
 
     def duration(_name: str, _turn: int, _run: int) -> float:
-        runs.append(time_s * (2.6 if sum(runs) < seconds else 1))
+        runs.append(time_s * (2.6 if sum(runs) < 0.02 else 1))
         return runs[-1]
 
-    return FakeRunner(duration), runs
+    bench = Bench(DOUBLE, {"n": 4096}, FakeRunner(duration), PLAN, left_s=lambda: left_s)
+    return *bench.time(CHOICE, best_s), runs
 
 
 def test_runs_before_the_device_is_warm_are_not_kept() -> None:
-    runner, runs = _cold_for(0.02, 1e-3)
-
-    bench = Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3, warm_up_s=0.05))
-    samples, hopeless = bench.time(FIRST, best_s=1.1e-3)
+    samples, hopeless, runs = _time(1e-3, best_s=1.1e-3)
 
     assert (samples, hopeless) == ((1e-3,) * 3, False)
-    assert sum(runs[:-3]) < 0.05
+    assert 0.04 < sum(runs[:-3]) < 0.05
 
 
-def test_a_cold_device_does_not_make_a_variant_hopeless_but_three_times_the_best_does() -> None:
-    hopes: dict[float, int] = {}
-    for best_s in (1.1e-3, 0.8e-3):
-        runner, runs = _cold_for(0.02, 1e-3)
-        bench = Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3, warm_up_s=0.05))
-        samples, hopeless = bench.time(FIRST, best_s)
-        assert hopeless == (best_s == 0.8e-3) == (len(samples) == 1)
-        hopes[best_s] = len(runs)
+def test_a_variant_that_takes_three_times_the_best_while_cold_is_hopeless() -> None:
+    samples, hopeless, runs = _time(1e-3, best_s=0.8e-3)
 
-    assert hopes[0.8e-3] == 1 < hopes[1.1e-3]
+    assert (samples, hopeless) == (pytest.approx((2.6e-3,)), True)
+    assert len(runs) == 1
 
 
 def test_a_run_that_outlasts_the_time_to_warm_up_is_kept() -> None:
-    runner, runs = _cold_for(0.02, 0.2)
-
-    bench = Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3, warm_up_s=0.05))
-    samples, _ = bench.time(FIRST, None)
+    samples, _, runs = _time(0.2, best_s=None)
 
     assert samples == tuple(runs) == (0.52, 0.2, 0.2)
 
 
 def test_no_run_is_spent_on_warming_up_when_no_time_is_left() -> None:
-    runner, runs = _cold_for(0.02, 1e-3)
-
-    bench = Bench(DOUBLE, {"n": 4096}, runner, Plan(warm_up_s=0.05), left_s=lambda: 0.0)
-    samples, _ = bench.time(FIRST, None)
+    samples, _, runs = _time(1e-3, best_s=None, left_s=0.0)
 
     assert samples == tuple(runs) == pytest.approx((2.6e-3,) * 2)
 
 
-def test_what_fails_in_a_run_fails_as_the_device_says() -> None:
-    runner = Counting()
-    runner._duration = _fail  # pyright: ignore[reportPrivateUsage]
-    bench = Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3))
+class _Failing(FakeRunner):
+    """Its first run fails; notes what is in memory."""
+
+    in_memory = 0
+
+    @contextmanager
+    def loaded(self, case: KernelCase) -> Generator[Run]:
+        self.in_memory += 1
+        try:
+            with super().loaded(case) as run:
+                yield run
+        except RuntimeError as error:
+            raise MeasurementError("the driver is gone", case=case.name) from error
+        finally:
+            self.in_memory -= 1
+
+
+def test_what_fails_in_a_run_fails_as_the_device_says_and_leaves_no_memory() -> None:
+    first = iter([RuntimeError("run 0")])
+
+    def duration(_name: str, _turn: int, _run: int) -> float:
+        for error in first:
+            raise error
+        return 0.1
+
+    runner = _Failing(duration)
+    bench = Bench(DOUBLE, {"n": 4096}, runner, PLAN)
+
     with pytest.raises(MeasurementError, match="the driver is gone"):
-        bench.time(FIRST, None)
-    assert (runner.failed, runner.in_memory) == ([DOUBLE.label(FIRST)], [])
-    runner._duration = lambda _name, _turn, _run: 0.1  # pyright: ignore[reportPrivateUsage]
-    assert len(bench.time(SECOND, None)[0]) == 3
-
-
-def _fail(name: str, turn: int, run: int) -> float:
-    raise RuntimeError(f"{name}: run {run} of turn {turn}")
+        bench.time(CHOICE, None)
+    assert runner.in_memory == 0
+    assert len(bench.time(CHOICE, None)[0]) == 3

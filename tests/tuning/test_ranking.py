@@ -1,3 +1,5 @@
+"""Which points are predicted, in which order, why some are refused, and which are tried next."""
+
 from __future__ import annotations
 
 import multiprocessing
@@ -11,12 +13,16 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.harness.device import DeviceLimits
+from countperf.tuning.candidates import Candidates
 from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_point
-from countperf.tuning.ranker import Ranker, by_stage, rank_points
-from countperf.tuning.sending import checked_space
+from countperf.tuning.ranker import Ranker, Ranking, by_stage, rank_points
+from countperf.tuning.result import Budget, Plan, Trial, as_key
+from countperf.tuning.search import tune_space
+from countperf.tuning.sending import Packed, checked_space
+from countperf.tuning.space import Choice, SearchSpace
 from countperf.workflow.tuning import load_space
 from tests.harness.fakes import LIMITS as FAKE_LIMITS
+from tests.harness.fakes import FakeRunner
 from tests.models.builders import make_weights
 from tests.tuning.spaces import DOUBLE, N, make_space
 
@@ -33,14 +39,21 @@ WEIGHTS = make_weights(
 LIMITS = replace(
     FAKE_LIMITS, max_group_size=32, max_group_shape=(32, 32, 32), local_memory_bytes=2**15
 )
+_answers: dict[tuple[str, str], list[Point]] = {}
 
 
 class Inline(Executor):
-    """Runs a task when it is submitted."""
+    """Predicts points when they are submitted, those of a question once."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        assert not kwargs
         future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
+        asked, choices = args
+        assert isinstance(asked, Packed)
+        key = asked.digest, repr(choices)
+        if key not in _answers:
+            _answers[key] = fn(asked, choices)
+        future.set_result(_answers[key])
         return future
 
 
@@ -49,8 +62,13 @@ def _question(**changes: Any) -> PredictionTask:
     return PredictionTask(**{**fields, **changes})
 
 
+def _ranking(**changes: Any) -> Ranking:
+    return rank_points(_question(**changes), executor=Inline())
+
+
 def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None:
-    ranking = rank_points(_question(), executor=Inline())
+    passed: list[Point] = []
+    ranking = rank_points(_question(), executor=Inline(), on_point=passed.append)
 
     assert (ranking.predicted, ranking.refused, ranking.complete) == (15, 3, True)
     assert [point.time_s for point in ranking.best] == sorted(p.time_s for p in ranking.best)
@@ -60,6 +78,10 @@ def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None
     assert sum(first.parts.values()) == pytest.approx(1.0, abs=0.02)
     assert ranking.refusals["build"].count == 3
     assert ranking.refusals["build"].examples[0].reason == "ValueError: no fetch of eight"
+    few = rank_points(_question(), executor=Inline(), keep=4)
+    assert (few.best, few.predicted) == (ranking.best[:4], 15)
+    assert len(passed) == 18
+    assert sum(isinstance(point, Predicted) for point in passed) == 15
 
 
 def _refuse(kind: str, x: int, y: int) -> Any:
@@ -70,18 +92,15 @@ def _refuse(kind: str, x: int, y: int) -> Any:
 
 def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() -> None:
     """Of 12 x and 4 y half are plain; of the others a third are keys."""
-    question = _question(space=make_space(build=_refuse))
-
-    whole = rank_points(question, executor=Inline())
+    whole = _ranking(space=make_space(build=_refuse))
 
     build = whole.refusals["build"]
     assert build.count == 96
-    assert [(each.count, each.example.reason.split(":")[0]) for each in build.reasons] == [
+    assert [(reason.count, reason.example.reason.split(":")[0]) for reason in build.reasons] == [
         (48, "TypeError"),
         (32, "ValueError"),
         (16, "KeyError"),
     ]
-    assert by_stage(each for each in build.examples)["build"].count == 3
     with pytest.raises(TuningError, match=r"96 refused: 48 \(build\): TypeError: plain; 32 \(bui"):
         whole.check_predicted()
 
@@ -90,122 +109,106 @@ def test_very_many_kinds_of_reasons_do_not_pile_up() -> None:
     texts = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
     refused = [Refused(choice={}, stage="build", reason=text) for text in texts * 2]
 
-    found = by_stage(refused)["build"]
+    build = by_stage(refused)["build"]
 
-    assert found.count == 600
-    assert len(found.reasons) == 50
-    assert all(reason.count == 2 for reason in found.reasons)
-
-
-def test_what_exceeds_the_limits_is_refused_with_the_reason() -> None:
-    ranking = rank_points(_question(limits=LIMITS), executor=Inline())
-
-    assert ranking.refusals["limits"].count == 5
-    reasons = {each.reason for each in ranking.refusals["limits"].examples}
-    assert reasons == {"groups of 64 work items; the device takes up to 32"}
+    assert build.count == 600
+    assert [reason.count for reason in build.reasons] == [2] * 50
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("changes", "stage", "count", "reason"),
     [
-        (replace(LIMITS, max_group_size=99, max_group_shape=(8,)), "along axis 0"),
+        ({"limits": LIMITS}, "limits", 5, "groups of 64 work items; the device takes up to 32"),
+        ({"sizes": {"n": 32}}, "sizes", 9, "kernel 'double_it' assumes"),
+        ({"weights": make_weights({"flop.mul.f32": 1e-9})}, "predict", 15, ""),
         (
-            replace(LIMITS, max_group_size=999, local_memory_bytes=9),
-            "10240 byte",
+            {"weights": make_weights({"flop.mul.f32": -1e-9}), "incomplete_ok": True},
+            "predict",
+            15,
+            "which is no time",
         ),
     ],
+    ids=["limits", "sizes", "no weight", "negative time"],
 )
-def test_each_limit_is_looked_at(limits: DeviceLimits, said: str) -> None:
+def test_variants_that_cannot_be_are_refused_with_stage_and_reason(
+    changes: dict[str, Any], stage: str, count: int, reason: str
+) -> None:
+    ranking = _ranking(**changes)
+
+    assert ranking.refusals[stage].count == count
+    assert all(reason in example.reason for example in ranking.refusals[stage].examples)
+    assert ranking.predicted == 15 - count
+
+
+def test_properties_without_a_weight_may_be_left_out() -> None:
+    lenient = _ranking(weights=make_weights({"flop.mul.f32": 1e-9}), incomplete_ok=True)
+
+    assert len(lenient.best) == 15
+    assert "groups" in lenient.best[0].missing
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"max_group_size": 99, "max_group_shape": (8,)}, "along axis 0"),
+        ({"max_group_size": 999, "local_memory_bytes": 9}, "10240 byte"),
+    ],
+)
+def test_each_limit_is_looked_at(changes: dict[str, Any], said: str) -> None:
     space = load_space("matmul")
-    choice = {
-        "items_i": 4,
-        "items_j": 16,
-        "rows": 4,
-        "columns": 4,
-        "step": 32,
-        "fetch": "ab",
-        "block": "ilp",
-        "lanes": "j",
-        "unroll": False,
-    }
-    point = predict_point(_question(space=space, limits=limits), space, choice)
+    choice: dict[str, Any] = {"items_i": 4, "items_j": 16, "rows": 4, "columns": 4, "step": 32}
+    choice |= {"fetch": "ab", "block": "ilp", "lanes": "j", "unroll": False}
+    point = predict_point(_question(space=space, limits=replace(LIMITS, **changes)), space, choice)
 
     assert isinstance(point, Refused)
     assert point.stage == "limits"
     assert said in point.reason
 
 
-def test_sizes_that_a_variant_does_not_take_are_a_refusal() -> None:
-    ranking = rank_points(_question(sizes={"n": 32}), executor=Inline())
-
-    assert ranking.refusals["sizes"].count == 9
-    assert {point.choice["group"] for point in ranking.best} == {16, 32}
+class _Never(Executor):
+    """Takes on nothing."""
 
 
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        pytest.param({"q": 4}, "space 'double' has no size q; there are n", id="misspelt"),
-        pytest.param({"n": -4}, "space 'double': n = -4; sizes are positive", id="negative"),
-        pytest.param({"n": 0}, "space 'double': n = 0; sizes are positive", id="zero"),
+        ({"q": 4}, "space 'double' has no size q; there are n"),
+        ({"n": -4}, "space 'double': n = -4; sizes are positive"),
+        ({"n": 0}, "space 'double': n = 0; sizes are positive"),
     ],
+    ids=["misspelt", "negative", "zero"],
 )
 def test_sizes_that_no_variant_can_have_are_refused_before_any_is_predicted(
-    sizes: dict[str, int], said: str
+    sizes: dict[str, int], said: str, tmp_path: Path
 ) -> None:
-    passed: list[Point] = []
+    store = tmp_path / "search.jsonl"
 
     with pytest.raises(ParameterError, match=said) as caught:
-        rank_points(_question(sizes=sizes), executor=Inline(), on_point=passed.append)
+        rank_points(_question(sizes=sizes), executor=_Never())
+    with pytest.raises(ParameterError, match=said):
+        tune_space(
+            _question(sizes=sizes),
+            FakeRunner(),
+            Budget(measurements=9),
+            executor=_Never(),
+            store=store,
+        )
 
     assert [caught.value.parameter] == list(sizes)
-    assert passed == []
+    assert not store.exists()
 
 
 def test_sizes_of_the_kernel_may_be_none_of_the_space() -> None:
     space = replace(DOUBLE, sizes={})
 
-    assert rank_points(_question(space=space, sizes={"n": N}), executor=Inline()).predicted == 15
+    assert _ranking(space=space, sizes={"n": N}).predicted == 15
     with pytest.raises(ParameterError, match="has no size m; there are n"):
         checked_space(space, {"n": N, "m": N})
     assert checked_space(make_space(sizes={}), {"any": 1})  # its variants are no kernels
 
 
-def test_properties_without_a_weight_are_a_refusal_unless_they_may_be_left_out() -> None:
-    poor = make_weights({"flop.mul.f32": 1e-9})
-
-    strict = rank_points(_question(weights=poor), executor=Inline())
-    lenient = rank_points(_question(weights=poor, incomplete_ok=True), executor=Inline())
-
-    assert strict.best == ()
-    assert strict.refusals["predict"].count == 15
-    assert len(lenient.best) == 15
-    assert "groups" in lenient.best[0].missing
-
-
-def test_a_time_that_is_not_positive_is_none() -> None:
-    ranking = rank_points(
-        _question(weights=make_weights({"flop.mul.f32": -1e-9}), incomplete_ok=True),
-        executor=Inline(),
-    )
-
-    assert "which is no time" in ranking.refusals["predict"].examples[0].reason
-
-
-def test_only_the_best_are_kept_and_every_point_passes_by() -> None:
-    whole = rank_points(_question(), executor=Inline())
-    passed: list[Point] = []
-
-    few = rank_points(_question(), executor=Inline(), keep=4, on_point=passed.append)
-
-    assert few.best == whole.best[:4]
-    assert few.predicted == 15
-    assert len(passed) == 18
-    assert sum(isinstance(point, Predicted) for point in passed) == 15
-
-
 def test_any_executor_gives_the_same() -> None:
-    inline = rank_points(_question(), executor=Inline())
+    inline = _ranking()
     with ThreadPoolExecutor(1) as pool:
         assert rank_points(_question(), executor=pool).best == inline.best
     default = rank_points(_question(space="tests.tuning.spaces:DOUBLE"))
@@ -214,11 +217,8 @@ def test_any_executor_gives_the_same() -> None:
 
 
 def test_a_paused_ranking_leaves_the_executor_idle_and_goes_on() -> None:
-    whole = rank_points(_question(), executor=Inline())
-    with (
-        ThreadPoolExecutor(1) as pool,
-        Ranker(_question(), pool, keep=100) as ranker,
-    ):
+    whole = _ranking()
+    with ThreadPoolExecutor(1) as pool, Ranker(_question(), pool, keep=100) as ranker:
         ranker.work(0.0)
         ranker.pause()
         answered = ranker.answered
@@ -243,19 +243,21 @@ def test_a_space_that_cannot_be_sent_is_an_error_that_says_so() -> None:
         rank_points(_question(space=space), executor=pool)
 
 
-def test_a_number_of_points_is_a_sample_of_the_space() -> None:
-    part = rank_points(_question(), executor=Inline(), points=7)
+def test_a_number_of_points_is_a_sample_of_a_space_however_large() -> None:
+    space = make_space(parameters={name: range(1000) for name in "abcdef"})
 
-    assert part.predicted + part.refused == 7
+    part = rank_points(_question(space=space), executor=Inline(), points=4)
+
+    assert part.refusals["schedule"].count == 4
     assert not part.complete
 
 
-def test_a_huge_space_is_sampled_without_looking_at_all_of_it() -> None:
-    space = make_space(parameters={name: range(1000) for name in "abcdef"})
-
-    ranking = rank_points(_question(space=space), executor=Inline(), points=4)
-
-    assert ranking.refusals["schedule"].count == 4
+SPACES = {
+    ":x": "no countperf.SearchSpace and no function of the name 'x' .there: space, bad",
+    ":y": "no function of the name 'y'",
+    ":bad": "no luck",
+    "x.py:y": "there is no file",
+}
 
 
 def test_spaces_are_found_by_name(tmp_path: Path) -> None:
@@ -269,12 +271,108 @@ def test_spaces_are_found_by_name(tmp_path: Path) -> None:
 
     assert load_space(f"{file}:space").name == "s"
     for text, said in {
-        f"{file}:x": "no countperf.SearchSpace and no function of the name 'x' .there: space, bad",
-        f"{file}:y": "no function of the name 'y'",
-        f"{file}:bad": "no luck",
-        f"{file}x.py:y": "there is no file",
+        **{f"{file}{name}": said for name, said in SPACES.items()},
         "no.such.module:x": "no.such.module cannot be imported",
         "matmull": "there are matmul, stencil",
     }.items():
         with pytest.raises(SearchSpaceError, match=said):
             load_space(text)
+
+
+# {{{ the order of points, and the next to try
+
+SPACE = make_space(parameters={"x": range(8), "y": [1, 2]}, sizes={})
+
+
+def _known(*points: Predicted) -> Candidates:
+    candidates = Candidates(SPACE, Plan())
+    candidates.look(
+        Ranking(
+            space="toy",
+            sizes={},
+            device="abacus",
+            best=tuple(sorted(points, key=lambda point: point.time_s)),
+            predicted=len(points),
+            refusals={},
+            complete=True,
+            seconds=0.0,
+        )
+    )
+    return candidates
+
+
+FIRST, SECOND = (Predicted(choice={"x": x, "y": 1}, time_s=1e-3 + 1e-4 * (x - 1)) for x in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("other_s", "cut_short", "regret"),
+    [
+        pytest.param((2.2e-3,), True, 1 - 1.1 / 1.5, id="half of it after one run"),
+        pytest.param((1.8e-3, 1.65e-3), True, 1 - 1.1 / 1.5, id="two thirds after two"),
+        pytest.param((1.2e-3,) * 10, False, 1 - 1.2 / 1.5, id="what there is after all"),
+        pytest.param((2.2e-3,) * 10, False, 0.0, id="slower than any run of the winner"),
+    ],
+)
+def test_of_measured_variants_those_cut_short_may_have_been_faster_than_the_winner(
+    other_s: tuple[float, ...], cut_short: bool, regret: float
+) -> None:
+    """Every other run of the winner takes half as long again, so that its median may."""
+    candidates = _known(FIRST, SECOND)
+    winner = Trial(choice=FIRST.choice, predicted_s=1e-3, samples_s=(1e-3, 1.5e-3) * 5)
+    other = Trial(choice=SECOND.choice, predicted_s=1e-3, samples_s=other_s, cut_short=cut_short)
+    candidates.learn(winner)
+    candidates.learn(other)
+
+    assert candidates.regret(winner) == pytest.approx(regret)
+
+
+def test_what_there_is_no_time_for_is_not_tried_but_the_first_one_always_is() -> None:
+    candidates = _known(FIRST, SECOND)
+
+    assert candidates.promising(0.01, 1)
+    tried = Trial(choice=SECOND.choice, predicted_s=1.1e-3, samples_s=(1e-3,))
+    candidates.learn(tried, build_s=2.0)
+    assert candidates.promising(1.0, 1) == []
+    assert candidates.promising(10.0, 2) == [FIRST]
+
+
+class _Told(Executor):
+    """Times are short for large x and y; a corner has no prediction."""
+
+    def submit(self, _: Callable[..., Any], /, *args: Any, **__: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result([self.point(choice) for choice in args[1]])
+        return future
+
+    @staticmethod
+    def point(choice: Choice) -> Point:
+        x, y = int(choice["x"]), int(choice["y"])
+        if x == 0:
+            return Refused(choice=dict(choice), stage="build", reason="no corner")
+        return Predicted(choice=dict(choice), time_s=2.0 ** -(x + y))
+
+
+def _ranked(space: SearchSpace, points: int, *, by_promise: bool) -> tuple[float, Ranking]:
+    """Return the shortest time among so many points of a space, and the ranking."""
+    with Ranker(_question(space=space), _Told(), points=points, by_promise=by_promise) as ranker:
+        while not ranker.is_done:
+            ranker.work(None)
+        ranking = ranker.ranking()
+    return ranking.best[0].time_s, ranking
+
+
+def test_promising_points_are_predicted_early_and_none_twice() -> None:
+    space = replace(SPACE, parameters={"x": range(24), "y": range(8)})
+
+    spread_s, _ = _ranked(space, 30, by_promise=False)
+    chosen_s, part = _ranked(space, 30, by_promise=True)
+    _, whole = _ranked(space, 10**6, by_promise=True)
+
+    assert chosen_s < spread_s
+    assert part.predicted + part.refused == 30
+    assert (part.complete, whole.complete) == (False, True)
+    assert whole.predicted + whole.refused == space.cardinality
+    assert len({as_key(point.choice) for point in whole.best}) == whole.predicted
+
+
+# }}}
