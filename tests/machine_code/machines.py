@@ -1,12 +1,15 @@
-"""Processors in a given state, and what instructions make of it."""
+"""Processors in a given state, programs, and what they make of it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
+from countperf.machine_code.blocks import Line
 from countperf.machine_code.integer_unit import action_of
+from countperf.machine_code.interpreter import Program
 from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Machine, Value
 from countperf.machine_code.operands import joined, lanes_of
 from countperf.machine_code.vector_unit import vector_action
@@ -60,3 +63,25 @@ def mask_of(machine: Machine, number: int) -> int | None:
 def value(machine: Machine, name: str) -> Value:
     """Read an integer register."""
     return machine.registers[REGISTERS[f"%{name}"].number]
+
+
+def program(code: str) -> Program:
+    """Read instructions apart by lines or semicolons, one address each; ``name:`` is a function."""
+    lines: list[Line] = []
+    entries: dict[str, int] = {}
+    for text in code.replace(":", ":;").replace("\n", ";").split(";"):
+        word = text.strip()
+        if word.endswith(":"):
+            entries[word[:-1]] = len(lines)
+        elif word:
+            mnemonic, _, operands = word.partition(" ")
+            lines.append(Line(len(lines), mnemonic, operands.strip()))
+    return Program(lines, entries)
+
+
+def executed(code: str, most: int = 100_000, **registers: int) -> Counter[int]:
+    """Follow function ``f`` with values of some registers; return how often lines are executed."""
+    machine = Machine()
+    for name, number in registers.items():
+        machine.registers[REGISTERS[f"%{name}"].number] = number
+    return program(code).executed("f", machine, most)

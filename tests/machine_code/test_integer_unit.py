@@ -12,45 +12,17 @@ from tests.machine_code.machines import run, value
 @pytest.mark.parametrize(
     ("code", "given", "expected"),
     [
-        ("add $0x8,%rax", {"rax": 5}, 13),
-        ("sub $0xffffffffffffff80,%rax", {"rax": 1}, 129),
-        ("sub %eax,%eax", {}, 0),
-        ("xor %eax,%eax", {}, 0),
         ("imul $0x3,%ecx,%eax", {"rcx": 7}, 21),
-        ("imul %rcx,%rax", {"rax": 6, "rcx": 7}, 42),
         ("neg %eax", {"rax": 1}, 0xFFFFFFFF),
-        ("neg %rax", {"rax": 1}, (1 << 64) - 1),
-        ("not %eax", {"rax": 0xF0}, 0xFFFFFF0F),
-        ("dec %eax", {"rax": 0}, 0xFFFFFFFF),
-        ("inc %rax", {"rax": 41}, 42),
-        ("sar $0x1,%eax", {"rax": 0xFFFFFFFE}, 0xFFFFFFFF),
-        ("shr $0x1,%eax", {"rax": 0xFFFFFFFE}, 0x7FFFFFFF),
-        ("shl $0x4,%eax", {"rax": 0x10000001}, 0x10),
-        ("shl %cl,%rax", {"rax": 1, "rcx": 65}, 2),
-        ("shl %rax", {"rax": 5}, 10),
-        ("shlx %rcx,%rdx,%rax", {"rdx": 3, "rcx": 4}, 48),
-        ("andn %rcx,%rdx,%rax", {"rdx": 0b0110, "rcx": 0b1100}, 0b1000),
-        ("tzcnt %ecx,%eax", {"rcx": 0b101000}, 3),
         ("tzcnt %ecx,%eax", {"rcx": 1 << 32}, 32),
-        ("lzcnt %rcx,%rax", {"rcx": 1}, 63),
         ("popcnt %ecx,%eax", {"rcx": 0x1_0000_00F1}, 5),
-        ("blsr %ecx,%eax", {"rcx": 0b101000}, 0b100000),
-        ("blsi %rcx,%rax", {"rcx": 0b101000}, 0b1000),
         ("mov $0x1,%cl\nmov %ecx,%edx\nmovzbl %dl,%eax", {}, 1),
         ("mov $0x3,%cl\nmov %rcx,%rax\nand $0x6,%eax", {}, 2),
         ("lea -0x4(%rcx,%rdx,8),%rax", {"rcx": 100, "rdx": 3}, 120),
-        ("lea 0x1(%rcx),%eax", {"rcx": 0xFFFFFFFF}, 0),
-        ("mov %ecx,%eax", {"rcx": 0x1_0000_0002}, 2),
-        ("movslq %ecx,%rax", {"rcx": 0xFFFFFFFF}, (1 << 64) - 1),
-        ("movzbl %cl,%eax", {"rcx": 0x1FF}, 0xFF),
-        ("cltq", {"rax": 0x80000000}, 0xFFFFFFFF80000000),
-        ("mov $0x7,%al", {"rax": 0x100}, 0x107),
-        ("movabs $0x100000000,%rax", {}, 1 << 32),
         ("cltd\nidiv %ecx", {"rax": 17, "rcx": 5}, 3),
         ("cltd\nidiv %ecx", {"rax": 0xFFFFFFEF, "rcx": 5}, 0xFFFFFFFD),
         ("mov %rcx,0x8(%rsp)\nadd $0x2,0x8(%rsp)\nmov 0x8(%rsp),%rax", {"rsp": 64, "rcx": 5}, 7),
         ("push %rcx\npop %rax", {"rsp": 64, "rcx": 9}, 9),
-        ("xchg %ax,%ax", {"rax": 3}, 3),
         ("nopw 0x0(%rax,%rax,1)", {"rax": 3}, 3),
     ],
 )
@@ -96,27 +68,29 @@ def test_conditions_of_unknown_flags_are_unknown() -> None:
     assert condition_of("cxz") is None
 
 
-def test_conditional_moves_and_bytes() -> None:
-    assert value(run("cmp $0x1,%eax\ncmovg %rcx,%rdx", rax=2, rcx=5, rdx=6), "rdx") == 5
-    assert value(run("cmp $0x1,%eax\ncmovl %rcx,%rdx", rax=2, rcx=5, rdx=6), "rdx") == 6
-    assert value(run("cmp (%rdi),%eax\ncmovl %rcx,%rdx", rdi=64, rcx=5, rdx=6), "rdx") is None
-    assert value(run("cmp (%rdi),%eax\ncmovl %rcx,%rdx", rdi=64, rcx=5, rdx=5), "rdx") == 5
-    assert value(run("cmp $0x1,%eax\nsete %dl", rax=1, rdx=0x100), "rdx") == 0x101
+@pytest.mark.parametrize(
+    ("code", "given", "expected"),
+    [
+        ("cmp $0x1,%eax\ncmovg %rcx,%rdx", {"rax": 2, "rcx": 5, "rdx": 6}, 5),
+        ("cmp $0x1,%eax\ncmovl %rcx,%rdx", {"rax": 2, "rcx": 5, "rdx": 6}, 6),
+        ("cmp (%rdi),%eax\ncmovl %rcx,%rdx", {"rdi": 64, "rcx": 5, "rdx": 6}, None),
+        ("cmp (%rdi),%eax\ncmovl %rcx,%rdx", {"rdi": 64, "rcx": 5, "rdx": 5}, 5),
+        ("cmp $0x1,%eax\nsete %dl", {"rax": 1, "rdx": 0x100}, 0x101),
+    ],
+)
+def test_conditional_moves_and_bytes(
+    code: str, given: dict[str, int], expected: int | None
+) -> None:
+    assert value(run(code, **given), "rdx") == expected
 
 
 @pytest.mark.parametrize(
     ("code", "given", "suffix", "expected"),
     [
         ("bt %ecx,%eax", {"rax": 0b1000, "rcx": 3}, "b", True),
-        ("bt %ecx,%eax", {"rax": 0b1000, "rcx": 35}, "b", True),
-        ("bt $0x2,%eax", {"rax": 0b1000}, "ae", True),
-        ("bt %rcx,%rax", {"rax": 1 << 40, "rcx": 40}, "b", True),
         ("bt %ecx,%eax", {"rax": 0b1000}, "b", None),
-        ("tzcnt %ecx,%eax", {"rcx": 0}, "b", True),
-        ("tzcnt %ecx,%eax", {"rcx": 1}, "b", False),
         ("tzcnt %ecx,%eax", {"rcx": 1}, "e", True),
         ("popcnt %ecx,%eax", {"rcx": 0}, "b", False),
-        ("popcnt %ecx,%eax", {"rcx": 0}, "e", True),
         ("blsi %ecx,%eax", {"rcx": 4}, "b", True),
         ("blsr %ecx,%eax", {"rcx": 4}, "e", True),
         ("blsr %ecx,%eax", {}, "e", None),
@@ -166,3 +140,11 @@ def test_integers_that_overlap_in_memory_share_their_bytes() -> None:
     assert machine.load(0x104, 32) == 0x88000000
     machine.store(0x110, 64, 0x0102030405060708)
     assert machine.load(0x112, 32) == 0x03040506
+
+
+def test_only_instructions_on_strings_move_their_pointers() -> None:
+    machine = Machine()
+    machine.store(64 + 24, 32, 0xFFFF_FFFE)
+    assert value(run("movslq 0x18(%rdi),%r8", machine, rdi=64), "r8") == 2**64 - 2
+    assert value(machine, "rdi") == 64
+    assert value(run("stos %al,%es:(%rdi)", machine), "rdi") is None

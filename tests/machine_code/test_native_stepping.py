@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import loopy as lp
@@ -12,7 +11,6 @@ import pytest
 
 from countperf.errors import DeviceError
 from countperf.harness.devices import find_device
-from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import find_objdump
 from measurement_kernels import catalog
 from tests.harness.loopy_cases import GROUP, two_launches
@@ -20,7 +18,6 @@ from tests.oracles.native_stepping import (
     Steppable,
     SteppingError,
     compiled_for_stepping,
-    stepped,
     stepper,
 )
 
@@ -46,32 +43,33 @@ NAMES = (
 """Of several launches, with guards, remainders, barriers, divisions and triangular loops."""
 
 
+def made(loops: str, code: str, arrays: dict[str, Any], assumptions: str = "") -> Any:
+    arguments = [lp.GlobalArg(names, *typed) for names, typed in arrays.items()]
+    return lp.make_kernel(
+        loops,
+        code,
+        [*arguments, lp.ValueArg("n", np.int32)],
+        assumptions=assumptions,
+        lang_version=(2018, 2),
+    )
+
+
 def one_group() -> Any:
     """Multiply rows by a matrix, untransformed: one group of one item, which PoCL calls."""
-    return lp.make_kernel(
+    return made(
         "{[e,i,j]: 0<=e<n and 0<=i,j<9}",
         "z[e,i] = sum(j, M[i,j]*u[e,j])",
-        [
-            lp.GlobalArg("z,u", np.float64, shape="n,9"),
-            lp.GlobalArg("M", np.float64, shape="9,9"),
-            lp.ValueArg("n", np.int32),
-        ],
-        lang_version=(2018, 2),
+        {"z,u": (np.float64, "n,9"), "M": (np.float64, "9,9")},
     )
 
 
 def stencil() -> Any:
     """Average neighbors in three dimensions: compilers guard the loop against overflow."""
-    unit = lp.make_kernel(
+    unit = made(
         "{[i,j,k]: 0<=i,j,k<n}",
         "r[i,j,k] = u[i+1,j+1,k+1] - u[i,j+1,k+1] - u[i+2,j+1,k+1] - u[i+1,j+1,k+2]",
-        [
-            lp.GlobalArg("u", np.float32, shape="n+2,n+2,n+2"),
-            lp.GlobalArg("r", np.float32, shape="n,n,n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n mod 16 = 0 and n >= 16",
-        lang_version=(2018, 2),
+        {"u": (np.float32, "n+2,n+2,n+2"), "r": (np.float32, "n,n,n")},
+        "n mod 16 = 0 and n >= 16",
     )
     unit = lp.split_iname(unit, "k", 16, outer_tag="g.0", inner_tag="l.0")
     return lp.split_iname(unit, "j", 2, outer_tag="g.1", inner_tag="l.1")
@@ -79,16 +77,11 @@ def stencil() -> Any:
 
 def upper_rows() -> Any:
     """Sum the upper triangle of a matrix; the last group is not full."""
-    unit = lp.make_kernel(
+    unit = made(
         "{[i,j]: 0<=i<n and i<=j<n}",
         "y[i] = sum(j, a[i,j]*x[j])",
-        [
-            lp.GlobalArg("a", np.float64, shape="n,n"),
-            lp.GlobalArg("x,y", np.float64, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+        {"a": (np.float64, "n,n"), "x,y": (np.float64, "n")},
+        "n >= 1",
     )
     return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
@@ -118,10 +111,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Steppable]
         (OTHERS[name][0]() if name in OTHERS else catalog.entry(name).build(), sizes_of(name))
         for name in names
     ]
-    found = compiled_for_stepping(units, device, tmp_path_factory.mktemp("objects"))
-    return {
-        name: each for name, each in zip(names, found, strict=True) if isinstance(each, Steppable)
-    }
+    results = compiled_for_stepping(units, device, tmp_path_factory.mktemp("objects"))
+    by_name = zip(names, results, strict=True)
+    return {name: kernel for name, kernel in by_name if isinstance(kernel, Steppable)}
 
 
 @pytest.mark.parametrize("factor", [1, pytest.param(2, marks=pytest.mark.nightly)])
@@ -140,45 +132,3 @@ def test_every_instruction_is_executed_as_often(
             pytest.skip(str(error))
         assert executed > 10
         assert differences == []
-
-
-FUNCTION = """
-typedef unsigned long word;
-struct context { word groups[3], offset[3], shape[3]; };
-void _pocl_kernel_sum_workgroup(void **arguments, struct context *context, word x, word y, word z)
-{
-    int *array = *(int **)arguments[0], steps = *(int *)arguments[1];
-    for (int k = 0; k < steps; k++)
-        __asm__ volatile("incl %0" : "+m"(array[k]));
-    __asm__ volatile("rep stosb" : "+D"(array) : "a"(0), "c"(100) : "memory");
-}
-"""
-
-
-def test_the_counts_of_a_function_of_ours(tmp_path: Path) -> None:
-    import subprocess
-
-    try:
-        stepper()
-    except SteppingError as error:
-        pytest.skip(str(error))
-    source, library = tmp_path / "sum.c", tmp_path / "sum.so"
-    source.write_text(FUNCTION)
-    command = ["cc", "-O1", "-fno-unroll-loops", "-shared", "-fPIC", "-o", library, source]
-    subprocess.run(command, check=True)
-    launch = KernelLaunch(
-        kernel="sum",
-        arguments=(None, (17).to_bytes(4, "little")),
-        groups=(1, 1, 1),
-        group_shape=(1, 1, 1),
-    )
-    try:
-        counts, outside = stepped(library, launch, (0, 0, 0))
-    except SteppingError as error:
-        if "ptrace" not in str(error):
-            raise
-        pytest.skip(str(error))
-    assert outside == 0
-    assert sorted(set(counts.values())) == [1, 17]  # what is repeated by a prefix counts once
-    with pytest.raises(SteppingError, match="gave up"):
-        stepped(library, launch, (0, 0, 0), most_steps=20)

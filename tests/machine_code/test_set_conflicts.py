@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.machine_code.classify_x86 import missed, set_conflicts
 from countperf.machine_code.machine_state import REGISTERS, Machine
-from tests.machine_code.test_interpreter import program
+from tests.machine_code.machines import program
 
 LINE_BYTES, SETS, WAYS = 64, 64, 8
 WAY_BYTES = LINE_BYTES * SETS
+ZEN_5 = load_hierarchy("amd-zen5").counted  # 48 KiB of 12 ways
 
 
 @pytest.mark.parametrize("lines", [WAYS, WAYS + 1])
@@ -18,8 +21,8 @@ WAY_BYTES = LINE_BYTES * SETS
 def test_as_many_lines_of_a_set_as_a_cache_has_are_kept(lines: int, apart: int) -> None:
     shared = WAY_BYTES // apart if apart < WAY_BYTES else 1  # sets that they are spread over
     accessed = {number: 64 + apart * number for number in range(lines * shared)}
-    found = set_conflicts([range(lines * shared)], accessed)
-    assert found == (dict.fromkeys(accessed, 1 / WAYS) if lines > WAYS else {})
+    conflicts = set_conflicts([range(lines * shared)], accessed)
+    assert conflicts == (dict.fromkeys(accessed, 1 / WAYS) if lines > WAYS else {})
 
 
 def test_accesses_to_the_same_line_are_one_of_it() -> None:
@@ -49,43 +52,33 @@ def items_of(arrays: int, items: int, array_bytes: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "array_bytes", "share_conflicting"),
+    ("cache", "arrays", "array_bytes", "share_conflicting"),
     [
-        (8, 4096, 0.0),
-        (9, 4096, 1 / 8),
-        (33, 4096, 25 / 32),
-        (16, 1024, 0.0),
-        (36, 1024, 1 / 8),
-        (12, 4096 + 64, 0.0),
+        (None, 8, 4096, 0),
+        (None, 9, 4096, 1 / 8),
+        (None, 33, 4096, 25 / 32),
+        (None, 16, 1024, 0),
+        (None, 36, 1024, 1 / 8),
+        (None, 12, 4096 + 64, 0),
+        (ZEN_5.code, 9, 4096, 0),
+        (ZEN_5.code, 12, 4096, 0),
+        (ZEN_5.code, 13, 4096, 1 / 12),
+        (ZEN_5.code, 33, 4096, 21 / 32),
     ],
 )
 def test_what_items_keep_on_the_stack(
-    arrays: int, array_bytes: int, share_conflicting: float
+    cache: Any, arrays: int, array_bytes: int, share_conflicting: float
 ) -> None:
     items = array_bytes // 4
     code = program(items_of(arrays, items, array_bytes))
     machine = Machine()
-    executed = code.executed("f", machine)
-    found = missed(code, executed, machine.accessed)
-    assert found["miss.conflict.load"] == share_conflicting * arrays * items
-    assert not found["miss.conflict.store"]
+    counts = code.executed("f", machine)
+    misses = missed(code, counts, machine.accessed, *([cache] if cache else []))
+    assert misses["miss.conflict.load"] == round(share_conflicting * items) * arrays
+    assert not misses["miss.conflict.store"]
 
 
-@pytest.mark.parametrize(
-    ("arrays", "share_conflicting"), [(9, 0.0), (12, 0.0), (13, 1 / 12), (33, 21 / 32)]
-)
-def test_what_items_keep_on_the_stack_of_a_device_with_a_larger_cache(
-    arrays: int, share_conflicting: float
-) -> None:
-    cache = load_hierarchy("amd-zen5").counted.code  # 48 KiB of 12 ways
-    code = program(items_of(arrays, 1024, 4096))
-    machine = Machine()
-    executed = code.executed("f", machine)
-    found = missed(code, executed, machine.accessed, cache)
-    assert found["miss.conflict.load"] == round(share_conflicting * 1024) * arrays
-
-
-def test_places_are_those_of_the_first_time() -> None:
+def test_addresses_are_those_of_the_first_time() -> None:
     machine = Machine()
     machine.registers[REGISTERS["%rdi"].number] = 1 << 20
     code = program(
@@ -98,6 +91,6 @@ def test_places_are_those_of_the_first_time() -> None:
 def test_a_cache_of_more_ways_keeps_more_lines_of_a_set() -> None:
     apart = {number: 4096 * number for number in range(15)}
 
-    found = set_conflicts([range(15)], apart, load_hierarchy("amd-zen5").counted.first)
+    conflicts = set_conflicts([range(15)], apart, ZEN_5.first)
 
-    assert found[0] == (15 - 12) / (15 - 1)
+    assert conflicts[0] == (15 - 12) / (15 - 1)

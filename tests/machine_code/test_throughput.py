@@ -8,19 +8,11 @@ import pytest
 
 from countperf.errors import DeviceError
 from countperf.machine_code.throughput import Analyzed, cycles_of, find_analyzer
-from tests.machine_code.test_interpreter import executed, program
+from tests.machine_code.machines import executed, program
 
 needs_llvm = pytest.mark.skipif(find_analyzer() is None, reason="llvm-mca is not installed")
 
-CHAIN = """
-f:
-xor %eax,%eax
-vaddps %zmm0,%zmm1,%zmm1
-inc %rax
-cmp %rdi,%rax
-jne 1
-ret
-"""
+CHAIN = "f: xor %eax,%eax; vaddps %zmm0,%zmm1,%zmm1; inc %rax; cmp %rdi,%rax; jne 1; ret"
 APART = CHAIN.replace("vaddps %zmm0,%zmm1,%zmm1", "vaddps %zmm0,%zmm1,%zmm2")
 
 
@@ -51,11 +43,9 @@ def test_cycles_grow_with_iterations_and_blocks_are_analyzed_once() -> None:
 
 @needs_llvm
 def test_instructions_that_are_not_known_are_left_out() -> None:
-    odd = CHAIN.replace("inc %rax", "inc %rax\nvnothing %zmm3,%zmm4")
-    odd = odd.replace("jne 1", "jne 1")
-    assert cycles(odd, rdi=1000)["cycles"] == pytest.approx(
-        cycles(CHAIN, rdi=1000)["cycles"], rel=0.1
-    )
+    odd = CHAIN.replace("inc %rax", "inc %rax; vnothing %zmm3,%zmm4")
+    expected = cycles(CHAIN, rdi=1000)["cycles"]
+    assert cycles(odd, rdi=1000)["cycles"] == pytest.approx(expected, rel=0.1)
 
 
 def test_without_an_analyzer_there_is_advice(

@@ -25,39 +25,15 @@ ALL = 0xFFFFFFFF
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("vpaddd %xmm1,%xmm0,%xmm2", (11, 22, 33, 44)),
-        (
-            "vpsubd %xmm1,%xmm0,%xmm2",
-            tuple((a - b) % (ALL + 1) for a, b in zip(A, B, strict=True))[:4],
-        ),
-        ("vpaddq %xmm1,%xmm0,%xmm2", (11, 22, 33, 44)),
-        ("vpmulld %xmm1,%xmm0,%xmm2", (10, 40, 90, 160)),
-        ("vpand %xmm1,%xmm0,%xmm2", (0, 0, 2, 0)),
-        ("vpandn %xmm1,%xmm0,%xmm2", (10, 20, 28, 40)),
         ("vpxor %xmm5,%xmm5,%xmm2", (0, 0, 0, 0)),
         ("vpcmpeqd %xmm5,%xmm5,%xmm2", (ALL,) * 4),
         ("vpternlogd $0xff,%xmm5,%xmm5,%xmm2", (ALL,) * 4),
-        ("vpslld $0x4,%xmm0,%xmm2", (16, 32, 48, 64)),
-        ("vpsrad $0x1,%xmm1,%xmm2", (5, 10, 15, 20)),
-        ("vpshufd $0x1b,%xmm0,%xmm2", (4, 3, 2, 1)),
-        ("vpunpckldq %xmm1,%xmm0,%xmm2", (1, 10, 2, 20)),
-        ("vpunpckhqdq %xmm1,%xmm0,%xmm2", (3, 4, 30, 40)),
-        ("vshufps $0x4e,%xmm1,%xmm0,%xmm2", (3, 4, 10, 20)),
-        ("vpblendd $0x3,%xmm1,%xmm0,%xmm2", (10, 20, 3, 4)),
-        ("vextracti128 $0x1,%ymm0,%xmm2", (5, 6, 7, 8)),
-        ("vperm2i128 $0x31,%ymm1,%ymm0,%ymm2", (5, 6, 7, 8)),
-        ("vpermq $0x1b,%ymm0,%ymm2", (7, 8, 5, 6)),
-        ("vpmovzxdq %xmm0,%ymm2", (1, 0, 2, 0)),
         ("vpmovqd %ymm0,%xmm2", (1, 3, 5, 7)),
-        ("vpbroadcastd %xmm1,%xmm2", (10,) * 4),
-        ("vpbroadcastq %xmm1,%xmm2", (10, 20, 10, 20)),
         ("vpbroadcastd %eax,%xmm2", (9,) * 4),
         ("vmovd %eax,%xmm2", (9, 0, 0, 0)),
         ("vmovd %eax,%xmm2\nvpinsrd $0x2,%eax,%xmm2,%xmm2", (9, 0, 9, 0)),
-        ("vmovdqa %xmm0,%xmm2", (1, 2, 3, 4)),
         ("vmovdqu %ymm0,0x10(%rsp)\nvmovdqu 0x20(%rsp),%xmm2", (5, 6, 7, 8)),
         ("vmovdqu %ymm0,0x10(%rsp)\nvpaddd 0x14(%rsp){1to4},%xmm1,%xmm2", (12, 22, 32, 42)),
-        ("vmovlhps %xmm1,%xmm0,%xmm2", (1, 2, 10, 20)),
         ("vaddps %xmm1,%xmm0,%xmm2", (None,) * 4),
     ],
 )
@@ -74,13 +50,12 @@ def test_permutations_by_index() -> None:
 
 
 def test_integers_leave_vectors() -> None:
-    machine = run(
-        "vpextrd $0x2,%xmm0,%eax\nvpextrq $0x1,%xmm1,%rcx\nvmovd %xmm1,%edx", with_vectors(A, B)
-    )
-    found = [value(machine, name) for name in ("rax", "rcx", "rdx")]
-    assert found == [3, 30 | 40 << 32, 10]
+    machine = run("vpextrq $0x1,%xmm1,%rcx", with_vectors(A, B))
+    assert value(machine, "rcx") == 30 | 40 << 32
     assert leads_to_integers("vpextrq", "$0x1,%xmm1,%rcx")
     assert not leads_to_integers("vmovd", "%eax,%xmm1")
+    assert not leads_to_integers("vptestmd", "%xmm1,%xmm2,%k1")
+    assert vector_action("vcvttss2si", "(%rax),%ecx") is not None
 
 
 def test_masks_of_comparisons() -> None:
@@ -226,8 +201,8 @@ def test_addresses_of_gathers_and_scatters(
 ) -> None:
     machine = with_vectors((), (0, 10, ALL, None), (), (100, 0, 8, 7, None))
     machine.registers[0] = 1000
-    addresses, found = lane_addresses(mnemonic, operands)
-    assert found == size
+    addresses, width = lane_addresses(mnemonic, operands)
+    assert width == size
     assert [address(machine) for address in addresses] == expected
 
 
@@ -243,10 +218,3 @@ def test_integers_are_gathered_and_scattered_under_masks() -> None:
     put_mask(machine, 1, 0b0110)
     run("vpscatterdd %xmm0,0x4(%rax,%xmm0,4){%k1}", machine)
     assert [machine.load(0x1004 + 4 * lane, 32) for lane in range(3)] == [21, 1, 2]
-
-
-def test_other_instructions_have_no_rule() -> None:
-    machine = run("vaddps %ymm1,%ymm0,%ymm2", with_vectors(A, B))
-    assert words_of(machine, 2, 8) == (None,) * 8
-    assert vector_action("vcvttss2si", "(%rax),%ecx") is not None
-    assert not leads_to_integers("vptestmd", "%xmm1,%xmm2,%k1")

@@ -1,0 +1,361 @@
+"""Following code: loops, in one go as if one by one, calls, branches that depend on data."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from countperf.errors import CountingError, DeviceError
+from countperf.harness.compile.objects import find_library
+from countperf.harness.devices import find_device
+from countperf.machine_code import loop_extrapolation
+from countperf.machine_code.blocks import needed_lines
+from countperf.machine_code.loop_extrapolation import (
+    note_of_step,
+    to_change,
+    to_equality,
+    without_carry,
+)
+from countperf.machine_code.machine_state import REGISTERS, Flags, Machine
+from countperf.machine_code.object_file import find_objdump, functions_of, program_of
+from tests.machine_code.machines import executed, program, value
+
+needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
+
+# {{{ loops and branches
+
+COUNTED = {
+    "up to equality": "xor %eax,%eax; inc %rax; cmp %rdi,%rax; jne 1",
+    "down to zero": "mov %rdi,%rax; nop; dec %rax; jne 1",
+    "from a negative number": "mov $0xfffffffffffffffe,%rax; inc %rax; cmp %rdi,%rax; jl 1",
+    "unsigned": "mov $0x0,%eax; add $0x1,%eax; cmp %edi,%eax; jb 1",
+    "as long as not greater": "mov $0x1,%eax; inc %eax; cmp %edi,%eax; jle 1",
+}
+
+
+@pytest.mark.parametrize("length", [3, 4, 5, 17, 1000, 10**6])
+@pytest.mark.parametrize("name", COUNTED)
+def test_loops_of_one_block(name: str, length: int) -> None:
+    trips = length + 2 if name == "from a negative number" else length
+
+    assert executed(f"f: {COUNTED[name]}; ret", rdi=length) == {
+        0: 1,
+        1: trips,
+        2: trips,
+        3: trips,
+        4: 1,
+    }
+
+
+BY_VECTORS = """
+f: vpxor %xmm0,%xmm0,%xmm0; vpcmpeqd %xmm1,%xmm1,%xmm1
+vpsubq %xmm1,%xmm0,%xmm0; vpextrq $0x1,%xmm0,%rax; cmp %rdi,%rax; jne 2; ret
+"""
+BY_GATHERS = """
+f: vpxor %xmm0,%xmm0,%xmm0; vmovdqa %ymm0,-0x20(%rsp); vpcmpeqd %ymm13,%ymm13,%ymm13
+vmovdqa -0x20(%rsp),%ymm0; vpcmpneqq %ymm5,%ymm0,%k1; vgatherqps (%rdi,%ymm0,4),%xmm4{%k1}
+vpsubq %ymm13,%ymm0,%ymm3; vmovdqa %ymm3,-0x20(%rsp); nop; jmp a
+vmovq %xmm3,%rcx; cmp %rsi,%rcx; jne 3; ret
+"""
+"""Each item's count waits in memory; masks depend on it that only numbers are under."""
+NESTS_AND_CALLS = """
+f: xor %eax,%eax; xor %ecx,%ecx; inc %ecx; cmp $0x8,%ecx; jne 2
+call a <g>; inc %eax; cmp %edi,%eax; jne 1; ret
+g: nop; ret
+"""
+GUARD_IN_LOOP = """
+f: xor %eax,%eax; inc %eax; cmp %edi,%eax; je 7
+cmpb $0x1,(%rsi,%rax,1); jne 1; jmp 1; ret
+"""
+BY_REGISTER = """
+f: mov $0x4,%eax; call *%rax; ret; nop
+g: vcomiss %xmm0,%xmm1; je 9; nop; nop; nop; ret
+"""
+DIVIDED = """
+f: vmovd %edi,%xmm0; vmovd %esi,%xmm1; call 7; vmovd %xmm0,%eax; dec %eax; jne 4; ret
+__ocl_svml_z0_irem16: vdivps %zmm1,%zmm0,%zmm0; ret
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "registers", "expected"),
+    [
+        pytest.param(
+            "f: movl $0x0,-0x8(%rsp); incl -0x8(%rsp); cmp %edi,-0x8(%rsp); jne 1; ret",
+            {"rdi": 10**6},
+            {2: 10**6},
+            id="counts in memory",
+        ),
+        pytest.param(BY_VECTORS, {"rdi": 1000}, {3: 1000}, id="counts in vectors"),
+        pytest.param(BY_GATHERS, {"rsi": 10**9}, {5: 10**9}, id="counts of items in memory"),
+        pytest.param(NESTS_AND_CALLS, {"rdi": 5}, {2: 40, 9: 1, 10: 5}, id="nests and calls"),
+        pytest.param(
+            "f: vucomiss (%rsi),%xmm0; jae 3; nop; ret",
+            {"rsi": 1 << 40},
+            {0: 1, 1: 1, 2: 1, 3: 1},
+            id="branches on data go on",
+        ),
+        pytest.param(GUARD_IN_LOOP, {"rsi": 1 << 40, "rdi": 10}, {6: 9}, id="a guard is passed"),
+        pytest.param(
+            BY_REGISTER, {}, {0: 1, 1: 1, 2: 1, 4: 1, 5: 1, 6: 0, 9: 1}, id="calls, the shorter way"
+        ),
+        pytest.param(
+            BY_REGISTER.replace("je 9; nop; nop; nop; ret", "jne 8; ret; nop; nop; ret"),
+            {},
+            {0: 1, 1: 1, 2: 1, 4: 1, 5: 1, 6: 1, 8: 0},
+            id="not a longer way that comes first",
+        ),
+        pytest.param(DIVIDED, {"rdi": 17, "rsi": 5}, {4: 17 % 5}, id="remainders of vectors"),
+        pytest.param(
+            DIVIDED.replace("irem", "udiv"), {"rdi": 17, "rsi": 5}, {4: 17 // 5}, id="quotients"
+        ),
+    ],
+)
+def test_counts(code: str, registers: dict[str, int], expected: dict[int, int]) -> None:
+    counts = executed(code, most=1000, **registers)
+
+    assert {line: counts[line] for line in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("f: xor %eax,%eax; inc %eax; cmp (%rsi),%eax; jl 1; ret", "0x3 depends on data"),
+        ("f: nop; jmp 0; ret", "gave up"),
+        ("g: ret", "no function 'f': g"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(code: str, said: str) -> None:
+    with pytest.raises(CountingError, match=said):
+        executed(code, most=1000, rsi=1 << 40)
+
+
+def test_unknown_functions_leave_nothing_known_that_they_need_not_restore() -> None:
+    code = "f: mov $0x3,%ecx; mov $0x3,%ebx; call 999; dec %rbx; jne 3; ret"
+    machine = Machine()
+    assert program(code).executed("f", machine)[3] == 3
+    assert (value(machine, "rcx"), value(machine, "rbx")) == (None, 0)
+
+
+# }}}
+
+# {{{ loops gone through in one go
+
+NESTED = """
+f: xor %eax,%eax; xor %ecx,%ecx
+inc %rcx; cmp $0x3,%rcx; jne 2; inc %rax; cmp %rdi,%rax; jne 1; ret
+"""
+GUARDED = "f: xor %eax,%eax; cmp %rsi,%rax; jl 4; nop; inc %rax; cmp %rdi,%rax; jne 1; ret"
+TILED = """
+f: xor %eax,%eax
+mov $0x10,%ecx; mov %rdi,%rdx; sub %rax,%rdx; cmp %rcx,%rdx; cmovl %rdx,%rcx; xor %ebx,%ebx
+inc %rbx; cmp %rcx,%rbx; jne 7
+add $0x10,%rax; cmp %rdi,%rax; jl 1; ret
+"""
+IN_MEMORY = """
+f: movq $0x0,-0x8(%rsp); xor %ecx,%ecx; nop; inc %rcx; cmp $0x2,%rcx; jne 2
+mov -0x8(%rsp),%rax; inc %rax; mov %rax,-0x8(%rsp); cmp %rdi,%rax; jne 1; ret
+"""
+BY_TABLE = "\n".join(
+    (
+        "f:",
+        *(f"movb ${int(k < 10):#x},-{0x20 - k:#x}(%rsp)" for k in range(14)),
+        "xor %eax,%eax; cmpb $0x1,-0x20(%rsp,%rax,1); jne 18; nop",
+        "inc %rax; cmp $0xe,%rax; jne 15; ret",
+    )
+)
+BY_BITS = """
+f: xor %eax,%eax
+mov %rax,%rcx; shr $0x5,%rcx; test %rcx,%rcx; je 6; nop; inc %rax; cmp %rdi,%rax; jne 1; ret
+"""
+BY_HIGH_HALF = """
+f: xor %ebx,%ebx; movabs $0x1000000000000000,%rcx
+mov %rbx,%rax; imul %rcx; cmp $0x1,%rdx; jl 7; nop; inc %rbx; cmp %rdi,%rbx; jne 2; ret
+"""
+EVERY_THIRD = """
+f: xor %eax,%eax; xor %ecx,%ecx
+inc %rcx; cmp $0x3,%rcx; jne 6; xor %ecx,%ecx; inc %rax; cmp %rdi,%rax; jne 2; ret
+"""
+BY_LOW_BITS = """
+f: xor %eax,%eax; xor %ebx,%ebx
+mov %rbx,%rcx; or $0x1,%rcx; and $0xfffffffffffffff8,%rcx; cmp %rsi,%rcx; jl 8; nop
+add $0x18,%rbx; inc %rax; cmp %rdi,%rax; jne 2; ret
+"""
+BY_UNEVEN_BITS = BY_LOW_BITS.replace("$0xfffffffffffffff8", "$0x1e")
+"""Code whose masked value goes up and down while the value itself grows by 24."""
+BY_WRITTEN = """
+f: xor %eax,%eax
+mov %rax,%rcx; mov %rcx,-0x10000(%rsp,%rax,8); inc %rax; cmp %rdi,%rax; jne 1; xor %eax,%eax
+mov -0x10000(%rsp,%rax,8),%rdx; cmp %rsi,%rdx; jl 10; nop; inc %rax; cmp %rdi,%rax; jne 7; ret
+"""
+"""Numbers are written side by side, and decide when they are read."""
+LOOPS = (
+    *(NESTED, GUARDED, TILED, IN_MEMORY, BY_LOW_BITS, BY_TABLE, BY_BITS, BY_HIGH_HALF),
+    *(EVERY_THIRD, BY_UNEVEN_BITS, BY_WRITTEN),
+)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 40, 1000])
+@pytest.mark.parametrize("code", LOOPS, ids=range(len(LOOPS)))
+def test_counts_are_those_of_single_steps(
+    code: str, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped = executed(code, rdi=length, rsi=length // 2)
+    monkeypatch.setattr(loop_extrapolation, "_ALIKE", 10**9)
+    assert skipped == executed(code, rdi=length, rsi=length // 2)
+
+
+@pytest.mark.parametrize("code", LOOPS[:5], ids=range(5))
+def test_long_loops_take_few_steps(code: str) -> None:
+    counts = executed(code, most=2000, rdi=16 * 10**6, rsi=8 * 10**6)
+    assert max(counts.values()) >= 10**6
+
+
+def test_everything_is_counted_as_often_as_it_is_executed() -> None:
+    often = {2: 3, 3: 3, 4: 3, 1: 1, 5: 1, 6: 1, 7: 1}
+    expected = Counter({0: 1, 8: 1} | {line: times * 10**6 for line, times in often.items()})
+    assert executed(NESTED, rdi=10**6) == expected
+    with pytest.raises(CountingError, match="gave up"):  # what alternates is followed
+        executed(EVERY_THIRD, most=2000, rdi=10**6)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "first", "second", "step", "expected"),
+    [("l", 3, 10, 1, 6), ("ge", 10, 3, -1, 7), ("b", 0, 8, 2, 3), ("a", 9, 8, -4, 0)],
+)
+def test_when_an_order_changes(
+    suffix: str, first: int, second: int, step: int, expected: int
+) -> None:
+    flags = Flags("sub", first, second, (first - second) % (1 << 32), 32)
+    assert to_change(flags, step, 0, suffix) == expected
+
+
+def test_when_what_is_compared_is_equal() -> None:
+    flags = Flags("sub", 3, 10, -7 % (1 << 32), 32)
+    assert [to_equality(flags, step, 0) for step in (1, 2, 0)] == [6, None, None]
+
+
+def test_left_shifts_in_vectors_are_extrapolated_up_to_their_carry() -> None:
+    rows = [(5 + 3 * k, 0, 1, 0) for k in range(4)]
+    assert without_carry(rows, 4) == ((1 << 28) - 1 - 14) // 3
+    assert without_carry([(40 - 3 * k, 0) for k in range(4)], 4) == 31 // 3
+    assert without_carry([(1 << 29, 0), ((1 << 29) + 1, 0)], 4) is None
+    assert without_carry([(k, k) for k in range(4)], 4) is None
+    assert without_carry([(None, None)] * 4, 4) == 1 << 62
+    assert note_of_step("vpslld", "$0x4,%ymm3,%ymm4") is None
+    assert note_of_step("vpsllq", "$0x4,%ymm3,%ymm4") is not None
+
+
+# }}}
+
+# {{{ vector instructions that can decide anything
+
+MASK_OF_GATHER = """
+vpcmpneqq 0x40(%rsp),%ymm1,%k1; vgatherqps 0x8(%rdi,%ymm0,4),%xmm4{%k1}
+vaddps %xmm4,%xmm5,%xmm6; vmovaps %xmm6,(%rsp)
+"""
+TESTED_MASK = (
+    "vmovdqa (%rax),%ymm0; vptestmd %ymm0,%ymm0,%k1; vmovdqa (%rax),%ymm2; kortestb %k1,%k1"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        pytest.param(MASK_OF_GATHER, {2, 3}, id="masks of gathers are for numbers only"),
+        pytest.param(TESTED_MASK, {0, 1, 3}, id="a mask that is tested"),
+        pytest.param(
+            "vmovdqa (%rsp),%ymm0; vpaddq %ymm7,%ymm0,%ymm3; vmovdqa %ymm3,(%rsp)",
+            {0, 1, 2},
+            id="counts that wait in memory",
+        ),
+        pytest.param(
+            "vmovdqa (%rax),%ymm0; vmovdqa32 (%rbx),%ymm0{%k1}; vmovd %xmm0,%eax",
+            {0, 1, 2},
+            id="lanes that a mask keeps",
+        ),
+        pytest.param(
+            "vmovdqa (%rax),%ymm0; vmovdqa32 (%rbx),%ymm0{%k1}{z}; vmovd %xmm0,%eax",
+            {1, 2},
+            id="what is written again",
+        ),
+        pytest.param(
+            "movdqa (%rax),%xmm0; paddd %xmm1,%xmm0; movd %xmm0,%eax",
+            {0, 1, 2},
+            id="instructions without VEX",
+        ),
+        pytest.param(
+            "vmovaps (%rax),%ymm1; vmulps %ymm1,%ymm1,%ymm0; vmovd %xmm0,%eax",
+            {1, 2},
+            id="products of numbers",
+        ),
+    ],
+)
+def test_needed_vectors(code: str, expected: set[int]) -> None:
+    lines = [(line.mnemonic, line.operands) for line in program(code).lines]
+    assert needed_lines(lines, [range(len(lines))]) == expected
+
+
+def test_a_register_that_another_block_reads() -> None:
+    lines = [("vmovdqa", "(%rax),%ymm0"), ("jmp", "0"), ("vmovd", "%xmm0,%eax")]
+    assert needed_lines(lines, [[0, 1], [2]]) == {0, 2}
+    assert needed_lines(lines[:2], [[0, 1]]) == set()
+    assert needed_lines(lines[:2], [[0, 1]], always=[0]) == {0}
+
+
+# }}}
+
+# {{{ object files and libraries
+
+SOURCE = """
+int leaf(int count) { int k; for (k = 0; k < count; k++) __asm__ volatile("bswap %eax"); return k; }
+int group(int count) { return leaf(2 * count) + 1; }
+"""
+
+
+@needs_objdump
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler (cc)")
+@pytest.mark.parametrize("protection", ["none", "branch"])
+def test_stubs_lead_to_functions_of_the_same_object(tmp_path: Path, protection: str) -> None:
+    source, library = tmp_path / "code.c", tmp_path / "code.so"
+    source.write_text(SOURCE)
+    flags = ["-O1", "-shared", "-fPIC", "-fno-inline", "-fsemantic-interposition"]
+    command = ["cc", *flags, f"-fcf-protection={protection}", "-o", str(library), str(source)]
+    subprocess.run(command, check=True)
+    code = program_of(library, lambda _: None)
+    assert "leaf@plt" in code.entries
+    machine = Machine()
+    machine.registers[REGISTERS["%rdi"].number] = 21
+    counts = code.executed("group", machine)
+    assert [counts[n] for n, line in enumerate(code.lines) if line.mnemonic == "bswap"] == [42]
+
+
+LIBRARY = ("__ocl_svml_z0_rsqrtf16", "puts", "__ocl_svml_z0_irem16")
+START, APART = 0x5000_0000_0000, 1 << 20
+
+
+@pytest.mark.device
+@needs_objdump
+def test_functions_of_libraries_get_addresses_of_their_own() -> None:
+    try:
+        find_device("intel:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    functions = functions_of(LIBRARY, START, APART, find_library)
+    assert set(functions) == {LIBRARY[0], LIBRARY[2]}
+    for number, name in enumerate(LIBRARY):
+        if name in functions:
+            assert functions[name][0].address == START + number * APART
+            assert functions[name][-1].mnemonic == "ret"
+    assert any(line.mnemonic == "vrsqrt14ps" for line in functions[LIBRARY[0]])
+
+
+def test_other_functions_are_not_looked_for() -> None:
+    assert not functions_of(["memset", "__ocl_svml_none"], START, APART, find_library)
+
+
+# }}}

@@ -1,0 +1,399 @@
+"""Rules of integer and vector instructions, against the processor that executes them."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from countperf.machine_code.conditions import condition_of
+from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Flags, Machine
+from countperf.machine_code.vector_unit import leads_to_integers
+from tests.machine_code.machines import put, put_mask, run, value, words_of
+
+Execute = Callable[..., list[int]]
+"""Instruction, numbers that it is given and a mask; what it leaves."""
+
+
+def assembled(
+    folder: Path,
+    codes: Mapping[str, Sequence[str]],
+    word: type[ctypes.c_uint32 | ctypes.c_uint64],
+    taken: int,
+    *features: str,
+) -> Execute:
+    """Return how to execute functions: rdi leads to what is given, rsi to what is taken."""
+    info, compiler = Path("/proc/cpuinfo"), shutil.which("cc")
+    known = info.read_text(encoding="utf-8").split() if info.exists() else []
+    if compiler is None or platform.machine() != "x86_64" or not {*features} <= {*known}:
+        pytest.skip(f"needs a C compiler and an x86-64 processor with {', '.join(features)}")
+    lines: list[str] = []
+    for number, code in enumerate(codes.values()):
+        lines += [f".globl f{number}", f"f{number}:", *code, "ret"]
+    source, library = folder / "code.s", folder / "code.so"
+    source.write_text("\n".join((*lines, "")), encoding="utf-8")
+    subprocess.run([compiler, "-shared", "-o", str(library), str(source)], check=True)
+    loaded, order = ctypes.CDLL(str(library)), list(codes)
+
+    def execute(text: str, inputs: Sequence[int], mask: int = 0) -> list[int]:
+        given, results = (word * len(inputs))(*inputs), (word * taken)()
+        loaded[f"f{order.index(text)}"](given, results, mask)
+        return list(results)
+
+    return execute
+
+
+# {{{ integers
+
+NAMES = ("rax", "rbx", "rcx", "rdx")
+ALL = "besol"
+CASES: dict[str, str] = {
+    # instruction: the conditions that it leaves defined
+    "add %rbx,%rax": ALL,
+    "add $0x8,%rax": ALL,
+    "sub %ebx,%eax": ALL,
+    "sub $0xffffffffffffff80,%rax": ALL,
+    "adc %rbx,%rax": ALL,
+    "adc %ebx,%eax": ALL,
+    "sbb %rbx,%rax": ALL,
+    "sbb %eax,%eax": ALL,
+    "sbb $0x5,%rax": ALL,
+    "inc %rax": "eso",
+    "dec %eax": "eso",
+    "neg %rax": ALL,
+    "neg %eax": ALL,
+    "not %eax": "",
+    "and %rbx,%rax": ALL,
+    "or %ebx,%eax": ALL,
+    "xor %bl,%al": ALL,
+    "cmp %bl,%al": ALL,
+    "test %ebx,%eax": ALL,
+    "mul %rbx": "bo",
+    "mul %ebx": "bo",
+    "imul %rbx": "bo",
+    "imul %ebx": "bo",
+    "imul %ebx,%eax": "bo",
+    "imul $0x7,%rbx,%rax": "bo",
+    "mulx %rbx,%rcx,%rax": "",
+    "shl $0x1,%rax": ALL,
+    "shl %rax": ALL,
+    "shl $0x3,%eax": "bes",
+    "shl %cl,%eax": "es",
+    "shr $0x1,%eax": ALL,
+    "shr $0x5,%rax": "bes",
+    "shr %cl,%rax": "es",
+    "sar $0x1,%rax": ALL,
+    "sar $0x9,%eax": "bes",
+    "sar %cl,%eax": "es",
+    "rol $0x3,%eax": "",
+    "ror %cl,%rax": "",
+    "shld $0x9,%rbx,%rax": "bes",
+    "shrd $0x9,%ebx,%eax": "bes",
+    "shld %cl,%ebx,%eax": "es",
+    "shrd %cl,%rbx,%rax": "es",
+    "bsf %rbx,%rax": "e",
+    "bsr %ebx,%eax": "e",
+    "bts %rbx,%rax": "b",
+    "btr $0x5,%eax": "b",
+    "btc %ebx,%eax": "b",
+    "bt %rbx,%rax": "b",
+    "bswap %rax": "",
+    "bswap %eax": "",
+    "xchg %rbx,%rax": "",
+    "xchg %bl,%al": "",
+    "xchg %ax,%ax": "",
+    "xadd %ebx,%eax": ALL,
+    "cwtl": "",
+    "cbtw": "",
+    "cltq": "",
+    "cltd": "",
+    "cqto": "",
+    "mov %ecx,%eax": "",
+    "mov $0x7,%al": "",
+    "movabs $0x100000000,%rax": "",
+    "movsbl %bl,%eax": "",
+    "movzbl %cl,%eax": "",
+    "movzwl %bx,%eax": "",
+    "movslq %ebx,%rax": "",
+    "lea 0x11(%rbx,%rcx,4),%rax": "",
+    "lea 0x1(%rcx),%eax": "",
+    "seto %al": "",
+    "setb %bl": "",
+    "cmovb %rbx,%rax": "",
+    "cmovs %ebx,%eax": "",
+    "tzcnt %rbx,%rax": "be",
+    "lzcnt %ebx,%eax": "be",
+    "popcnt %rbx,%rax": "e",
+    "blsr %rbx,%rax": "es",
+    "blsi %ebx,%eax": "bes",
+    "blsmsk %rbx,%rax": "bso",
+    "bextr %rcx,%rbx,%rax": "beo",
+    "bzhi %rcx,%rbx,%rax": "es",
+    "pext %rcx,%rbx,%rax": "",
+    "pdep %ecx,%ebx,%eax": "",
+    "andn %rcx,%rbx,%rax": "beso",
+    "rorx $0x7,%rbx,%rax": "",
+    "shlx %rcx,%rbx,%rax": "",
+    "sarx %ecx,%ebx,%eax": "",
+}
+_VALUES = (0, 1, 2, 5, 0x7F, 0x80, 0xFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, 1 << 63, 2**64 - 1)
+_FLAGS: dict[str, Callable[[int], bool]] = {
+    "b": lambda flags: bool(flags & 1),
+    "e": lambda flags: bool(flags >> 6 & 1),
+    "s": lambda flags: bool(flags >> 7 & 1),
+    "o": lambda flags: bool(flags >> 11 & 1),
+    "l": lambda flags: bool(flags >> 7 & 1) != bool(flags >> 11 & 1),
+}
+"""Conditions, from the register of flags."""
+_BEFORE = ("push %rbx", "mov 32(%rdi),%rax", "cmp 40(%rdi),%rax")
+_GIVEN = tuple(f"mov {8 * k}(%rdi),%{name}" for k, name in enumerate(NAMES))
+_TAKEN = tuple(f"mov %{name},{8 * k}(%rsi)" for k, name in enumerate(NAMES))
+_AFTER = ("pushfq", "pop 32(%rsi)", "pop %rbx")
+
+
+@pytest.fixture(scope="module")
+def integers(tmp_path_factory: pytest.TempPathFactory) -> Execute:
+    """Execute an instruction; return registers and flags afterwards."""
+    codes = {code: (*_BEFORE, *_GIVEN, code, *_TAKEN, *_AFTER) for code in CASES}
+    return assembled(tmp_path_factory.mktemp("integers"), codes, ctypes.c_uint64, 5, "bmi2")
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_results_and_flags(integers: Execute, code: str) -> None:
+    numbers, known = random.Random(code), 0
+    for _ in range(60):
+        drawn = (numbers.getrandbits(64), numbers.getrandbits(31))
+        given = [numbers.choice((*_VALUES, *drawn)) for _ in range(6)]
+        *registers, flags = integers(code, given)
+        machine = Machine()
+        for name, number in zip(NAMES, given, strict=False):
+            machine.registers[REGISTERS[f"%{name}"].number] = number
+        machine.registers[8:10] = given[4:]
+        run(f"cmp %r9,%r8\n{code}", machine)
+        for name, right in zip(NAMES, registers, strict=True):
+            followed = value(machine, name)
+            assert followed in (None, right), (name, [hex(number) for number in given])
+            known += followed is not None
+        for suffix in CASES[code]:
+            condition = condition_of(suffix)
+            assert condition is not None
+            decided = condition(machine)
+            assert decided in (None, _FLAGS[suffix](flags)), (suffix, [hex(n) for n in given])
+            known += decided is not None
+    # bsf and bsr of zero leave what they write undefined; all else is known
+    assert known >= 60 * (len(NAMES) + len(CASES[code])) * 0.8
+
+
+# }}}
+
+# {{{ vectors of 256 bits
+
+THREE, TWO = "%ymm1,%ymm2,%ymm3", "%ymm1,%ymm3"
+COMPUTED = (
+    *(f"vpcmp{order}{size} {THREE}" for order in ("eq", "gt") for size in "bwdq"),
+    *(
+        f"vp{which}{sign}{size} {THREE}"
+        for which in ("min", "max")
+        for sign in "su"
+        for size in "bwd"
+    ),
+    *(f"vp{name}{size} {THREE}" for name in ("add", "sub") for size in "bwdq"),
+    *(f"vp{name} {THREE}" for name in ("mullw", "mulld", "mulhw", "mulhuw", "muludq", "muldq")),
+    *(f"v{name} {THREE}" for name in ("pand", "pandn", "por", "pxor", "andps", "xorpd")),
+    *(f"vps{way}w ${by},%ymm2,%ymm3" for way in ("ll", "rl", "ra") for by in (0, 5, 15, 16)),
+    *(f"vps{way}d %xmm1,%ymm2,%ymm3" for way in ("ll", "rl", "ra")),
+    *(f"vps{way}d $0x4,%ymm2,%ymm3" for way in ("ll", "rl", "ra")),
+    *(f"vps{way}q $0x4,%ymm2,%ymm3" for way in ("ll", "rl")),
+    *(f"vps{way}v{size} {THREE}" for way in ("ll", "rl") for size in "dq"),
+    f"vpsravd {THREE}",
+    *(f"vpack{sign}s{what} {THREE}" for sign in "su" for what in ("wb", "dw")),
+    *(f"vpunpck{half}{what} {THREE}" for half in "lh" for what in ("bw", "wd", "dq", "qdq")),
+    *(
+        f"vpmov{sign}x{sizes} %xmm1,%ymm3"
+        for sign in "sz"
+        for sizes in ("bw", "bd", "bq", "wd", "wq", "dq")
+    ),
+    *(f"vpabs{size} {TWO}" for size in "bwd"),
+    "vblendvps %ymm1,%ymm2,%ymm4,%ymm3",
+    "vblendvpd %ymm1,%ymm2,%ymm4,%ymm3",
+    "vpblendvb %ymm1,%ymm2,%ymm4,%ymm3",
+    *(f"vpbroadcast{size} %xmm1,%ymm3" for size in "bwdq"),
+    "vpslldq $0x3,%ymm2,%ymm3",
+    "vpsrldq $0x5,%ymm2,%ymm3",
+    *(f"vpalignr ${by},{THREE}" for by in ("0x7", "0x13")),
+    f"vpshufb {THREE}",
+    f"vpshufd $0x1b,{TWO}",
+    f"vshufps $0x4e,{THREE}",
+    f"vpblendw $0xa6,{THREE}",
+    f"vpblendd $0x53,{THREE}",
+    f"vperm2i128 $0x31,{THREE}",
+    f"vpermq $0x1b,{TWO}",
+    "vextracti128 $0x1,%ymm1,%xmm3",
+    "vinserti128 $0x1,%xmm1,%ymm2,%ymm3",
+    "vmovlhps %xmm1,%xmm2,%xmm3",
+    "vmovdqa %xmm1,%xmm3",
+)
+TAKEN = (
+    *(f"vmovmskp{size} %ymm1,%eax" for size in "sd"),
+    "vpmovmskb %ymm1,%eax",
+    *(f"vpextr{size} $0x1,%xmm1,%eax" for size in "bwd"),
+    *(f"vpextr{size} $0x5,%xmm1,%eax" for size in "bw"),
+    "vmovd %xmm1,%eax",
+)
+TESTED = tuple(f"v{name} %ymm1,%ymm2" for name in ("ptest", "testps", "testpd"))
+INPUTS = (1, 2, 4)
+_LOAD = [f"vmovdqu {32 * place}(%rdi),%ymm{number}" for place, number in enumerate(INPUTS)]
+
+
+def _after(text: str) -> list[str]:
+    if text in COMPUTED:
+        return ["vmovdqu %ymm3,(%rsi)"]
+    if text in TESTED:
+        return ["setz (%rsi)", "setc 4(%rsi)"]
+    return ["movl %eax,(%rsi)"]
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Execute:
+    """Execute an instruction; return what is in its target, flags or registers afterwards."""
+    codes = {
+        text: [*_LOAD, "xorl %eax,%eax", text, *_after(text), "vzeroupper"]
+        for text in (*COMPUTED, *TAKEN, *TESTED)
+    }
+    return assembled(tmp_path_factory.mktemp("avx2"), codes, ctypes.c_uint32, 8, "avx2")
+
+
+def _inputs(seed: int) -> list[int]:
+    draw = random.Random(seed)
+    special = (0, 1, 3, 9, 0x8000_0000, 0xFFFF_FFFF, 0x7FFF_FFFF, 0x80FF_017F, 0x1234_8765)
+    words = [draw.choice((draw.choice(special), draw.getrandbits(32))) for _ in range(24)]
+    if seed % 3 == 0:  # elements that are equal, and tests that find nothing
+        words[8:16] = [word if draw.random() < 0.5 else ~word % (1 << 32) for word in words[:8]]
+    if seed % 4 == 0:
+        words[:8] = [draw.randrange(40) if index % 2 == 0 else 0 for index in range(8)]
+    return words
+
+
+def _machine(inputs: list[int]) -> Machine:
+    machine = Machine()
+    for index, number in enumerate(INPUTS):
+        put(machine, number, inputs[8 * index : 8 * index + 8])
+    return machine
+
+
+@pytest.mark.parametrize("text", [*COMPUTED, *TAKEN])
+def test_vectors_and_integers_are_those_of_the_processor(text: str, vectors: Execute) -> None:
+    assert leads_to_integers(*text.split(maxsplit=1)) == (text in TAKEN)
+    for seed in range(40):
+        inputs = _inputs(seed)
+        machine, right = run(text, _machine(inputs)), vectors(text, inputs)
+        if text in TAKEN:
+            assert machine.registers[0] == right[0]
+        else:
+            assert list(words_of(machine, 3, 16)) == [*right, *[0] * 8], seed
+
+
+@pytest.mark.parametrize("text", TESTED)
+def test_flags_are_those_of_the_processor(text: str, vectors: Execute) -> None:
+    seen: set[tuple[bool | None, bool | None]] = set()
+    cases = [*map(_inputs, range(60)), [0] * 24, [0xFFFF_FFFF] * 24, [0] * 8 + [1 << 31] * 16]
+    is_zero, carries = condition_of("e"), condition_of("b")
+    assert is_zero is not None
+    assert carries is not None
+    for inputs in cases:
+        machine = run(text, _machine(inputs))
+        flags = is_zero(machine), carries(machine)
+        assert flags == tuple(map(bool, vectors(text, inputs)[:2]))
+        seen.add(flags)
+    assert len(seen) >= 3
+
+
+@pytest.mark.parametrize("text", [*COMPUTED, *TESTED, *TAKEN])
+def test_unknown_lanes_stay_unknown(text: str) -> None:
+    machine = Machine(flags=Flags("exact", 1, 0, 0, 32), registers=[7] * 16)
+    put(machine, 3, (5,) * 16)
+    run(text, machine)
+    if text in COMPUTED:
+        shifts_zeros_in = any(name in text for name in ("rldq", "lldq", "alignr $0x13"))
+        zeros = {0} if shifts_zeros_in or "%xmm3" in text else set[int]()
+        assert set(machine.vectors[3, :32].tolist()) - zeros == {UNKNOWN}
+    elif text in TESTED:
+        assert machine.flags is None
+    else:
+        assert machine.registers[0] is None
+
+
+# }}}
+
+# {{{ vectors of 512 bits, and masks
+
+MOVES = (
+    *(f"valign{size} ${by},%zmm1,%zmm2,%zmm3" for size in "dq" for by in (0, 1, 7, 15)),
+    "valignd $0x5,%ymm1,%ymm2,%ymm3",
+    *(f"vpermilps ${order},%{width}mm1,%{width}mm3" for order in (0x1B, 0xD8) for width in "xyz"),
+    *(f"vpermilpd ${order},%{width}mm1,%{width}mm3" for order in (0x1, 0xA6) for width in "xyz"),
+    *(f"vpermil{kind} %zmm1,%zmm2,%zmm3" for kind in ("ps", "pd")),
+    *(f"vmovs{which}dup %{width}mm1,%{width}mm3" for which in "hl" for width in "xz"),
+    *(f"vinsertps ${order},%xmm1,%xmm2,%xmm3" for order in (0x10, 0xE8, 0x5D)),
+    "vinsertps $0x90,(%rdi),%xmm2,%xmm3",
+    *(f"vmovs{kind} %xmm1,%xmm2,%xmm3" for kind in "sd"),
+    *(f"vmovs{kind} %xmm1,%xmm2,%xmm3{{%k1}}{zeros}" for kind in "sd" for zeros in ("", "{z}")),
+    "vmovhlps %xmm1,%xmm2,%xmm3",
+    "vblendpd $0x6,%ymm1,%ymm2,%ymm3",
+    *(f"vshufpd $0x{by},%{w}mm1,%{w}mm2,%{w}mm3" for by in "69" for w in "yz"),
+    *(
+        f"v{name} %{width}mm1,%{width}mm2,%{width}mm3{{%k1}}{zeros}"
+        for name in ("blendmps", "blendmpd", "pblendmd", "pblendmq")
+        for width in "xz"
+        for zeros in ("", "{z}")
+    ),
+    *(f"vpmov{sizes} %zmm1,%ymm3" for sizes in ("qd", "dw", "wb")),
+    *(f"vpmov{sizes} %zmm1,%xmm3" for sizes in ("qw", "db", "qb")),
+    "vpmovqd %ymm1,%xmm3",
+    "vpmovqd %xmm1,%xmm3",
+    "vpmullq (%rdi){1to4},%ymm2,%ymm3",
+    "vpaddd (%rdi){1to16},%zmm2,%zmm3",
+    "vpternlogq $0x96,(%rdi){1to8},%zmm2,%zmm3",
+    "vpminsd (%rdi){1to8},%ymm2,%ymm3",
+    *(
+        f"{name} %zmm1,%zmm2,%zmm3{{%k1}}{zeros}"
+        for name in ("vpminsd", "vpmaxsq", "vpsllvd", "vpsravq", "vpmuludq", "vpsubq")
+        for zeros in ("", "{z}")
+    ),
+    *(f"vpmov{name} %xmm1,%zmm3{{%k1}}{{z}}" for name in ("sxbd", "zxwq")),
+    "vpsrld $0x3,%zmm2,%zmm3{%k1}",
+    "vpabsd %zmm1,%zmm3{%k1}",
+    *(f"vbroadcast{what} (%rdi),%ymm3" for what in ("sd", "i32x2", "i128", "f128")),
+    *(f"vbroadcasti{what} (%rdi),%zmm3" for what in ("64x4", "32x8", "64x2", "32x4")),
+    "vbroadcastsd %xmm1,%zmm3",
+    "vbroadcastss %xmm1,%ymm3",
+)
+_LOADED = (*(f"vmovdqu32 {64 * k}(%rdi),%zmm{k + 1}" for k in range(3)), "kmovd %edx,%k1")
+_WIDE = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+
+
+def test_moves_are_those_of_the_processor(tmp_path: Path) -> None:
+    codes = {text: (*_LOADED, text, "vmovdqu32 %zmm3,(%rsi)", "vzeroupper") for text in MOVES}
+    execute = assembled(tmp_path, codes, ctypes.c_uint32, 16, *_WIDE)
+    for text in MOVES:
+        for seed in range(10):
+            draw = random.Random(seed)
+            given, mask = [draw.getrandbits(32) for _ in range(48)], draw.getrandbits(16)
+            machine = Machine()
+            machine.registers[7] = 0x1000  # rdi
+            put_mask(machine, 1, mask)
+            for index, word in enumerate(given):
+                machine.store(0x1000 + 4 * index, 32, word)
+            for number in range(3):
+                put(machine, 1 + number, given[16 * number : 16 * number + 16])
+            run(text, machine)
+            assert list(words_of(machine, 3, 16)) == execute(text, given, mask), (text, seed)
+
+
+# }}}
