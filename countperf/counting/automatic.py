@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
@@ -109,8 +110,14 @@ def default_values(
 # two axes.
 
 
+@dataclass(frozen=True)
 class AssumedOrder(Tag):
-    """Marks an array whose automatic strides were replaced by those of C order."""
+    """Marks an array whose automatic strides were replaced by those of C order.
+
+    Loopy's cache on disk keeps it pickled, under a key made of the names of classes and of fields.
+    """
+
+    module: str = __name__
 
 
 def with_strides(kernel: Any) -> Any:

@@ -7,9 +7,13 @@ from typing import Any
 import loopy as lp
 import numpy as np
 import pytest
+from loopy.tools import LoopyKeyBuilder
 
 import countperf
+from countperf.counting.automatic import AssumedOrder
 from countperf.errors import ParameterError
+from countperf.harness.compile.launches import _NotedTarget  # pyright: ignore[reportPrivateUsage]
+from countperf.harness.cuda.target import NvidiaCudaTarget
 from countperf.properties.transactions import with_transactions
 from countperf.properties.vector import PropertyVector
 
@@ -120,3 +124,15 @@ def test_an_offset_that_bounds_a_loop_has_to_be_given() -> None:
 
     with pytest.raises(ParameterError, match="no value for parameter off"):
         countperf.count_kernel(unit).evaluate(n=8)
+
+
+@pytest.mark.parametrize("kept", [AssumedOrder, NvidiaCudaTarget, _NotedTarget])
+def test_keys_of_loopys_cache_change_when_a_class_moves(
+    kept: type[Any],
+) -> None:
+    """Entries on disk are pickles, which name the module that a class was in."""
+    moved = type(kept.__name__, (kept,), {"__module__": "elsewhere", "__qualname__": kept.__name__})
+    arguments = {"module": "elsewhere"} if kept is AssumedOrder else {}
+    assert AssumedOrder().module == AssumedOrder.__module__
+    assert LoopyKeyBuilder()(moved(**arguments)) != LoopyKeyBuilder()(kept())
+    assert LoopyKeyBuilder()(kept()) == LoopyKeyBuilder()(kept())

@@ -19,6 +19,9 @@ Shape = tuple[int, int, int]
 class _NotedTarget(lp.PyOpenCLTarget):
     """OpenCL C, and a host function that tells what it launches."""
 
+    # as of `NvidiaCudaTarget`
+    hash_fields = (*lp.PyOpenCLTarget.hash_fields, "__module__")
+
     def get_host_ast_builder(self) -> Any:
         """Return what writes the host function."""
         return HostBuilder(self)

@@ -158,6 +158,8 @@ _CONSTANTS = """\
 class NvidiaCudaTarget(CudaTarget):
     """CUDA C, and a host function in Python that launches it."""
 
+    # Loopy's cache on disk keeps it pickled, under a key that does not say where its class is
+    hash_fields = (*CudaTarget.hash_fields, "__module__")
     host_program_name_prefix = "_lpy_host_"
     host_program_name_suffix = ""
 
