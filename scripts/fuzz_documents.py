@@ -14,12 +14,13 @@ import random
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.document_kinds import kinds
-from tests.mutations import Result, mutants, read_mutant, tally
+from tests.mutations import mutants, outcome_of
 
 
 def main() -> int:
@@ -32,18 +33,20 @@ def main() -> int:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     chosen = [kind for kind in kinds() if not options.kind or kind.name in options.kind]
-    results: dict[str, list[Result]] = {}
+    outcomes = ("accepted", "refused", "nonsense", "traceback")
+    print(f"{'':24}" + "".join(f"{name:>11}" for name in outcomes))
+    wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for kind in chosen:
             rng = random.Random(f"{options.seed} {kind.name}")
-            some = itertools.islice(mutants(kind, rng), options.number // len(chosen))
-            results[kind.name] = [read_mutant(each, Path(folder)) for each in some]
-    print(tally(results))
-    wrong = [e for each in results.values() for e in each if e.outcome in ("traceback", "nonsense")]
-    for each in wrong[: options.show]:
-        print(
-            f"{each.outcome}: {each.mutant.kind.name}: {each.mutant.change[:90]}: {each.said[:150]}"
-        )
+            tally = Counter[str]()
+            for mutant in itertools.islice(mutants(kind, rng), options.number // len(chosen)):
+                outcome, said = outcome_of(mutant, Path(folder))
+                tally[outcome] += 1
+                if outcome in ("traceback", "nonsense"):
+                    wrong.append(f"{outcome}: {kind.name}: {mutant.change[:90]}: {said[:150]}")
+            print(f"{kind.name:24}" + "".join(f"{tally[name]:11}" for name in outcomes))
+    print(*wrong[: options.show], sep="\n")
     return 1 if wrong else 0
 
 

@@ -21,8 +21,8 @@ from countperf.measurements import (
     MeasurementSet,
     Resumption,
     TimedSize,
+    TimingDocument,
 )
-from countperf.measurements import TimingDocument as KernelTiming
 from countperf.measurements.lines import case_fields
 from countperf.metrics import Evaluation
 from countperf.models.library import fits_folders, load_weights
@@ -51,28 +51,65 @@ on_chip = { charged = ["flop.*.*", "groups"], upper = 1e-6, scale = "waves" }
 bytes = "4*gmem_load_32_stride1 + 8*gmem_load_64_stride1"
 waves = "ceil(groups/2)"
 """
+_VECTOR = PropertyVector.from_mapping(
+    {
+        "flop.add.f32": "[n] -> { n^2 : n > 0 }",
+        "groups": "[n] -> { floor((n + 15)/16) : n > 0 }",
+    }
+).to_document()
+_ENVIRONMENT = Environment(
+    recorded_at="2026-01-01T00:00:00+00:00", operating_system="Linux", processor="A", cores=2
+)
+_CATALOG = Path(countperf.__file__).parent / "hardware" / "catalog"
 
 
 def kinds() -> tuple[Kind, ...]:
     """Return a document of every kind."""
+    weights = make_weights({"launches": 1e-5, "gmem.load.32.stride1": 1e-10, "groups": 1e-8})
+    parameters = load_device("nvidia-gtx-970")
+    measured = _measured()
+    progress = {
+        "finished": ["devices", "check"],
+        "log": [{"stage": "check", "outcome": "done", "seconds": 1.5, "said": "right"}],
+    }
+    described = (_CATALOG / "nvidia-gtx-970.toml").read_bytes()
+    choice = SizeChoice(
+        family="fake", variant="plain", element_type="f32", exponents=(4, 5), run_s=(1.0, 2.0)
+    )
+    sizes = Calibration(
+        device=IDENTITY,
+        limits=SizeLimits(launch_overhead_s=1e-5, memory_bytes=2**30),
+        choices=(choice,),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        lines, journal = Path(folder) / "set.jsonl", Path(folder) / "search.jsonl"
+        measured.write_file(lines)
+        search(scripted(), store=journal)
+        of_lines = (
+            Kind("measurements", lines.read_bytes(), _use_measurements, ".jsonl"),
+            Kind(
+                "search",
+                journal.read_bytes(),
+                lambda path: search(scripted(), store=path),
+                ".jsonl",
+            ),
+        )
     return (
-        *_fits(),
-        *_measured(),
-        *_devices(),
-        *_searches(),
-        Kind(name="property vector", suffix=".json", content=_vector(), read=_use_vector),
-        Kind(name="model", suffix=".toml", content=_MODEL.encode(), read=_use_model),
-        Kind(
-            name="campaign's progress",
-            suffix=".json",
-            content=json.dumps(
-                {
-                    "finished": ["devices", "check"],
-                    "log": [{"stage": "check", "outcome": "done", "seconds": 1.5, "said": "right"}],
-                }
-            ).encode(),
-            read=_use_progress,
-        ),
+        *of_lines,
+        Kind("weights", weights.write_text().encode(), _use_weights),
+        Kind("shipped weights", _shipped("linear.json").read_bytes(), _use_weights),
+        Kind("evaluation", _short("evaluation.json", 3, "cases"), _use_evaluation),
+        Kind("ranking", _short("ranking.json", 1, "sets"), RankingEvaluation.read_file),
+        Kind("comparison", _short("comparison.json", 1, "models"), Comparison.read_file),
+        Kind("timing", _timing(measured).write_text().encode(), _use_timing),
+        Kind("sizes", sizes.write_text().encode(), Calibration.read_file),
+        Kind("identity", _shipped("identity.json").read_bytes(), DeviceIdentity.read_file),
+        Kind("device parameters", parameters.write_text().encode(), load_device),
+        Kind("device description", described, load_device, ".toml"),
+        Kind("characterization", _characterization(), Characterization.read_file),
+        Kind("property vector", json.dumps(_VECTOR).encode(), _use_vector),
+        Kind("model", _MODEL.encode(), lambda path: fitted_model(str(path)).to_object(), ".toml"),
+        Kind("campaign's progress", json.dumps(progress).encode(), _use_progress),
     )
 
 
@@ -80,51 +117,64 @@ def _shipped(name: str) -> Path:
     return next(p for f in fits_folders() if (p := f / "pocl-epyc-zen5" / name).is_file())
 
 
-def _short(name: str, keep: int, *fields: str) -> bytes:
-    """Return a shipped document with fewer entries in some of its lists."""
+def _short(name: str, kept: int, field: str) -> bytes:
+    """Return a shipped document with fewer entries in one of its lists."""
     content = json.loads(_shipped(name).read_text())
-    for field in fields:
-        content[field] = content[field][:keep]
-    return json.dumps(content).encode()
+    return json.dumps({**content, field: content[field][:kept]}).encode()
 
 
-# {{{ fits
-
-
-def _fits() -> tuple[Kind, ...]:
-    weights = make_weights({"launches": 1e-5, "gmem.load.32.stride1": 1e-10, "groups": 1e-8})
-    return (
-        Kind(
-            name="weights",
-            suffix=".json",
-            content=weights.write_text().encode(),
-            read=_use_weights,
+def _measured() -> MeasurementSet:
+    samples = [[9.0, 1.0, 1.5, 2.0], [9.0, 1.25, 1.5, 1.5]]
+    return MeasurementSet(
+        header=Header(device=IDENTITY, protocol=PROTOCOL, environment=_ENVIRONMENT),
+        measurements=tuple(
+            Measurement.from_samples(
+                make_case(n=n),
+                samples,
+                dropped=1,
+                properties=_VECTOR,
+                host_overhead_s=1e-5,
+                code={"code.load_vector": 12},
+            )
+            for n in (16, 32)
         ),
-        Kind(
-            name="shipped weights",
-            suffix=".json",
-            content=_shipped("linear.json").read_bytes(),
-            read=_use_weights,
+        failures=(
+            FailedCase(**case_fields(make_case(n=64)), recorded_at="", stage="build", reason="no"),
         ),
-        Kind(
-            name="evaluation",
-            suffix=".json",
-            content=_short("evaluation.json", 3, "cases"),
-            read=_use_evaluation,
-        ),
-        Kind(
-            name="ranking",
-            suffix=".json",
-            content=_short("ranking.json", 1, "sets"),
-            read=RankingEvaluation.read_file,
-        ),
-        Kind(
-            name="comparison",
-            suffix=".json",
-            content=_short("comparison.json", 1, "models"),
-            read=Comparison.read_file,
-        ),
+        resumptions=(Resumption(environment=_ENVIRONMENT, again={"fake/n=16": 1.5}),),
     )
+
+
+def _timing(measured: MeasurementSet) -> TimingDocument:
+    first, second = measured
+    return TimingDocument(
+        kernel="fake",
+        device=IDENTITY,
+        protocol=PROTOCOL,
+        environment=_ENVIRONMENT,
+        weights="fake-abacus",
+        model="linear",
+        sizes=(
+            TimedSize(measurement=first, counts={"source": "a"}, reason="no weight"),
+            TimedSize(measurement=second, predicted_s=2.0, interval_s=(0.5, 3.0)),
+        ),
+        failures=measured.failures,
+    )
+
+
+def _characterization() -> bytes:
+    clock = {"name": "clock", "value": 1e9, "spread": 0.1, "unit": "Hz", "kernel": "fma"}
+    content = {
+        "format": "countperf-characterization",
+        "version": 1,
+        "device": IDENTITY.to_object(),
+        "environment": _ENVIRONMENT.model_dump(mode="json"),
+        "findings": [clock],
+        "left_out": {"barriers": "a CPU"},
+        "parameters": load_device("nvidia-gtx-970").to_object(),
+        "finished": ["clock"],
+    }
+    return Characterization.from_object(content).write_text().encode()
 
 
 def _use_weights(path: Path) -> object:
@@ -138,119 +188,15 @@ def _use_evaluation(path: Path) -> object:
     return printed(Evaluation.read_file(path)).text()
 
 
-# }}}
-
-# {{{ measurements
-
-
-def _measured() -> tuple[Kind, ...]:
-    environment = Environment(
-        recorded_at="2026-01-01T00:00:00+00:00", operating_system="Linux", processor="A", cores=2
-    )
-    samples = [[9.0, 1.0, 1.5, 2.0], [9.0, 1.25, 1.5, 1.5]]
-    properties = json.loads(_vector())
-    content = MeasurementSet(
-        header=Header(device=IDENTITY, protocol=PROTOCOL, environment=environment),
-        measurements=tuple(
-            Measurement.from_samples(
-                make_case(n=n),
-                samples,
-                dropped=1,
-                properties=properties,
-                host_overhead_s=1e-5,
-                code={"code.load_vector": 12},
-            )
-            for n in (16, 32)
-        ),
-        failures=(
-            FailedCase(**case_fields(make_case(n=64)), recorded_at="", stage="build", reason="no"),
-        ),
-        resumptions=(Resumption(environment=environment, again={"fake/n=16": 1.5}),),
-    )
-    sizes = Calibration(
-        device=IDENTITY,
-        limits=SizeLimits(launch_overhead_s=1e-5, memory_bytes=2**30),
-        choices=(
-            SizeChoice(
-                family="fake",
-                variant="plain",
-                element_type="f32",
-                exponents=(4, 5),
-                run_s=(1.0, 2.0),
-            ),
-        ),
-    )
-    text = _written(content)
-    return (
-        Kind(
-            name="measurements",
-            suffix=".jsonl",
-            content=text.encode(),
-            read=_use_measurements,
-            lines=True,
-        ),
-        Kind(
-            name="timing",
-            suffix=".json",
-            content=_timing(content).write_text().encode(),
-            read=_use_timing,
-        ),
-        Kind(
-            name="sizes",
-            suffix=".json",
-            content=sizes.write_text().encode(),
-            read=Calibration.read_file,
-        ),
-    )
-
-
-def _written(content: MeasurementSet) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        content.write_file(Path(folder) / "set.jsonl")
-        return (Path(folder) / "set.jsonl").read_text()
-
-
-def _timing(content: MeasurementSet) -> KernelTiming:
-    first, second = content
-    return KernelTiming(
-        kernel="fake",
-        device=content.header.device,
-        protocol=content.header.protocol,
-        environment=content.header.environment,
-        weights="fake-abacus",
-        model="linear",
-        sizes=(
-            TimedSize(measurement=first, counts={"source": "a"}, reason="no weight"),
-            TimedSize(measurement=second, predicted_s=2.0, interval_s=(0.5, 3.0)),
-        ),
-        failures=content.failures,
-    )
-
-
 def _use_timing(path: Path) -> object:
-    found = KernelTiming.read_file(path)
-    return repr(found), found.to_frame(), found._repr_html_(), found.runs  # pyright: ignore[reportPrivateUsage]
+    timing = TimingDocument.read_file(path)
+    return repr(timing), timing.to_frame(), timing._repr_html_(), timing.runs  # pyright: ignore[reportPrivateUsage]
 
 
 def _use_measurements(path: Path) -> object:
-    found = MeasurementSet.read_file(path)
-    vectors = [each.property_vector() for each in found]
-    return [
-        vector.evaluate(each.parameters)
-        for each, vector in zip(found, vectors, strict=True)
-        if vector is not None
-    ], found.to_frame()
-
-
-def _vector() -> bytes:
-    vector = PropertyVector.from_mapping(
-        {
-            "flop.add.f32": "[n] -> { n^2 : n > 0 }",
-            "groups": "[n] -> { floor((n + 15)/16) : n > 0 }",
-        }
-    )
-    document = vector.to_document()
-    return json.dumps(document).encode()
+    measured = MeasurementSet.read_file(path)
+    vectors = [(case, case.property_vector()) for case in measured]
+    return [v.evaluate(case.parameters) for case, v in vectors if v], measured.to_frame()
 
 
 def _use_vector(path: Path) -> object:
@@ -259,90 +205,7 @@ def _use_vector(path: Path) -> object:
     return vector.evaluate(n=1024), vector.to_document(), str(vector["flop.add.f32"])
 
 
-# }}}
-
-# {{{ devices
-
-
-def _devices() -> tuple[Kind, ...]:
-    catalog = Path(countperf.__file__).parent / "hardware" / "catalog"
-    parameters = load_device("nvidia-gtx-970")
-    characterization = Characterization.from_object(
-        {
-            "format": "countperf-characterization",
-            "version": 1,
-            "device": IDENTITY.to_object(),
-            "environment": {
-                "recorded_at": "2026",
-                "operating_system": "Linux",
-                "processor": "A",
-                "cores": 2,
-            },
-            "findings": [
-                {"name": "clock", "value": 1e9, "spread": 0.1, "unit": "Hz", "kernel": "fma"}
-            ],
-            "left_out": {"barriers": "a CPU"},
-            "parameters": parameters.to_object(),
-            "finished": ["clock"],
-        }
-    )
-    return (
-        Kind(
-            name="identity",
-            suffix=".json",
-            content=_shipped("identity.json").read_bytes(),
-            read=DeviceIdentity.read_file,
-        ),
-        Kind(
-            name="device parameters",
-            suffix=".json",
-            content=parameters.write_text().encode(),
-            read=load_device,
-        ),
-        Kind(
-            name="device description",
-            suffix=".toml",
-            content=(catalog / "nvidia-gtx-970.toml").read_bytes(),
-            read=load_device,
-        ),
-        Kind(
-            name="characterization",
-            suffix=".json",
-            content=characterization.write_text().encode(),
-            read=Characterization.read_file,
-        ),
-    )
-
-
-# }}}
-
-# {{{ searches
-
-
-def _searches() -> tuple[Kind, ...]:
-    with tempfile.TemporaryDirectory() as folder:
-        journal = Path(folder) / "search.jsonl"
-        search(scripted(), store=journal)
-        return (
-            Kind(
-                name="search",
-                suffix=".jsonl",
-                content=journal.read_bytes(),
-                read=lambda path: search(scripted(), store=path),
-                lines=True,
-            ),
-        )
-
-
-# }}}
-
-
-def _use_model(path: Path) -> object:
-    return fitted_model(str(path)).to_object()
-
-
 def _use_progress(path: Path) -> object:
-    target = path.with_name("campaign.json")
-    target.write_bytes(path.read_bytes())
-    found = Progress.read(path.parent)
-    return [name.upper() for name in found.finished], [entry["outcome"] for entry in found.log]
+    path.with_name("campaign.json").write_bytes(path.read_bytes())
+    progress = Progress.read(path.parent)
+    return [name.upper() for name in progress.finished], [row["outcome"] for row in progress.log]

@@ -12,14 +12,14 @@ import copy
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from countperf.errors import CountperfError
 
-Outcome = Literal["accepted", "refused", "nonsense", "traceback"]
 Path_ = tuple[str | int, ...]
 
 _FREE_SIGN = re.compile(
@@ -30,126 +30,102 @@ _FREE_SIGN = re.compile(
 )
 """Fields whose numbers may be negative; of all others a negative number is nonsense."""
 
+_MARK = "\ue000mark\ue000"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of document."""
+    """A kind of document: its name, a valid document, and what reads and uses a file of it."""
 
-    name: str  # of the kind
-    suffix: str  # of its files
-    content: bytes  # A valid document
-    read: Callable[[Path], object]  # reads a file of it, and uses what it holds
-    lines: bool = False  # whether it is a file of lines
+    name: str
+    content: bytes
+    read: Callable[[Path], object]
+    suffix: str = ".json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Mutant:
-    """A mutated document."""
+    """A mutated document; if it is nonsense, no reader may accept it."""
 
-    kind: Kind  # of what
-    content: bytes  # the document
-    change: str  # what was done
-    is_nonsense: bool  # whether no reader may accept it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """Outcome of reading a mutated document."""
-
-    mutant: Mutant  # the document
-    outcome: Outcome  # what became of it; ``nonsense`` is what was accepted and must not be
-    said: str = ""  # the error, if there was one
+    kind: Kind
+    content: bytes
+    change: str
+    is_nonsense: bool
 
 
-def read_mutant(mutant: Mutant, folder: Path) -> Result:
-    """Have a mutated document read."""
+def outcome_of(mutant: Mutant, folder: Path) -> tuple[str, str]:
+    """Have a document read; return accepted, refused, nonsense (accepted) or traceback, and why."""
     path = folder / f"mutant{mutant.kind.suffix}"
     path.write_bytes(mutant.content)
     try:
         mutant.kind.read(path)
     except CountperfError as error:
-        return Result(mutant=mutant, outcome="refused", said=str(error))
+        return "refused", str(error)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        said = f"{type(error).__name__}: {error}"[:300]
-        return Result(mutant=mutant, outcome="traceback", said=said)
-    return Result(mutant=mutant, outcome="nonsense" if mutant.is_nonsense else "accepted")
+        return "traceback", f"{type(error).__name__}: {error}"[:300]
+    return ("nonsense" if mutant.is_nonsense else "accepted"), ""
 
 
 def mutants(kind: Kind, rng: random.Random) -> Iterator[Mutant]:
     """Mutate a document without end."""
-    changes = (_bytes, _truncated, _number, _type, _unknown, _twice, _missing, _text, _nested)
+    changes = (_byte, _truncated, _number, _type, _nested, _text, *[_field] * 3)
     while True:
-        change = rng.choice(changes)
-        made = change(kind, rng)
-        if made is not None and made.content != kind.content:
-            yield made
+        mutated = rng.choice(changes)(kind, rng)
+        if mutated is not None and mutated.content != kind.content:
+            yield mutated
 
 
-# {{{ bytes
-
-
-def _bytes(kind: Kind, rng: random.Random) -> Mutant:
-    place = rng.randrange(len(kind.content))
+def _byte(kind: Kind, rng: random.Random) -> Mutant:
+    index = rng.randrange(len(kind.content))
     byte = rng.choice([0, 0xFF, 0x0D, 0x22, 0x2D, 0x39, rng.randrange(256)])
-    content = bytearray(kind.content)
-    content[place] = byte
-    return Mutant(
-        kind=kind,
-        content=bytes(content),
-        change=f"byte {place} is {byte:#x}",
-        is_nonsense=byte >= 0x80,  # all documents are in ASCII
-    )
+    content = kind.content[:index] + bytes([byte]) + kind.content[index + 1 :]
+    # all documents are in ASCII
+    return Mutant(kind, content, f"byte {index} is {byte:#x}", is_nonsense=byte >= 0x80)
 
 
 def _truncated(kind: Kind, rng: random.Random) -> Mutant:
     end = rng.randrange(len(kind.content.rstrip()))
-    content = kind.content[:end]
-    return Mutant(
-        kind=kind,
-        content=content,
-        change=f"cut at byte {end}",
-        is_nonsense=not kind.lines and kind.suffix == ".json",
+    return Mutant(kind, kind.content[:end], f"cut at byte {end}", kind.suffix == ".json")
+
+
+def _parsed(kind: Kind, rng: random.Random) -> tuple[Any, Callable[[Any], str]]:
+    """Parse a document, or a line of it; and return what makes its text again."""
+    text = kind.content.decode()
+    if kind.suffix == ".toml":
+        return tomllib.loads(text), lambda value: "".join(
+            f"{json.dumps(name)} = {_toml(item)}\n" for name, item in value.items()
+        )
+    if kind.suffix == ".json":
+        return json.loads(text), json.dumps
+    lines = text.splitlines()
+    number = rng.randrange(len(lines))
+    before, after = lines[:number], lines[number + 1 :]
+    return json.loads(lines[number]), lambda value: "\n".join(
+        [*before, json.dumps(value), *after, ""]
     )
 
 
-# }}}
-
-# {{{ values
-
-
-_MARK = "\ue000mark\ue000"
-
-
-def _numbers(value: object, path: Path_ = ()) -> Iterator[Path_]:
-    match value:
-        case bool():
-            return
-        case int() | float():
-            yield path
-        case dict():
-            for name, each in value.items():
-                yield from _numbers(each, (*path, name))
-        case list():
-            for number, each in enumerate(value):
-                yield from _numbers(each, (*path, number))
-        case _:
-            return
-
-
-def _all(value: object, path: Path_ = ()) -> Iterator[Path_]:
-    if path:
-        yield path
+def _toml(value: Any) -> str:
     match value:
         case dict():
-            for name, each in value.items():
-                yield from _all(each, (*path, name))
+            items = (f"{json.dumps(name)} = {_toml(item)}" for name, item in value.items())
+            return "{ " + ", ".join(items) + " }"
         case list():
-            for number, each in enumerate(value):
-                yield from _all(each, (*path, number))
+            return "[" + ", ".join(map(_toml, value)) + "]"
+        case bool() | str():
+            return json.dumps(value)
         case _:
-            return
+            return repr(value)
+
+
+def _all(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+    """Give all that a document holds, itself first, with where it stands."""
+    yield path, value
+    children = value if isinstance(value, list) else []
+    for name, item in value.items() if isinstance(value, dict) else enumerate(children):
+        yield from _all(item, (*path, name))
 
 
 def _at(value: Any, path: Path_) -> Any:
@@ -158,211 +134,98 @@ def _at(value: Any, path: Path_) -> Any:
     return value
 
 
-def _put(value: Any, path: Path_, new: object) -> None:
-    _at(value, path[:-1])[path[-1]] = new
-
-
-def _parsed(kind: Kind, rng: random.Random) -> tuple[Any, Callable[[Any], str]]:
-    """Parse a document, or a line of it; and return what makes its text again."""
-    text = kind.content.decode()
-    if kind.suffix == ".toml":
-        import tomllib
-
-        return tomllib.loads(text), _toml
-    if not kind.lines:
-        return json.loads(text), json.dumps
-    lines = text.splitlines()
-    number = rng.randrange(len(lines))
-
-    def joined(value: Any) -> str:
-        return "\n".join([*lines[:number], json.dumps(value), *lines[number + 1 :], ""])
-
-    return json.loads(lines[number]), joined
-
-
-def _toml(value: Any) -> str:
-    """Write TOML in one line per key; tables inline."""
-
-    def text(each: Any) -> str:
-        match each:
-            case bool():
-                return str(each).lower()
-            case dict():
-                return (
-                    "{ " + ", ".join(f"{json.dumps(k)} = {text(v)}" for k, v in each.items()) + " }"
-                )
-            case list():
-                return "[" + ", ".join(map(text, each)) + "]"
-            case str():
-                return json.dumps(each)
-            case None:
-                return '"null"'
-            case _:
-                return repr(each)
-
-    return "".join(f"{json.dumps(name)} = {text(each)}\n" for name, each in value.items())
+def _where(path: Path_) -> str:
+    return ".".join(map(str, path))
 
 
 def _replaced(
     kind: Kind,
     rng: random.Random,
-    choose: Callable[[Any], list[Path_]],
+    chosen: Callable[[Path_, Any], bool],
     new: Callable[[Any], tuple[str, bool]],
 ) -> Mutant | None:
     """Put literal text in place of a value; `new` gives it, and whether that is nonsense."""
     value, write = _parsed(kind, rng)
-    paths = choose(value)
+    paths = [path for path, item in _all(value) if path and chosen(path, item)]
     if not paths:
         return None
     path = rng.choice(paths)
     literal, is_nonsense = new(_at(value, path))
-    value = copy.deepcopy(value)
-    _put(value, path, _MARK)
-    marked = write(value)
-    where = ".".join(map(str, path))
-    return Mutant(
-        kind=kind,
-        content=marked.replace(json.dumps(_MARK), literal).encode(),
-        change=f"{where} is {literal[:40]}",
-        is_nonsense=is_nonsense,
-    )
+    _at(value, path[:-1])[path[-1]] = _MARK
+    content = write(value).replace(json.dumps(_MARK), literal).encode()
+    return Mutant(kind, content, f"{_where(path)} is {literal[:40]}", is_nonsense)
+
+
+def _is_number(_: Path_, item: Any) -> bool:
+    return isinstance(item, int | float) and not isinstance(item, bool)
+
+
+def _is_positive(path: Path_, item: Any) -> bool:
+    return _is_number(path, item) and item > 0 and not _FREE_SIGN.search(_where(path))
 
 
 def _number(kind: Kind, rng: random.Random) -> Mutant | None:
     toml = kind.suffix == ".toml"
     never = ["nan", "inf", "-inf"] if toml else ["NaN", "Infinity", "-Infinity"]
     never += ["1e999", "-1e999", "1" * 400, "1" * 5000, f"-{'9' * 5000}"]
-    literal = rng.choice([*never, "negative", "negative", "negative", "1e308", "1e-320", "0"])
-    if literal != "negative":
-        return _replaced(
-            kind, rng, lambda v: list(_numbers(v)), lambda _: (literal, literal in never)
-        )
-
-    def signed(value: Any) -> list[Path_]:
-        return [
-            path
-            for path in _numbers(value)
-            if _at(value, path) > 0 and not _FREE_SIGN.search(".".join(map(str, path)))
-        ]
-
-    return _replaced(kind, rng, signed, lambda old: (repr(-old), True))
+    literal = rng.choice([*never, *["negative"] * 3, "1e308", "1e-320", "0"])
+    if literal == "negative":
+        return _replaced(kind, rng, _is_positive, lambda old: (repr(-old), True))
+    return _replaced(kind, rng, _is_number, lambda _: (literal, literal in never))
 
 
 def _type(kind: Kind, rng: random.Random) -> Mutant | None:
-    def other(old: Any) -> tuple[str, bool]:
-        literals = {
-            "number": "-17.25" if isinstance(old, str | list | dict) else "0.5",
-            "text": '"nonsense"',
-            "list": "[[]]",
-            "object": '{"nonsense": {}}' if kind.suffix != ".toml" else '{ "nonsense" = {} }',
-            "boolean": "true",
-            "null": "null",
-            "date": "1979-05-27T07:32:00Z",
-        }
-        if kind.suffix == ".toml":
-            del literals["null"]
-        else:
-            del literals["date"]
-        own: dict[type, str] = {
-            bool: "boolean",
-            int: "number",
-            float: "number",
-            str: "text",
-            list: "list",
-        }
-        literals.pop(own.get(type(old), "object"), None)
-        if old is None:
-            return literals["list"], True
-        chosen = rng.choice(sorted(literals))
-        return literals[chosen], chosen != "null"
+    toml = kind.suffix == ".toml"
+    literals = {
+        dict: '{ "nonsense" = {} }' if toml else '{"nonsense": {}}',
+        list: "[[]]",
+        str: '"nonsense"',
+        bool: "true",
+        float: "0.5",
+        type(None): "1979-05-27T07:32:00Z" if toml else "null",
+    }
 
-    return _replaced(kind, rng, lambda v: list(_all(v)), other)
+    def other(old: Any) -> tuple[str, bool]:
+        if old is None:
+            return literals[list], True
+        kinds = [kind for kind in literals if not isinstance(old, kind)]
+        chosen = rng.choice([kind for kind in kinds if kind is not float or type(old) is not int])
+        if chosen is float and not isinstance(old, bool):
+            return "-17.25", True
+        return literals[chosen], literals[chosen] != "null"
+
+    return _replaced(kind, rng, lambda *_: True, other)
 
 
 def _nested(kind: Kind, rng: random.Random) -> Mutant | None:
     depth = rng.choice([300, 5000, 100_000])
-    literal = rng.choice(["[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth])
-    if kind.suffix == ".toml":
-        literal = "[" * depth + "]" * depth
-    return _replaced(kind, rng, lambda v: list(_all(v)), lambda _: (literal, True))
+    literals = ["[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth]
+    literal = literals[0] if kind.suffix == ".toml" else rng.choice(literals)
+    return _replaced(kind, rng, lambda *_: True, lambda _: (literal, True))
 
 
 def _text(kind: Kind, rng: random.Random) -> Mutant | None:
-    def texts(value: Any) -> list[Path_]:
-        return [path for path in _all(value) if isinstance(_at(value, path), str)]
+    odd = ["", "(", "**", "[n] -> {", "\\u0000", "999", "é", "n", " ", "\\n", "9" * 5000]
 
     def other(old: str) -> tuple[str, bool]:
-        place = rng.randrange(len(old) + 1)
-        odd = rng.choice(
-            ["", "(", "**", "[n] -> {", "\\u0000", "999", "é", "n", " ", "\\n", "9" * 5000]
-        )
-        inside = json.dumps(old[:place])[1:-1] + odd + json.dumps(old[place + 1 :])[1:-1]
-        return f'"{inside}"', False
+        index = rng.randrange(len(old) + 1)
+        before, after = (json.dumps(part)[1:-1] for part in (old[:index], old[index + 1 :]))
+        return f'"{before}{rng.choice(odd)}{after}"', False
 
-    return _replaced(kind, rng, texts, other)
+    return _replaced(kind, rng, lambda _, item: isinstance(item, str), other)
 
 
-# }}}
-
-# {{{ fields
-
-
-def _objects(value: Any) -> list[Path_]:
-    return [p for p in ((), *_all(value)) if isinstance(_at(value, p), dict) and _at(value, p)]
-
-
-def _unknown(kind: Kind, rng: random.Random) -> Mutant | None:
+def _field(kind: Kind, rng: random.Random) -> Mutant:
+    """Add an unknown field, leave one out, or give one twice."""
     value, write = _parsed(kind, rng)
-    path = rng.choice(_objects(value))
-    value = copy.deepcopy(value)
-    _at(value, path)["nonsense"] = [[]]
-    return Mutant(
-        kind=kind,
-        content=write(value).encode(),
-        change=f"{'.'.join(map(str, path))} has an unknown field",
-        is_nonsense=True,
-    )
-
-
-def _missing(kind: Kind, rng: random.Random) -> Mutant | None:
-    value, write = _parsed(kind, rng)
-    path = rng.choice(_objects(value))
-    value = copy.deepcopy(value)
-    name = rng.choice(list(_at(value, path)))
-    del _at(value, path)[name]
-    return Mutant(
-        kind=kind,
-        content=write(value).encode(),
-        change=f"{'.'.join(map(str, (*path, name)))} is missing",
-        is_nonsense=False,
-    )
-
-
-def _twice(kind: Kind, rng: random.Random) -> Mutant | None:
-    value, write = _parsed(kind, rng)
-    path = rng.choice(_objects(value))
-    value = copy.deepcopy(value)
-    inside = _at(value, path)
-    name = rng.choice(list(inside))
-    inside[_MARK] = inside[name]
-    return Mutant(
-        kind=kind,
-        content=write(value).replace(json.dumps(_MARK), json.dumps(name)).encode(),
-        change=f"{'.'.join(map(str, (*path, name)))} is there twice",
-        is_nonsense=True,
-    )
-
-
-# }}}
-
-
-def tally(results: Mapping[str, list[Result]]) -> str:
-    """Write a table of outcomes, a row for each kind of document."""
-    outcomes = ("accepted", "refused", "nonsense", "traceback")
-    rows = [f"{'':24}" + "".join(f"{name:>11}" for name in outcomes)]
-    for kind, found in results.items():
-        counts = [sum(each.outcome == name for each in found) for name in outcomes]
-        rows.append(f"{kind:24}" + "".join(f"{count:11}" for count in counts))
-    total = [sum(e.outcome == o for found in results.values() for e in found) for o in outcomes]
-    rows.append(f"{'all':24}" + "".join(f"{count:11}" for count in total))
-    return "\n".join(rows)
+    path = rng.choice([path for path, item in _all(value) if isinstance(item, dict) and item])
+    fields = _at(value, path)
+    name = rng.choice(list(fields))
+    what = rng.choice(["unknown", "missing", "twice"])
+    if what == "missing":
+        del fields[name]
+    else:
+        fields[_MARK] = [[]] if what == "unknown" else copy.deepcopy(fields[name])
+    named = json.dumps("nonsense" if what == "unknown" else name)
+    content = write(value).replace(json.dumps(_MARK), named).encode()
+    return Mutant(kind, content, f"{_where((*path, name))}: {what}", is_nonsense=what != "missing")

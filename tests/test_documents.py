@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countperf.cli import main
 from countperf.documents import (
     Document,
     Part,
     field_path,
     format_json,
     parse_json,
+    parse_toml,
     validate,
     write_atomically,
 )
@@ -42,100 +44,96 @@ def _fields(**changes: object) -> dict[str, Any]:
     return {**BREAD.to_object(), **changes}
 
 
-def test_a_document_read_back_is_equal(tmp_path: Path) -> None:
-    BREAD.write_file(tmp_path / "new" / "bread.json")
-
-    assert Recipe.read_file(tmp_path / "new" / "bread.json") == BREAD
-
-
-def test_writing_leaves_no_scratch_file_and_keeps_the_old_file_on_failure(tmp_path: Path) -> None:
-    target = tmp_path / "bread.json"
+def test_a_document_read_back_is_equal_and_a_failure_keeps_it(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "bread.json"
     BREAD.write_file(target)
 
     with pytest.raises(UnicodeEncodeError):
         write_atomically(target, "half written \ud800")
 
     assert Recipe.read_file(target) == BREAD
-    assert [path.name for path in tmp_path.iterdir()] == ["bread.json"]
+    assert [path.name for path in target.parent.iterdir()] == ["bread.json"]
+
+
+_SECOND = {"ingredients": [{"name": "a", "grams": 1}, {"name": "b"}]}
+_TEXT = {"ingredients": [{"name": "flour", "grams": "1"}]}
+_SEVERAL = {"ingredients": [{}], "notes": 3}
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "said"),
+    ("content", "field", "said"),
     [
-        pytest.param({"version": "3"}, "$.version", "should be 3", id="version is text"),
-        pytest.param({"version": True}, "$.version", "version number", id="version is a boolean"),
-        pytest.param({"version": 4}, "$.version", "upgrade countperf", id="newer version"),
-        pytest.param({"version": 1}, "$.version", "cook it again", id="forgotten version"),
-        pytest.param({"format": "poem"}, "$.format", '"poem"', id="foreign format"),
-        pytest.param({"colour": 1}, "$.colour", "not permitted", id="unknown field"),
-        pytest.param(
-            {"ingredients": [{"name": "flour", "grams": "1"}]},
-            "$.ingredients[0].grams",
-            'found: "1"',
-            id="text for a number is not coerced",
-        ),
-        pytest.param(
-            {"ingredients": [{"name": "a", "grams": 1}, {"name": "b"}]},
-            "$.ingredients[1].grams",
-            "required",
-            id="missing field of the second entry",
-        ),
-        pytest.param(
-            {"notes": {"flop.add.f32": None}},
-            '$.notes["flop.add.f32"]',
-            "integer",
-            id="a key with dots is quoted",
-        ),
+        (_fields(version="3"), "$.version", "should be 3"),
+        (_fields(version=True), "$.version", "version number"),
+        (_fields(version=4), "$.version", "upgrade countperf"),
+        (_fields(version=1), "$.version", "cook it again"),
+        (_fields(format="poem"), "$.format", '"poem"'),
+        (_fields(colour=1), "$.colour", "not permitted"),
+        (_fields(**_TEXT), "$.ingredients[0].grams", 'found: "1"'),
+        (_fields(**_SECOND), "$.ingredients[1].grams", "required"),
+        (_fields(notes={"flop.add.f32": None}), '$.notes["flop.add.f32"]', "integer"),
+        (_fields(**_SEVERAL), "$.ingredients[0].name", "2 more bad fields"),
+        ({"beta": 1, "alpha": 2}, "$.format", "a kitchen-recipe document is wanted"),
+        *((value, "$", "") for value in ([], "text", None, 3)),
     ],
 )
-def test_a_bad_field_is_named(changes: dict[str, object], field: str, said: str) -> None:
+def test_a_bad_field_is_named(content: object, field: str, said: str) -> None:
     with pytest.raises(DocumentError) as caught:
-        Recipe.read_text(json.dumps(_fields(**changes)), path="bread.json")
+        Recipe.read_text(json.dumps(content), path="bread.json")
 
-    assert caught.value.field == field
-    assert caught.value.path == "bread.json"
+    assert (caught.value.field, caught.value.path) == (field, "bread.json")
     assert f"bread.json: {field}: " in str(caught.value)
     assert said in str(caught.value)
 
 
-def test_the_first_of_several_bad_fields_is_named_and_the_others_are_counted() -> None:
-    fields = _fields(ingredients=[{}], notes=3)
-
-    with pytest.raises(DocumentError, match="2 more bad fields") as caught:
-        Recipe.from_object(fields)
-
-    assert caught.value.field == "$.ingredients[0].name"
+_LINES = ", ".join(f'"a{number}": 1' for number in range(100_000))
 
 
-@pytest.mark.parametrize("content", [[], "text", None, 3])
-def test_what_is_not_an_object_is_refused(content: object) -> None:
-    with pytest.raises(DocumentError) as caught:
-        Recipe.from_object(content)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1" * 5000, r"the integer 1{20}\.\.\. \(5000 characters\) has more than 64"),
+        (f"{2**64}", "has more than 64 bits"),
+        (f"-{2**63 + 1}", "has more than 64 bits"),
+        ("1e999", "the number 1e999 is too large"),
+        ('{"a": 1, "b": 2, "a": 1}', "the field a is there twice"),
+        (f'{{{_LINES}, "a99999": 1}}', "the field a99999 is there twice"),  # pairs would take hours
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ('{\n  ,"format": 1}', "damaged JSON at line 2, column 3"),
+        *((constant, f"{constant} is not JSON") for constant in ("NaN", "Infinity", "-Infinity")),
+        ("a = 1979-05-27", "finite numbers .* are wanted, no dates"),
+        ("a = [1.0, inf]", "finite numbers .* are wanted, no dates"),
+        (f"a = {2**64}", "more than 64 bits"),
+        (f"a = {'1' * 5000}", "numbers of 64 bits"),
+        (f"a = {'[' * 5000}{']' * 5000}", "nested too deeply"),
+        ("a = ", "damaged TOML: "),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_text_that_is_no_document_is_refused(text: str, said: str) -> None:
+    parse = parse_toml if text.startswith("a =") else parse_json
+    with pytest.raises(DocumentError, match=said) as caught:
+        parse(text, path="document")
 
-    assert caught.value.field == "$"
+    assert caught.value.path == "document"
 
 
-def test_an_object_without_a_format_is_refused() -> None:
-    with pytest.raises(DocumentError, match="a kitchen-recipe document is wanted") as caught:
-        Recipe.from_object({"beta": 1, "alpha": 2})
-
-    assert caught.value.field == "$.format"
-
-
-def test_damaged_json_gives_line_and_column() -> None:
-    with pytest.raises(DocumentError, match=r"bread.json: damaged JSON at line 2, column 3"):
-        Recipe.read_text('{\n  ,"format": 1}', path="bread.json")
-
-
-def test_lines_of_a_file_keep_their_number() -> None:
+def test_the_largest_integers_are_read_and_lines_keep_their_number() -> None:
+    assert parse_json(f"[{2**64 - 1}, {-(2**63)}]") == [2**64 - 1, -(2**63)]
     with pytest.raises(DocumentError, match="line 17, column 2"):
         parse_json("{", first_line=17)
 
 
-@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-def test_numbers_that_json_lacks_are_refused(constant: str) -> None:
-    with pytest.raises(DocumentError, match=f"{constant} is not JSON"):
-        parse_json(constant)
+def test_a_document_that_is_nonsense_is_one_line_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "vector.json"
+    path.write_text('{"format": "countperf-property-vector", "version": ' + "1" * 5000 + "}")
+
+    assert main(["count", str(path)]) == 1
+
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"countperf: {path}: the integer 1111")
 
 
 def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
@@ -154,15 +152,11 @@ def test_documents_are_immutable_and_hold_no_nan() -> None:
         Ingredient(name="flour", grams=float("nan"))
 
 
-def test_a_part_is_validated_under_the_root_it_is_given() -> None:
+def test_fields_are_named_under_their_root_and_quoted_where_they_are_no_identifier() -> None:
+    assert field_path(("a", 0, 'b"c', "d e")) == '$.a[0]["b\\"c"]["d e"]'
     with pytest.raises(DocumentError) as caught:
         validate(Ingredient, {"name": 3, "grams": 1}, root="$.pantry[2]")
-
     assert caught.value.field == "$.pantry[2].name"
-
-
-def test_field_path_quotes_what_is_no_identifier() -> None:
-    assert field_path(("a", 0, 'b"c', "d e")) == '$.a[0]["b\\"c"]["d e"]'
 
 
 _JSON = st.recursive(
@@ -185,9 +179,3 @@ def test_arrays_of_numbers_stay_on_one_line() -> None:
     rows = [[float(i) / 3 for i in range(20)] for _ in range(3)]
 
     assert len(format_json({"covariance": rows}).splitlines()) == 7
-
-
-def test_a_repeated_field_among_many_is_found_in_linear_time() -> None:
-    fields = [f'"a{number}": 1' for number in range(100_000)]  # all pairs would take hours
-    with pytest.raises(DocumentError, match="the field a99999 is there twice"):
-        parse_json("{" + ", ".join([*fields, fields[-1]]) + "}")

@@ -1,8 +1,10 @@
-"""Files of lines: what was cut short is left out, and damage is refused with advice that works."""
+"""Files of lines: what was cut short is left out; damage, also of gzip, is refused with advice."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import operator
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from countperf.documents import split_lines
+from countperf.documents import read_content, split_lines
 from countperf.errors import DocumentError, MeasurementError
-from countperf.harness.campaign import measure
-from countperf.measurements import MeasurementSet
+from countperf.harness.campaign import Store, measure
+from countperf.measurements import MeasurementSet, measurements_in
+from countperf.tuning.journal import read_journal
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+from tests.shipped import FITS
+from tests.tuning.test_search import scripted, search
 
 CASES = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
 
@@ -22,40 +27,39 @@ CASES = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
 @pytest.mark.parametrize(
     ("content", "lines", "kept"),
     [
-        pytest.param(b'{"a": 1}\n{"b": 2}\n', ['{"a": 1}', '{"b": 2}'], 18, id="whole"),
-        pytest.param(b'{"a": 1}\n{"b": ', ['{"a": 1}'], 9, id="cut short"),
-        pytest.param(b'{"a": 1}\n{"b": 2}', ['{"a": 1}', '{"b": 2}'], 17, id="no line feed"),
-        pytest.param(b'{"a": 1}\n\x00\x00\x00', ['{"a": 1}'], 9, id="zeros after a power failure"),
-        pytest.param(b'{"a": 1}\n{"b": "\xc3', ['{"a": 1}'], 9, id="cut inside a character"),
-        pytest.param(b"", [], 0, id="empty"),
+        (b'{"a": 1}\n{"b": 2}\n', ['{"a": 1}', '{"b": 2}'], 18),
+        (b'{"a": 1}\n{"b": ', ['{"a": 1}'], 9),
+        (b'{"a": 1}\n{"b": 2}', ['{"a": 1}', '{"b": 2}'], 17),
+        (b'{"a": 1}\n\x00\x00\x00', ['{"a": 1}'], 9),  # zeros after a power failure
+        (b'{"a": 1}\n{"b": "\xc3', ['{"a": 1}'], 9),  # cut inside a character
+        (b"", [], 0),
     ],
 )
 def test_a_last_line_that_was_cut_short_is_left_out(
     content: bytes, lines: list[str], kept: int
 ) -> None:
-    found = split_lines(content)
+    split = split_lines(content)
 
-    assert list(found.lines) == lines
-    assert found.kept_bytes == kept
+    assert (list(split.lines), split.kept_bytes) == (lines, kept)
 
 
 @pytest.mark.parametrize(
     ("content", "line", "offset"),
     [
-        pytest.param(b'{"a": 1}\n{"\xff": 2}\n{"c": 3}\n', 2, 11, id="inside"),
-        pytest.param(b'{"a": 1}\n{"b": 2}\xff', 2, 17, id="instead of the last line feed"),
-        pytest.param(b'{"a": 1}\n{"b": 2}x', 2, 17, id="a letter for the last line feed"),
-        pytest.param(b'{"a": 1}x', 1, 8, id="a letter for the only line feed"),
-        pytest.param(b'{"\xff": 1}\n', 1, 2, id="in the header"),
-        pytest.param(b'{"a": 1}\n{"\xff', 2, 11, id="in a line that was cut short"),
+        (b'{"a": 1}\n{"\xff": 2}\n{"c": 3}\n', 2, 11),
+        (b'{"a": 1}\n{"b": 2}\xff', 2, 17),  # instead of the last line feed
+        (b'{"a": 1}\n{"b": 2}x', 2, 17),
+        (b'{"a": 1}x', 1, 8),
+        (b'{"\xff": 1}\n', 1, 2),  # in the header
+        (b'{"a": 1}\n{"\xff', 2, 11),  # in a line that was cut short
     ],
 )
 def test_a_damaged_byte_is_named(content: bytes, line: int, offset: int) -> None:
     with pytest.raises(DocumentError, match=f"byte {offset}, line {line}") as caught:
         split_lines(content, path="store.jsonl")
 
-    assert (caught.value.line, caught.value.offset) == (line, offset)
-    assert caught.value.path == "store.jsonl"
+    error = caught.value
+    assert (error.line, error.offset, error.path) == (line, offset, "store.jsonl")
 
 
 def _outcome(
@@ -78,15 +82,15 @@ def test_no_damaged_byte_of_a_store_loses_a_case_when_it_resumes(
     store = tmp_path / "my store.jsonl"
     _resume(store)
     whole = store.read_bytes()
-    feeds = [place for place, each in enumerate(whole) if each == ord("\n")]
+    feeds = [match.start() for match in re.finditer(b"\n", whole)]
 
-    for place in [*range(0, len(whole), 197), *feeds]:
-        damaged = whole[:place] + byte + whole[place + 1 :]
+    for at in [*range(0, len(whole), 197), *feeds]:
+        damaged = whole[:at] + byte + whole[at + 1 :]
         store.write_bytes(damaged)
-        line = whole[:place].count(b"\n") + 1
-        found, error = _outcome(store)
+        line = whole[:at].count(b"\n") + 1
+        measured, error = _outcome(store)
         if error is None:  # inside of a text: what it names is another case
-            assert {each.case for each in found} >= {case.name for case in CASES}
+            assert {entry.case for entry in measured} >= {case.name for case in CASES}
         else:
             assert str(store) in str(error)
             assert store.read_bytes() == damaged
@@ -96,40 +100,62 @@ def test_no_damaged_byte_of_a_store_loses_a_case_when_it_resumes(
             assert "was measured at" in str(error)
 
 
-@pytest.mark.parametrize("place", [0.4, 0.6, 0.99])
+def _followed(error: Exception | None, pattern: str) -> None:
+    """Run the command that a message advises."""
+    advice = re.search(pattern, str(error))
+    assert advice is not None
+    subprocess.run(["/bin/sh", "-c", advice[1]], check=True)
+
+
+@pytest.mark.parametrize("at", [0.4, 0.6, 0.99])
 @pytest.mark.parametrize("byte", [b"\xff", b"\n", b"{"], ids=repr)
-def test_the_advice_mends_a_store(tmp_path: Path, place: float, byte: bytes) -> None:
+def test_the_advice_mends_a_store(tmp_path: Path, at: float, byte: bytes) -> None:
     store = tmp_path / "it's my store.jsonl"
     whole = _resume(store)
     content = store.read_bytes()
-    at = int(place * len(content))
-    store.write_bytes(content[:at] + byte + content[at + 1 :])
+    index = int(at * len(content))
+    store.write_bytes(content[:index] + byte + content[index + 1 :])
 
     for _ in range(2):  # a line that was split is two damaged lines
-        found, error = _outcome(store)
+        _, error = _outcome(store)
         if error is not None:
-            advice = re.search(r"\((sed .*) keeps", str(error))
-            assert advice is not None
-            subprocess.run(advice[1], shell=True, check=True)
-    found, _ = _outcome(store)
+            _followed(error, r"\((sed .*) keeps")
 
-    assert {each.case for each in found} >= {each.case for each in whole}
+    assert {entry.case for entry in _resume(store)} >= {entry.case for entry in whole}
+
+
+def test_a_case_that_is_measured_twice_is_refused(tmp_path: Path) -> None:
+    store = tmp_path / "store.jsonl"
+    whole = _resume(store)
+    lines = store.read_text().splitlines(keepends=True)
+    store.write_text("".join([*lines, lines[1]]))
+    before = store.read_bytes()
+
+    _, error = _outcome(store)
+
+    assert isinstance(error, DocumentError)
+    number = len(lines) + 1
+    assert (error.line, error.offset) == (number, len("".join(lines).encode()))
+    assert f"line {number}: " in str(error)
+    assert "is measured in an earlier line" in str(error)
+    assert store.read_bytes() == before
+    _followed(error, r"\((sed .*) keeps")
+    assert MeasurementSet.read_file(store) == whole
+
+
+# {{{ searches
 
 
 def _journal(path: Path) -> object:
-    from tests.tuning.test_search import scripted, search
-
     return search(scripted(), store=path).winner.choice
 
 
-@pytest.mark.parametrize("change", [lambda raw: raw[:-1] + b"x", lambda raw: raw[:-1] + b"\xff"])
-def test_a_damaged_search_is_refused_and_left_alone(
-    tmp_path: Path, change: Callable[[bytes], bytes]
-) -> None:
+@pytest.mark.parametrize("last", [b"x", b"\xff"])
+def test_a_damaged_search_is_refused_and_left_alone(tmp_path: Path, last: bytes) -> None:
     store = tmp_path / "search.jsonl"
     _journal(store)
-    store.write_bytes(change(store.read_bytes()))
-    damaged = store.read_bytes()
+    damaged = store.read_bytes()[:-1] + last
+    store.write_bytes(damaged)
 
     with pytest.raises(DocumentError, match=f"byte {len(damaged) - 1}, line "):
         _journal(store)
@@ -146,3 +172,116 @@ def test_a_search_whose_last_line_lacks_its_line_feed_loses_nothing(tmp_path: Pa
     assert _journal(store) == winner
     assert store.read_bytes() == whole
     assert all(isinstance(json.loads(line), dict) for line in whole.splitlines())
+    assert read_journal(_compressed(store)) == read_journal(store)
+
+
+# }}}
+
+# {{{ gzip
+
+
+@pytest.fixture(scope="module")
+def lines() -> bytes:
+    content = read_content(measurements_in(FITS / "pocl-epyc-zen5"))
+    return b"".join(content.splitlines(keepends=True)[:40])
+
+
+@pytest.fixture
+def plain(lines: bytes, tmp_path: Path) -> Path:
+    path = tmp_path / "some.jsonl"
+    path.write_bytes(lines)
+    return path
+
+
+def _compressed(path: Path) -> Path:
+    target = path.with_name(f"{path.name}.gz")
+    target.write_bytes(gzip.compress(path.read_bytes()))
+    return target
+
+
+def test_compressed_files_are_read_and_written_as_plain_ones(plain: Path, tmp_path: Path) -> None:
+    measured = MeasurementSet.read_file(_compressed(plain))
+
+    assert len(measured) + len(measured.resumptions) == 39  # all lines but the header
+    assert measured == MeasurementSet.read_file(plain)
+    first, second = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"
+    measured.write_file(first)
+    measured.write_file(second)
+    content = first.read_bytes()
+    assert content == second.read_bytes()
+    assert content[4:8] == b"\0\0\0\0"  # time of change: none
+    assert gzip.decompress(content) == measured.to_text().encode()
+    assert MeasurementSet.read_file(first) == measured
+
+
+def test_a_damaged_line_is_told_as_in_the_plain_file(plain: Path) -> None:
+    good = plain.read_bytes()
+    end = good.index(b"\n", 20000)
+    plain.write_bytes(good[:end] + b"}" + good[end:])
+    packed = _compressed(plain)
+    errors: list[DocumentError] = []
+    for path in (plain, packed):
+        with pytest.raises(DocumentError) as caught:
+            MeasurementSet.read_file(path)
+        errors.append(caught.value)
+
+    of_plain, of_packed = errors
+    assert (of_packed.line, of_packed.offset) == (of_plain.line, of_plain.offset)
+    plain.unlink()
+    _followed(of_packed, r"delete the line \((.*) keeps")
+    mended = MeasurementSet.read_file(packed)
+    assert len(mended) + len(mended.resumptions) == 38
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(operator.itemgetter(slice(kept)) for kept in (2, 10, 500, -9)),
+        lambda raw: raw[:-999] + bytes([raw[-999] ^ 0xFF]) + raw[-998:],
+    ],
+)
+def test_damage_of_a_compressed_file_is_found(
+    plain: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    packed = _compressed(plain)
+    packed.write_bytes(damage(packed.read_bytes()))
+
+    with pytest.raises(DocumentError, match=r"damaged gzip file: .*; restore it from a copy"):
+        MeasurementSet.read_file(packed)
+
+
+def test_campaigns_do_not_append_to_compressed_files(plain: Path) -> None:
+    packed = _compressed(plain)
+    expected = MeasurementSet.read_file(plain)
+    plain.unlink()
+    with pytest.raises(MeasurementError, match="no lines are appended") as caught:
+        Store(packed, expected.header)
+
+    _followed(caught.value, "run (.*?), or")
+    with Store(plain, expected.header) as store:
+        assert store.content == expected
+
+
+def test_measurements_of_a_folder_are_found(plain: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "device"
+    folder.mkdir()
+    assert not measurements_in(folder).exists()
+
+    _compressed(plain).rename(folder / "measurements.jsonl.gz")
+
+    assert measurements_in(folder) == folder / "measurements.jsonl.gz"
+
+
+def test_what_a_compressed_file_becomes_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.documents.lines._LARGEST", 2**20)
+    path = tmp_path / "large.gz"
+    path.write_bytes(gzip.compress(bytes(2**20)))
+    assert len(read_content(path)) == 2**20
+    path.write_bytes(gzip.compress(bytes(2**20 + 1)))
+    with pytest.raises(DocumentError, match=r"more than 1 MiB of .* with gunzip first"):
+        read_content(path)
+
+
+# }}}

@@ -1,28 +1,150 @@
-"""Sizes that no kernel takes: beyond a type, given twice, of hundreds of digits; repeated cases."""
+"""Sizes and other arguments: what they name, and what is refused by each route it comes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
+import countperf
 from countperf.cli import main
-from countperf.errors import DocumentError, KernelBuildError, ParameterError
+from countperf.errors import KernelBuildError, ParameterError
 from countperf.harness.arrays import as_scalar
 from countperf.harness.campaign import measure
 from countperf.harness.description import describe_kernel
-from countperf.measurements import MeasurementSet
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
+from countperf.sizes import combine_sizes, parse_sizes, size_arrays
+from countperf.tuning.apart import ApartRunner
 from countperf.tuning.result import Budget
-from countperf.workflow import prediction
-from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+from countperf.workflow.measuring import measure_catalogue, measure_variants
+from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device
 
-KERNEL = "n-body/256x1/f32"
+SLUG = "pocl-epyc-zen5"
+N_BODY = "n-body/256x1/f32"
+MATMUL = "matmul-naive/16x16/f32"
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1024", 1024),
+        ("256,512,1024", (256, 512, 1024)),
+        ("1024:1030:4", (1024, 1026, 1028, 1030)),
+        ("0:10:3", (0, 5, 10)),
+        ("1:1024:11:log", tuple(2**power for power in range(11))),
+        ("100:10000:3:log", (100, 1000, 10000)),
+        ("1,2,16:64:4", (1, 2, 16, 32, 48, 64)),
+        ("4,4,8", (4, 4, 8)),
+        # 256 * 16^(i/7): 256, 380.4, 565.3, 840.1, 1248.3, 1854.9, 2756.4, 4096
+        ("256:4096:8:log", (256, 380, 565, 840, 1248, 1855, 2756, 4096)),
+        # steps of 3840 / 7 = 548.57
+        ("256:4096:8", (256, 805, 1353, 1902, 2450, 2999, 3547, 4096)),
+    ],
+)
+def test_texts_name_values(text: str, values: int | tuple[int, ...]) -> None:
+    assert parse_sizes("n", text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "no integer and no range") for text in ("x", "1.5", "", "1,", "1:2", "1:2:3:lin")),
+        ("8:4:2", "a start below the stop"),
+        ("1:9:1", "a count of at least 2"),
+        ("0:9:3:log", "a start of at least 1"),
+        ("1:1000000:1000000", "at most 10000 values"),
+        (f"1,{10**30}", "31 digits are more than any size has"),
+        ("1:4:9", "only 4 of the 9 values differ"),
+        ("1:8:8:log", "only 6 of the 8"),  # 1, 1.35, 1.81, 2.44, 3.28, 4.42, 5.94, 8
+    ],
+)
+def test_other_texts_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ParameterError, match=said) as caught:
+        parse_sizes("n", text)
+
+    assert caught.value.parameter == "n"
+
+
+def test_lists_go_together_value_by_value() -> None:
+    assert combine_sizes({"n": (1, 2), "m": np.array([3, 4]), "q": 5}) == [
+        {"n": 1, "m": 3, "q": 5},
+        {"n": 2, "m": 4, "q": 5},
+    ]
+    assert combine_sizes({"n": np.int64(7)}) == [{"n": 7}]
+    assert combine_sizes({}) == [{}]
+    arrays = size_arrays({"n": (1, 2), "m": 3})
+    assert arrays["m"] == 3
+    assert np.array_equal(arrays["n"], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"n": (1, 2), "m": (3, 4, 5)}, r"n \(2\) and m \(3\) have different numbers of values"),
+        ({"n": ()}, "n has no value"),
+        ({"n": (1, 2, 1)}, "the point n=1 is there twice"),
+        ({"n": 1.5}, "n is 1.5, which is no integer"),
+        ({"n": "many"}, "no integer"),
+    ],
+)
+def test_what_is_no_list_of_points_is_refused(sizes: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        combine_sizes(sizes)
+
+
+def test_commands_take_several_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["count", "n-body", "n=256,512"]) == 0
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if "f32.rsqrt" in x]
+    assert line.split()[1:3] == [str(n * (n - 1)) for n in (256, 512)]
+
+    command = ["predict", "n-body", "n=256,512", "--model", "linear", "--weights", SLUG]
+    assert main(command) == 0
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:4]]
+    assert rows == ["n", "256", "512"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "status"),
+    [
+        ("count n-body n=256,512 --analysis", "256, 512", 1),
+        (f"predict n-body n=256,512 --against-size n=5 --weights {SLUG}", "256, 512", 1),
+        ("rank matmul n=256:512:2", "one value of n is taken here", 2),
+        ("tune matmul n=256:512:2", "one value of n is taken here", 2),
+        (f"count {N_BODY} n=16 --json m=3", "has no parameter m; its sizes are: n", 1),
+        (f"count {N_BODY} n=16 n=32", "n is given twice: n=16 and n=32; give it once", 1),
+        (f"count {N_BODY} n={'9' * 400}", "400 digits are more than any size has", 2),
+        (f"count {N_BODY} n={'9' * 5000}", "5000 digits are more than any size has", 2),
+        (f"count {N_BODY} n=8589934592", "n = 8589934592 is beyond 2147483647", 1),
+        ("predict k n=4 --weights a --weights b", "--weights is given twice", 2),
+        ("measure --store a --family x --family x", "x is given twice", 2),
+        *((f"rank matmul --longest {s}", f"{s} is no number above 0", 2) for s in ("inf", "nan")),
+        *((f"time k --longest {s}", f"{s} is no number above 0", 2) for s in ("0", "-1")),
+        ("tune matmul --budget inf", "inf is no number above 0", 2),
+        ("tune matmul --measurements 0", "0 is less than 1", 2),
+        ("predict k n=4 --anchor n=4,n=5:0.1", "gives a size twice", 2),
+        ("predict k n=4 --anchor n=4:inf", "'inf' is no time", 2),
+        *((f"predict k n=5 --anchor {text}", "--anchor", 2) for text in ("n=5", "n=x:1", "n=5:x")),
+    ],
+)
+def test_bad_values_on_the_command_line_are_named(
+    command: str, said: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        returned: Any = main(command.split())
+    except SystemExit as error:
+        returned = error.code
+
+    assert returned == status
+    assert said in capsys.readouterr().err
+
+
+# {{{ types of arguments
 
 
 def _double(kind: type[np.integer] | None) -> lp.TranslationUnit:
@@ -48,118 +170,88 @@ def test_a_size_beyond_the_type_of_its_argument_is_refused(
     vector = count_kernel(_double(kind))
 
     assert vector.evaluate(n=largest)["groups"] == (largest + 255) // 256
-    for given in (
-        largest + 1,
-        np.array([16, largest + 1], dtype=object if largest > 2**62 else None),
-    ):
-        if isinstance(given, np.ndarray) and given.dtype == object:
-            continue  # no array of NumPy's integers has it
+    arrays = [] if name == "int64" else [np.array([16, largest + 1])]  # NumPy has no larger type
+    for size in (largest + 1, *arrays):
         with pytest.raises(ParameterError, match=f"the largest value of its type {name}") as caught:
-            vector.evaluate(n=given)
+            vector.evaluate(n=size)
         assert caught.value.parameter == "n"
 
 
-def test_the_advice_for_a_size_beyond_its_type_works() -> None:
-    with pytest.raises(ParameterError, match=r'such as lp.ValueArg\("n", np.int64\)'):
-        count_kernel(_double(np.int32)).evaluate(n=2**33)
-
+def test_predictions_and_launches_refuse_a_size_beyond_its_type_with_advice_that_works() -> None:
+    unit = _double(np.int32)
+    for size in (2**31, 2**33):
+        with pytest.raises(ParameterError, match=r'such as lp.ValueArg\("n", np.int64\)'):
+            countperf.predict(unit, weights=SLUG, model="linear", n=size)
     assert count_kernel(_double(np.int64)).evaluate(n=2**33)["groups"] == 2**25
 
-
-def test_predictions_refuse_a_size_beyond_its_type() -> None:
-    for size in (2**31, 2**33):
-        with pytest.raises(ParameterError, match="the largest value of its type int32"):
-            prediction.predict(_double(np.int32), weights="pocl-epyc-zen5", model="linear", n=size)
-
-
-def test_launches_refuse_a_size_beyond_its_type() -> None:
-    kernel = describe_kernel(_double(np.int32), lambda _: [])
-
-    assert as_scalar(kernel.scalars["n"], 2**31 - 1) == 2**31 - 1
+    scalar = describe_kernel(unit, lambda _: []).scalars["n"]
+    assert as_scalar(scalar, 2**31 - 1) == 2**31 - 1
     with pytest.raises(KernelBuildError, match="2147483647"):
-        as_scalar(kernel.scalars["n"], 2**31)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said", "status"),
-    [
-        (["n=16", "--json", "m=3"], "has no parameter m; its sizes are: n", 1),
-        (["n=16", "n=32"], "n is given twice: n=16 and n=32; give it once", 1),
-        (["n=" + "9" * 400], "400 digits are more than any size has", 2),
-        (["n=" + "9" * 5000], "5000 digits are more than any size has", 2),
-        (["n=8589934592"], "n = 8589934592 is beyond 2147483647", 1),
-    ],
-)
-def test_bad_sizes_on_the_command_line_are_named(
-    arguments: list[str], said: str, status: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        found = main(["count", KERNEL, *arguments])
-    except SystemExit as error:
-        found = error.code
-
-    assert found == status
-    assert said in capsys.readouterr().err
-
-
-def test_a_case_that_is_measured_twice_is_refused(tmp_path: Path) -> None:
-    store = tmp_path / "store.jsonl"
-    cases = [make_case("a", n) for n in (16, 32)]
-    measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL)
-    lines = store.read_text().splitlines(keepends=True)
-    store.write_text("".join([*lines, lines[1]]))
-    before = store.read_bytes()
-
-    with pytest.raises(DocumentError, match=r"line 4: .*is measured in an earlier line") as caught:
-        measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL)
-
-    assert (caught.value.line, caught.value.offset) == (4, len("".join(lines).encode()))
-    assert "sed -i.damaged 4d" in str(caught.value)
-    assert store.read_bytes() == before
-    store.write_text("".join(lines))
-    assert len(MeasurementSet.read_file(store)) == 2
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("predict k n=4 --weights a --weights b", "--weights is given twice"),
-        ("measure --store a --family x --family x", "x is given twice"),
-        ("rank matmul --longest inf", "inf is no number above 0"),
-        ("rank matmul --longest nan", "nan is no number above 0"),
-        ("tune matmul --budget inf", "inf is no number above 0"),
-        ("tune matmul --measurements 0", "0 is less than 1"),
-        ("predict k n=4 --anchor n=4,n=5:0.1", "gives a size twice"),
-        ("predict k n=4 --anchor n=4:inf", "'inf' is no time"),
-    ],
-)
-def test_options_are_given_once_and_are_finite(
-    capsys: pytest.CaptureFixture[str], command: str, said: str
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(command.split())
-
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [
-        lambda: prediction.predict(KERNEL, {"n": 512}, n=1024, weights="pocl-epyc-zen5"),
-        lambda: PROTOCOL.changed(rounds=0),
-        lambda: Budget(seconds=math.inf),
-        lambda: load_weights("pocl-epyc-zen5").anchored({"launches": 1}, ({}, 1.0), ({}, 2.0)),
-    ],
-)
-def test_values_are_given_once_and_are_finite(refused: Callable[[], object]) -> None:
-    with pytest.raises(ParameterError, match=r"twice|no protocol has|is none|same sizes"):
-        refused()
+        as_scalar(scalar, 2**31)
 
 
 def test_a_negative_integer_scalar_is_timed(tmp_path: Path) -> None:
     case = make_case(parameters={"n": 16, "shift": -2})
 
-    (found,) = measure([case], store=tmp_path / "m.jsonl", runner=FakeRunner(), protocol=PROTOCOL)
+    (entry,) = measure([case], store=tmp_path / "m.jsonl", runner=FakeRunner(), protocol=PROTOCOL)
 
-    assert found.parameters == {"n": 16, "shift": -2}
+    assert entry.parameters == {"n": 16, "shift": -2}
+
+
+# }}}
+
+# {{{ arguments of functions
+
+SIZED: Mapping[str, Callable[[Any], object]] = {
+    "predict": lambda sizes: countperf.predict(MATMUL, sizes, weights=SLUG),
+    "weights.predict": lambda sizes: load_weights(SLUG).predict(MATMUL, sizes),
+    "explain": lambda sizes: countperf.explain(MATMUL, sizes, weights=SLUG),
+    "time_kernel": lambda sizes: countperf.time_kernel(countperf.load_kernel(MATMUL), sizes),
+    "predict_all": lambda sizes: countperf.predict_all(MATMUL, "nvidia-gtx-970", sizes),
+    "occupancy": lambda sizes: countperf.occupancy(MATMUL, "nvidia-gtx-970", sizes),
+    "rank": lambda sizes: countperf.rank("matmul", sizes, weights=SLUG),
+}
+HAND = {"launches": 1, "groups": 64}
+WRONG: Any = 3
+DEVICE = make_device("fake:0", "Abacus")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        *(
+            (lambda call=call: call(1024), "sizes are given by name, and 1024 has none")
+            for call in SIZED.values()
+        ),
+        *(
+            (
+                lambda measure=measure: measure(store="m.jsonl", profile=WRONG),
+                "no profile 3; pass one of 'quick'",
+            )
+            for measure in (measure_catalogue, measure_variants)
+        ),
+        (
+            lambda: countperf.count_kernel(countperf.load_kernel(MATMUL), view=WRONG),
+            "no view 3; pass one of 'source', ",
+        ),
+        (lambda: countperf.predict(HAND, weights=WRONG), "weights are a name, a path or"),
+        (
+            lambda: load_weights(SLUG).predict(HAND, incomplete_ok=True).against(WRONG),
+            "compared with another one, not with 3",
+        ),
+        (lambda: countperf.predict(N_BODY, {"n": 512}, n=1024, weights=SLUG), "twice"),
+        *(
+            (lambda limit=limit: ApartRunner(DEVICE, longest_s=limit), "longest_s is")
+            for limit in (0.0, -1.0, math.inf, math.nan)
+        ),
+        (lambda: PROTOCOL.changed(rounds=0), "no protocol has"),
+        (lambda: Budget(seconds=math.inf), "is none"),
+        (lambda: load_weights(SLUG).anchored({"launches": 1}, ({}, 1.0), ({}, 2.0)), "same sizes"),
+    ],
+)
+def test_arguments_that_are_none_are_refused(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        call()
+
+
+# }}}
