@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -49,7 +49,6 @@ def test_other_threads_change_nothing() -> None:
         with deferred_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work)
     assert seen == [signal.default_int_handler]

@@ -21,27 +21,28 @@ ROOT = Path(countperf.__file__).parent
 GLOSSARY = ROOT.parent / "docs" / "glossary.md"
 
 
-def _entries() -> frozenset[str]:
+TEXT = GLOSSARY.read_text(encoding="utf-8")
+TERMS = re.findall(r"^(\S.*)\n: ", TEXT, re.MULTILINE)
+
+
+def _entries() -> set[str]:
     """Return the terms that the glossary explains, and words that it explains with them."""
-    text = GLOSSARY.read_text(encoding="utf-8")
-    terms = re.findall(r"^(\S.*)\n: ", text, re.MULTILINE)
-    words = {word.strip("` ") for term in terms for word in term.split(",")}
-    explained = re.findall(r"^(?:purpose|view)\n: ((?:.|\n  )*)", text, re.MULTILINE)
-    return frozenset(words) | {w for each in explained for w in re.findall(r"[\w-]+", each)}
+    explained = re.findall(r"^(?:purpose|view)\n: ((?:.|\n  )*)", TEXT, re.MULTILINE)
+    return {
+        *(word.strip("` ") for term in TERMS for word in term.split(",")),
+        *(word for text in explained for word in re.findall(r"[\w-]+", text)),
+    }
 
 
 def _verdicts() -> Iterator[str]:
     """Yield the names of all verdicts that the package makes."""
-    texts = (path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
-    for text in texts:
-        if "Verdict(" not in text:
-            continue
-        for node in ast.walk(ast.parse(text)):
-            if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "Verdict"):
-                continue
-            for keyword in node.keywords:
-                if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
-                    yield str(keyword.value.value)
+    for path in ROOT.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "Verdict(" in text else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Verdict":
+                for keyword in node.keywords:
+                    if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+                        yield str(keyword.value.value)
 
 
 def _shipped() -> tuple[str, ...]:
@@ -59,7 +60,7 @@ NAMES: dict[str, Callable[[], tuple[str, ...]]] = {
     "issued events": lambda: get_args(issue.IssuedEvents),
     "views": lambda: VIEWS,
     "purposes": lambda: get_args(Purpose),
-    "fitted models": lambda: _shipped(),
+    "fitted models": _shipped,
     "mechanistic models": model_names,
     "verdicts": lambda: tuple(sorted(set(_verdicts()))),
 }
@@ -74,4 +75,4 @@ def test_every_name_has_an_entry(kind: str) -> None:
 
 
 def test_there_are_few_terms() -> None:
-    assert len(re.findall(r"^\S.*\n: ", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)) <= 80
+    assert len(TERMS) <= 80

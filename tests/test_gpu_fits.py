@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from math import exp, log
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,16 +23,28 @@ from published_left_out import geometric_mean
 ROOT = Path(__file__).parent.parent
 
 
-def _error(slug: str) -> float:
-    cases = Evaluation.read_file(ROOT / "fits" / slug / "held-out.json").cases
-    errors = [max(1e-3, abs(case.predicted_s / case.measured_s - 1)) for case in cases]
-    return 100 * exp(sum(map(log, errors)) / len(errors))
+PAGE = (ROOT / "docs" / "gpu-fits.md").read_text()
+ROWS = [
+    line.split(" | ")
+    for line in re.findall(r"^\| (?:GeForce|Quadro|Tesla)[^|]* \| (.*) \|$", PAGE, re.M)
+]
+"""Cells of the rows of the page's table, a row a GPU."""
 
 
-def test_the_page_has_the_errors_of_the_documents() -> None:
-    page = (ROOT / "docs" / "gpu-fits.md").read_text()
-    printed = re.findall(r"^\| (?:GeForce|Quadro|Tesla) [^|]* \| ([0-9.]+) \|", page, re.M)
-    assert sorted(map(float, printed)) == sorted(round(_error(slug), 1) for slug in COMPUTE_UNITS)
+def _percent(errors: Any) -> float:
+    return round(100 * geometric_mean(errors), 1)
+
+
+def test_the_page_has_errors_and_coverage_of_the_documents() -> None:
+    means: list[float] = []
+    held: list[int] = []
+    for slug in COMPUTE_UNITS:
+        cases = Evaluation.read_file(ROOT / "fits" / slug / "held-out.json").cases
+        means.append(_percent([abs(case.predicted_s / case.measured_s - 1) for case in cases]))
+        held.append(round(100 * sum(bool(case.is_covered) for case in cases) / len(cases)))
+
+    assert sorted(float(row[0]) for row in ROWS) == sorted(means)
+    assert sorted(int(row[3]) for row in ROWS) == sorted(held)
 
 
 @pytest.mark.parametrize("slug", COMPUTE_UNITS)
@@ -74,48 +85,21 @@ def test_what_has_no_weight_is_named_and_not_guessed(slug: str) -> None:
     assert predict("convolution/16x16/f32", {"n": 512, "images": 3}, weights=slug).complete
 
 
-def test_intervals_hold_as_often_as_the_page_says() -> None:
-    def held(slug: str) -> int:
-        cases = Evaluation.read_file(ROOT / "fits" / slug / "held-out.json").cases
-        return round(100 * sum(bool(case.is_covered) for case in cases) / len(cases))
-
-    printed = [int(row[3]) for row in _rows("GeForce|Quadro|Tesla")]
-
-    assert sorted(printed) == sorted(held(slug) for slug in COMPUTE_UNITS)
-
-
-def _rows(first: str) -> list[list[str]]:
-    """Return the cells of the rows of the page's tables that begin with one of some words."""
-    page = (ROOT / "docs" / "gpu-fits.md").read_text()
-    lines = re.findall(rf"^\| (?:{first})[^|]* \| (.*) \|$", page, re.M)
-    return [line.split(" | ") for line in lines]
-
-
-def test_the_page_has_the_errors_of_what_was_left_out() -> None:
+def test_the_page_has_the_errors_of_what_was_left_out_and_why_some_are_not_predicted() -> None:
     table = pd.read_csv(ROOT / "docs" / "gpu_left_out.csv")
-    each = table.dropna(subset="error_percent").groupby(["left_out", "gpu"])["error_percent"]
-    means = each.apply(lambda errors: round(100 * geometric_mean(errors / 100), 1))
-    kernels = table[(table["left_out"] == "kernel") & table["error_percent"].notna()]
-
-    printed = [[float(cell) for cell in row[1:3]] for row in _rows("GeForce|Quadro|Tesla")]
-    page = (ROOT / "docs" / "gpu-fits.md").read_text()
-    sentence = page.partition("others: geometric means ")[2].partition("\n\n")[0]
-    by_kernel = kernels.groupby("name")["error_percent"].apply(
-        lambda errors: round(100 * geometric_mean(errors / 100), 1)
-    )
-
-    assert sorted(row[0] for row in printed) == sorted(means["tile width"])
-    assert sorted(row[1] for row in printed) == sorted(means["kernel"])
+    known = table.dropna(subset="error_percent")
+    known = known.assign(error=known["error_percent"] / 100)
+    by_gpu = known.groupby(["left_out", "gpu"])["error"].apply(_percent)
+    by_kernel = known[known["left_out"] == "kernel"].groupby("name")["error"]
+    sentence = PAGE.partition("others: geometric means ")[2].partition("\n\n")[0]
     cells = re.findall(r"(\d+\.\d)(?: %)?\s+\(", sentence)
-    assert sorted(map(float, cells)) == sorted(by_kernel)
 
-
-def test_kernels_that_are_not_predicted_say_why() -> None:
-    table = pd.read_csv(ROOT / "docs" / "gpu_left_out.csv")
-    unknown = [row for row in table.to_dict("records") if np.isnan(row["error_percent"])]
-    assert all(isinstance(row["without_weight"], str) for row in unknown)
-    names = {row["name"] for row in unknown}
-    assert names == {"published-dot-product", "published-matmul/tiled"}
+    assert sorted(float(row[1]) for row in ROWS) == sorted(by_gpu["tile width"])
+    assert sorted(float(row[2]) for row in ROWS) == sorted(by_gpu["kernel"])
+    assert sorted(map(float, cells)) == sorted(by_kernel.apply(_percent))
+    unknown = table[table["error_percent"].isna()]
+    assert set(map(type, unknown["without_weight"])) == {str}
+    assert set(unknown["name"]) == {"published-dot-product", "published-matmul/tiled"}
 
 
 @pytest.mark.parametrize("width", [4, 8, 12, 16, 20, 24, 28, 32])

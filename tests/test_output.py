@@ -15,16 +15,12 @@ from pathlib import Path
 import pytest
 
 from countperf.cli import main
-from countperf.documents import (
-    check_writable,
-    write_atomically,
-)
+from countperf.documents import check_writable, write_atomically
 from countperf.errors import OutputError
 from countperf.harness.campaign import measure
 from countperf.measurements import MeasurementSet
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
-ROOT = Path(__file__).parents[1]
 CASES = [make_case("a", n) for n in (16, 32, 64, 128)]
 
 
@@ -60,21 +56,14 @@ def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_full_disk_is_found_before_the_work(full_disk: Path) -> None:
-    _fill(full_disk)
-
-    with pytest.raises(OutputError, match="No space left on device; free some space") as caught:
-        check_writable(full_disk / "weights.json")
-
-    assert caught.value.path == str(full_disk / "weights.json")
-    assert _names(full_disk) == {"ballast"}
-
-
-def test_a_full_disk_leaves_the_old_file(full_disk: Path) -> None:
+def test_a_full_disk_is_found_before_the_work_and_leaves_the_old_file(full_disk: Path) -> None:
     target = full_disk / "weights.json"
     target.write_text("old")
     _fill(full_disk)
 
+    with pytest.raises(OutputError, match="No space left on device; free some space") as caught:
+        check_writable(full_disk / "new.json")
+    assert caught.value.path == str(full_disk / "new.json")
     with pytest.raises(OutputError, match="No space left"):
         write_atomically(target, "new " * 9000)
 
@@ -98,25 +87,25 @@ def test_a_campaign_on_a_full_disk_loses_nothing_and_goes_on(full_disk: Path) ->
     assert store.read_bytes().endswith(b"\n")
     finished = MeasurementSet.read_file(store)
     ballast.unlink()
-    found = measure(CASES, store=store, runner=FakeRunner(), protocol=PROTOCOL)
-    assert {each.case for each in finished} <= {each.case for each in found}
-    assert {case.name for case in CASES} <= {each.case for each in found}
+    measured = measure(CASES, store=store, runner=FakeRunner(), protocol=PROTOCOL)
+    assert {entry.case for entry in finished} <= {entry.case for entry in measured}
+    assert {case.name for case in CASES} <= {entry.case for entry in measured}
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("path", "said"),
     [
-        pytest.param("folder", "Is a directory; name a file in that folder", id="a folder"),
-        pytest.param("file/weights.json", "a part of the path is a file", id="below a file"),
-        pytest.param("x" * 300, "name a shorter one", id="too long a name"),
+        ("folder", "Is a directory; name a file in that folder"),
+        ("file/weights.json", "a part of the path is a file"),
+        ("x" * 300, "name a shorter one"),
     ],
 )
-def test_a_place_that_is_no_file_is_found_before_the_work(
-    tmp_path: Path, place: str, said: str
+def test_a_path_that_is_no_file_is_found_before_the_work(
+    tmp_path: Path, path: str, said: str
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    target = tmp_path / place
+    target = tmp_path / path
 
     for write in (check_writable, lambda path: write_atomically(path, "new")):
         with pytest.raises(OutputError, match=said) as caught:
@@ -155,45 +144,36 @@ def test_pipes_are_written_to_and_links_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "text"
 
 
-FIGURE = pytest.mark.extra("plot")
-
-
 @pytest.mark.parametrize(
-    ("arguments", "target"),
+    "command",
     [
-        (["fit", "measurements.jsonl", "--output"], "folder"),
-        (["evaluate", "measurements.jsonl", "--weights", "none", "--output"], "folder"),
+        "fit measurements.jsonl --output",
+        "evaluate measurements.jsonl --weights none --output",
         pytest.param(
-            ["evaluate", "measurements.jsonl", "--weights", "none", "--figure"],
-            "folder.svg",
-            marks=FIGURE,
+            "evaluate measurements.jsonl --weights none --figure", marks=pytest.mark.extra("plot")
         ),
-        (["compare", "measurements.jsonl", "--output"], "folder"),
-        (["characterize", "--device", "none:0", "--store"], "folder"),
-        (["tune", "matmul", "--device", "none:0", "--store"], "folder"),
-        (["tune", "matmul", "--device", "none:0", "--export"], "folder"),
-        pytest.param(
-            ["tune", "matmul", "--device", "none:0", "--figure"], "folder.svg", marks=FIGURE
-        ),
-        (["rank", "matmul", "--weights", "none", "--output"], "folder"),
+        "compare measurements.jsonl --output",
+        "characterize --device none:0 --store",
+        "tune matmul --device none:0 --store",
+        "tune matmul --device none:0 --export",
+        pytest.param("tune matmul --device none:0 --figure", marks=pytest.mark.extra("plot")),
+        "rank matmul --weights none --output",
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
 def test_commands_check_their_files_before_any_work(
-    arguments: list[str],
-    target: str,
+    command: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    target = "folder.svg" if command.endswith("--figure") else "folder"
     (tmp_path / target).mkdir()
 
-    assert main([*arguments, target]) == 1
+    assert main([*command.split(), target]) == 1
 
-    said = capsys.readouterr().err
+    (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith(f"countperf: cannot write {target}: Is a directory; name a file in")
-    assert len(said.splitlines()) == 1
     assert _names(tmp_path) == {target}
 
 
@@ -244,30 +224,22 @@ def test_what_is_printed_is_safe_to_show(
         assert b"evil\\x1b]" in written or b"evil\\u001b]" in written
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_standard_output_that_is_full_is_one_line() -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no /dev/full")
+    command = [sys.executable, "-m", "countperf", "count", "n-body/256x1/f32", "n=1024"]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "countperf", "count", "n-body/256x1/f32", "n=1024"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            check=False,
-        )
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
 
     assert done.returncode == 1
-    said = [line for line in done.stderr.splitlines() if not line.endswith(" so far")]
-    assert len(said) == 1
-    assert "No space left on device" in said[0]
+    (said,) = [line for line in done.stderr.splitlines() if not line.endswith(" so far")]
+    assert "No space left on device" in said
 
 
 def test_threads_that_write_one_file_leave_one_of_their_texts_whole(tmp_path: Path) -> None:
-    path = tmp_path / "found.json"
+    path = tmp_path / "weights.json"
     texts = [f"{number}" * 100_000 for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda text: write_atomically(path, text), texts * 3))
 
     assert path.read_text() in texts
-    assert [each.name for each in tmp_path.iterdir()] == ["found.json"]
+    assert _names(tmp_path) == {"weights.json"}

@@ -48,13 +48,13 @@ def _folder(path: Path, *, name: str) -> Path:
 
 
 def _name(specification: str) -> str:
-    found = load_kernel(specification)
-    assert isinstance(found, lp.TranslationUnit)
-    return found.default_entrypoint.name
+    unit = load_kernel(specification)
+    assert isinstance(unit, lp.TranslationUnit)
+    return unit.default_entrypoint.name
 
 
 def test_kernels_are_objects_or_functions_of_files_with_imports_beside_them(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = _folder(tmp_path / "first", name="one")
     second = _folder(tmp_path / "second", name="two")
@@ -66,13 +66,7 @@ def test_kernels_are_objects_or_functions_of_files_with_imports_beside_them(
     assert _name(f"{second}:late") == "late_two"
     assert sys.path == path
     assert not {"beside", "inner", "inner.late"} & set(sys.modules)
-
-
-def test_a_module_of_the_current_folder_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = _folder(tmp_path / "first", name="one")
-    monkeypatch.chdir(file.parent)
+    monkeypatch.chdir(first.parent)
     assert _name("kernels:unit") == "one"
 
 
@@ -98,44 +92,30 @@ unit = make("unit")
 @pytest.mark.long
 @pytest.mark.parametrize(
     "command",
-    [
-        ["-m", "countperf", "count", "my:unit", "n=64"],
-        ["-m", "countperf", "rank", "my.py:space", "--weights", "pocl-epyc-zen5", "--incomplete"],
-    ],
-    ids=["count", "rank"],
+    ["count my:unit n=64", "rank my.py:space --weights pocl-epyc-zen5 --incomplete"],
 )
-def test_files_beside_a_kernel_take_the_place_of_no_module(
-    tmp_path: Path, command: list[str]
-) -> None:
+def test_files_beside_a_kernel_take_the_place_of_no_module(tmp_path: Path, command: str) -> None:
     trace = tmp_path / "trace"
     for name in FOREIGN:
         (tmp_path / f"{name}.py").write_text(f"open({str(trace)!r}, 'a').write({name!r})\n")
     (tmp_path / "my.py").write_text(SPACE)
-    done = subprocess.run(
-        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, "-m", "countperf", *command.split()]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, trace.exists()) == (0, False), done.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "said"),
     [
-        ("number", "no function of the name 'number' (there: Shape, unit, built, late)"),
-        ("nothing", "(there: Shape, unit, built, late)"),
+        (":number", "no function of the name 'number' (there: Shape, unit, built, late)"),
+        (":nothing", "(there: Shape, unit, built, late)"),
+        ("", "kernels.py:axpy"),
     ],
 )
-def test_what_is_no_kernel_is_told_with_what_there_is(
-    tmp_path: Path, name: str, message: str
-) -> None:
+def test_what_is_no_kernel_is_told_with_what_there_is(tmp_path: Path, name: str, said: str) -> None:
     file = _folder(tmp_path / "first", name="one")
-    with pytest.raises(KernelSpecificationError) as caught:
-        load_kernel(f"{file}:{name}")
-    assert message in str(caught.value)
-
-
-def test_a_file_alone_is_told_to_lack_a_name() -> None:
-    with pytest.raises(KernelSpecificationError, match=r"as in kernels.py:axpy"):
-        load_kernel("kernels.py")
+    with pytest.raises(KernelSpecificationError, match=re.escape(said)):
+        load_kernel(f"{file}{name}")
 
 
 NOISY = (
@@ -158,7 +138,7 @@ unit = make("unit")
 )
 
 
-def test_what_kernel_files_print_is_not_in_json_documents(
+def test_what_kernel_files_print_goes_to_standard_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "noisy.py"
@@ -169,19 +149,6 @@ def test_what_kernel_files_print_is_not_in_json_documents(
     assert json.loads(printed.out)["kernel"] == "noisy"
     for text in ("imported", "built", "descriptor", "by a process"):
         assert text in printed.err
-
-
-def test_what_kernel_files_print_goes_to_standard_error(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "noisy.py"
-    file.write_text(NOISY)
-
-    assert main(["count", f"{file}:noisy", "n=64"]) == 0
-    printed = capfd.readouterr()
-    assert printed.out.startswith("kernel noisy")
-    assert "printed while it is built" not in printed.out
-    assert "printed while it is built" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -195,19 +162,14 @@ def test_what_kernel_files_print_goes_to_standard_error(
         ("raise OSError('gone')", "OSError: gone"),
     ],
 )
-@pytest.mark.parametrize("place", ["module", "function"])
+@pytest.mark.parametrize("template", ["import sys\n{}\n", "import sys\ndef kernel():\n    {}\n"])
 def test_files_that_exit_or_fail_are_errors_that_name_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, said: str, place: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, said: str, template: str
 ) -> None:
     file = tmp_path / "ends.py"
-    file.write_text(
-        f"import sys\n{statement}\n"
-        if place == "module"
-        else f"import sys\ndef kernel():\n    {statement}\n"
-    )
-    for command in ("count", "predict"):
-        more = ["--weights", "pocl-epyc-zen5"] if command == "predict" else []
-        assert main([command, f"{file}:kernel", "n=64", "--json", *more]) == 1
+    file.write_text(template.format(statement))
+    for command in (["count"], ["predict", "--weights", "pocl-epyc-zen5"]):
+        assert main([*command, f"{file}:kernel", "n=64", "--json"]) == 1
         printed = capsys.readouterr()
         assert printed.out == ""
         (line,) = printed.err.splitlines()

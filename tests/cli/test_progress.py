@@ -114,6 +114,7 @@ def test_evaluating_tells_each_case() -> None:
             ["measure", "--store", "m.jsonl"],
             "interrupted; what is finished is kept: the same command goes on from here",
         ),
+        (["time", "n-body", "n=256"], "interrupted; nothing is kept: the same command begins anew"),
         (["compiled", "copy", "n=1"], "interrupted; nothing is kept: the same command begins anew"),
         (
             ["compiled", "--store", "m.jsonl"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,22 +36,24 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("minutes", [0.5, 61.0])
-def test_a_budget_out_of_range_is_refused(minutes: float) -> None:
-    with pytest.raises(ParameterError, match="not between 1 and 60"):
-        calibrate(minutes=minutes)
-
-
-def test_a_name_that_is_none_is_refused_before_anything_is_measured() -> None:
-    with pytest.raises(ParameterError, match="cannot name a fit"):
-        calibrate(name="a b")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"minutes": 0.5}, "not between 1 and 60"),
+        ({"minutes": 61.0}, "not between 1 and 60"),
+        ({"name": "a b"}, "cannot name a fit"),
+    ],
+)
+def test_what_is_asked_for_is_checked_first(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        calibrate(**options)
 
 
 def _small() -> KernelChoice:
     """Return the cheapest kernels of the choice, one size each."""
     choice = shipped_choice()
-    cheap = sorted(choice.kernels[:60], key=lambda each: each.sizes[0].run_s)[:10]
-    kernels = tuple(each.model_copy(update={"sizes": each.sizes[:1]}) for each in cheap)
+    cheap = sorted(choice.kernels[:60], key=lambda kernel: kernel.sizes[0].run_s)[:10]
+    kernels = tuple(kernel.model_copy(update={"sizes": kernel.sizes[:1]}) for kernel in cheap)
     return choice.model_copy(update={"kernels": kernels})
 
 
@@ -64,7 +67,8 @@ def device() -> Device:
 
 def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
     """Return the weights of a calibration, loaded by the names of models that it says."""
-    models = {each.model: load_weights(result.name, model=each.model) for each in result.models}
+    names = [model.model for model in result.models]
+    models = {name: load_weights(result.name, model=name) for name in names}
     assert sorted(models) == sorted(named_fits()[result.name].models)
     return models
 
@@ -84,34 +88,31 @@ def test_a_device_gets_weights_that_predict(
         choice=_small(),
         busy=True,  # the machine may be
     )
-    found = calibrated()
+    result = calibrated()
 
-    assert found.without_code == "not read in this test"
-    assert found.name == "mine/test"
-    assert found.is_complete
-    assert len(repr(found).splitlines()) <= MOST_LINES
-    assert repr(found).startswith("mine/test: ")
-    (weights,) = _stored(found).values()
-    assert list(found.to_frame()["model"]) == [found.models[0].model]
+    assert (result.name, result.without_code) == ("mine/test", "not read in this test")
+    assert result.is_complete
+    assert len(repr(result).splitlines()) <= MOST_LINES
+    assert repr(result).startswith("mine/test: ")
+    (weights,) = _stored(result).values()
+    assert list(result.to_frame()["model"]) == [result.models[0].model]
     assert weights.device == device.identity
     assert weights.source is not None
     assert weights.source.protocol == CALIBRATION.name
-    small = _small()
-    prediction = predict(
-        small.kernels[0].name, small.kernels[0].sizes[0].parameters, weights=weights
-    )
+    kernel = _small().kernels[0]
+    prediction = predict(kernel.name, kernel.sizes[0].parameters, weights=weights)
     assert prediction.interval_s is not None
     low, high = prediction.interval_s
     assert 0 <= low < prediction.time_s < high
 
     again = calibrated()
     assert again.name == "mine/test"  # its own weights are replaced
-    assert again.cases == found.cases  # nothing is measured again
-    copied = WeightSet.read_file(found.models[0].path)
+    assert again.cases == result.cases  # nothing is measured again
+    copied = WeightSet.read_file(result.models[0].path)
     by_hand = copied.model_copy(update={"source": None})
-    by_hand.write_file(found.models[0].path)
+    by_hand.write_file(result.models[0].path)
     assert calibrated().name == "mine/test-2"  # those of somebody else are not
-    assert WeightSet.read_file(found.models[0].path) == by_hand
+    assert WeightSet.read_file(result.models[0].path) == by_hand
 
 
 @pytest.mark.device
@@ -129,7 +130,7 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
         deadline=0.0,
         minutes=1.0,
     )
-    entries = [entry(each.name) for each in _small().kernels]
+    entries = [entry(kernel.name) for kernel in _small().kernels]
 
     cases = sized_here(task, entries)
 
@@ -162,7 +163,7 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     assert not own.exists() or not list(own.glob("*/*.json"))
     calibrating.forget_unsettled(store)
     assert len(MeasurementSet.read_file(store)) == 0
-    found = calibrated(busy=True)
-    assert found.unsettled == found.cases == 10
-    assert "10 times did not settle and were used: intervals are wider" in repr(found)
-    assert _stored(found)
+    result = calibrated(busy=True)
+    assert result.unsettled == result.cases == 10
+    assert "10 times did not settle and were used: intervals are wider" in repr(result)
+    assert _stored(result)

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from countperf.errors import DeviceLostError, FitError, MeasurementError
+from countperf.harness.devices import find_device
 from rental import campaign as gpu_campaign
 from rental import stages as gpu_stages
 from rental.campaign import execute_stage, main, run_campaign
@@ -33,102 +34,86 @@ def _nothing(options: Options) -> None:
     del options
 
 
-class Script:
-    """Outcomes of stages, and a clock that they move."""
+def _play(
+    options: Options, stages: Sequence[Stage], *outcomes: tuple[str, str, float]
+) -> tuple[Progress, list[tuple[str, float]]]:
+    """Run stages whose outcomes and seconds are given; return what ran, and the time allowed."""
+    script = list(outcomes)
+    ran: list[tuple[str, float]] = []
+    clock = [0.0]
 
-    def __init__(self, *outcomes: tuple[str, str, float]) -> None:
-        self.time = 0.0
-        self.ran: list[tuple[str, float]] = []
-        self._outcomes = list(outcomes)
-
-    def execute(self, stage: Stage, options: Options, allowed_s: float) -> tuple[str, str]:
+    def execute(stage: Stage, options: Options, allowed_s: float) -> tuple[str, str]:
         del options
-        name, outcome, seconds = self._outcomes.pop(0)
+        name, outcome, seconds = script.pop(0)
         assert name == stage.name
-        self.ran.append((name, allowed_s))
-        self.time += min(seconds, allowed_s)
+        ran.append((name, allowed_s))
+        clock[0] += min(seconds, allowed_s)
         return outcome, f"{name} said"
 
-    def now(self) -> float:
-        return self.time
+    return run_campaign(options, tuple(stages), execute, lambda: clock[0]), ran
 
 
-STAGES = tuple(
-    Stage(name=name, work=_nothing, share=share)
-    for name, share in (("first", 0.5), ("second", 0.5), ("third", 1.0))
-)
+def _stage(name: str, share: float, work: Callable[[Options], None] = _nothing) -> Stage:
+    return Stage(name=name, work=work, share=share)
+
+
+STAGES = (_stage("first", 0.5), _stage("second", 0.5), _stage("third", 1.0))
+FIT = _stage("fit", 1.0, gpu_stages.fit_and_evaluate)
+RANK = _stage("rank", 1.0, gpu_stages.rank_variants)
 
 
 def test_shares_and_budget_bound_every_stage(options: Options) -> None:
-    script = Script(("first", "cut off", 99.0), ("second", "done", 30.0), ("third", "done", 1.0))
+    outcomes = ("first", "cut off", 99.0), ("second", "done", 30.0), ("third", "done", 1.0)
 
-    progress = run_campaign(options, STAGES, script.execute, script.now)
+    progress, ran = _play(options, STAGES, *outcomes)
 
-    assert script.ran == [("first", 50.0), ("second", 35.0), ("third", 5.0)]
+    assert ran == [("first", 50.0), ("second", 35.0), ("third", 5.0)]
     assert progress.finished == ["second", "third"]
     assert Progress.read(options.folder) == progress
 
 
 def test_the_fit_may_use_what_others_have_to_leave(options: Options) -> None:
-    fit = Stage(name="fit", work=gpu_stages.fit_and_evaluate, share=1.0)
-    script = Script(("first", "cut off", 50.0), ("second", "cut off", 35.0), ("fit", "done", 9.0))
+    outcomes = ("first", "cut off", 50.0), ("second", "cut off", 35.0), ("fit", "done", 9.0)
 
-    run_campaign(options, (*STAGES[:2], fit), script.execute, script.now)
+    _, ran = _play(options, (*STAGES[:2], FIT), *outcomes)
 
-    assert script.ran[-1] == ("fit", 15.0)
+    assert ran[-1] == ("fit", 15.0)
 
 
 def test_what_is_finished_is_not_run_again(options: Options) -> None:
-    first = Script(("first", "done", 1.0), ("second", "failed", 1.0), ("third", "done", 1.0))
-    run_campaign(options, STAGES, first.execute, first.now)
+    outcomes = ("first", "done", 1.0), ("second", "failed", 1.0), ("third", "done", 1.0)
+    _play(options, STAGES, *outcomes)
 
-    second = Script(("second", "done", 1.0))
-    progress = run_campaign(options, STAGES, second.execute, second.now)
+    progress, ran = _play(options, STAGES, ("second", "done", 1.0))
 
-    assert [name for name, _ in second.ran] == ["second"]
+    assert [name for name, _ in ran] == ["second"]
     assert set(progress.finished) == {"first", "second", "third"}
 
 
 def test_what_comes_of_measurements_is_made_again_when_there_are_more(options: Options) -> None:
-    more, last, fit, rank = (
-        Stage(name="more", work=_nothing, share=0.5),
-        Stage(name="last", work=_nothing, share=0.5),
-        Stage(name="fit", work=gpu_stages.fit_and_evaluate, share=1.0),
-        Stage(name="rank", work=gpu_stages.rank_variants, share=1.0),
-    )
-    stages = (more, fit, last, rank)
-    first = Script(
-        ("more", "done", 1.0), ("fit", "done", 1.0), ("last", "cut off", 9.0), ("rank", "done", 1.0)
-    )
-    run_campaign(options, stages, first.execute, first.now)
+    stages = (_stage("more", 0.5), FIT, _stage("last", 0.5), RANK)
+    names = ("more", "fit", "last", "rank")
+    first = [(name, "cut off" if name == "last" else "done", 1.0) for name in names]
+    _play(options, stages, *first)
 
-    second = Script(("last", "done", 1.0), ("rank", "done", 1.0))
-    run_campaign(options, stages, second.execute, second.now)
-    third = Script()
-    progress = run_campaign(options, stages, third.execute, third.now)
+    _, again = _play(options, stages, ("last", "done", 1.0), ("rank", "done", 1.0))
+    progress, third = _play(options, stages)
 
-    assert [name for name, _ in second.ran] == ["last", "rank"]
-    assert third.ran == []
-    assert sorted(progress.finished) == ["fit", "last", "more", "rank"]
+    assert [name for name, _ in again] == ["last", "rank"]
+    assert third == []
+    assert set(progress.finished) == set(names)
 
 
-def test_a_lost_device_gets_a_new_process(options: Options) -> None:
+def test_a_lost_device_gets_a_new_process_until_it_is_given_up(options: Options) -> None:
     lost = [("first", "lost", 1.0)] * 2
-    script = Script(*lost, ("first", "done", 1.0), ("second", "done", 1.0), ("third", "done", 1.0))
-
-    progress = run_campaign(options, STAGES, script.execute, script.now)
-
+    rest = [(stage.name, "done", 1.0) for stage in STAGES]
+    progress, _ = _play(options, STAGES, *lost, *rest)
     assert [entry["outcome"] for entry in progress.log][:3] == ["lost", "lost", "done"]
 
-
-def test_a_device_that_stays_lost_is_given_up(options: Options) -> None:
-    stages = STAGES[:1]
-    script = Script(*[("first", "lost", 1.0)] * 9)
-
-    progress = run_campaign(options, stages, script.execute, script.now)
-
-    assert len(script.ran) == 6
-    assert progress.finished == []
+    stays = replace(options, folder=options.folder / "other")
+    stays.folder.mkdir()
+    progress, ran = _play(stays, STAGES[:1], *[("first", "lost", 1.0)] * 9)
+    assert (len(ran), progress.finished) == (6, [])
 
 
 _STAGE = """
@@ -152,18 +137,14 @@ def _program(folder: Path, body: str) -> Path:
 @pytest.mark.parametrize(
     ("body", "outcome", "said"),
     [
-        pytest.param("print('fine')", "done", "fine", id="done"),
-        pytest.param("print('no'); sys.exit(1)", "failed", "no", id="failed"),
-        pytest.param(f"print('gone'); sys.exit({LOST})", "lost", "gone", id="lost"),
-        pytest.param(
-            "print('half', flush=True); time.sleep(1000)", "cut off", "half", id="takes too long"
-        ),
-        pytest.param(
+        ("print('fine')", "done", "fine"),
+        ("print('no'); sys.exit(1)", "failed", "no"),
+        (f"print('gone'); sys.exit({LOST})", "lost", "gone"),
+        ("print('half', flush=True); time.sleep(1000)", "cut off", "half"),
+        (
             "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
             "print('deaf', flush=True); time.sleep(1000)",
-            "cut off",
-            "deaf",
-            id="does not listen",
+            *("cut off", "deaf"),
         ),
     ],
 )
@@ -193,21 +174,10 @@ def _keep_the_signal_handler() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def _run(work: object, monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
-    stage = Stage(name="only", work=work, share=1.0)  # pyright: ignore[reportArgumentType]
-    monkeypatch.setattr(gpu_campaign, "plan", lambda: (stage,))
-    return main(["--stage", "only", "--folder", str(folder)])
+ENDS = [None, MeasurementError("no"), DeviceLostError("lost"), KeyboardInterrupt()]
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (None, 0),
-        (MeasurementError("no"), 1),
-        (DeviceLostError("lost"), LOST),
-        (KeyboardInterrupt(), 1),
-    ],
-)
+@pytest.mark.parametrize(("error", "status"), zip(ENDS, (0, 1, LOST, 1), strict=True))
 def test_how_a_stage_ends(
     error: BaseException | None, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +186,8 @@ def test_how_a_stage_ends(
         if error is not None:
             raise error
 
-    assert _run(work, monkeypatch, tmp_path) == status
+    monkeypatch.setattr(gpu_campaign, "plan", lambda: (_stage("only", 1.0, work),))
+    assert main(["--stage", "only", "--folder", str(tmp_path)]) == status
 
 
 _ORPHAN = """
@@ -293,8 +264,6 @@ def test_devices_and_checks_on_a_real_device(
     options: Options, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    from countperf.harness.devices import find_device
-
     device = find_device()
     chosen = replace(options, device=device.label, deadline=time.time() + 60, families=("empty",))
 

@@ -31,13 +31,13 @@ def test_the_campaign_ends_in_time(tmp_path: Path, budget_s: float) -> None:
     progress, seconds = simulation.run(budget_s)
 
     assert seconds <= budget_s
-    ran = [each["stage"] for each in progress.log]
+    ran = [row["stage"] for row in progress.log]
     assert ran == [stage.name for stage in plan()]
     assert json.loads((tmp_path / "campaign.json").read_text())["finished"] == progress.finished
     if budget_s == 460.0:
         assert {"check", "measure", "fit"} <= set(progress.finished)
-        found = MeasurementSet.read_file(tmp_path / "measurements.jsonl")
-        assert {each.family for each in found} <= set(FAMILIES)
+        measured = MeasurementSet.read_file(tmp_path / "measurements.jsonl")
+        assert {entry.family for entry in measured} <= set(FAMILIES)
 
 
 def test_a_slow_host_is_cut_off_and_goes_on(tmp_path: Path) -> None:
@@ -46,17 +46,17 @@ def test_a_slow_host_is_cut_off_and_goes_on(tmp_path: Path) -> None:
 
     progress, _ = simulation.run()
 
-    first = next(each for each in progress.log if each["stage"] == "check")
+    first = next(row for row in progress.log if row["stage"] == "check")
     assert (first["outcome"], first["seconds"]) == ("cut off", pytest.approx(92.0))
     assert "fit" in progress.finished
 
 
 def test_every_kernel_of_the_campaign_is_compiled_in_the_rehearsal() -> None:
-    names = {each.name for each in campaign_kernels()}
+    kernels = campaign_kernels()
+    names = {kernel.name for kernel in kernels}
 
-    assert len(names) == len(campaign_kernels())
+    assert len(names) == len(kernels)
     assert "matmul-tiled/square/16x16/f64" in names
     assert any(name.startswith("variants-matmul") for name in names)
-    assert {each.purpose for each in campaign_kernels()} == {
-        *("measurement", "test", "application", "variant"),
-    }
+    purposes = {kernel.purpose for kernel in kernels}
+    assert purposes == {"measurement", "test", "application", "variant"}

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,64 +40,52 @@ from countperf.properties.vector import PropertyVector
 from countperf.tuning.apart import ApartRunner
 from countperf.workflow.prediction import COMPILED_CHOICE
 from countperf.workflow.timing import time_kernel
-from tests.harness import fakes
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
 from tests.models.builders import make_device, make_weights
 from tests.patience import LONGEST_S
 
+ARGUMENTS = [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)]
 
-def axpy() -> Any:
-    kernel = lp.make_kernel(
+
+def made(name: str, statement: str, arguments: Sequence[Any] = ARGUMENTS) -> Any:
+    """Build a kernel of groups of 64 items over n elements."""
+    unit = lp.make_kernel(
         "{ [i] : 0 <= i < n }",
-        "z[i] = 2*x[i] + y[i]",
-        [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        statement,
+        [*arguments],
         assumptions="n >= 1",
         lang_version=(2018, 2),
-        name="axpy",
+        name=name,
     )
-    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
 
 
-def scale() -> Any:
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = 2*x[i]",
-        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        name="scale",
-    )
-    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
-
-
-AXPY = axpy()
+AXPY = made("axpy", "z[i] = 2*x[i] + y[i]")
 
 
 def linear(**changes: Any) -> WeightSet:
     """Weights of the fake device: 1 us a launch and 2 ns an addition; nothing else costs."""
+    calibration = Calibration(
+        log_errors_90=0.5,
+        log_errors_95=0.7,
+        between_kernels=0.5,
+        within_kernels=0.1,
+        families=9,
+        cases=200,
+    )
     quality = FitQuality(
         in_sample_error=0.1,
         held_out_error=0.3,
         in_sample_scatter=0.1,
         held_out_scatter=0.4,
-        calibration=Calibration(
-            log_errors_90=0.5,
-            log_errors_95=0.7,
-            between_kernels=0.5,
-            within_kernels=0.1,
-            families=9,
-            cases=200,
-        ),
+        calibration=calibration,
     )
-    values = {
-        "launches": 1e-6,
-        "flop.add.f32": 2e-9,
-        "flop.mul.f32": 0.0,
-        "groups": 0.0,
-        "gmem.load.32.stride1": 0.0,
-        "gmem.store.32.stride1": 0.0,
-        "gmem.min.32.stride1": 0.0,
-    }
+    free = (
+        "flop.mul.f32",
+        "groups",
+        *(f"gmem.{way}.32.stride1" for way in ("load", "store", "min")),
+    )
+    values = {"launches": 1e-6, "flop.add.f32": 2e-9, **dict.fromkeys(free, 0.0)}
     fields: dict[str, Any] = {"quality": quality, "device": IDENTITY}
     return make_weights(values, **(fields | changes))
 
@@ -130,14 +118,18 @@ def test_measured_times_stand_beside_predicted_ones() -> None:
     # predicted: 1 us + 2 ns * n
     timing = timed({1000: 3.3e-6, 4000: 9e-6})
 
-    assert [each.measurement.time_s for each in timing.sizes] == [3.3e-6, 9e-6]
-    assert [each.predicted_s for each in timing.sizes] == pytest.approx([3e-6, 9e-6])
-    assert timing.kernel == "axpy"
-    assert timing.device == IDENTITY
+    assert (timing.kernel, timing.device) == ("axpy", IDENTITY)
     assert (timing.weights, timing.model) == (IDENTITY.slug, "linear")
     assert timing.runs == (({"n": 1000}, 3.3e-6), ({"n": 4000}, 9e-6))
+    frame = timing.to_frame()
+    assert list(frame["n"]) == [1000, 4000]
+    assert list(frame["measured_s"]) == [3.3e-6, 9e-6]
+    assert list(frame["predicted_s"]) == pytest.approx([3e-6, 9e-6])
+    # e^0.7 is the interval's factor
+    assert list(frame["high_s"] / frame["predicted_s"]) == pytest.approx([math.exp(0.7)] * 2, 0.1)
     # two rounds of the protocol, of four runs, all kept
-    assert [[len(r) for r in e.measurement.samples_s] for e in timing.sizes] == [[4, 4], [4, 4]]
+    samples = [size.measurement.samples_s for size in timing.sizes]
+    assert [[*map(len, rounds)] for rounds in samples] == [[4, 4], [4, 4]]
 
 
 def _size(
@@ -170,10 +162,7 @@ def test_one_word_says_what_a_time_says(
 
 @pytest.mark.parametrize(
     "busy",
-    [
-        {"remarks": ("other programs kept cores busy in 2 of 3 rounds",)},
-        {"settling": "unsettled"},
-    ],
+    [{"remarks": ("other programs kept cores busy in 2 of 3 rounds",)}, {"settling": "unsettled"}],
 )
 def test_a_busy_machine_only_makes_times_longer(busy: dict[str, Any]) -> None:
     assert _size(9.0, 0.01, (1.0, 4.0), **busy).verdict == "noise"
@@ -200,12 +189,9 @@ def test_what_has_no_weight_can_be_left_out() -> None:
 
 @pytest.mark.extra("plot")
 def test_a_kernel_without_sizes_is_timed() -> None:
+    arguments = [lp.GlobalArg("x,z", np.float32, shape="64")]
     kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < 64 }",
-        "z[i] = x[i] + 1",
-        [lp.GlobalArg("x,z", np.float32, shape="64")],
-        lang_version=(2018, 2),
-        name="fixed",
+        "{ [i] : 0 <= i < 64 }", "z[i] = x[i] + 1", arguments, lang_version=(2018, 2)
     )
 
     timing = time_kernel(
@@ -220,7 +206,7 @@ def test_a_kernel_without_sizes_is_timed() -> None:
 def test_one_size_outside_the_assumptions_leaves_the_others_predicted() -> None:
     timing = timed({0: 1e-6, 1000: 3e-6})
 
-    assert [each.verdict for each in timing.sizes] == ["no prediction", "inside"]
+    assert [size.verdict for size in timing.sizes] == ["no prediction", "inside"]
     assert "assum" in timing.sizes[0].reason
 
 
@@ -241,20 +227,16 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
     runner = Small(lambda *_: 3e-6)
     timing = time_kernel(AXPY, n=[1000, 4000], runner=runner, weights=linear(), protocol=PROTOCOL)
 
-    assert [dict(each.measurement.parameters) for each in timing.sizes] == [{"n": 1000}]
-    assert [dict(each.parameters) for each in timing.failures] == [{"n": 4000}]
+    assert [size.measurement.parameters for size in timing.sizes] == [{"n": 1000}]
+    assert [failure.parameters for failure in timing.failures] == [{"n": 4000}]
     assert "no memory" in repr(timing)
     frame = timing.to_frame()
     assert list(frame["verdict"]) == ["inside", "failed"]
     assert bool(frame["measured_s"].isna()[1])
 
 
-@pytest.mark.parametrize(
-    ("error", "stage"),
-    [(KernelBuildError("bad code"), "build"), (WrongResultError("wrong"), "check")],
-)
-def test_if_all_sizes_fail_the_error_is_raised(error: Exception, stage: str) -> None:
-    del stage
+@pytest.mark.parametrize("error", [KernelBuildError("bad code"), WrongResultError("wrong")])
+def test_if_all_sizes_fail_the_error_is_raised(error: Exception) -> None:
     runner = FakeRunner(broken={"axpy": error})
 
     with pytest.raises(type(error), match=str(error)):
@@ -262,25 +244,20 @@ def test_if_all_sizes_fail_the_error_is_raised(error: Exception, stage: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "said"),
+    ("kernel", "sizes", "error", "said"),
     [
-        ({"n": 4, "m": 5}, ParameterError, "no parameter m .it has: n"),
-        ({"n": [4, 4]}, ParameterError, "n=4 is there twice"),
-        ({"n": []}, ParameterError, "no value"),
+        (AXPY, {"n": 4, "m": 5}, ParameterError, "no parameter m .it has: n"),
+        (AXPY, {"n": [4, 4]}, ParameterError, "n=4 is there twice"),
+        (AXPY, {"n": []}, ParameterError, "no value"),
+        (PropertyVector.from_mapping({"groups": 1}), {}, CountingError, "no code to run"),
+        (3, {}, CountingError, "not int"),
     ],
 )
-def test_sizes_that_are_none_are_refused(
-    given: dict[str, Any], error: type[Exception], said: str
+def test_what_cannot_be_timed_is_refused(
+    kernel: Any, sizes: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        time_kernel(AXPY, given, runner=FakeRunner(), weights=linear())
-
-
-def test_what_is_no_kernel_is_refused() -> None:
-    with pytest.raises(CountingError, match="no code to run"):
-        time_kernel(PropertyVector.from_mapping({"groups": 1}), runner=FakeRunner())
-    with pytest.raises(CountingError, match="not int"):
-        time_kernel(3, runner=FakeRunner())
+        time_kernel(kernel, sizes, runner=FakeRunner(), weights=linear())
 
 
 def test_named_weights_of_another_device_are_refused_before_a_launch() -> None:
@@ -336,20 +313,6 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
 # {{{ what is shown
 
 
-def test_the_frame_has_a_row_for_each_size() -> None:
-    frame = timed({1000: 3e-6, 4000: 90e-6}).to_frame()
-
-    assert list(frame["n"]) == [1000, 4000]
-    assert list(frame["measured_s"]) == [3e-6, 90e-6]
-    assert list(frame["predicted_s"]) == pytest.approx([3e-6, 9e-6])
-    # e^0.7 is the interval's factor
-    assert list(frame["high_s"] / frame["predicted_s"]) == pytest.approx([math.exp(0.7)] * 2, 0.1)
-
-
-def _texts(labels: Any) -> list[str]:
-    return [label.get_text() for label in labels]
-
-
 @pytest.mark.extra("plot")
 def test_the_figure_has_points_line_band_and_plain_ticks(tmp_path: Path) -> None:
     times = {n: 1e-6 + 2e-9 * n for n in (100, 1000, 10000)}
@@ -368,26 +331,17 @@ def test_the_figure_has_points_line_band_and_plain_ticks(tmp_path: Path) -> None
     assert axes.get_ylabel() == "time of one launch, µs"
     assert axes.get_title().startswith("axpy on fake-abacus")
     figure.canvas.draw()
-    ticks = _texts([*axes.get_xticklabels(), *axes.get_yticklabels()])
+    labels = [*axes.get_xticklabels(), *axes.get_yticklabels()]
+    ticks = [label.get_text() for label in labels]
     assert {"100", "1000", "10000"} <= set(ticks)
     assert not [text for text in ticks if "$" in text or "10^" in text]
-    assert [len(each.get_texts()) for each in figure.legends] == [2]
+    assert [len(legend.get_texts()) for legend in figure.legends] == [2]
     assert "<svg" in path.read_text()
 
 
 # }}}
 
 # {{{ kept, and used as anchors
-
-
-def test_a_saved_timing_is_read_back_equal(tmp_path: Path) -> None:
-    timing = timed({1000: 3.3e-6, 4000: 9e-6})
-    path = tmp_path / "timing.json"
-    timing.write_file(path)
-
-    assert Timing.read_file(path) == timing
-    content = json.loads(path.read_text())
-    assert (content["format"], content["version"]) == ("countperf-timing", 1)
 
 
 @pytest.mark.parametrize(
@@ -426,11 +380,14 @@ def test_a_timing_anchors_like_its_runs() -> None:
     assert prediction.anchored(*timing.runs).interval_s == anchored.predict(n=777).interval_s
 
 
+_SCALE = made("scale", "z[i] = 2*x[i]")
+
+
 @pytest.mark.parametrize(
     ("anchor", "error", "said"),
     [
         (
-            lambda timing: linear().predict(scale(), n=1000).anchored(timing),
+            lambda timing: linear().predict(_SCALE, n=1000).anchored(timing),
             PredictionError,
             "is of 'axpy', and kernel 'scale' has other counts",
         ),
@@ -500,15 +457,11 @@ def test_a_timing_with_other_statistics_is_refused() -> None:
 
 
 def test_counts_have_the_same_digest_in_every_process() -> None:
+    command = [sys.executable, "-c", _DIGEST]
+    environments = ({**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2"))
     digests = {
-        subprocess.run(
-            [sys.executable, "-c", _DIGEST],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
+        subprocess.run(command, env=env, capture_output=True, check=True).stdout
+        for env in environments
     }
 
     assert len(digests) == 1
@@ -567,16 +520,10 @@ def device() -> str:
 
 FAST = PROTOCOL.changed(separation_s=0.0, extra_rounds=0)
 
-Check = Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, Any]]
-
-
-def _right(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    del sizes
-    return {"z": 2 * inputs["x"] + inputs["y"]}
-
 
 def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {"z": 3 * _right(inputs, sizes)["z"]}
+    del sizes
+    return {"z": 3 * (2 * inputs["x"] + inputs["y"])}
 
 
 @pytest.mark.device
@@ -599,22 +546,26 @@ def _never_ending(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[st
 
 @pytest.mark.device
 @pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
-def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(device: str) -> None:
-    for make, longest_s, said in (
+@pytest.mark.parametrize(
+    ("make", "longest_s", "said"),
+    [
         (_crashing, 60.0, "kernel 'axpy' .*: it was ended by SIGKILL"),
         (_never_ending, 5.0, "kernel 'axpy' .*: it took longer than 5 s; longest_s="),
-    ):
-        with pytest.raises(MeasurementError, match=said):
-            time_kernel(
-                AXPY,
-                n=64,
-                device=device,
-                protocol=FAST,
-                weights=linear(),
-                force=True,
-                make_arguments=make,
-                longest_s=longest_s,
-            )
+    ],
+)
+def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(
+    device: str, make: Any, longest_s: float, said: str
+) -> None:
+    weights: dict[str, Any] = {"weights": linear(), "force": True}
+    with pytest.raises(MeasurementError, match=said):
+        time_kernel(
+            *(AXPY, {"n": 64}),
+            device=device,
+            protocol=FAST,
+            make_arguments=make,
+            longest_s=longest_s,
+            **weights,
+        )
 
 
 @pytest.mark.device
@@ -666,20 +617,9 @@ def test_an_interrupt_ends_the_process_that_launches(device: str, tmp_path: Path
     assert not Path("/proc", number.read_text()).exists()
 
 
-def test_limits_that_are_no_times_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for limit in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(ParameterError, match="longest_s is"):
-            ApartRunner(fakes.make_device("fake:0", "Abacus"), longest_s=limit)
-        for command in ("time", "tune", "rank"):
-            with pytest.raises(SystemExit):
-                main([command, "n-body", "n=64", f"--longest={limit}"])
-            assert "no number above 0" in capsys.readouterr().err
-
-
 @pytest.mark.device
 def test_a_kernel_of_the_catalogue_brings_inputs_and_reference(device: str) -> None:
     timing = time_kernel("n-body", n=256, device=device, protocol=FAST, model="linear")
-
     assert timing.kernel == "n-body"
 
 
@@ -690,18 +630,15 @@ def test_the_command_times_saves_and_anchors(
     saved = tmp_path / "axpy.json"
     command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device]
 
-    assert (
-        main([*command, "--arguments", f"{kernel_file}:inputs", "--save", str(saved), "--json"])
-        == 0
-    )
+    command += ["--arguments", f"{kernel_file}:inputs", "--save", str(saved), "--json"]
+    assert main(command) == 0
 
     captured = capsys.readouterr()
     printed = json.loads(captured.out)
-    assert [each["parameters"] for each in printed["sizes"]] == [{"n": 1024}, {"n": 4096}]
+    runs = tuple((size["parameters"], size["measured_s"]) for size in printed["sizes"])
+    assert [sizes for sizes, _ in runs] == [{"n": 1024}, {"n": 4096}]
     assert "making inputs" in captured.err
-    assert Timing.read_file(saved).runs == tuple(
-        (each["parameters"], each["measured_s"]) for each in printed["sizes"]
-    )
+    assert Timing.read_file(saved).runs == runs
     slug = find_device(device).identity.slug
     if printed["weights"]:
         anchored = ["predict", f"{kernel_file}:axpy", "n=2048", "--weights", slug]
@@ -709,19 +646,6 @@ def test_the_command_times_saves_and_anchors(
         assert "anchored model" in capsys.readouterr().out
         assert main(["predict", "n-body", "n=256", "--weights", slug, "--anchor", str(saved)]) == 1
         assert "kernel 'n_body' has other counts" in capsys.readouterr().err
-
-
-def test_an_interrupted_timing_does_not_say_that_it_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("countperf.cli.time.time_kernel", interrupted)
-
-    assert main(["time", "n-body", "n=256"]) == 1
-    said = "countperf: interrupted; nothing is kept: the same command begins anew\n"
-    assert capsys.readouterr().err == said
 
 
 @pytest.mark.device
@@ -747,14 +671,8 @@ def test_arguments_that_are_none_are_refused(
 
 @pytest.mark.device
 def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: str) -> None:
-    unit = lp.make_kernel(
-        "{ [i]: 0 <= i < n }",
-        "z[i] = 2*x[i]",
-        [lp.GlobalArg("x,z", np.float32, shape="n"), "..."],
-        lang_version=(2018, 2),
-        name="undeclared",
-    )
-    unit = lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    arguments = [lp.GlobalArg("x,z", np.float32, shape="n"), "..."]
+    unit = made("undeclared", "z[i] = 2*x[i]", arguments)
 
     timing = time_kernel(unit, n=256, device=device, protocol=FAST)
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,18 +21,14 @@ from countperf.harness.devices import discover, find_device
 from countperf.machine_code.object_file import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
+from countperf.metrics import Evaluation
+from countperf.models import library
 from countperf.models.shipped import LINEAR
+from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import (
-    compiled_code,
-    fitting,
-    kernels,
-    measured,
-    measuring,
-    prediction,
-)
+from countperf.workflow import compiled_code, fitting, kernels, measured, measuring, prediction
 from measurement_kernels.catalog import entry, families
 from measurement_kernels.groups import SizeClass
 from rental import publishing
@@ -72,35 +69,41 @@ def test_a_module_path_names_a_kernel() -> None:
 def test_a_damaged_property_vector_names_its_field(tmp_path: Path) -> None:
     path = tmp_path / "vector.json"
     document = PropertyVector.from_mapping({"groups": 1}).to_document()
-    document["counts"] = 3
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps({**document, "counts": 3}))
     with pytest.raises(DocumentError) as caught:
         kernels.load_kernel(str(path))
     assert (caught.value.path, caught.value.field) == (str(path), "$.counts")
 
 
+QUICK, BROAD = measuring.PROFILES["quick"], measuring.PROFILES["broad"]
+
+
 @pytest.mark.parametrize("group_class", ["small", "medium", "large"])
 def test_profiles_cover_every_family(group_class: SizeClass) -> None:
-    quick = measuring.profile_entries(measuring.PROFILES["quick"], group_class)
-    all_shapes = replace(measuring.PROFILES["quick"], shapes_per_kernel=3)
-    paper = measuring.profile_entries(all_shapes, group_class)
+    quick = measuring.profile_entries(QUICK, group_class)
+    paper = measuring.profile_entries(replace(QUICK, shapes_per_kernel=3), group_class)
     assert {(e.family, e.variant) for e in quick} == {(e.family, e.variant) for e in paper}
     assert len(quick) < len(paper)
     assert [e.purpose for e in paper[-4:]] == ["test"] * 4
 
 
-def test_applications_are_measured_where_they_are_asked_for() -> None:
-    quick = measuring.PROFILES["quick"]
-    usual = measuring.profile_entries(quick, "small")
-    found = measuring.profile_entries(quick, "small", purposes=["application", "test"])
-    named = measuring.profile_entries(quick, "small", families=["spmv"])
+def test_what_is_asked_for_is_measured() -> None:
+    usual = measuring.profile_entries(QUICK, "small")
+    chosen = measuring.profile_entries(QUICK, "small", purposes=["application", "test"])
+    named = measuring.profile_entries(QUICK, "small", families=["spmv"])
+    doubles = measuring.profile_entries(
+        QUICK, "small", families=["arithmetic"], element_types=["f64"]
+    )
 
     assert {e.purpose for e in usual} == {"measurement", "test"}
-    assert [e.purpose for e in found] == ["test"] * 4 + ["application"] * 16
-    assert {e.element_type for e in found} == {"f32", "f64"}
+    assert [e.purpose for e in chosen] == ["test"] * 4 + ["application"] * 16
+    assert {e.element_type for e in chosen} == {"f32", "f64"}
     assert [e.variant for e in named] == ["random", "banded"]
+    assert {e.element_type for e in doubles} == {"f64"}
     with pytest.raises(KernelSpecificationError, match="no test kernel of spmv"):
-        measuring.profile_entries(quick, "small", families=["spmv"], purposes=["test"])
+        measuring.profile_entries(QUICK, "small", families=["spmv"], purposes=["test"])
+    with pytest.raises(KernelSpecificationError, match="matmul-tiled"):
+        measuring.profile_entries(QUICK, "small", families=["mm"])
 
 
 def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
@@ -114,30 +117,26 @@ def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
 
 
 def test_the_broad_profile_adds_what_the_device_can_run() -> None:
-    broad = measuring.PROFILES["broad"]
-    everything = measuring.profile_entries(broad, "large")
+    everything = measuring.profile_entries(BROAD, "large")
     assert {e.collection for e in everything} == {"paper", "extended", "random"}
     assert [e.purpose for e in everything[-4:]] == ["test"] * 4
-    random = measuring.profile_entries(broad, "large", collections=["random"])
+    random = measuring.profile_entries(BROAD, "large", collections=["random"])
     assert {e.collection for e in random} == {"random"}
-    small = measuring.profile_entries(broad, "small", max_group_size=256)
+    small = measuring.profile_entries(BROAD, "small", max_group_size=256)
     shapes = [e.group_shape for e in small if e.collection != "paper"]
     assert max(shape[0] * shape[1] for shape in shapes) == 256
-    named = measuring.profile_entries(
-        measuring.PROFILES["quick"], "small", families=["random-matmul", "precision"]
-    )
+    named = measuring.profile_entries(QUICK, "small", families=["random-matmul", "precision"])
     assert {e.element_type for e in named} == {"f32", "f64"}
 
 
 def test_the_broad_profile_measures_a_share_of_each_large_family() -> None:
-    broad = measuring.PROFILES["broad"]
-    whole = replace(broad, share=1.0)
-    every = Counter(e.family for e in measuring.profile_entries(whole, "large"))
-    kept = Counter(e.family for e in measuring.profile_entries(broad, "large"))
+    whole = measuring.profile_entries(replace(BROAD, share=1.0), "large")
+    every = Counter(e.family for e in whole)
+    kept = Counter(e.family for e in measuring.profile_entries(BROAD, "large"))
     assert kept == {
         family: min(number, max(12, round(0.4 * number))) for family, number in every.items()
     }
-    named = measuring.profile_entries(broad, "large", families=["random-matmul"])
+    named = measuring.profile_entries(BROAD, "large", families=["random-matmul"])
     assert len(named) == every["random-matmul"]
 
 
@@ -148,23 +147,9 @@ def test_evenly_spaced_kernels_reach_over_the_whole_family() -> None:
     assert measuring.evenly_spaced(kernels[:12], 0.5) == kernels[:12]
 
 
-def test_unknown_families_are_named() -> None:
-    with pytest.raises(KernelSpecificationError, match="matmul-tiled"):
-        measuring.profile_entries(measuring.PROFILES["quick"], "small", families=["mm"])
-
-
-def test_double_precision_is_an_element_type_away() -> None:
-    wanted = measuring.profile_entries(
-        measuring.PROFILES["quick"], "small", families=["arithmetic"], element_types=["f64"]
-    )
-    assert {e.element_type for e in wanted} == {"f64"}
-
-
 @pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
 def test_shipped_weights_are_those_that_the_shipped_measurements_give(slug: str) -> None:
-    from countperf.models.library import load_weights
-
-    shipped = load_weights(slug, model="linear")
+    shipped = library.load_weights(slug, model="linear")
     again = fitting.fit(_of_paper(slug, "measurement"), weigh_noise=False).weights
     assert {w.feature: w.value_s for w in again.weights} == pytest.approx(
         {w.feature: w.value_s for w in shipped.weights}, rel=1e-6, abs=1e-18
@@ -174,22 +159,19 @@ def test_shipped_weights_are_those_that_the_shipped_measurements_give(slug: str)
 def test_a_published_model_is_the_default_and_predicts_from_its_slug(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from countperf.metrics import Evaluation
-    from countperf.models import library
-
     slug = "pocl-epyc-zen5"
     counts = {"flop.add.f32": 10**9, "gmem.load.32.stride1": 10**8, "groups": 4096, "launches": 1}
 
-    measured = _of_paper(slug, "measurement", "test")
-    judged = sum(m.purpose == "test" for m in measured)
+    paper = _of_paper(slug, "measurement", "test")
+    judged = sum(m.purpose == "test" for m in paper)
     logs = LINEAR.model_copy(update={"name": "logs", "residual": "log"})
-    folder = publishing.publish(measured, tmp_path, model=logs)
+    folder = publishing.publish(paper, tmp_path, model=logs)
 
     monkeypatch.setattr(library, "fits_folders", lambda: (tmp_path,))
     chosen = prediction.predict(counts, weights=slug, level=0.9)
-    paper = prediction.predict(counts, weights=slug, model="linear", level=0.9)
+    linear = prediction.predict(counts, weights=slug, model="linear", level=0.9)
     evaluation = Evaluation.read_file(folder / "evaluation.json")
-    assert (chosen.model, paper.model, evaluation.model) == ("logs", "linear", "logs")
+    assert (chosen.model, linear.model, evaluation.model) == ("logs", "linear", "logs")
     assert chosen.interval_s is not None
     assert (folder / "weights.json").stat().st_size < 200_000
     assert evaluation.coverage()[1] == len(evaluation.cases) == judged > 8
@@ -221,14 +203,10 @@ def _working_device() -> str:
 def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
     label = _working_device()
     store = tmp_path / "campaign.jsonl"
-    families = ("empty",)
-    first = measuring.measure_catalogue(
-        store=store, device=label, profile="quick", families=families
-    )
+    options: dict[str, Any] = {"device": label, "profile": "quick", "families": ("empty",)}
+    first = measuring.measure_catalogue(store=store, **options)
     size = store.stat().st_size
-    again = measuring.measure_catalogue(
-        store=store, device=label, profile="quick", families=families
-    )
+    again = measuring.measure_catalogue(store=store, **options)
     assert [m.case for m in again] == [m.case for m in first]
     assert store.stat().st_size < 1.5 * size
     weights = fitting.fit(again).weights
@@ -261,13 +239,13 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
 
     assert MeasurementSet.read_file(store) == noted
     assert {m.kernel for m in noted} == set(kernels)
-    for each in noted:
-        assert each.code is not None
-        assert each.code["code.cycles"] > 0
-        if each.family == "spmv":  # how long rows are is data: the catalogue states the mean
-            rows, mean = each.parameters["n"], entry(each.kernel).statistics["j"]
-            nonzeros = rows * (mean(each.parameters) if callable(mean) else mean)
-            assert each.code["code.arithmetic_scalar"] == pytest.approx(nonzeros, rel=0.01)
+    for case in noted:
+        assert case.code is not None
+        assert case.code["code.cycles"] > 0
+        if case.family == "spmv":  # how long rows are is data: the catalogue states the mean
+            rows, mean = case.parameters["n"], entry(case.kernel).statistics["j"]
+            nonzeros = rows * (mean(case.parameters) if callable(mean) else mean)
+            assert case.code["code.arithmetic_scalar"] == pytest.approx(nonzeros, rel=0.01)
     assert said[-1] == "3 of 3 kernels"
 
 
@@ -276,21 +254,21 @@ def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> No
     label = _working_device()
     store = tmp_path / "campaign.jsonl"
 
-    def measured(count: int) -> MeasurementSet:
-        return measuring.measure_variants(
+    first, again = (
+        measuring.measure_variants(
             store=store,
             device=label,
             profile="quick",
             families=("variants-transpose",),
             count=count,
         )
-
-    first, again = measured(1), measured(2)
+        for count in (1, 2)
+    )
 
     assert first.failures == again.failures == ()
     assert [m.case for m in again][: len(first)] == [m.case for m in first]
     assert {(m.family, m.purpose) for m in again} == {("variants-transpose", "variant")}
-    assert [len({m.variant for m in each}) for each in (first, again)] == [1, 2]
+    assert [len({m.variant for m in some}) for some in (first, again)] == [1, 2]
     sizes = {tuple(m.parameters.items()) for m in again}
     copy = {"gmem.load.32.stride1": 1e-10, "gmem.store.32.stride1": 1e-10}
     weights = make_weights(copy, device=again.device)
@@ -304,15 +282,13 @@ def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> No
     [("pocl-epyc-zen5", 3), pytest.param("intel-epyc-zen5", 11, marks=pytest.mark.nightly)],
 )
 def test_shipped_counts_are_those_of_the_present_rules(slug: str, first: int) -> None:
-    from countperf.properties.count_properties import count_kernel
-
     by_kernel = {m.kernel: m for m in shipped_measurements(slug)}
     for kernel, measurement in list(by_kernel.items())[first::68]:
         stored = measurement.property_vector()
         assert stored is not None
-        found = entry(kernel)
-        statistics = found.statistics_at(measurement.parameters)
-        counted = count_kernel(found.build(), statistics=statistics, view="structure")
+        known = entry(kernel)
+        statistics = known.statistics_at(measurement.parameters)
+        counted = count_kernel(known.build(), statistics=statistics, view="structure")
         now = counted.evaluate(measurement.parameters)
         then = {
             name: count
@@ -320,7 +296,7 @@ def test_shipped_counts_are_those_of_the_present_rules(slug: str, first: int) ->
             if not name.startswith(("code.", "miss.", "spill."))
         }
         # how Loopy nests an item's own loops depends on the process; what is executed, on that
-        is_settled = found.collection != "random" and found.purpose != "variant"
+        is_settled = known.collection != "random" and known.purpose != "variant"
         assert {k: v for k, v in now.items() if v and (is_settled or is_emitted(k))} == {
             k: v for k, v in then.items() if v and (is_settled or is_emitted(k))
         }
@@ -361,7 +337,7 @@ def test_measurements_are_recounted_for_the_caches_of_their_device(tmp_path: Pat
     assert caches_of(second.properties or {}) == zen3
     assert (first.code, second.code) == (one.code, None)
     zen5 = load_hierarchy("amd-zen5").counted
-    for each in measured.recount(store, caches=zen5):
-        stated = caches_of(each.properties or {})
+    for case in measured.recount(store, caches=zen5):
+        stated = caches_of(case.properties or {})
         assert stated.counts_alike(zen5)
         assert stated.code == zen3.code  # what was read stays as it was
