@@ -1,225 +1,247 @@
+"""Counts, predictions, fits and campaigns on the command line."""
+
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import re
+import shlex
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 
-from countperf.cli import main
 from countperf.errors import DeviceError
 from countperf.fitting.fit import fit
 from countperf.harness.devices import find_device
 from countperf.machine_code.object_file import find_objdump
 from countperf.properties.vector import PropertyVector
+from tests.cli.conftest import Run
 from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
 from tests.shipped import shipped_measurements
 
-KERNEL = """
-import loopy as lp
-import numpy as np
+pytestmark = pytest.mark.filterwarnings("ignore")  # Loopy and pymbolic warn of what is written
 
-def scale():
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }", "z[i] = 2*x[i]",
-        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1", lang_version=(2018, 2))
-    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+SLUG = "pocl-epyc-zen5"
+MODEL = """
+format = "countperf-model"
+version = 3
+name = "mine"
+ignored = ["flop.special.*"]
 
-def wrong():
-    return 3
+[terms]
+launch = ["launches"]
+work = { charged = ["gmem.*.*.*", "flop.add.f32"], scale = "once" }
 
-def broken():
-    raise RuntimeError("no luck")
+[derived]
+once = "launches"
 """
 
 
-@pytest.fixture
-def kernel_file(tmp_path: Path) -> Path:
-    path = tmp_path / "kernels.py"
-    path.write_text(KERNEL)
+def _counts(path: Path, vector: PropertyVector) -> Path:
+    path.write_text(json.dumps(vector.to_document()))
     return path
 
 
-def _json(capsys: pytest.CaptureFixture[str]) -> Any:
-    return json.loads(capsys.readouterr().out)
+@pytest.fixture
+def counts(tmp_path: Path) -> Path:
+    return _counts(tmp_path / "vector.json", PropertyVector.from_mapping({"groups": 7}))
 
 
-def test_count_prints_symbols_and_values(
-    kernel_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["count", f"{kernel_file}:scale", "n=128", "--json"]) == 0
-    printed = _json(capsys)
+# {{{ counts
+
+
+def test_count_prints_symbols_and_values(file: Path, counts: Path, run: Run) -> None:
+    printed = run(f"count {file}:scale n=128 --json").json
     assert printed["kernel"] == "scale"
-    assert printed["properties"]["flop.mul.f32"] == {
-        "symbolic": "[n] -> { n }",
-        "exact": True,
-        "value": 128,
-    }
+    product = {"symbolic": "[n] -> { n }", "exact": True, "value": 128}
+    assert printed["properties"]["flop.mul.f32"] == product
+    without = run(f"count {file}:scale --json").json
+    assert "value" not in without["properties"]["flop.mul.f32"]
+    assert run(f"count {counts} --json").json["properties"]["groups"]["value"] == 7
 
 
-def test_count_without_sizes_prints_symbols_alone(
-    kernel_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["count", f"{kernel_file}:scale", "--json"]) == 0
-    assert "value" not in _json(capsys)["properties"]["flop.mul.f32"]
-
-
-def test_count_prints_the_structure_of_a_kernel(
-    kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["count", f"{kernel_file}:scale", "n=128", "--analysis"]
-    assert main([*command, "--json"]) == 0
-    rows = _json(capsys)["rows"]
+def test_count_prints_the_structure_of_a_kernel(file: Path, run: Run) -> None:
+    rows = run(f"count {file}:scale n=128 --analysis --json").json["rows"]
     assert [row["value"] for row in rows if row["kind"] == "instruction"] == [128]
-    assert "; 16 transactions of 32 bytes" in next(
-        r["detail"] for r in rows if r["kind"] == "access"
-    )
-    assert main(command) == 0
-    assert "local 0 i_inner: 1; group 0 i_outer:" in capsys.readouterr().out
-    assert main([*command[:2], "--analysis"]) == 0
-    assert "transactions" not in capsys.readouterr().out
-    path = tmp_path / "vector.json"
-    path.write_text(json.dumps(PropertyVector.from_mapping({"groups": 7}).to_document()))
-    assert main(["count", str(path), "--analysis"]) == 1
-    assert "no structure" in capsys.readouterr().err
+    details = [row["detail"] for row in rows if row["kind"] == "access"]
+    assert "; 16 transactions of 32 bytes" in details[0]
+    text = run(f"count {file}:scale n=128 --analysis").out
+    assert "local 0 i_inner: 1; group 0 i_outer:" in text
+    assert "transactions" not in run(f"count {file}:scale --analysis").out
 
 
-def test_a_catalogue_name_is_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["count", "n-body", "n=256"]) == 0
-    (line,) = [x for x in capsys.readouterr().out.splitlines() if "f32.rsqrt" in x]
+def test_count_in_the_view_of_the_compiler(file: Path, run: Run) -> None:
+    printed = run(f"count {file}:scale --view compiled --json").json
+    assert printed["view"] == "compiled"
+    assert printed["properties"]["flop.mul.f32"]["symbolic"] == "[n] -> { n }"
+    assert "compiled view" in run(f"count {file}:scale --view compiled").out
+
+
+def test_a_catalogue_name_is_a_kernel(run: Run) -> None:
+    (line,) = [x for x in run("count n-body n=256").out.splitlines() if "f32.rsqrt" in x]
     assert line.split()[1] == str(256 * 255)
 
 
-def test_a_property_vector_document_is_a_kernel(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("count FILE:scal", "no function of the name 'scal' (there: made, scale, wrong, broken)"),
+        ("count FILE:wrong", "it has to be a loopy.TranslationUnit"),
+        ("count FILE:broken", "RuntimeError: no luck"),
+        ("count nbody", "n-body"),
+        ("count FILE:scale m=3", "has no parameter m; its sizes are: n"),
+        ("count COUNTS --analysis", "no structure"),
+        ("compiled COUNTS", "no code to compile"),
+        ("count FILE:raw --analysis --instruction-counts {'raw':{}}", "leave one of them out"),
+        (f"predict FILE:scale --weights {SLUG}", "add n=1024"),
+        ("fit FOREIGN", "$.format"),
+        ("fit STORE --model cubic", "there is linear, structural"),
+        ("fit STORE --model no/such.toml", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_in_one_line(
+    command: str, said: str, file: Path, counts: Path, store: Path, tmp_path: Path, run: Run
 ) -> None:
-    path = tmp_path / "vector.json"
-    path.write_text(json.dumps(PropertyVector.from_mapping({"groups": 7}).to_document()))
-    assert main(["count", str(path), "--json"]) == 0
-    assert _json(capsys)["properties"]["groups"]["value"] == 7
+    foreign = tmp_path / "other.jsonl"
+    foreign.write_text('{"format": "something-else", "version": 1}\n')
+    paths = {"FILE": file, "COUNTS": counts, "FOREIGN": foreign, "STORE": store}
+    for name, path in paths.items():
+        command = command.replace(name, str(path))
+
+    printed = run(command, status=1)
+
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert said in line
 
 
 @pytest.mark.parametrize(
-    ("function", "message"),
+    ("command", "more"),
     [
-        ("scal", "no function of the name 'scal' (there: scale, wrong, broken)"),
-        ("wrong", "it has to be a loopy.TranslationUnit"),
-        ("broken", "RuntimeError: no luck"),
+        *(("count", []), ("count n-body n", []), ("fly", []), ("", [])),
+        *(
+            ("count n-body --instruction-counts", [text])
+            for text in ("", "[1]", "{'raw': 1}", "{'raw': {'flop.add.f32': 'x'}}", "{")
+        ),
     ],
 )
-def test_what_is_no_kernel_is_an_error_in_one_line(
-    kernel_file: Path, capsys: pytest.CaptureFixture[str], function: str, message: str
+def test_wrong_usage_exits_with_2(command: str, more: list[str], run: Run) -> None:
+    assert "usage" in run(command, *more, status=2).err
+
+
+@pytest.mark.parametrize(
+    "command", ["count FILE:raw n=100", f"predict FILE:raw n=100 --weights {SLUG}"]
+)
+def test_counts_of_instructions_are_taken_as_messages_print_them(
+    command: str, file: Path, run: Run
 ) -> None:
-    assert main(["count", f"{kernel_file}:{function}"]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert len(captured.err.splitlines()) == 1
+    command = command.replace("FILE", str(file))
+    advice = re.search(r"instruction_counts=({.*}})", run(command, status=1).err)
+    assert advice is not None
+
+    printed = run(command, "--instruction-counts", advice[1], "--json").json
+    if "time_s" in printed:
+        assert printed["time_s"] > 0
+    else:
+        assert printed["properties"]["flop.add.f32"]["value"] == 100
 
 
-def test_near_names_are_offered(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["count", "nbody"]) == 1
-    assert "n-body" in capsys.readouterr().err
+def test_statistics_are_said_as_options_that_work(file: Path, run: Run) -> None:
+    said = run(f"count {file}:gated n=100", status=1).err
+    options = shlex.split(said.rpartition("; here: ")[2])
+    assert options == ["--statistics", "x[i] > 0=0.5"]
+
+    printed = run(f"count {file}:gated n=100 --json", *options).json
+    assert printed["properties"]["flop.mul.f32"]["value"] == 50
 
 
-def test_missing_sizes_are_named(kernel_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["count", f"{kernel_file}:scale", "m=3"]) == 1
-    assert "has no parameter m; its sizes are: n" in capsys.readouterr().err
-    assert main(["predict", f"{kernel_file}:scale", "--weights", "pocl-epyc-zen5"]) == 1
-    error = capsys.readouterr().err
-    assert "no value for parameter n" in error
-    assert "add n=1024" in error
+@pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
+def test_compiled_prints_what_pocl_made_of_a_kernel(file: Path, run: Run) -> None:
+    try:
+        find_device("pocl:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    printed = run(f"compiled {file}:scale n=128 --json").json
+    assert {name.partition(".")[0] for name in printed} == {"code"}
+    assert printed["code.store_vector"] >= 1
 
 
-@pytest.mark.parametrize("arguments", [["count"], ["count", "n-body", "n"], ["fly"], []])
-def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert "usage" in capsys.readouterr().err
+# }}}
+
+# {{{ predictions and fits
 
 
-@pytest.mark.parametrize("module", ["countperf", "countperf.cli"])
-def test_imports_are_lazy(module: str) -> None:
-    heavy = ["islpy", "loopy", "scipy", "pandas", "pyopencl", "numpy", "matplotlib"]
-    program = f"import {module}, sys; print([m for m in {heavy!r} if m in sys.modules])"
-    printed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed.strip() == "[]"
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "measured.jsonl"
+    twins = tuple(
+        MadeUpKernel(name=f"{k.name}-b", family=f"{k.family}-b", counts=k.counts, sizes=k.sizes)
+        for k in KERNELS
+    )
+    measure((*KERNELS, *twins), noise=np.random.default_rng(8)).write_file(path)
+    return path
 
 
-def test_predictions_follow_the_documented_shape(
-    kernel_file: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    return _counts(tmp_path / "copy.json", KERNELS[0].vector)
+
+
+def test_a_model_file_is_fitted_and_predicts(
+    store: Path, kernel: Path, tmp_path: Path, run: Run
 ) -> None:
-    weights = "pocl-epyc-zen5"
-    assert main(["predict", f"{kernel_file}:scale", "n=65536", "--weights", weights, "--json"]) == 0
-    printed = _json(capsys)
-    assert set(printed) == {
-        "kernel",
-        "device",
-        "parameters",
-        "time_s",
-        "interval_s",
-        "interval_level",
-        "breakdown_s",
-        "complete",
-        "caches",
-    }
-    assert printed["device"] == weights
-    assert printed["time_s"] == pytest.approx(sum(printed["breakdown_s"].values()))
+    model, weights = tmp_path / "mine.toml", tmp_path / "mine.json"
+    model.write_text(MODEL)
+
+    fitted = run(f"fit {store} --model {model} --output {weights}").out
+    assert "mine model on pocl-testchip" in fitted
+    assert "time_s = launch + once*(work)" in fitted
+    assert "flop.add.f32" in fitted
+
+    printed = run(f"predict {kernel} n=4096 --weights {weights} --json").json
+    # 4 us, and 4096 loads and stores of 10 and 15 ps
+    assert printed["time_s"] == pytest.approx(4e-6 + 4096 * 25e-12, rel=0.1)
     shares = list(printed["breakdown_s"].values())
+    assert sum(shares) == pytest.approx(printed["time_s"])
     assert shares == sorted(shares, reverse=True)
 
 
-def test_a_property_without_a_weight_says_what_to_measure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_anchors_levels_and_comparisons(
+    store: Path, kernel: Path, tmp_path: Path, run: Run
 ) -> None:
-    whole = shipped_measurements("pocl-epyc-zen5")
+    weights = tmp_path / "w.json"
+    run(f"fit {store} --model linear --nonnegative --output {weights}")
+    common = f"predict {kernel} n=262144 --weights {weights}"
+
+    plain = run(f"{common} --json").json
+    narrower = run(f"{common} --level 0.9 --json").json["interval_s"]
+    assert plain["interval_s"][0] <= narrower[0] < narrower[1] <= plain["interval_s"][1]
+    anchored = run(f"{common} --anchor n=262144:{2 * plain['time_s']} --json").json
+    assert plain["time_s"] < anchored["time_s"] <= 2 * plain["time_s"]
+
+    other = _counts(tmp_path / "sum-four.json", KERNELS[1].vector)
+    compared = run(f"{common} --against-kernel {other}").out
+    assert compared.splitlines()[0].startswith("sum-four: ")
+    assert "difference" in compared
+    against = run(f"{common} --against {weights} --json").json["against"]
+    assert against["time_s"] == plain["time_s"]
+
+
+def test_a_property_without_a_weight_says_what_to_measure(tmp_path: Path, run: Run) -> None:
     store, weights = tmp_path / "some.jsonl", tmp_path / "weights.json"
-    whole.select(lambda m: m.family in ("stride1", "empty")).write_file(store)
-    assert main(["fit", str(store), "--output", str(weights)]) == 0
-    capsys.readouterr()
-    path = tmp_path / "vector.json"
-    path.write_text(json.dumps(PropertyVector.from_mapping({"flop.div.f64": 9}).to_document()))
-    options = ["--weights", str(weights)]
-    assert main(["predict", str(path), *options]) == 1
-    error = capsys.readouterr().err
+    some = shipped_measurements(SLUG).select(lambda m: m.family in ("stride1", "empty"))
+    some.write_file(store)
+    run(f"fit {store} --output {weights}")
+    vector = _counts(tmp_path / "v.json", PropertyVector.from_mapping({"flop.div.f64": 9}))
+
+    error = run(f"predict {vector} --weights {weights}", status=1).err
     assert "flop.div.f64" in error
     assert "countperf measure --profile broad" in error
-    assert main(["predict", str(path), *options, "--incomplete"]) == 0
-    assert "without the cost of flop.div.f64" in capsys.readouterr().out
+    incomplete = run(f"predict {vector} --weights {weights} --incomplete").out
+    assert "without the cost of flop.div.f64" in incomplete
 
 
-@pytest.mark.device
-def test_a_small_campaign_from_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if main(["doctor", "--json"]) != 0:
-        pytest.skip("no OpenCL device works")
-    doctor = _json(capsys)
-    label = doctor["default"]
-    assert any(device["works"] for device in doctor["devices"])
-    assert label in [device["label"] for device in doctor["devices"]]
-    store, weights = tmp_path / "campaign.jsonl", tmp_path / "weights.json"
-    command = ["measure", "--profile", "quick", "--family", "empty", "--device", label]
-    assert main([*command, "--store", str(store), "--json"]) == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["measured"] > 0
-    assert "profile quick: " in captured.err
-    assert main(["fit", str(store), "--output", str(weights), "--json"]) == 0
-    assert _json(capsys)["written"] == str(weights)
-    assert main(["predict", "empty/16x16", "n=512", "m=512", "--weights", str(weights)]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.split()[1] in ("ns", "µs", "ms")
-    assert main(["evaluate", str(store), "--weights", str(weights)]) == 1
-    assert "measure test kernels" in capsys.readouterr().err
-
-
-def test_evaluate_also_ranks_variants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_also_ranks_variants(tmp_path: Path, run: Run) -> None:
     variants = [
         MadeUpKernel(
             name=f"variant{adds}",
@@ -233,56 +255,34 @@ def test_evaluate_also_ranks_variants(tmp_path: Path, capsys: pytest.CaptureFixt
     store, weights = tmp_path / "campaign.jsonl", tmp_path / "weights.json"
     measured.write_file(store)
     fit(measured).weights.write_file(weights)
-    command = ["evaluate", str(store), "--weights", str(weights)]
+    command = f"evaluate {store} --weights {weights}"
 
-    assert main([*command, "--json"]) == 0
-    ranking = _json(capsys)["ranking"]
-    assert [each["parameters"]["n"] for each in ranking["sets"]] == list(SIZES)
+    ranking = run(f"{command} --json").json["ranking"]
+    assert [ranked["parameters"]["n"] for ranked in ranking["sets"]] == list(SIZES)
     assert ranking["mean"]["kendall_tau"] == 1.0
-    assert main([*command, "--purpose", "test"]) == 0
-    assert "ranking of variants" not in capsys.readouterr().out
-    assert main(command) == 0
-    assert "ranking of variants" in capsys.readouterr().out
+    assert "ranking of variants" not in run(f"{command} --purpose test").out
+    assert "ranking of variants" in run(command).out
 
 
-def test_a_foreign_file_is_refused_by_field(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "other.jsonl"
-    path.write_text('{"format": "something-else", "version": 1}\n')
-    assert main(["fit", str(path)]) == 1
-    assert "$.format" in capsys.readouterr().err
-
-
-def test_count_in_the_view_of_the_compiler(
-    kernel_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["count", f"{kernel_file}:scale", "--view", "compiled", "--json"]) == 0
-    printed = _json(capsys)
-    assert printed["view"] == "compiled"
-    assert printed["properties"]["flop.mul.f32"]["symbolic"] == "[n] -> { n }"
-    assert main(["count", f"{kernel_file}:scale", "--view", "compiled"]) == 0
-    assert "compiled view" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
-def test_compiled_prints_what_pocl_made_of_a_kernel(
-    kernel_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.device
+def test_a_small_campaign_from_the_command_line(tmp_path: Path, run: Run) -> None:
     try:
-        find_device("pocl:0")
+        find_device()
     except DeviceError as error:
         pytest.skip(str(error))
-    assert main(["compiled", f"{kernel_file}:scale", "n=128", "--json"]) == 0
-    printed = _json(capsys)
-    assert {name.partition(".")[0] for name in printed} == {"code"}
-    assert printed["code.store_vector"] >= 1
+    doctor = run("doctor --json").json
+    label = doctor["default"]
+    assert label in [device["label"] for device in doctor["devices"] if device["works"]]
+    store, weights = tmp_path / "campaign.jsonl", tmp_path / "weights.json"
+    measured = run(
+        f"measure --profile quick --family empty --device {label} --store {store} --json"
+    )
+    assert measured.json["measured"] > 0
+    assert "profile quick: " in measured.err
+    assert run(f"fit {store} --output {weights} --json").json["written"] == str(weights)
+    first = run(f"predict empty/16x16 n=512 m=512 --weights {weights}").out.splitlines()[0]
+    assert first.split()[1] in ("ns", "µs", "ms")
+    assert "measure test kernels" in run(f"evaluate {store} --weights {weights}", status=1).err
 
 
-def test_a_property_vector_has_no_compiled_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "vector.json"
-    path.write_text(json.dumps(PropertyVector.from_mapping({"groups": 7}).to_document()))
-    assert main(["compiled", str(path)]) == 1
-    assert "no code to compile" in capsys.readouterr().err
+# }}}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from countperf.cli import main
-from countperf.errors import DeviceMismatchError, ParameterError
+from countperf.errors import DeviceMismatchError
 from countperf.fitting.fit import fit
 from countperf.models import library
 from countperf.models.library import find_fit, load_weights, store_own_fit
@@ -19,6 +17,7 @@ from countperf.report.weights import available
 from countperf.workflow import fits as available_fits
 from countperf.workflow.fits import available_weights
 from countperf.workflow.prediction import default_weights
+from tests.cli.conftest import Run
 from tests.fitting.builders import KERNELS, TEST_KERNEL, measure
 from tests.models.builders import make_device, make_weights
 
@@ -48,40 +47,36 @@ def _ship(folder: Path) -> None:
 
 
 def test_a_fit_has_a_name_of_its_own_and_says_how_it_compares(
-    store: str, folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    store: str, folders: tuple[Path, Path], run: Run
 ) -> None:
     shipped, own = folders
     _ship(shipped)
     before = (shipped / DEVICE.slug / "linear.json").read_bytes()
 
-    assert main(["fit", store, "--name", "first"]) == 0
-    printed = capsys.readouterr().out
+    printed = run(f"fit {store} --name first").out
     assert f"written to {own / 'first' / 'linear.json'}; to use it: --weights mine/first" in printed
     assert printed.splitlines()[-1].endswith(f"{DEVICE.slug}, which ships, stays the default")
 
     assert (shipped / DEVICE.slug / "linear.json").read_bytes() == before
-    found = find_fit(DEVICE.slug)
-    assert found is not None
-    assert not found.is_own
-    assert main(["evaluate", store, "--weights", "mine/first", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["device"] == DEVICE.slug
+    fit_of_device = find_fit(DEVICE.slug)
+    assert fit_of_device is not None
+    assert not fit_of_device.is_own
+    assert run(f"evaluate {store} --weights mine/first --json").json["device"] == DEVICE.slug
 
 
 def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
-    store: str, folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    store: str, folders: tuple[Path, Path], run: Run
 ) -> None:
     _, own = folders
     other_model = Path(store).with_name("other.json")
     LINEAR.model_copy(update={"name": "other"}).write_file(other_model)
-    for model, more, name in (
-        ("linear", [], "mine/first"),
-        ("linear", [], "mine/first-2"),
-        (str(other_model), [], "mine/first"),  # another model of the same fit
-        ("linear", ["--replace"], "mine/first"),
+    for options, name in (
+        ("--model linear", "mine/first"),
+        ("--model linear", "mine/first-2"),
+        (f"--model {other_model}", "mine/first"),  # another model of the same fit
+        ("--model linear --replace", "mine/first"),
     ):
-        command = ["fit", store, "--name", "first", "--model", model, "--json", *more]
-        assert main(command) == 0
-        assert json.loads(capsys.readouterr().out)["name"] == name
+        assert run(f"fit {store} --name first --json {options}").json["name"] == name
     assert sorted(path.name for path in own.iterdir()) == ["first", "first-2"]
     other = make_weights({"launches": 1.0}, device=make_device(slug="pocl-other", name="Other"))
     assert store_own_fit(other, name="first", replace=True)[0] == "mine/first-3"
@@ -93,11 +88,10 @@ def test_fits_stored_at_once_all_remain(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(library, "user_fits_folder", lambda: tmp_path)
     fits = [make_weights({"launches": float(n)}, device=DEVICE) for n in range(6)]
     with ThreadPoolExecutor(6) as pool:
-        stored = list(pool.map(lambda each: store_own_fit(each, name="a"), fits))
+        stored = list(pool.map(lambda weights: store_own_fit(weights, name="a"), fits))
 
     assert sorted(name for name, _ in stored) == ["mine/a", *(f"mine/a-{n}" for n in range(2, 7))]
-    for (name, _), each in zip(stored, fits, strict=True):
-        assert load_weights(name) == each
+    assert [load_weights(name) for name, _ in stored] == fits
 
 
 def test_a_fit_that_is_removed_while_fits_are_listed_is_left_out(
@@ -107,39 +101,38 @@ def test_a_fit_that_is_removed_while_fits_are_listed_is_left_out(
         store_own_fit(make_weights({"launches": 1.0}, device=DEVICE), name=name)
 
     def listed_before() -> dict[str, library.NamedFit]:
-        found = library.named_fits()
+        listed = library.named_fits()
         shutil.rmtree(folders[1] / "gone", ignore_errors=True)
-        return found
+        return listed
 
     monkeypatch.setattr(available_fits, "named_fits", listed_before)
     assert [fit.name for fit in available_weights()] == ["mine/kept"]
 
 
 def test_without_a_name_it_is_device_and_date(
-    store: str, folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    store: str, folders: tuple[Path, Path], run: Run
 ) -> None:
-    assert main(["fit", store]) == 0
-    printed = capsys.readouterr().out
+    printed = run(f"fit {store}").out
     (folder,) = folders[1].iterdir()
     assert folder.name.startswith(f"{DEVICE.slug}-20")
     assert f"nothing ships for {DEVICE.slug}: the newest of your own fits" in printed
 
 
-@pytest.mark.parametrize("name", ["../elsewhere", "mine/", "a b", "/tmp/x", ".hidden"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *(
+            (["--name", name], "cannot name a fit")
+            for name in ("../elsewhere", "mine/", "a b", "/tmp/x", ".hidden", "a/b")
+        ),
+        (["--name", "first", "--output", "w.json"], "--output or --name, not both"),
+    ],
+)
 def test_what_cannot_name_a_fit_is_refused_before_the_work(
-    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str], name: str
+    folders: tuple[Path, Path], run: Run, options: list[str], said: str
 ) -> None:
-    assert main(["fit", "no-such-file.jsonl", "--name", name]) == 1
-    assert "cannot name a fit" in capsys.readouterr().err
+    assert said in run("fit no-such-file.jsonl", *options, status=1).err
     assert not folders[1].exists()
-
-
-def test_a_name_and_a_file_are_not_given_together(
-    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    del folders
-    assert main(["fit", "no.jsonl", "--name", "first", "--output", "w.json"]) == 1
-    assert "--output or --name, not both" in capsys.readouterr().err
 
 
 def test_the_default_is_what_ships_while_it_matches_the_device(
@@ -162,36 +155,25 @@ def test_the_default_is_what_ships_while_it_matches_the_device(
     assert default_weights(more_units) == mine  # what ships is of another device
 
 
-def test_the_table_lists_shipped_and_own_fits(
-    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_lists_shipped_and_own_fits(folders: tuple[Path, Path], run: Run) -> None:
     shipped, own = folders
     assert len(available_weights()) == 0
     _ship(shipped)
     store_own_fit(make_weights({"launches": 3.0}, device=DEVICE), name="quiet-night")
-    damaged = own / "damaged"
-    damaged.mkdir()
-    (damaged / "linear.json").write_text('{"format": "countperf-weights", "device": 3}')
+    (own / "damaged").mkdir()
+    (own / "damaged" / "linear.json").write_text('{"format": "countperf-weights", "device": 3}')
 
     assert default_weights(DEVICE) == load_weights(DEVICE.slug)  # the damaged one does not matter
     table = available_weights()
-    assert [(fit.name, fit.device, fit.models) for fit in table][:1] == [
-        (DEVICE.slug, DEVICE.slug, ("linear",))
-    ]
     by_name = {fit.name: fit for fit in table}
     assert set(by_name) == {DEVICE.slug, "mine/quiet-night", "mine/damaged"}
-    assert by_name[DEVICE.slug].held_out_error is not None
+    first = next(iter(table))
+    assert (first.name, first.device, first.models) == (DEVICE.slug, DEVICE.slug, ("linear",))
+    assert first.held_out_error is not None
     assert by_name["mine/quiet-night"].held_out_error == 0.1  # as the builder says
     assert "$" in by_name["mine/damaged"].problem
-    assert list(table.to_frame()["name"]) == [fit.name for fit in table]
+    assert list(table.to_frame()["name"]) == list(by_name)
     assert "mine/quiet-night" in repr(table)
 
-    assert main(["weights", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == available(table).object()["fits"]
-    assert main(["weights"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split()[:3] == ["name", "device", "models"]
-
-
-def test_names_are_checked_for_what_a_folder_takes() -> None:
-    with pytest.raises(ParameterError, match="cannot name a fit"):
-        store_own_fit(make_weights({"launches": 1.0}), name="a/b")
+    assert run("weights --json").json == available(table).object()["fits"]
+    assert run("weights").out.splitlines()[0].split()[:3] == ["name", "device", "models"]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 import pytest
 
-from countperf import cli
 from countperf.cli.commands import COMMANDS
 from countperf.cli.progress import Progress
 from countperf.measurements import measurements_in
@@ -16,45 +14,35 @@ from countperf.metrics import Evaluation
 from countperf.steps import listening, stepped
 from countperf.terminal import shown
 from countperf.workflow.fitting import evaluate
+from tests.cli.conftest import Run
+from tests.shipped import FITS
 
-FITS = Path(__file__).resolve().parents[2] / "fits" / "pocl-epyc-zen5"
+SLUG = "pocl-epyc-zen5"
 
 
-def _shown(times: list[float], total: int | None) -> None:
+@pytest.mark.parametrize(
+    ("times", "total", "lines"),
+    [
+        ([0.0, 3.0, 6.0, 9.0], 3, []),  # work of less than ten seconds is not shown
+        # six seconds a step: a line where ten have passed since the last one
+        (
+            [0.0, 6.0, 12.0, 18.0, 24.0],
+            20,
+            ["2 of 20, about 1 min 48 s left", "4 of 20, about 1 min 36 s left"],
+        ),
+        ([0.0, 6.0, 12.0], None, ["2"]),
+    ],
+)
+def test_long_work_has_lines_with_an_estimate_where_its_length_is_known(
+    times: list[float], total: int | None, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     clock = iter(times)
     now = [0.0]
     progress = Progress(now=lambda: now[0])
     for done, now[0] in enumerate(clock):
         progress.step("counting kernels", done, total)
 
-
-def test_work_of_less_than_ten_seconds_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    _shown([0.0, 3.0, 6.0, 9.0], total=3)
-
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("times", "total", "lines"),
-    [
-        # six seconds a step: a line where ten have passed since the last one
-        (
-            [0.0, 6.0, 12.0, 18.0, 24.0],
-            20,
-            [
-                "counting kernels: 2 of 20, about 1 min 48 s left",
-                "counting kernels: 4 of 20, about 1 min 36 s left",
-            ],
-        ),
-        ([0.0, 6.0, 12.0], None, ["counting kernels: 2"]),
-    ],
-)
-def test_long_work_has_lines_with_an_estimate_where_its_length_is_known(
-    times: list[float], total: int | None, lines: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    _shown(times, total)
-
-    assert capsys.readouterr().err.splitlines() == lines
+    assert capsys.readouterr().err.splitlines() == [f"counting kernels: {line}" for line in lines]
 
 
 def test_what_controls_a_terminal_is_shown_as_an_escape(
@@ -96,43 +84,38 @@ def test_work_that_fails_leaves_nobody_listening() -> None:
 def test_evaluating_tells_each_case() -> None:
     told: list[tuple[str, int, int | None]] = []
     with listening(lambda *step: told.append(step)):
-        found = evaluate(
-            measurements_in(FITS), weights="pocl-epyc-zen5", model="linear", purposes=["test"]
+        evaluation = evaluate(
+            measurements_in(FITS / SLUG), weights=SLUG, model="linear", purposes=["test"]
         )
 
-    assert isinstance(found, Evaluation)
+    assert isinstance(evaluation, Evaluation)
     done, total = [step[1:] for step in told if step[0] == "predicting cases"][-1]
     assert done == total
-    assert done >= len(found.cases)
+    assert done >= len(evaluation.cases)
+
+
+_ANEW = "interrupted; nothing is kept: the same command begins anew"
+_ON = "interrupted; what is finished is kept: the same command goes on from here"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("command", "said"),
     [
-        (["fit", "m.jsonl"], "interrupted; nothing is kept: the same command begins anew"),
-        (
-            ["measure", "--store", "m.jsonl"],
-            "interrupted; what is finished is kept: the same command goes on from here",
-        ),
-        (["time", "n-body", "n=256"], "interrupted; nothing is kept: the same command begins anew"),
-        (["compiled", "copy", "n=1"], "interrupted; nothing is kept: the same command begins anew"),
-        (
-            ["compiled", "--store", "m.jsonl"],
-            "interrupted; what is finished is kept: the same command goes on from here",
-        ),
+        ("fit m.jsonl", _ANEW),
+        ("time n-body n=256", _ANEW),
+        ("compiled copy n=1", _ANEW),
+        ("measure --store m.jsonl", _ON),
+        ("compiled --store m.jsonl", _ON),
     ],
 )
 def test_an_interrupted_command_says_what_it_keeps(
-    arguments: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: str, said: str, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     def interrupted(_: argparse.Namespace) -> None:
         raise KeyboardInterrupt
 
-    module = COMMANDS[arguments[0]].module or arguments[0]
-    monkeypatch.setattr(f"countperf.cli.{module}.run_{arguments[0]}", interrupted)
+    name = command.split()[0]
+    module = COMMANDS[name].module or name
+    monkeypatch.setattr(f"countperf.cli.{module}.run_{name}", interrupted)
 
-    assert cli.main(arguments) == 1
-    assert capsys.readouterr().err == f"countperf: {said}\n"
+    assert run(command, status=1).err == f"countperf: {said}\n"

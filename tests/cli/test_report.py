@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-from collections import Counter
 from dataclasses import asdict
 from html import escape, unescape
 from pathlib import Path
@@ -17,12 +16,17 @@ from countperf.cli import main
 from countperf.models.library import load_weights
 from countperf.tuning.journal import written
 from countperf.tuning.result import Plan, Trial
+from tests.cli.conftest import Run
 from tests.patience import LONGEST_S
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
 
 CHROMIUM = shutil.which("chromium")
-SIZES = ("n=512", "m=512", "l=512")
+OPTIONS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dump-dom"),
+    *("--disable-background-networking", "--enable-logging=stderr", "--window-size=1500,1000"),
+)
+SLUG = "pocl-epyc-zen5"
 
 
 def _search(folder: Path) -> Path:
@@ -34,9 +38,9 @@ def _search(folder: Path) -> Path:
         "parameters": ["tile"],
         "space_digest": "0",
         "sizes": {"n": 64},
-        "device": load_weights("pocl-epyc-zen5", model="linear").device.to_object(),
+        "device": load_weights(SLUG, model="linear").device.to_object(),
         "timer": "events",
-        "weights": "linear for pocl-epyc-zen5",
+        "weights": f"linear for {SLUG}",
         "weights_digest": "0",
         "plan": asdict(Plan()),
     }
@@ -53,15 +57,14 @@ def _search(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    what = {
-        "fit": ["pocl-epyc-zen5", "--model", "linear"],
-        "kernel": ["matmul-naive/16x16/f32", *SIZES, "--weights", "pocl-epyc-zen5", "--model",
-                   "structural"],
-        "search": [str(_search(folder))],
-    }  # fmt: skip
-    for name, arguments in what.items():
-        assert main(["report", *arguments, "--output", str(folder / f"{name}.html")]) == 0
-    return {name: folder / f"{name}.html" for name in what}
+    commands = {
+        "fit": f"{SLUG} --model linear",
+        "kernel": f"matmul-naive/16x16/f32 n=512 m=512 l=512 --weights {SLUG} --model structural",
+        "search": str(_search(folder)),
+    }
+    for name, command in commands.items():
+        assert main(["report", *command.split(), "--output", str(folder / f"{name}.html")]) == 0
+    return {name: folder / f"{name}.html" for name in commands}
 
 
 def _text(path: Path) -> str:
@@ -74,47 +77,38 @@ def test_pages_need_nothing_else_and_no_name_is_there_twice(pages: dict[str, Pat
         text = path.read_text(encoding="utf-8")
         assert "<script" not in text
         references = re.findall(r'(?:src|href|url)\s*[=(]\s*"?([^")\s>]+)', text)
-        assert {found for found in references if not found.startswith(("#", "data:"))} == set()
-        assert [
-            n for n, times in Counter(re.findall(r'\bid="([^"]+)"', text)).items() if times > 1
-        ] == []
+        assert [name for name in references if not name.startswith(("#", "data:"))] == []
+        names = re.findall(r'\bid="([^"]+)"', text)
+        assert len(names) == len({*names})
 
 
-def test_the_page_of_a_fit_has_accuracy_and_weights(
-    pages: dict[str, Path],
-) -> None:
-    text = _text(pages["fit"])
-
-    assert "Fit of pocl-epyc-zen5" in text
-    for title in ("Accuracy", "Weights as rates"):
-        assert f" {title} " in text
-    assert "per launch" in text
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("fit", [f"Fit of {SLUG}", " Accuracy ", " Weights as rates ", "per launch"]),
+        (
+            "kernel",
+            [
+                "bound by memory: scalar global loads that miss L1",
+                "operational intensity",
+                "issue.scalar.gmem.load.set_conflict",
+            ],
+        ),
+        ("search", ["2.00 ms: tile = 8", f"3 variants ran on {SLUG}"]),
+    ],
+)
+def test_pages_say_what_they_are_for(pages: dict[str, Path], name: str, texts: list[str]) -> None:
+    page = _text(pages[name])
+    assert [text for text in texts if text not in page] == []
     assert pages["fit"].read_text().count("<svg") == 1
 
 
-def test_the_page_of_a_kernel_says_what_bounds_it(pages: dict[str, Path]) -> None:
-    text = _text(pages["kernel"])
-
-    assert "bound by memory: scalar global loads that miss L1" in text
-    assert "operational intensity" in text
-    assert "issue.scalar.gmem.load.set_conflict" in text
-
-
-def test_the_page_of_a_search_names_the_winner(pages: dict[str, Path]) -> None:
-    text = _text(pages["search"])
-
-    assert "2.00 ms: tile = 8" in text
-    assert "3 variants ran on pocl-epyc-zen5" in text
-
-
-def test_a_search_in_which_nothing_ran_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_in_which_nothing_ran_is_refused(tmp_path: Path, run: Run) -> None:
     path = _search(tmp_path)
     path.write_text(path.read_text().splitlines()[0] + "\n")
 
-    assert main(["report", str(path), "--output", str(tmp_path / "page.html")]) == 1
-    assert "no variant of toy has run" in capsys.readouterr().err
+    said = run(f"report {path} --output {tmp_path / 'page.html'}", status=1).err
+    assert "no variant of toy has run" in said
     assert not (tmp_path / "page.html").exists()
 
 
@@ -135,21 +129,10 @@ def test_a_browser_shows_pages_without_an_error_and_nothing_sticks_out(
             f' style="width: {width}px; height: 1000px; border: 0"></iframe>',
             encoding="utf-8",
         )
+        command = [CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *OPTIONS, page.as_uri()]
         done = subprocess.run(
-            [
-                CHROMIUM,
-                *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-                *("--disable-background-networking", "--enable-logging=stderr"),
-                f"--user-data-dir={tmp_path / 'profile'}",
-                "--window-size=1500,1000",
-                "--dump-dom",
-                page.as_uri(),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=LONGEST_S,
-            check=True,
+            command, capture_output=True, text=True, timeout=LONGEST_S, check=True
         )
         assert "CONSOLE" not in done.stderr
-        (found,) = re.findall(r"<title>(\d+)/(\d+)</title>", done.stdout)
-        assert int(found[0]) <= int(found[1]) == width
+        ((needed, shown),) = re.findall(r"<title>(\d+)/(\d+)</title>", done.stdout)
+        assert int(needed) <= int(shown) == width

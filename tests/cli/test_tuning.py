@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from countperf.cli import main
 from countperf.harness.device import Device
+from tests.cli.conftest import Run
 from tests.models.builders import make_weights
 from tests.tuning.conftest import _needs_device, device
 from tests.tuning.spaces import build_double
@@ -27,15 +26,8 @@ def weights(tmp_path: Path) -> str:
     return str(path)
 
 
-def _json(capsys: pytest.CaptureFixture[str]) -> Any:
-    return json.loads(capsys.readouterr().out)
-
-
-def test_rank_prints_the_best_and_why_others_are_none(
-    weights: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["rank", SPACE, "n=1024", "--weights", weights]) == 0
-    out = capsys.readouterr().out.splitlines()
+def test_rank_prints_the_best_and_why_others_are_none(weights: str, run: Run) -> None:
+    out = run(f"rank {SPACE} n=1024 --weights {weights}").out.splitlines()
     titles = ["predicted", "from", "to", "(95", "%)", "group", "each", "fetch"]
     assert out[0].split() == titles
     assert out[1].split()[6:] == ["64", "8", "no"]
@@ -46,14 +38,11 @@ def test_rank_prints_the_best_and_why_others_are_none(
 
 
 def test_rank_without_a_prediction_is_an_error_with_the_reasons(
-    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    weights: str, tmp_path: Path, run: Run
 ) -> None:
     file = tmp_path / "points.jsonl"
-    command = ["rank", SPACE, "n=7", "--weights", weights, "--json", "--output", str(file)]
+    printed = run(f"rank {SPACE} n=7 --weights {weights} --json --output {file}", status=1)
 
-    assert main(command) == 1
-
-    printed = capsys.readouterr()
     assert printed.out == ""
     assert "no variant of 'double' has a prediction: 18 refused: " in printed.err
     assert "3 (build): ValueError: no fetch of eight" in printed.err
@@ -61,13 +50,10 @@ def test_rank_without_a_prediction_is_an_error_with_the_reasons(
     assert len(file.read_text().splitlines()) == 18
 
 
-def test_rank_as_json_and_every_point_as_a_line(
-    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rank_as_json_and_every_point_as_a_line(weights: str, tmp_path: Path, run: Run) -> None:
     file = tmp_path / "points.jsonl"
-    command = ["rank", SPACE, "--weights", weights, "--output", str(file), "--json"]
-    assert main([*command, "--workers", "1"]) == 0
-    printed = _json(capsys)
+    command = f"rank {SPACE} --weights {weights} --output {file} --json --workers 1"
+    printed = run(command).json
     assert (printed["predicted"], printed["complete"]) == (15, True)
     best = printed["best"][0]
     assert best["choice"] == {"group": 64, "each": 8, "fetch": False}
@@ -84,44 +70,34 @@ def test_rank_as_json_and_every_point_as_a_line(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("command", "status", "said"),
     [
-        (["rank", "matmull"], "no search space is called 'matmull'"),
-        (["rank", SPACE, "--output", "."], "cannot write .: Is a directory"),
-        (["rank", SPACE, "--points", "0"], "points"),
-        (["rank", SPACE, "--workers", "0"], "workers"),
-        (["rank", SPACE, "q=4"], "space 'double' has no size q; there are n"),
-        (["tune", SPACE, "--model", ""], "--model: '' names nothing; leave the option out"),
-        (["tune", SPACE, "n=-4", "--device", "nowhere:7"], "n = -4; sizes are positive"),
-        (["tune", SPACE, "--budget", "-1"], "--budget: -1 is no number above 0"),
+        ("rank matmull", 1, "no search space is called 'matmull'"),
+        (f"rank {SPACE} --output .", 1, "cannot write .: Is a directory"),
+        (f"rank {SPACE} --points 0", 2, "points"),
+        (f"rank {SPACE} --workers 0", 2, "workers"),
+        (f"rank {SPACE} q=4", 1, "space 'double' has no size q; there are n"),
+        (f"tune {SPACE} --model=", 1, "--model: '' names nothing; leave the option out"),
+        (f"tune {SPACE} n=-4 --device nowhere:7", 1, "n = -4; sizes are positive"),
+        (f"tune {SPACE} --budget -1", 2, "--budget: -1 is no number above 0"),
     ],
 )
 def test_what_cannot_be_done_is_an_error_in_one_line(
-    arguments: list[str], said: str, weights: str, capsys: pytest.CaptureFixture[str]
+    command: str, status: int, said: str, weights: str, run: Run
 ) -> None:
-    try:
-        status = main([*arguments, "--weights", weights])
-    except SystemExit as error:  # wrong usage
-        status = int(str(error.code))
-    assert status in (1, 2)
-    assert said in capsys.readouterr().err
+    assert said in run(f"{command} --weights {weights}", status=status).err
 
 
 @pytest.mark.device
-def test_tune_prints_the_winner_and_resumes(
-    device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "weights.json"
+def test_tune_prints_the_winner_and_resumes(device: Device, tmp_path: Path, run: Run) -> None:
+    path, store = tmp_path / "weights.json", tmp_path / "search.jsonl"
     make_weights({"launches": 1e-5}).write_file(path)
-    store = tmp_path / "search.jsonl"
-    command = ["tune", SPACE, "n=65536", "--measurements", "2", "--weights", str(path)]
-    command += ["--force", "--store", str(store), "--workers", "1"]
-    command += ["--device", device.label]  # the fastest one may be another one each time
+    command = f"tune {SPACE} n=65536 --measurements 2 --weights {path} --force --store {store}"
+    # the fastest device may be another one each time
+    command += f" --workers 1 --device {device.label}"
 
-    assert main([*command, "--json"]) == 0
-    first = _json(capsys)
-    assert main(command) == 0
-    text = capsys.readouterr().out
+    first = run(f"{command} --json").json
+    text = run(command).out
 
     assert len(first["tried"]) == 2
     assert first["winner"]["time_s"] == min(tried["time_s"] for tried in first["tried"])

@@ -11,7 +11,7 @@ from countperf.errors import ParameterError
 from countperf.execution.issue import ExecutionPolicy
 from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import IndistinguishableGroup, Weight, unit_of
+from countperf.models.function import IndistinguishableGroup, unit_of
 from countperf.models.library import load_weights
 from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
@@ -29,15 +29,14 @@ def make_model(
 
 
 def make_summed(**changes: Any) -> WeightSet:
+    groups = make_weight("groups", 1e-8, term="launch")
     traffic = make_weight("gmem.load.32.stride1", 1e-10, term="memory")
     return make_weights(
         {"launches": 1e-6},
         definition=make_model(),
         weights=(
             make_weight("launches", 1e-6, term="launch"),
-            make_weight("groups", 1e-8, term="launch").model_copy(
-                update={"standard_error_s": 1e-10}
-            ),
+            groups.model_copy(update={"standard_error_s": 1e-10}),
             traffic.model_copy(update={"feature": "traffic", "unit": "unit"}),
             make_weight("flop.add.f32", 6e-10, term="on_chip"),
         ),
@@ -55,40 +54,38 @@ VECTOR = PropertyVector.from_mapping(
     },
     kernel="mine",
 )
+_ADD = InstructionClass(name="add.f32", subsystem="alu", cpi=16.0, latency=4.0, kind="compute")
 DEVICE = declare_device(
     clock_hz=1e9,
     num_compute_units=1,
     sub_group_size=32,
     bandwidth_byte_per_s=2e10,
     peak_flops=1e11,
-    classes={
-        "add.f32": InstructionClass(
-            name="add.f32", subsystem="alu", cpi=16.0, latency=4.0, kind="compute"
-        )
-    },
+    classes={"add.f32": _ADD},
 )
 
 
-def test_parts_sum_to_the_time() -> None:
-    found = make_summed().explain(VECTOR, n=1000)
+def test_parts_sum_to_the_time_in_text_and_object() -> None:
+    explained = make_summed().explain(VECTOR, n=1000)
 
-    parts = {part.name: part.part_s for part in found.parts}
-    assert parts == pytest.approx(
-        {"launches": 1e-6, "groups": 1e-7, "traffic": 8e-7, "flop.add.f32": 6e-7}
+    parts = {part.name: part.part_s for part in explained.parts}
+    expected = {"launches": 1e-6, "groups": 1e-7, "traffic": 8e-7, "flop.add.f32": 6e-7}
+    assert parts == pytest.approx(expected)
+    assert (
+        sum(parts.values()) == pytest.approx(explained.prediction.time_s) == pytest.approx(2.5e-6)
     )
-    assert sum(part.part_s for part in found.parts) == pytest.approx(found.prediction.time_s)
-    assert found.prediction.time_s == pytest.approx(2.5e-6)
-    (group,) = [part for part in found.parts if part.name == "groups"]
+    (group,) = [part for part in explained.parts if part.name == "groups"]
     assert (group.count, group.part_s) == pytest.approx((10, 1e-7))
-    assert (found.global_bytes, found.flops) == (8000, 1000)
+    assert (explained.global_bytes, explained.flops) == (8000, 1000)
 
+    content = object_of(explained, DEVICE)
+    assert content["time_s"] == pytest.approx(2.5e-6)
+    by_name = {part["part"]: part for part in content["explanation"]["parts"]}
+    traffic = by_name["traffic"]
+    assert (traffic["rate"], traffic["rate_unit"]) == (pytest.approx(1e10), "byte/s")
 
-def test_the_text_holds_rates_against_the_device() -> None:
-    weights = make_summed()
-
-    lines = text_of(weights.explain(VECTOR, n=1000), DEVICE).splitlines()
+    lines = text_of(explained, DEVICE).splitlines()
     cells = {line.split()[0]: line for line in lines}
-
     assert lines[3] == "time_s = launch + memory + on_chip"
     # 0.1 ns a byte; 0.6 ns an addition where 2 Gflop/s were measured; 10 ns a group
     assert cells["traffic"].endswith("10.0 Gbyte/s")
@@ -116,17 +113,6 @@ def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
     assert shown[-1].endswith("more lines")
 
 
-def test_the_object_has_what_the_text_has_unrounded() -> None:
-    weights = make_summed()
-
-    found = object_of(weights.explain(VECTOR, n=1000), DEVICE)
-
-    assert found["time_s"] == pytest.approx(2.5e-6)
-    parts = {part["part"]: part for part in found["explanation"]["parts"]}
-    assert parts["traffic"]["rate"] == pytest.approx(1e10)
-    assert parts["traffic"]["rate_unit"] == "byte/s"
-
-
 def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None:
     group = IndistinguishableGroup(
         features=("launches", "groups"), relations=({"launches": 1.0, "groups": -1.0},)
@@ -144,11 +130,11 @@ def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None
 @pytest.mark.parametrize(
     ("derived", "bytes_"),
     [
-        pytest.param("4*gmem_load_32_stride1", True, id="one"),
-        pytest.param("4*gmem_load_32_stride1 + 8*gmem_store_64_stride1", True, id="two"),
-        pytest.param("8*gmem_load_32_stride1", False, id="another size"),
-        pytest.param("4*gmem_load_32_stride1 + groups", False, id="something else"),
-        pytest.param("max(4*gmem_load_32_stride1, 8*gmem_store_64_stride1)", False, id="no sum"),
+        ("4*gmem_load_32_stride1", True),
+        ("4*gmem_load_32_stride1 + 8*gmem_store_64_stride1", True),
+        ("8*gmem_load_32_stride1", False),
+        ("4*gmem_load_32_stride1 + groups", False),
+        ("max(4*gmem_load_32_stride1, 8*gmem_store_64_stride1)", False),
     ],
 )
 def test_derived_features_that_count_bytes_are_known(derived: str, bytes_: bool) -> None:
@@ -164,32 +150,20 @@ def test_arrays_of_sizes_are_refused() -> None:
 @pytest.mark.parametrize(
     ("feature", "value_s", "rate", "unit"),
     [
-        pytest.param(
-            *("bytes.group.load.dense", 1e-11, "100 Gbyte/s", "byte"),
-            id="whatever groups touch",
-        ),
-        pytest.param(*("load_beyond_llc", 1e-10, "10.0 Gbyte/s", "byte"), id="memory"),
-        pytest.param(
-            *("load_segments_beyond_llc", 1e-9, "1.00 Gpiece/s", "piece"),
-            id="share of pieces",
-        ),
-        pytest.param(*("segments.group.load", 1e-9, "1.00 Gpiece/s", "piece"), id="pieces"),
-        pytest.param(
-            *("scalar_load_l1_reuse_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
-            id="share of instructions",
-        ),
+        ("bytes.group.load.dense", 1e-11, "100 Gbyte/s", "byte"),
+        ("load_beyond_llc", 1e-10, "10.0 Gbyte/s", "byte"),
+        ("load_segments_beyond_llc", 1e-9, "1.00 Gpiece/s", "piece"),
+        ("segments.group.load", 1e-9, "1.00 Gpiece/s", "piece"),
+        ("scalar_load_l1_reuse_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
     ],
 )
 def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
     feature: str, value_s: float, rate: str, unit: str
 ) -> None:
     model = structural(ExecutionPolicy())
-    is_derived = feature in model.derived
-    weight = make_weight(feature, value_s) if not is_derived else _derived_weight(feature, value_s)
+    weight = make_weight("groups" if feature in model.derived else feature, value_s)
+    if feature in model.derived:
+        weight = weight.model_copy(update={"feature": feature, "unit": "unit"})
 
     assert implied_rate(weight, model) == rate
     assert unit_of(weight, model) == unit
-
-
-def _derived_weight(feature: str, value_s: float) -> Weight:
-    return make_weight("groups", value_s).model_copy(update={"feature": feature, "unit": "unit"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from countperf.predictions import Prediction
 from countperf.report.curves import check_figure_path, save_figure, svg_text
 from countperf.report.figures import evaluations_figure, figure_of, roofline_figure
 from tests.report.test_explanation import DEVICE, VECTOR, make_summed
+from tests.shipped import FITS
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
-FITS = Path(__file__).resolve().parents[2] / "fits"
 
 
 def _shipped(name: str = "evaluation.json") -> Evaluation:
@@ -46,29 +47,25 @@ def _figures() -> dict[str, Any]:
 def test_figures_have_named_axes_plain_ticks_and_one_legend() -> None:
     for name, figure in _figures().items():
         figure.canvas.draw()
-        legends = [*figure.legends, *(p.get_legend() for p in figure.axes if p.get_legend())]
-        assert len(legends) <= 1, name
-        shown = [panel for panel in figure.axes if panel.get_visible()]
+        panels = [panel for panel in figure.axes if panel.get_visible()]
+        legends = [*figure.legends, *filter(None, (panel.get_legend() for panel in figure.axes))]
         ticks = [
             label.get_text()
-            for panel in shown
-            for axis in (panel.xaxis, panel.yaxis)
-            for label in axis.get_ticklabels()
+            for panel in panels
+            for label in (*panel.get_xticklabels(), *panel.get_yticklabels())
         ]
+        assert len(legends) <= 1, name
         assert not any(re.search(r"\$|\^|e[-+]\d", tick) for tick in ticks), (name, ticks)
-        supplied = figure.get_supxlabel()
-        assert all(panel.get_xlabel() or supplied for panel in shown), name
-        assert any(text for text in (*(p.get_title() for p in shown), figure.get_suptitle())), name
+        assert all(panel.get_xlabel() or figure.get_supxlabel() for panel in panels), name
+        assert any([*(panel.get_title() for panel in panels), figure.get_suptitle()]), name
 
 
 def test_bars_sum_to_the_time() -> None:
-    found = _prediction(n=1000)
-    bars: list[Any] = list(found.plot().axes[0].patches)
-    panel = found.plot().axes[0]
+    panel = _prediction(n=1000).plot().axes[0]
+    bars = [patch for patch in panel.patches if str(patch.get_gid()).startswith("bar-")]
 
-    widths = [patch.get_width() for patch in bars if str(patch.get_gid()).startswith("bar-")]
     # 2.5 µs, drawn in µs
-    assert sum(widths) == pytest.approx(2.5, rel=5e-3)
+    assert sum(bar.get_width() for bar in bars) == pytest.approx(2.5, rel=5e-3)
     assert panel.get_xlabel() == "time, µs"
 
 
@@ -102,15 +99,18 @@ def test_a_missing_plotting_library_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.extra == "plot"
 
 
-def test_nothing_and_unknown_formats_are_refused() -> None:
-    with pytest.raises(ParameterError, match="nothing to draw"):
-        evaluations_figure([])
-    with pytest.raises(ParameterError, match="cannot be written"):
-        _shipped().plot("errors.txt")
-    with pytest.raises(ParameterError, match="no picture of a dict; pictures are of Prediction"):
-        figure_of({})
-    with pytest.raises(ParameterError, match="a file without an ending"):
-        check_figure_path("errors")
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: evaluations_figure([]), "nothing to draw"),
+        (lambda: _shipped().plot("errors.txt"), "cannot be written"),
+        (lambda: figure_of({}), "no picture of a dict; pictures are of Prediction"),
+        (lambda: check_figure_path("errors"), "a file without an ending"),
+    ],
+)
+def test_nothing_and_unknown_formats_are_refused(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        call()
 
 
 def test_the_command_draws_and_refuses_before_it_works(

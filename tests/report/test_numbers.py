@@ -6,36 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.report.rows import (
-    format_percent,
-    format_quantity,
-    format_table,
-    si_prefix,
-)
+from countperf.report.rows import format_percent, format_quantity, format_table, si_prefix
 
-PREFIXES = {
-    "q": 1e-30,
-    "r": 1e-27,
-    "y": 1e-24,
-    "z": 1e-21,
-    "a": 1e-18,
-    "f": 1e-15,
-    "p": 1e-12,
-    "n": 1e-9,
-    "µ": 1e-6,
-    "m": 1e-3,
-    "": 1.0,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "E": 1e18,
-    "Z": 1e21,
-    "Y": 1e24,
-    "R": 1e27,
-    "Q": 1e30,
-}
+SYMBOLS = ("q", "r", "y", "z", "a", "f", "p", "n", "µ", "m", "")
+PREFIXES = {symbol: float(f"1e{3 * power}") for power, symbol in enumerate(SYMBOLS, start=-10)}
+PREFIXES |= {symbol: float(f"1e{3 * power}") for power, symbol in enumerate("kMGTPEZYRQ", start=1)}
 
 
 @pytest.mark.parametrize(("prefix", "factor"), PREFIXES.items())
@@ -53,14 +28,14 @@ def test_prefixes_by_exponent() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        pytest.param(0.0, "0 s", id="zero"),
-        pytest.param(999.4, "999 s", id="just below the next prefix"),
-        pytest.param(999.6, "1.00 ks", id="rounding reaches the next prefix"),
-        pytest.param(0.9996, "1.00 s", id="rounding reaches one"),
-        pytest.param(12345.0, "12.3 ks", id="two digits before the point"),
-        pytest.param(float("inf"), "inf s", id="infinite"),
-        pytest.param(5e35, "500000 Qs", id="beyond the largest prefix"),
-        pytest.param(1e-33, "0.00100 qs", id="beyond the smallest prefix"),
+        (0.0, "0 s"),
+        (999.4, "999 s"),
+        (999.6, "1.00 ks"),  # rounding reaches the next prefix
+        (0.9996, "1.00 s"),
+        (12345.0, "12.3 ks"),
+        (float("inf"), "inf s"),
+        (5e35, "500000 Qs"),
+        (1e-33, "0.00100 qs"),
     ],
 )
 def test_rounding_to_three_digits(value: float, text: str) -> None:
@@ -79,14 +54,8 @@ def test_what_is_written_is_within_half_a_digit(value: float) -> None:
 @pytest.mark.parametrize(
     ("fraction", "text"),
     [
-        (0.0, "0 %"),
-        (0.000123, "0.012 %"),
-        (0.0937, "9.4 %"),
-        (0.3049, "30 %"),
-        (0.996, "100 %"),
-        (2.5713, "257 %"),
-        (-0.125, "-12 %"),
-        (float("inf"), "inf %"),
+        *((0.0, "0 %"), (0.000123, "0.012 %"), (0.0937, "9.4 %"), (0.3049, "30 %")),
+        *((0.996, "100 %"), (2.5713, "257 %"), (-0.125, "-12 %"), (float("inf"), "inf %")),
     ],
 )
 def test_percentages(fraction: float, text: str) -> None:

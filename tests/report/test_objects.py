@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from countperf.fitting.fit import fit
+from countperf.fitting.judging import RankedSet, RankedVariant, RankingEvaluation
 from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.report.rows import plain
 from tests.fitting.builders import measure
 from tests.models.builders import make_weights
-from tests.printing import object_of
+from tests.printing import object_of, text_of
 
 VECTOR = PropertyVector.from_mapping(
     {"launches": 1, "flop.add.f32": "[n] -> { n^2 : n > 0 }"}, kernel="squares"
@@ -23,35 +25,29 @@ VECTOR = PropertyVector.from_mapping(
 WEIGHTS = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9})
 
 
-def test_count_without_parameters() -> None:
-    content = object_of(VECTOR)
+def _object(*result: Any) -> dict[str, Any]:
+    content = object_of(*result)
+    assert json.loads(json.dumps(content)) == content
+    return content
 
+
+def test_counts() -> None:
+    content = _object(VECTOR)
     assert set(content) == {"kernel", "properties"}
     assert content["kernel"] == "squares"
-    assert content["properties"]["launches"] == {"symbolic": "{ 1 }", "exact": True}
     assert set(content["properties"]) == {"launches", "flop.add.f32"}
+    assert content["properties"]["launches"] == {"symbolic": "{ 1 }", "exact": True}
 
-
-def test_count_with_parameters() -> None:
-    content = object_of(VECTOR, VECTOR.evaluate(n=10**12))
-
-    assert content["properties"]["flop.add.f32"]["value"] == 10**24
-    assert json.loads(json.dumps(content)) == content
+    at_size = _object(VECTOR, VECTOR.evaluate(n=10**12))
+    assert at_size["properties"]["flop.add.f32"]["value"] == 10**24
 
 
 def test_prediction() -> None:
-    content = object_of(WEIGHTS.predict(VECTOR, n=100))
+    content = _object(WEIGHTS.predict(VECTOR, n=100))
 
     assert set(content) == {
-        "kernel",
-        "device",
-        "parameters",
-        "time_s",
-        "interval_s",
-        "interval_level",
-        "breakdown_s",
-        "complete",
-        "caches",
+        *("kernel", "device", "parameters", "time_s", "interval_s", "interval_level"),
+        *("breakdown_s", "complete", "caches"),
     }
     assert content["parameters"] == {"n": 100}
     assert content["time_s"] == pytest.approx(1.1e-5)
@@ -59,30 +55,21 @@ def test_prediction() -> None:
     assert content["complete"] is True
     low, high = content["interval_s"]
     assert low < content["time_s"] < high
-    assert json.loads(json.dumps(content)) == content
 
 
 def test_prediction_at_arrays_and_without_an_interval() -> None:
     weights = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9}, quality=None)
 
-    content = object_of(weights.predict(VECTOR, n=np.array([10, 100])))
+    content = _object(weights.predict(VECTOR, n=np.array([10, 100])))
 
     assert content["parameters"] == {"n": [10, 100]}
     assert content["time_s"] == pytest.approx([1.1e-6, 1.1e-5])
     assert content["interval_s"] is None
-    assert json.loads(json.dumps(content)) == content
 
 
 def test_evaluation() -> None:
-    case = EvaluatedCase(
-        kernel="k",
-        parameters={"n": 1},
-        measured_s=1.0,
-        predicted_s=1.25,
-        noise=0.2,
-        interval_s=(0.5, 0.75),
-    )
-    content = object_of(Evaluation(device="d", model="linear", cases=(case,)))
+    common = {"kernel": "k", "parameters": {"n": 1}, "measured_s": 1.0, "predicted_s": 1.25}
+    case = EvaluatedCase(**common, noise=0.2, interval_s=(0.5, 0.75))
     means = {
         "overall": pytest.approx(0.25),
         "by_kernel": {"k": pytest.approx(0.25)},
@@ -90,23 +77,11 @@ def test_evaluation() -> None:
         "cases": 1,
         "zero_errors": 0,
     }
+    printed = {"purpose": "test", "relative_error": 0.25, "noise": 0.2, "within_noise": True}
 
-    assert content == {
+    assert _object(Evaluation(device="d", model="linear", cases=(case,))) == {
         "device": "d",
-        "cases": [
-            {
-                "kernel": "k",
-                "purpose": "test",
-                "parameters": {"n": 1},
-                "measured_s": 1.0,
-                "predicted_s": 1.25,
-                "relative_error": 0.25,
-                "noise": 0.2,
-                "within_noise": True,
-                "interval_s": [0.5, 0.75],
-                "complete": True,
-            }
-        ],
+        "cases": [{**common, **printed, "interval_s": [0.5, 0.75], "complete": True}],
         "geometric_mean": means,
         "by_purpose": {"test": means},
         "coverage": {
@@ -116,6 +91,35 @@ def test_evaluation() -> None:
             "median_factor": pytest.approx(1.5**0.5),
         },
     }
+
+
+def _ranked(n: int, *predicted: float | None) -> RankedSet:
+    variants = tuple(
+        RankedVariant(variant=str(k), measured_s=k * 1e-3, predicted_s=p, complete=p != 0.5)
+        for k, p in enumerate(predicted, start=1)
+    )
+    return RankedSet(family="variants-matmul", parameters={"n": n}, variants=variants)
+
+
+def test_ranking_has_a_row_for_each_set_and_one_for_all() -> None:
+    sets = (_ranked(64, 1.0, 2.0, None), _ranked(128, 0.5, 0.25))
+    evaluation = RankingEvaluation(device="pocl-testchip", model="linear", sets=sets)
+
+    lines = text_of(evaluation).splitlines()
+    assert [line.split()[-3:] for line in lines[2:5]] == [
+        ["1.00", "1.00", "1.00"],
+        ["2.00", "1.00", "1.00"],
+        ["1.41", "1.00", "1.00"],
+    ]
+    content = _object(evaluation)
+    assert content["sets"][1] == {
+        "family": "variants-matmul",
+        "parameters": {"n": 128},
+        **{"variants": 2, "refused": 0, "incomplete": 1, "fastest_s": 1e-3, "slowest_s": 2e-3},
+        "kendall_tau": -1.0,
+        "regret": {"1": 2.0, "3": 1.0, "5": 1.0},
+    }
+    assert content["mean"]["kendall_tau"] == 0.0
 
 
 def test_fit_holds_the_weights_document() -> None:

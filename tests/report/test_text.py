@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +18,9 @@ from tests.fitting.builders import measure
 from tests.models.builders import make_weight, make_weights
 from tests.printing import text_of
 
-VECTOR = PropertyVector.from_mapping(
-    {
-        "launches": 1,
-        "flop.add.f32": "[n] -> { n : n > 0 }",
-        "gmem.load.32.stride1": "[n] -> { 2 * n : n > 0 }",
-        "iop.add.i32": 1,
-    },
-    kernel="axpy",
-)
+COUNTS = {"launches": 1, "flop.add.f32": "[n] -> { n : n > 0 }", "iop.add.i32": 1}
+COUNTS |= {"gmem.load.32.stride1": "[n] -> { 2 * n : n > 0 }"}
+VECTOR = PropertyVector.from_mapping(COUNTS, kernel="axpy")
 WEIGHTS = make_weights({"flop.add.f32": 1e-12, "gmem.load.32.stride1": 4e-12, "launches": 1e-6})
 
 
@@ -40,32 +34,24 @@ def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
     assert last.endswith("integer additions i32")
 
 
-def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
-    text = text_of(WEIGHTS.predict({"launches": 1, "flop.div.f32": 1}, incomplete_ok=True))
-    first, *_, verdict, mend = text.splitlines()
-
+def test_incomplete_times_are_marked_and_end_with_their_caveats_and_mends() -> None:
+    lacking = WEIGHTS.predict({"launches": 1, "flop.div.f32": 1}, incomplete_ok=True)
+    first, *_, verdict, mend = text_of(lacking).splitlines()
     assert first.startswith("at least 1.00 µs (incomplete: ")
     assert "flop.div.f32" in verdict
     assert "mend: measure kernels" in mend
 
-
-def test_incomplete_times_are_marked_in_tables_and_comparisons_too() -> None:
+    compared = text_of(WEIGHTS.predict(VECTOR, n=1).against(lacking)).splitlines()[0]
+    assert compared.endswith("times the time of axpy (incomplete, a lower bound: by hand)")
     counts: dict[str, str | int] = {"launches": 1, "flop.div.f32": "[n] -> { n }"}
     several = WEIGHTS.predict(counts, n=np.array([1, 2]), incomplete_ok=True)
-    lacking = WEIGHTS.predict({"launches": 1, "flop.div.f32": 2}, incomplete_ok=True)
-
     assert text_of(several).splitlines()[0] == (
         "by hand on pocl-testchip; linear model, warm caches; at least these times"
         " (incomplete: without the cost of flop.div.f32)"
     )
-    assert (
-        text_of(WEIGHTS.predict(VECTOR, n=1).against(lacking))
-        .splitlines()[0]
-        .endswith("times the time of axpy (incomplete, a lower bound: by hand)")
-    )
 
 
-def test_where_there_is_no_interval_none_is_widened() -> None:
+def test_intervals_are_widened_and_stand_in_tables_where_there_are_any() -> None:
     counts = {"launches": 1, "flop.add.f32": 10**8}
 
     said = text_of(WEIGHTS.predict(counts))
@@ -73,12 +59,8 @@ def test_where_there_is_no_interval_none_is_widened() -> None:
 
     assert "far above the largest value measured: flop.add.f32; the interval is widened" in said
     assert "far above the largest value measured: flop.add.f32\n" in without
-
-
-def test_a_table_of_times_has_intervals_where_they_are_known() -> None:
-    text = text_of(WEIGHTS.predict(VECTOR, n=np.array([1, 2])))
-
-    assert "n     time    from  to (95 %)" in text
+    several = text_of(WEIGHTS.predict(VECTOR, n=np.array([1, 2])))
+    assert "n     time    from  to (95 %)" in several
 
 
 def test_counts_with_and_without_values() -> None:
@@ -112,9 +94,8 @@ def test_only_weights_that_are_rates_are_shown_as_rates(
 
 
 def test_a_fit_gives_its_errors_first_and_its_verdicts_last() -> None:
-    text = text_of(fit(measure(noise=np.random.default_rng(5))))
+    lines = text_of(fit(measure(noise=np.random.default_rng(5)))).splitlines()
 
-    lines = text.splitlines()
     assert lines[0].startswith("error: in-sample ")
     assert "families left out" in lines[0]
     assert lines[1] == "linear model on pocl-testchip, 17 cases, rank 6 of 6"
@@ -124,28 +105,33 @@ def test_a_fit_gives_its_errors_first_and_its_verdicts_last() -> None:
 
 def test_a_fit_without_held_out_families_says_only_what_it_knows() -> None:
     result = fit(measure())
-    quality = FitQuality(
-        in_sample_error=0.1, held_out_error=None, in_sample_scatter=None, held_out_scatter=None
-    )
-    object.__setattr__(result, "weights", result.weights.model_copy(update={"quality": quality}))
+    unknown = dict.fromkeys(("held_out_error", "in_sample_scatter", "held_out_scatter"))
+    quality = FitQuality(in_sample_error=0.1, **unknown)
+    weights = result.weights.model_copy(update={"quality": quality})
 
-    assert text_of(result).splitlines()[0] == (
+    assert text_of(replace(result, weights=weights)).splitlines()[0] == (
         "error: in-sample 10 % (geometric means of relative errors)"
     )
 
 
-def _evaluation(device: str, *, fast: float, slow: float) -> Evaluation:
-    cases = (
-        EvaluatedCase(kernel="fast", parameters={"n": 8}, measured_s=1e-3, predicted_s=fast * 1e-3),
-        EvaluatedCase(
-            kernel="slow", parameters={"n": 8}, measured_s=1.0, predicted_s=slow, complete=False
-        ),
+CASES = tuple(
+    EvaluatedCase(
+        kernel=kernel,
+        parameters={"n": 8},
+        measured_s=measured_s,
+        predicted_s=factor * measured_s,
+        complete=kernel == "fast",
     )
-    return Evaluation(device=device, model="linear", cases=cases)
+    for kernel, measured_s, factor in (("fast", 1e-3, 1.1), ("slow", 1.0, 0.6))
+)
+
+
+def _evaluated(*cases: EvaluatedCase) -> str:
+    return text_of(Evaluation(device="pocl-testchip", model="linear", cases=cases))
 
 
 def test_an_evaluation_gives_the_mean_first() -> None:
-    _, mean, *lines = text_of(_evaluation("pocl-testchip", fast=1.1, slow=0.6)).splitlines()
+    _, mean, *lines = _evaluated(*CASES).splitlines()
 
     assert mean.startswith("test kernels: error 20 % ")
     assert [line.split()[4:] for line in lines[1:3]] == [
@@ -159,58 +145,42 @@ def test_an_evaluation_gives_the_mean_first() -> None:
 
 
 def test_an_evaluation_has_a_table_for_each_purpose() -> None:
-    evaluation = _evaluation("d", fast=1.1, slow=0.6)
-    applications = tuple(
-        case.model_copy(update={"purpose": "application", "predicted_s": -1.0})
-        for case in evaluation.cases
-    )
-    text = text_of(evaluation.model_copy(update={"cases": evaluation.cases + applications}))
+    changes = {"purpose": "application", "predicted_s": -1.0}
+    applications = [case.model_copy(update=changes) for case in CASES]
 
-    first, second = text.split("applications: error ")
+    first, second = _evaluated(*CASES, *applications).split("applications: error ")
     assert "test kernels: error 20 % (geometric mean over 2 kernels, 2 cases)" in first
     assert second.count("inf") == 2
 
 
 def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_hold() -> None:
-    base = _evaluation("d", fast=1.1, slow=0.6)
-    fast, slow = base.cases
+    fast, slow = CASES
     cases = (
         fast.model_copy(update={"noise": 0.06, "interval_s": (0.9e-3, 1.2e-3)}),
         slow.model_copy(update={"noise": 0.01, "interval_s": (0.5, 0.7)}),
     )
 
-    _, _, held, _, first, second, *_ = text_of(
-        base.model_copy(update={"cases": cases})
-    ).splitlines()
+    _, _, held, _, first, second, *_ = _evaluated(*cases).splitlines()
 
     assert "1 of 2 times" in held
     assert first.endswith("within noise")
     assert second.endswith("incomplete, outside its interval")
 
 
-def _finding(label: str, **more: Any) -> Any:
-    known = {"name": "chip", "reason": "", "advice": ""}
-    return SimpleNamespace(label=label, **{**known, **more})
-
-
 def test_doctor_says_what_works_and_how_to_mend_the_rest() -> None:
-    findings = [
-        _finding("pocl:0", works=True),
-        _finding("intel:0", works=False, reason="wrong numbers", advice="update it"),
-    ]
+    works = SimpleNamespace(label="pocl:0", name="chip", works=True)
+    fails = SimpleNamespace(
+        label="intel:0", name="chip", works=False, reason="wrong numbers", advice="update it"
+    )
 
-    assert doctor_text(findings, default="pocl:0") == (
+    assert doctor_text([works, fails], default="pocl:0") == (
         "ok  pocl:0  chip: works (default)\n"
         "!!  intel:0  chip: does not work: wrong numbers\n"
         "      mend: update it"
     )
-
-
-def test_doctor_without_a_working_device_says_what_to_do() -> None:
-    assert doctor_text([], advice="install one") == (
-        "no OpenCL device was found\n      mend: install one"
-    )
-    assert "no OpenCL device works" in doctor_text([_finding("a:0", works=False)])
+    said = "no OpenCL device was found\n      mend: install one"
+    assert doctor_text([], advice="install one") == said
+    assert "no OpenCL device works" in doctor_text([fails])
 
 
 def test_two_predictions_are_compared_part_by_part_largest_difference_first() -> None:

@@ -174,10 +174,10 @@ def _keep_the_signal_handler() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-ENDS = [None, MeasurementError("no"), DeviceLostError("lost"), KeyboardInterrupt()]
+ENDS = {None: 0, MeasurementError("no"): 1, DeviceLostError("lost"): LOST, KeyboardInterrupt(): 1}
 
 
-@pytest.mark.parametrize(("error", "status"), zip(ENDS, (0, 1, LOST, 1), strict=True))
+@pytest.mark.parametrize(("error", "status"), [*ENDS.items()])
 def test_how_a_stage_ends(
     error: BaseException | None, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
