@@ -75,7 +75,7 @@ def _spaced(
             f"{name}={text}: a range has at most {_MOST_VALUES} values; ask for fewer of them",
             parameter=name,
         )
-    steps = [Fraction(place, count - 1) for place in range(count)]
+    steps = [Fraction(index, count - 1) for index in range(count)]
     if logarithmic:
         values = [round(start * (stop / start) ** float(step)) for step in steps]
     else:
@@ -102,17 +102,17 @@ def combine_sizes(sizes: Sizes) -> list[dict[str, int]]:
             " go together value by value",
             parameter=next(iter(columns)),
         )
-    found: list[dict[str, int]] = []
+    points: list[dict[str, int]] = []
     for row in zip(*columns.values(), strict=True) if columns else [()]:
         several = dict(zip(columns, row, strict=True))
         point = {name: _integer(name, several.get(name, value)) for name, value in sizes.items()}
-        if point in found:
+        if point in points:
             listed = ", ".join(f"{name}={value}" for name, value in point.items())
             raise ParameterError(
                 f"the point {listed} is there twice; give it once", parameter=next(iter(columns))
             )
-        found.append(point)
-    return found
+        points.append(point)
+    return points
 
 
 def size_arrays(sizes: Sizes) -> dict[str, int | NDArray[np.int64]]:

@@ -18,7 +18,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 
 def safe(text: str, encoding: str | None = "utf-8") -> str:
     r"""Write a text so that it can be shown: as escapes what controls terminals or has no code."""
-    text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    text = _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     encoding = encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 

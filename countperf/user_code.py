@@ -33,20 +33,20 @@ def find_in_user_code(
     convert: Callable[[object], object] = lambda value: value,
 ) -> object:
     """Return the object that a text names, or what a function of that name returns."""
-    place, _, name = specification.rpartition(":")
-    file = Path(place) if place.endswith(".py") else None
+    path, _, name = specification.rpartition(":")
+    file = Path(path) if path.endswith(".py") else None
     if file is not None and not file.is_file():
-        raise error(f"there is no file {place}")
+        raise error(f"there is no file {path}")
     with _on_module_path(Path.cwd() if file is None else file.resolve().parent):
-        with guarded(f"{place} cannot be imported", error):
-            module = importlib.import_module(place) if file is None else _executed(file)
+        with guarded(f"{path} cannot be imported", error):
+            module = importlib.import_module(path) if file is None else _executed(file)
         value = convert(getattr(module, name, None))
         if isinstance(value, kind):
             return value
         if not callable(value):
             there = ", ".join(_named(module, kind)) or "none"
             raise error(
-                f"{specification}: {place} has no {kind_name} and no function of the name {name!r}"
+                f"{specification}: {path} has no {kind_name} and no function of the name {name!r}"
                 f" (there: {there})"
             )
         with guarded(f"{specification} failed", error):

@@ -182,9 +182,9 @@ def _said(error: OSError | RecursionError | MemoryError) -> str:
         return "the input is nested too deeply; make it flatter (--debug shows where)"
     if isinstance(error, MemoryError):
         return "the memory is exhausted; take smaller sizes, or end other programs"
-    place = error.filename or "standard output or another file without a name"
+    path = error.filename or "standard output or another file without a name"
     return (
-        f"{place}: {error.strerror or error}; see to it that the file can be used and that its disk"
+        f"{path}: {error.strerror or error}; see to it that the file can be used and that its disk"
         " has space (--debug shows who asked for it)"
     )
 

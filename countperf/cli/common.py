@@ -93,22 +93,22 @@ def show(options: argparse.Namespace, shown: Printed) -> None:
 def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = "sizes") -> None:
     """Print several results as `show` does; in JSON under a name."""
     if options.json:
-        print_json({name: [each.object() for each in shown]})
+        print_json({name: [result.object() for result in shown]})
     else:
-        print(in_options("\n\n".join(each.text() for each in shown), options))
+        print(in_options("\n\n".join(result.text() for result in shown), options))
 
 
 def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
     """Collect parsed ``name=value`` pairs."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs or ():
-        if name in found:
+        if name in values:
             raise ParameterError(
-                f"{name} is given twice: {name}={found[name]} and {name}={value}; give it once",
+                f"{name} is given twice: {name}={values[name]} and {name}={value}; give it once",
                 parameter=name,
             )
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def points(pairs: Sequence[tuple[str, Any]] | None) -> list[dict[str, int]]:
@@ -118,12 +118,12 @@ def points(pairs: Sequence[tuple[str, Any]] | None) -> list[dict[str, int]]:
 
 def one_point(pairs: Sequence[tuple[str, Any]] | None, what: str) -> dict[str, int]:
     """Return parsed sizes of which each has one value."""
-    found = as_dict(pairs)
-    for name, value in found.items():
+    values = as_dict(pairs)
+    for name, value in values.items():
         if not isinstance(value, int):
             raise ParameterError(
                 f"{what} takes one value of {name}, not {len(value)}; give the command once for"
                 f" each of {', '.join(map(str, value))}",
                 parameter=name,
             )
-    return found
+    return values

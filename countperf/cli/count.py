@@ -40,6 +40,6 @@ def _analyze(options: argparse.Namespace) -> None:
     sizes = one_point(options.parameters, "--analysis")
     kernel = kernel_itself(options.kernel, "structure to analyze")
     statistics = kernel_statistics(options.kernel, as_dict(options.statistics) or None, sizes)
-    found = analyze_kernel(kernel, statistics=statistics)
-    parameters = sizes if sizes or not found.sizes.names else None
-    show(options, analysis(found, parameters))
+    kernel_analysis = analyze_kernel(kernel, statistics=statistics)
+    parameters = sizes if sizes or not kernel_analysis.sizes.names else None
+    show(options, analysis(kernel_analysis, parameters))

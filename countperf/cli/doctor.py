@@ -27,7 +27,7 @@ def run_doctor(options: argparse.Namespace) -> None:
             )
         )
         for tool in report.tools:
-            found = tool.path or f"not found; {tool.needed_for} needs it: {tool.advice}"
-            print(f"{'ok' if tool.path else '--'}  {tool.name}: {found}")
+            state = tool.path or f"not found; {tool.needed_for} needs it: {tool.advice}"
+            print(f"{'ok' if tool.path else '--'}  {tool.name}: {state}")
     if not report.is_healthy:
         raise DeviceError("no OpenCL device works; the advice above says what to do")

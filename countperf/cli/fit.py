@@ -59,7 +59,7 @@ def run_fit(options: argparse.Namespace) -> None:
         else:
             usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
             name, output = store_own_fit(
-                *(each.weights for each in results),
+                *(fitted.weights for fitted in results),
                 name=options.name or usual,
                 replace=options.replace,
             )
@@ -70,13 +70,13 @@ def run_fit(options: argparse.Namespace) -> None:
         written = {
             "written": None if output is None else str(output),
             "name": name,
-            "models": [short_name(each.weights.model) for each in results],
+            "models": [short_name(fitted.weights.model) for fitted in results],
         }
         print_json({**fit_printed(result).object(), **written})
     else:
         print(in_options(fit_printed(result).text(), options))
-        for each in results[1:]:
-            model, quality = short_name(each.weights.model), each.weights.quality
+        for fitted in results[1:]:
+            model, quality = short_name(fitted.weights.model), fitted.weights.quality
             error = None if quality is None else quality.held_out_error
             said = "" if error is None else f", families left out {format_percent(error)}"
             print(f"also fitted: {model}{said}; to use it: --model {model}")
@@ -167,7 +167,7 @@ def run_measure(options: argparse.Namespace) -> None:
         " kept if you interrupt it (weights in three minutes: countperf calibrate)",
         file=sys.stderr,
     )
-    found = measure_catalogue(
+    measured = measure_catalogue(
         store=options.store,
         device=options.device,
         profile=options.profile,
@@ -176,16 +176,17 @@ def run_measure(options: argparse.Namespace) -> None:
         purposes=options.purpose,
         collections=options.collection,
     )
-    unstable = [m.case for m in found if not m.stable]
-    failed = {f.case: f.reason for f in found.failures}
-    where = f"on {found.device.slug} ({found.device.name}), {len(unstable)} of which did not settle"
+    unstable = [m.case for m in measured if not m.stable]
+    failed = {f.case: f.reason for f in measured.failures}
+    device = measured.device
+    where = f"on {device.slug} ({device.name}), {len(unstable)} of which did not settle"
     shown = Printed(
-        head=[f"{len(found)} cases measured {where}: {options.store}"],
+        head=[f"{len(measured)} cases measured {where}: {options.store}"],
         notes=[f"failed: {case}: {reason}" for case, reason in failed.items()],
         facts={
-            "device": found.device.slug,
+            "device": device.slug,
             "store": options.store,
-            "measured": len(found),
+            "measured": len(measured),
             "unstable": unstable,
             "failed": failed,
         },
@@ -224,28 +225,28 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 def run_compare(options: argparse.Namespace) -> None:
     """Compare all models and print their errors."""
-    places = options.measurements or list(measured_devices())
+    devices = options.measurements or list(measured_devices())
     if options.kernel and not options.measurements and options.timing:
-        places = [TimingDocument.read_file(options.timing).device.slug]
-    if not places:
+        devices = [TimingDocument.read_file(options.timing).device.slug]
+    if not devices:
         raise ParameterError(
             "no measurements of any device came with this installation; name a campaign's file,"
             " such as runs/mine.jsonl",
             parameter="measurements",
         )
-    if options.output and len(places) != 1:
+    if options.output and len(devices) != 1:
         raise ParameterError(
-            f"--output writes one device's comparison, but {len(places)} were asked for: "
-            f"{', '.join(map(str, places))}; name one",
+            f"--output writes one device's comparison, but {len(devices)} were asked for: "
+            f"{', '.join(map(str, devices))}; name one",
             parameter="output",
         )
     check_writable(options.output)  # before the work, not after it
     names = [name for part in options.model or () for name in part.split(",") if name]
     models = () if "all" in names else tuple(names)
     given = {"registers_per_work_item": options.registers} if options.registers else {}
-    found = [
+    comparisons = [
         compare(
-            position,
+            device,
             models=models,
             kernel=options.kernel,
             timing=options.timing,
@@ -253,8 +254,8 @@ def run_compare(options: argparse.Namespace) -> None:
             levels=tuple(options.level or ("published", "scaled")),
             purposes=tuple(options.purpose or ("test",)),
         )
-        for position in places
+        for device in devices
     ]
-    show_all(options, [comparison(each) for each in found], "comparisons")
+    show_all(options, [comparison(compared) for compared in comparisons], "comparisons")
     if options.output:
-        found[0].write_file(options.output)
+        comparisons[0].write_file(options.output)

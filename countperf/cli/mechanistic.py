@@ -82,13 +82,13 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
         message = "a figure shows one point: give one value of each size"
         raise ParameterError(message, parameter="figure")
     profiler = profiler_of(options.kernel, device, sizes[0], profile_options(options))
-    found = [predict_all(profiler, device, values, models=models) for values in sizes]
-    if len(found) == 1:
-        show(options, answers(found[0]))
+    predicted = [predict_all(profiler, device, values, models=models) for values in sizes]
+    if len(predicted) == 1:
+        show(options, answers(predicted[0]))
     else:
-        show_all(options, [answers(each) for each in found])
+        show_all(options, [answers(at_point) for at_point in predicted])
     if options.figure:
-        found[0].plot(options.figure)
+        predicted[0].plot(options.figure)
 
 
 def check_figures(*paths: str | None) -> None:
@@ -101,19 +101,19 @@ def check_figures(*paths: str | None) -> None:
 
 def run_occupancy(options: argparse.Namespace) -> None:
     """Print how many groups are resident, and what limits them."""
-    found = occupancy(
+    resident = occupancy(
         options.kernel,
         described(options),
         one_point(options.parameters, "occupancy"),
         profile_options=profile_options(options),
     )
-    show(options, occupancy_printed(found))
+    show(options, occupancy_printed(resident))
 
 
 def run_sweep(options: argparse.Namespace) -> None:
     """Print a table of times, and draw the curves."""
     check_figures(options.figure)
-    found = sweep(
+    swept = sweep(
         options.kernel,
         described(options),
         one_point(options.parameters, "a sweep"),
@@ -121,9 +121,9 @@ def run_sweep(options: argparse.Namespace) -> None:
         models=mechanistic_models(options) or options.model,
         profile_options=profile_options(options),
     )
-    show(options, sweep_printed(found))
+    show(options, sweep_printed(swept))
     if options.figure:
-        found.plot(options.figure)
+        swept.plot(options.figure)
 
 
 def run_application(options: argparse.Namespace) -> None:
@@ -132,10 +132,10 @@ def run_application(options: argparse.Namespace) -> None:
         message = "name a described device: --on nvidia-gtx-970"
         raise ParameterError(message, parameter="device")
     given = {"registers_per_work_item": options.registers} if options.registers else {}
-    found = predict_application(
+    scheduled = predict_application(
         Path(options.application),
         options.device_document,
         model=options.model,
         profile_options=given,
     )
-    show(options, schedule(found))
+    show(options, schedule(scheduled))

@@ -96,19 +96,19 @@ def statistic(text: str) -> tuple[str, float | str]:
 def instruction_counts(text: str) -> dict[str, dict[str, float]]:
     """Parse ``{'raw': {'flop.add.f32': 1}}``, as messages print it, for argparse."""
     try:
-        found = ast.literal_eval(text)
+        counts = ast.literal_eval(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        found = None
-    if isinstance(found, dict) and all(
+        counts = None
+    if isinstance(counts, dict) and all(
         isinstance(i, str)
         and isinstance(numbers, dict)
         and all(
             isinstance(name, str) and isinstance(number, int | float) and number is not True
             for name, number in numbers.items()
         )
-        for i, numbers in found.items()
+        for i, numbers in counts.items()
     ):
-        return found
+        return counts
     raise argparse.ArgumentTypeError(
         f"{text!r} is no dictionary of numbers by property name by instruction, such as"
         " {'raw': {'flop.add.f32': 1}}"

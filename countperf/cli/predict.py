@@ -32,9 +32,9 @@ def run_predict(options: argparse.Namespace) -> None:
             )
     asked = _asked(options)
     made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
-    for choice in dict.fromkeys(each.model_choice for each in made if each.model_choice):
+    for choice in dict.fromkeys(result.model_choice for result in made if result.model_choice):
         print(f"countperf: {choice}", file=sys.stderr)
-    shown = [_printed(each, options) for each in made]
+    shown = [_printed(result, options) for result in made]
     if not _compares(options):
         show_all(options, shown) if shown[1:] else show(options, shown[0])
     elif options.json:
@@ -85,7 +85,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, dict[str, Any], dict[
     if not _compares(options):
         sizes = as_dict(options.parameters)
         every = combine_sizes(sizes) if options.explain else [size_arrays(sizes)]
-        return [(options.kernel, each, named) for each in every]
+        return [(options.kernel, point, named) for point in every]
     sizes, other = one_point(options.parameters, "a comparison"), as_dict(options.against_size)
     against = {"weights": options.against, "device": None} if options.against else {}
     second = other if options.against_kernel and other else sizes | other

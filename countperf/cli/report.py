@@ -61,7 +61,7 @@ class Page:
             "\n".join(
                 [
                     f'<section id="{anchors[title]}">\n<h2>{escape(title)}</h2>',
-                    *(_html(part, f"s{section}p{place}-") for place, part in enumerate(parts)),
+                    *(_html(part, f"s{section}p{index}-") for index, part in enumerate(parts)),
                     "</section>",
                 ]
             )
@@ -122,10 +122,10 @@ def _is_document(what: str, format_name: str) -> bool:
 def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
     weights = load_weights(options.what, model=options.model)
     parts: list[Part] = []
-    found: list[Evaluation | RankingEvaluation] = []
+    judgements: list[Evaluation | RankingEvaluation] = []
     if options.measurements is not None:
         measured = MeasurementSet.read_file(options.measurements)
-        found += [evaluate(measured, weights=weights), evaluate_ranking(measured, weights=weights)]
+        judgements = [run(measured, weights=weights) for run in (evaluate, evaluate_ranking)]
     elif fit is not None:
         kind = "" if options.model is None else f"{short_name(weights.model)}-"
         stored: dict[str, type[Evaluation | RankingEvaluation]] = {
@@ -133,11 +133,11 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
             "ranking": RankingEvaluation,
         }
         paths = {fit.folder / f"{kind}{name}.json": read for name, read in stored.items()}
-        found += [read.read_file(path) for path, read in paths.items() if path.is_file()]
-    for each in found:
-        if isinstance(each, Evaluation):
-            parts.append(("predicted over measured times", evaluations_figure([each])))
-        parts.append(printed(each))
+        judgements += [read.read_file(path) for path, read in paths.items() if path.is_file()]
+    for judgement in judgements:
+        if isinstance(judgement, Evaluation):
+            parts.append(("predicted over measured times", evaluations_figure([judgement])))
+        parts.append(printed(judgement))
     return Page(
         title=f"Fit of {weights.device.slug}",
         lead=(f"{short_name(weights.model)} model, fitted for {weights.device.name}",),

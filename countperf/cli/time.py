@@ -103,7 +103,7 @@ def run_compiled(options: argparse.Namespace) -> None:
 def _store(options: argparse.Namespace) -> Printed:
     """Read the code of measured kernels, and say of how many cases it is known."""
     store = read_code(options.store, device=options.device, progress=say)
-    known = sum(each.code is not None for each in store)
+    known = sum(case.code is not None for case in store)
     return Printed(
         head=[f"{known} of {len(store)} cases have their instructions"],
         facts={"cases": len(store), "with_code": known},
@@ -160,7 +160,7 @@ def run_characterize(options: argparse.Namespace) -> None:
     """Run the microbenchmarks and print what they found."""
     check_writable(options.store, options.parameters)
     session = open_session(find_device(options.device))
-    found = characterize(session, store=options.store)
+    characterized = characterize(session, store=options.store)
     if options.parameters is not None:
-        found.parameters.write_file(options.parameters)
-    show(options, characterization(found))
+        characterized.parameters.write_file(options.parameters)
+    show(options, characterization(characterized))

@@ -83,18 +83,18 @@ def _replay(options: argparse.Namespace) -> None:
     predicted_s = None
     if options.prior is not None:
         predicted_s = RecordedSpace.read_file(options.prior).times_of(recorded.configurations)
-    found = replay(recorded, options.measurements, predicted_s)
+    result = replay(recorded, options.measurements, predicted_s)
     if options.json:
-        print_json(found)
+        print_json(result)
         return
-    best = format_quantity(found["best"]["time_s"], "s")
+    best = format_quantity(result["best"]["time_s"], "s")
     optimum = format_quantity(recorded.best_s, "s")
     print(
-        f"{recorded.name} on {recorded.device}, replayed: {found['measured']} of"
-        f" {found['configurations']} configurations looked at, {found['failed']} of which failed"
+        f"{recorded.name} on {recorded.device}, replayed: {result['measured']} of"
+        f" {result['configurations']} configurations looked at, {result['failed']} of which failed"
     )
-    print(f"best: {best}, {found['over_optimum']:.3g} times the optimum of {optimum}")
-    print(point_text(found["best"]["configuration"]))
+    print(f"best: {best}, {result['over_optimum']:.3g} times the optimum of {optimum}")
+    print(point_text(result["best"]["configuration"]))
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:

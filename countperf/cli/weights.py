@@ -11,8 +11,8 @@ from countperf.workflow.fits import available_weights
 
 def run_weights(options: argparse.Namespace) -> None:
     """List the fitted weights that there are."""
-    found = available_weights()
-    shown = available(found)
+    fits = available_weights()
+    shown = available(fits)
     if options.json:
         print_json(shown.object()["fits"])
     else:

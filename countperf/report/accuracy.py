@@ -137,13 +137,13 @@ def measurements(of: MeasurementSet) -> Printed:
         head=[f"{len(of)} measurements of {of.device.slug}"],
         rows=[
             {
-                **picked(each, *_MEASURED),
-                "group_x": each.group_shape[0],
-                "group_y": each.group_shape[1],
-                "runs": sum(map(len, each.samples_s)),
-                "parameters": each.parameters,
+                **picked(case, *_MEASURED),
+                "group_x": case.group_shape[0],
+                "group_y": case.group_shape[1],
+                "runs": sum(map(len, case.samples_s)),
+                "parameters": case.parameters,
             }
-            for each in of
+            for case in of
         ],
     )
 
@@ -238,24 +238,24 @@ def ranking_evaluation(of: RankingEvaluation) -> Printed:
     """Give a line for each set of variants, and one for all; regrets are over the fastest."""
     sets = [
         {
-            **picked(each, "family", "parameters"),
-            "variants": len(each.variants),
-            "refused": sum(variant.predicted_s is None for variant in each.variants),
-            "incomplete": sum(not variant.complete for variant in each.variants),
-            "fastest_s": each.times_s[0],
-            "slowest_s": each.times_s[-1],
-            **_figures(each),
+            **picked(ranked, "family", "parameters"),
+            "variants": len(ranked.variants),
+            "refused": sum(variant.predicted_s is None for variant in ranked.variants),
+            "incomplete": sum(not variant.complete for variant in ranked.variants),
+            "fastest_s": ranked.times_s[0],
+            "slowest_s": ranked.times_s[-1],
+            **_figures(ranked),
         }
-        for each in of.sets
+        for ranked in of.sets
     ]
-    shown = [_named(each) for each in sets]
+    shown = [_named(ranked) for ranked in sets]
     if len(sets) > 1:
         totals = {name: sum(row[name] for row in sets) for name in ("variants", "refused")}
         shown.append({"family": "all", **totals, **_named(_figures(of))})
     incomplete = sum(row["incomplete"] for row in sets)
     return Printed(
         head=[f"ranking of variants: {short_name(of.model)} model on {of.device}"],
-        rows=[_named(each) for each in sets],
+        rows=[_named(ranked) for ranked in sets],
         shown=table_of(shown, _SET_COLUMNS),
         notes=[
             f"  {RANKING_NOTE}",

@@ -94,7 +94,7 @@ def plain_name(part: str) -> PlainName:
     """Return the plain name of a part of a breakdown; the part itself where no group has it."""
     for group, pattern in _PATTERNS.items():
         if re.search(pattern, part):
-            text = re.sub(r"[._]", " ", _WORD.sub(lambda found: _WORDS[found[0]], part))
+            text = re.sub(r"[._]", " ", _WORD.sub(lambda word: _WORDS[word[0]], part))
             return PlainName(" ".join(text.split()), group)
     return PlainName(part, OTHER)
 

@@ -195,8 +195,8 @@ def _level(level: float) -> str:
 
 def timing_figure(timing: TimingDocument) -> Figure:
     """Draw measured times with their noise over the size, and predicted ones with intervals."""
-    name, places = _places(timing.sizes)
-    sizes = list(zip(places, timing.sizes, strict=True))
+    name, positions = _places(timing.sizes)
+    sizes = list(zip(positions, timing.sizes, strict=True))
     is_foreign = timing.weights not in ("", timing.device.slug)
     label = f"predicted for {timing.weights}" if is_foreign else "predicted"
     return _over_size(
@@ -204,15 +204,15 @@ def timing_figure(timing: TimingDocument) -> Figure:
         f"{timing.kernel} on {timing.device.slug}\n{timing.device.name}",
         {
             f"{label} (bar: {_level(timing.interval_level)})": [
-                (place, time_s, low_s, high_s)
-                for place, each in sizes
-                if (time_s := each.predicted_s) is not None
-                for low_s, high_s in [each.interval_s or (time_s, time_s)]
+                (position, time_s, low_s, high_s)
+                for position, size in sizes
+                if (time_s := size.predicted_s) is not None
+                for low_s, high_s in [size.interval_s or (time_s, time_s)]
             ],
             "measured, warm caches (bar: noise)": [
-                (place, time_s, time_s * (1 - noise), time_s * (1 + noise))
-                for place, each in sizes
-                for time_s, noise in [(each.measurement.time_s, each.measurement.noise)]
+                (position, time_s, time_s * (1 - noise), time_s * (1 + noise))
+                for position, size in sizes
+                for time_s, noise in [(size.measurement.time_s, size.measurement.noise)]
             ],
         },
     )
@@ -227,10 +227,10 @@ def _over_size(axis: str, title: str, series: Mapping[str, Sequence[_Time]]) -> 
     for label, unsorted in series.items():
         if not unsorted:
             continue
-        places, times, low, high = np.array(sorted(unsorted)).T
+        positions, times, low, high = np.array(sorted(unsorted)).T
         is_predicted = label.startswith("predicted")
         bars: Any = panel.errorbar(
-            places,
+            positions,
             times / scale,
             yerr=np.array([times - low, high - times]) / scale,
             fmt="o-" if is_predicted else "o",
@@ -240,7 +240,7 @@ def _over_size(axis: str, title: str, series: Mapping[str, Sequence[_Time]]) -> 
             label=label,
         )
         bars.lines[0].set_gid("predicted" if is_predicted else "measured")
-    sizes = sorted({place for place, *_ in every})
+    sizes = sorted({position for position, *_ in every})
     if sizes[0] > 0 and sizes[-1] > _LOGARITHMIC_FROM * sizes[0]:
         panel.set(xscale="log")
     if len(sizes) > 1:
@@ -345,19 +345,19 @@ def _roofline(
     return figure
 
 
-def sweep_figure(found: Sweep) -> Figure:
+def sweep_figure(swept: Sweep) -> Figure:
     """Draw the throughput of all models over the axis."""
     figure = new_figure((8, 5))
     panel = figure.subplots()
-    for position, name in enumerate(found.models):
+    for position, name in enumerate(swept.models):
         known = [
             (point, throughput)
-            for point in found.points
-            if (throughput := found.throughput(point, name)) is not None
+            for point in swept.points
+            if (throughput := swept.throughput(point, name)) is not None
         ]
         if known:
             panel.plot(
-                [_across(found.over, point) for point, _ in known],
+                [_across(swept.over, point) for point, _ in known],
                 [_PER * throughput for _, throughput in known],
                 marker=".",
                 color=CYCLE[position % len(CYCLE)],
@@ -365,19 +365,19 @@ def sweep_figure(found: Sweep) -> Figure:
                 label=name,
             )
     if not panel.lines:
-        message = f"no model predicts {found.kernel} on {found.device}; to_frame() says why"
+        message = f"no model predicts {swept.kernel} on {swept.device}; to_frame() says why"
         raise ParameterError(message, parameter="models")
     unit = f"sub-groups per {_PER} cycles of a compute unit"
-    panel.set(xlabel=_LABELS[found.over], ylabel=f"throughput, {unit}")
-    if found.over == "intensity":
+    panel.set(xlabel=_LABELS[swept.over], ylabel=f"throughput, {unit}")
+    if swept.over == "intensity":
         panel.set(xscale="log", yscale="log")
     else:
         panel.set_ylim(bottom=0)
-    if found.over == "group_size":
+    if swept.over == "group_size":
         panel.set_xscale("log", base=2)
     plain_both(panel)
     figure.legend(loc="outside right upper", fontsize=9)
-    panel.set_title(f"{found.kernel} on {found.device} over {found.over}", fontsize=10)
+    panel.set_title(f"{swept.kernel} on {swept.device} over {swept.over}", fontsize=10)
     return figure
 
 

@@ -117,14 +117,14 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
     """Draw measured against predicted times of variants, and the best time over the search."""
     figure = new_figure((5.2, 7.5))
     compared, progress = figure.subplots(2, 1)
-    times = [each.time_s for each in tried]
+    times = [trial.time_s for trial in tried]
     scale, unit = scale_of(times)
-    ends = [min(*times, *(each.predicted_s for each in tried)) / scale, max(times) / scale]
+    ends = [min(*times, *(trial.predicted_s for trial in tried)) / scale, max(times) / scale]
     drawn: list[Any] = []
     for label, some, color, marker, size in (
-        ("ran", [each for each in tried if not each.cut_short], BLUE, "o", 4),
-        ("stopped early", [each for each in tried if each.cut_short], GRAY, "o", 4),
-        ("winner", [min(tried, key=lambda each: each.time_s)], RED, "*", 14),
+        ("ran", [trial for trial in tried if not trial.cut_short], BLUE, "o", 4),
+        ("stopped early", [trial for trial in tried if trial.cut_short], GRAY, "o", 4),
+        ("winner", [min(tried, key=lambda trial: trial.time_s)], RED, "*", 14),
     ):
         if some:
             x, y = ([getattr(e, name) / scale for e in some] for name in ("predicted_s", "time_s"))
@@ -135,7 +135,7 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
     compared.set(xlabel=f"predicted time, {unit}s", ylabel=f"measured time, {unit}s")
     plain_both(compared)
     best = [time_s / scale for time_s in accumulate(times, min)]
-    at = [each.at_s for each in tried]
+    at = [trial.at_s for trial in tried]
     look = {"color": GREEN, "label": "best so far", "gid": "best-so-far"}
     drawn += progress.step(at, best, where="post", **look)
     if ranking_s:
@@ -157,7 +157,7 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
 
     Kernels are marked by their purpose. Lines stand at a factor of 1 and of 1.6 up and down.
     """
-    shown = [each for each in evaluations if any(case.predicted_s > 0 for case in each.cases)]
+    shown = [of for of in evaluations if any(case.predicted_s > 0 for case in of.cases)]
     if not shown:
         raise ParameterError("nothing is predicted: nothing to draw", parameter="figure")
     across = min(_ACROSS, len(shown))
@@ -195,7 +195,7 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,
     Explanation: _explanation_figure,
-    Evaluation: lambda found: evaluations_figure([found]),
+    Evaluation: lambda evaluation: evaluations_figure([evaluation]),
     TuningResult: tuning_figure,
     ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,

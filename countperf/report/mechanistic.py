@@ -32,7 +32,7 @@ def answers(of: ModelAnswers) -> Printed:
     In JSON a model has ``time_s``, ``bound``, ``breakdown_s``, ``results`` and ``ignored``, or
     ``lacks`` and ``reason``.
     """
-    reasons = dict.fromkeys(_sentence(each) for each in of.values() if isinstance(each, Exception))
+    errors = [answer for answer in of.values() if isinstance(answer, Exception)]
     return Printed(
         head=[_head(of)],
         rows=[
@@ -40,31 +40,31 @@ def answers(of: ModelAnswers) -> Printed:
                 "model": name,
                 **dict.fromkeys(("time_s", "bound")),
                 "ignores": "",
-                "lacks": lacking_input(each),
-                "reason": str(each),
+                "lacks": lacking_input(answer),
+                "reason": str(answer),
             }
-            if isinstance(each, Exception)
+            if isinstance(answer, Exception)
             else {
                 "model": name,
-                "time_s": float(each.time_s),
-                "bound": each.bound,
-                "ignores": ", ".join(each.ignored),
+                "time_s": float(answer.time_s),
+                "bound": answer.bound,
+                "ignores": ", ".join(answer.ignored),
                 "lacks": "",
                 "reason": "",
-                **{f"{part}_s": float(time_s) for part, time_s in each.breakdown.items()},
+                **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
             }
-            for name, each in of.items()
+            for name, answer in of.items()
         ],
         columns={name: name.removesuffix("_s") for name in _ANSWER_COLUMNS},
         notes=[
             *([of.note] if of.note else []),
             *(f"measured: {name} ({where})" for name, where in of.measured.items()),
             *_below(of),
-            *reasons,
+            *dict.fromkeys(map(_sentence, errors)),
         ],
         facts={
             **picked(of, "kernel", "device", "parameters", "measured", "note"),
-            "models": {name: _answer(each) for name, each in of.items()},
+            "models": {name: _answer(answer) for name, answer in of.items()},
         },
     )
 

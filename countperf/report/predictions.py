@@ -287,16 +287,16 @@ class PredictionPair(display.Table):
     second: Prediction
 
     def __post_init__(self) -> None:
-        for each in (self.first, self.second):
-            if not isinstance(each, Prediction):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+        for one in (self.first, self.second):
+            if not isinstance(one, Prediction):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
                 raise ParameterError(
-                    f"a prediction is compared with another one, not with {each!r}; pass what"
+                    f"a prediction is compared with another one, not with {one!r}; pass what"
                     " predict returns",
                     parameter="prediction",
                 )
-            if isinstance(each.time_s, np.ndarray):
+            if isinstance(one.time_s, np.ndarray):
                 raise ParameterError(
-                    f"predictions are compared at one size each, and that of {each.kernel!r} is of"
+                    f"predictions are compared at one size each, and that of {one.kernel!r} is of"
                     " several: predict each size by itself",
                     parameter="prediction",
                 )
@@ -312,10 +312,10 @@ class PredictionPair(display.Table):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each part, that which differs most first."""
-        parts = [corrected_parts(each) for each in (self.first, self.second)]
+        parts = [corrected_parts(one) for one in (self.first, self.second)]
         rows: list[dict[str, Any]] = []
         for name in sorted({*parts[0], *parts[1]}):
-            times = [each.get(name, 0.0) for each in parts]
+            times = [one.get(name, 0.0) for one in parts]
             row = {"part": plain_name(name).text, "first_s": times[0], "second_s": times[1]}
             rows.append(row | {"difference_s": times[1] - times[0]})
         return sorted(rows, key=lambda row: -abs(row["difference_s"]))
@@ -323,7 +323,7 @@ class PredictionPair(display.Table):
     @property
     def cause(self) -> str:
         """A sentence on what makes the difference."""
-        whole = [float(each.time_s) for each in (self.first, self.second)]
+        whole = [float(one.time_s) for one in (self.first, self.second)]
         difference = whole[1] - whole[0]
         if abs(difference) < _ALIKE * max(whole):
             return f"cause: none to name; the times differ by less than {100 * _ALIKE:.0f} %"
@@ -345,11 +345,11 @@ class PredictionPair(display.Table):
 def pair(of: PredictionPair, most: int = MOST_ROWS) -> Printed:
     """Give two predictions side by side, the cause of their difference last."""
     both = (of.first, of.second)
-    whole = [float(each.time_s) for each in both]
+    whole = [float(one.time_s) for one in both]
     ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
-    lacking = [name for name, each in zip(of.names, both, strict=True) if not each.complete]
+    lacking = [name for name, one in zip(of.names, both, strict=True) if not one.complete]
     mark = f" (incomplete, a lower bound: {' and '.join(lacking)})" if lacking else ""
-    bounds = [f"  {n}: {bound_text(each)}" for n, each in zip(of.names, both, strict=True)]
+    bounds = [f"  {n}: {bound_text(one)}" for n, one in zip(of.names, both, strict=True)]
     times = dict(zip(("first_s", "second_s"), whole, strict=True))
     total = {"part": "time", **times, "difference_s": whole[1] - whole[0]}
     titles = ("", *of.names, "difference")
@@ -357,7 +357,7 @@ def pair(of: PredictionPair, most: int = MOST_ROWS) -> Printed:
         head=[f"{of.names[1]}: {ratio} the time of {of.names[0]}{mark}", *bounds],
         rows=of.rows,
         shown=table_of([total, *of.rows[:most]], dict(zip(total, titles, strict=True))),
-        notes=[*(line for each in both for line in verdict_lines(each.caveats)), of.cause],
+        notes=[*(line for one in both for line in verdict_lines(one.caveats)), of.cause],
     )
 
 

@@ -57,25 +57,25 @@ _ASIDE = ("interval_level", "missing")
 
 def ranking(of: Ranking, *, written_to: str | None = None) -> Printed:
     """Give the best points, how many there were, and what was refused and why."""
-    best = [point(each) for each in of.best]
+    best = [point(row) for row in of.best]
     columns = {"predicted_s": "predicted", "mark": "", "low_s": "from"}
     if best:
         columns["high_s"] = f"to ({format_percent(of.best[0].interval_level)})"
         columns |= {f"choice {name}": name for name in of.best[0].choice}
     shown = [
         {
-            **{name: each.get(name) for name in ("predicted_s", "interval_s")},
-            "mark": "*" if each.get("missing") else None,
-            **{f"choice {name}": value for name, value in each["choice"].items()},
+            **{name: row.get(name) for name in ("predicted_s", "interval_s")},
+            "mark": "*" if row.get("missing") else None,
+            **{f"choice {name}": value for name, value in row["choice"].items()},
         }
-        for each in best
+        for row in best
     ]
     some = "" if of.complete else ", not all of the space"
     notes = [
         f"{of.space} on {of.device}, {point_text(of.sizes)}: {of.predicted} "
         f"variants predicted{some} in {format_quantity(of.seconds, 's')}",
     ]
-    missing = sorted({name for each in of.best for name in each.missing})
+    missing = sorted({name for row in of.best for name in row.missing})
     if missing:
         notes.append(f"* without the cost of {', '.join(missing)}, for which there is no weight")
     notes += _refusal_lines(of.refusals)
@@ -83,8 +83,8 @@ def ranking(of: Ranking, *, written_to: str | None = None) -> Printed:
         every = f"{written_to} has" if written_to else "--output FILE writes down"
         notes.append(f"{every} every refused one with its reason")
     rows = [
-        {"place": position, **{n: v for n, v in each.items() if n not in _ASIDE}}
-        for position, each in enumerate(best, start=1)
+        {"place": position, **{n: v for n, v in row.items() if n not in _ASIDE}}
+        for position, row in enumerate(best, start=1)
     ]
     return Printed(
         head=[] if best else ["no variant has a prediction"],
@@ -123,9 +123,9 @@ def search(of: TuningResult) -> Printed:
         f"{of.space} on {of.device}, {point_text(of.sizes)}; {checked}",
         f"  {choice_text(winner.choice)}",
         *(
-            f"  as fast within noise: {format_quantity(each.time_s, 's')},"
-            f" {choice_text(each.choice)}"
-            for each in of.within_noise[:_MOST_TIES]
+            f"  as fast within noise: {format_quantity(trial.time_s, 's')},"
+            f" {choice_text(trial.choice)}"
+            for trial in of.within_noise[:_MOST_TIES]
         ),
         *_bound(of),
         f"{len(of.tried)} of {of.predicted} predicted variants ran{failed};"
@@ -137,14 +137,14 @@ def search(of: TuningResult) -> Printed:
         head=lines,
         rows=[
             {
-                **picked(each, "choice", "time_s", "predicted_s", "noise"),
-                "runs": len(each.samples_s),
-                **picked(each, "cut_short", "at_s"),
+                **picked(trial, "choice", "time_s", "predicted_s", "noise"),
+                "runs": len(trial.samples_s),
+                **picked(trial, "cut_short", "at_s"),
                 "best_s": best_s,
-                "is_winner": each.choice == winner.choice,
+                "is_winner": trial.choice == winner.choice,
             }
-            for each, best_s in zip(
-                of.tried, accumulate((each.time_s for each in of.tried), min), strict=True
+            for trial, best_s in zip(
+                of.tried, accumulate((trial.time_s for trial in of.tried), min), strict=True
             )
         ],
         parts=[Printed(notes=_refusal_lines(of.refusals))],
@@ -152,9 +152,9 @@ def search(of: TuningResult) -> Printed:
             **picked(of, *what, "spent_s", "ranking_s", "numbers_checked", "predicted"),
             "parameters": dict(of.sizes),
             "winner": _tried(winner),
-            "within_noise": [_tried(each) for each in of.within_noise],
+            "within_noise": [_tried(trial) for trial in of.within_noise],
             "complete": of.ranking_complete,
-            "tried": [_tried(each) for each in of.tried],
+            "tried": [_tried(trial) for trial in of.tried],
             "refused": _refusals(of.refusals),
         },
     )

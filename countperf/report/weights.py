@@ -54,8 +54,8 @@ def rate_of(weight: Weight, model: ModelDefinition | None = None) -> tuple[float
 
 def implied_rate(weight: Weight, model: ModelDefinition | None = None) -> str:
     """Write how much of a feature per second a weight amounts to, or nothing if it is no rate."""
-    found = rate_of(weight, model)
-    return "" if found is None else format_quantity(*found)
+    rate = rate_of(weight, model)
+    return "" if rate is None else format_quantity(*rate)
 
 
 def doubt(weight: Weight) -> str:

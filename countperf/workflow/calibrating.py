@@ -126,17 +126,17 @@ def calibrate(
         raise ParameterError(message, parameter="minutes")
     if name is not None:
         checked_own_name(name)
-    found = device if isinstance(device, Device) else find_device(device)
-    plain = checked_own_name(name or found.identity.slug)
+    chosen = device if isinstance(device, Device) else find_device(device)
+    plain = checked_own_name(name or chosen.identity.slug)
     check_writable(user_fits_folder() / "weights.json")
     devices = known or shipped_devices()
-    without_code = _why_no_code(found)
-    is_here = found.identity.device_type == "cpu"
-    own = counted_caches_of(found.identity, is_here=is_here)
+    without_code = _why_no_code(chosen)
+    is_here = chosen.identity.device_type == "cpu"
+    own = counted_caches_of(chosen.identity, is_here=is_here)
     task = CalibrationTask(
-        device=found,
-        runner=runner or KernelRunner.open(found),
-        memory=memory_hierarchy_of(found.identity, is_here=is_here),
+        device=chosen,
+        runner=runner or KernelRunner.open(chosen),
+        memory=memory_hierarchy_of(chosen.identity, is_here=is_here),
         caches=own if devices.own_caches else DEFAULT_CACHES,
         store=Path(store) if store is not None else _usual_store(plain),
         reads_code=not without_code,
@@ -148,22 +148,22 @@ def calibrate(
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, busy=busy)
-    unsettled = sum(each.settling != "settled" for each in measured)
+    unsettled = sum(measurement.settling != "settled" for measurement in measured)
     _require_settled(measured, task.store, busy=busy)
     if task.reads_code:
         measured, without_code = _with_code(task, measured)
     if not busy:
         measured = measured.select(_is_settled)
     models = _fit_all(task, measured, devices, plain, busy=busy)
-    near = [each.device for each in _devices_of(devices)]
-    near.sort(key=lambda each: not is_alike(each, found.identity))
+    near = [known_device.device for known_device in _devices_of(devices)]
+    near.sort(key=lambda identity: not is_alike(identity, chosen.identity))
     return CalibrationResult(
         name=f"{OWN}{models[0].path.parent.name}",
-        device=found.identity,
-        known=tuple(dict.fromkeys(each.slug for each in near)),
-        is_kin=any(is_alike(each, found.identity) for each in near),
+        device=chosen.identity,
+        known=tuple(dict.fromkeys(identity.slug for identity in near)),
+        is_kin=any(is_alike(identity, chosen.identity) for identity in near),
         store=task.store,
-        kernels=len({each.kernel for each in measured}),
+        kernels=len({measurement.kernel for measurement in measured}),
         cases=len(measured),
         unsettled=unsettled,
         busy=busy,
@@ -200,7 +200,7 @@ def _measure(task: CalibrationTask, cases: Sequence[KernelCase], *, busy: bool) 
 
     def is_over(kernels: Collection[str], measured: Sequence[Measurement]) -> bool:
         left_s = task.deadline - _FIT_S - code_s * len(kernels) - time.monotonic()
-        unstable = sum(not each.stable for each in measured)
+        unstable = sum(not measurement.stable for measurement in measured)
         is_hopeless = len(measured) >= _FIRST_CASES and unstable > _MOST_UNSETTLED * len(measured)
         return left_s <= CALIBRATION.separation_s or (is_hopeless and not busy)
 
@@ -222,8 +222,8 @@ def forget_unsettled(store: Path) -> None:
     """Drop times that did not settle from earlier measurements, so that they are taken again."""
     if store.exists():
         with Rewriting(store) as file:
-            found = file.read()
-            if len(settled := found.select(_is_settled)) < len(found):
+            measured = file.read()
+            if len(settled := measured.select(_is_settled)) < len(measured):
                 file.write(settled)
 
 
@@ -324,10 +324,10 @@ def cases_of(task: CalibrationTask, kernels: Sequence[ChosenKernel]) -> list[Ker
     most_bytes = min(_MEMORY_SHARE * limits.global_memory_bytes, limits.max_allocation_bytes)
     if task.device.identity.device_type == "cpu":
         cases = (
-            found.case_at(**size.parameters) for kernel, found in fitting for size in kernel.sizes
+            known.case_at(**size.parameters) for kernel, known in fitting for size in kernel.sizes
         )
         return [case for case in cases if case.global_memory_bytes <= most_bytes]
-    return sized_here(task, [found for _, found in fitting])
+    return sized_here(task, [known for _, known in fitting])
 
 
 def sized_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[KernelCase]:

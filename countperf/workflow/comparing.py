@@ -33,11 +33,11 @@ COMPARED_INSTRUCTIONS = 150
 
 def measured_devices() -> dict[str, Path]:
     """List the devices whose measurements come with countperf: slug to file, sorted."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in reversed(fits_folders()):
-        for each in folder.glob("*/measurements.jsonl*"):
-            found[each.parent.name] = measurements_in(each.parent)
-    return dict(sorted(found.items()))
+        for path in folder.glob("*/measurements.jsonl*"):
+            files[path.parent.name] = measurements_in(path.parent)
+    return dict(sorted(files.items()))
 
 
 def compare(
@@ -53,25 +53,27 @@ def compare(
 ) -> Comparison:
     """Predict measured kernels by all models: as published, and scaled by a factor."""
     known = measured_devices()
-    place = known.get(measurements, measurements) if isinstance(measurements, str) else measurements
-    if isinstance(place, str) and not Path(place).exists():
+    source = (
+        known.get(measurements, measurements) if isinstance(measurements, str) else measurements
+    )
+    if isinstance(source, str) and not Path(source).exists():
         raise ParameterError(
-            f"there is no file {place}, and no measurements of a device of this name ship; they do"
+            f"there is no file {source}, and no measurements of a device of this name ship; they do"
             f" of {', '.join(known)}",
             parameter="measurements",
         )
-    found = read_measurements(place)
+    measured = read_measurements(source)
     if device is None:
-        device = _described(found.device.slug, place)
+        device = _described(measured.device.slug, source)
     there = (*model_makers(()), "linear")
     if unknown := [name for name in models if name not in there]:
         raise ParameterError(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
         )
     profiles = _catalogue_profiles(device)
-    cases = tuple(found)
+    cases = tuple(measured)
     if kernel is not None or timing is not None:
-        own = _own_cases(kernel, timing, found.device.slug)
+        own = _own_cases(kernel, timing, measured.device.slug)
         cases = (*(case for case in cases if case.purpose == "measurement"), *own)
         profiles = _own_profiles(kernel, device, profiles, profile_options)
         purposes = ("application",)
@@ -86,12 +88,12 @@ def compare(
     )
     if kernel is not None or (models and "linear" not in models):
         return comparison
-    return comparison.with_models(linear_results(found, purposes))
+    return comparison.with_models(linear_results(measured, purposes))
 
 
-def _described(slug: str, place: object) -> DeviceParameters:
+def _described(slug: str, source: object) -> DeviceParameters:
     """Return what is known of a device, preferring what was measured beside its measurements."""
-    beside = Path(place).parent / "parameters.json" if isinstance(place, Path | str) else None
+    beside = Path(source).parent / "parameters.json" if isinstance(source, Path | str) else None
     if beside is not None and beside.is_file():
         return DeviceParameters.read_file(beside)
     return load_device(slug)

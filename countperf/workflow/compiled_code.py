@@ -64,21 +64,21 @@ def read_code(
 
 def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) -> MeasurementSet:
     """Note what the code of measured kernels executes, in an open file."""
-    found = file.read()
-    chosen = find_device(device or found.device.slug)
-    if not found.device.matches(chosen.identity):
+    measured = file.read()
+    chosen = find_device(device or measured.device.slug)
+    if not measured.device.matches(chosen.identity):
         raise DeviceMismatchError(
-            f"{chosen.label} is not what was measured, {found.device.slug}: code is compiled for"
+            f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled for"
             " each processor; read it there",
-            expected=found.device.slug,
+            expected=measured.device.slug,
             found=chosen.identity.slug,
         )
     waiting: dict[str, list[Measurement]] = {}
-    for each in found:
-        if each.code is None or CYCLES not in each.code:
-            waiting.setdefault(each.kernel, []).append(each)
+    for measurement in measured:
+        if measurement.code is None or CYCLES not in measurement.code:
+            waiting.setdefault(measurement.kernel, []).append(measurement)
     cases = [
-        (name, tuple((each.case, each.parameters, _cache_of(each)) for each in some))
+        (name, tuple((m.case, m.parameters, _cache_of(m)) for m in some))
         for name, some in waiting.items()
     ]
     batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
@@ -86,10 +86,9 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
 
     def renewed() -> MeasurementSet:
         noted = tuple(
-            each.model_copy(update={"code": code[each.case]}) if each.case in code else each
-            for each in found
+            m.model_copy(update={"code": code[m.case]}) if m.case in code else m for m in measured
         )
-        return replace(found, measurements=noted)
+        return replace(measured, measurements=noted)
 
     with process_pool() as pool:
         done = 0
@@ -120,7 +119,7 @@ def _code_of(
 ) -> list[tuple[str, dict[str, int] | str]]:
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
     entries = [entry(name) for name, _ in cases]
-    units = [(each.build(), some[0][1]) for each, (_, some) in zip(entries, cases, strict=True)]
+    units = [(e.build(), some[0][1]) for e, (_, some) in zip(entries, cases, strict=True)]
     code: list[tuple[str, dict[str, int] | str]] = []
     names: list[str] = []
     requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = []

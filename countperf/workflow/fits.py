@@ -51,7 +51,7 @@ def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | Non
         device = identity.slug
         date = (content.get("source") or {}).get("recorded_at", "")
         error = (content.get("quality") or {}).get("held_out_error")
-        is_here = any(identity.matches(each) for each in present)
+        is_here = any(identity.matches(other) for other in present)
     except DocumentError as bad:
         if not path.exists():  # removed in the meantime
             return None
@@ -78,8 +78,8 @@ def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameter
     """Return what is known of a device, or None."""
     if beside is not None:
         fit = find_fit(str(beside))
-        place = Path(beside) if fit is None else fit.folder
-        near = (place if place.is_dir() else place.parent) / "parameters.json"
-        if near.is_file() and (found := DeviceParameters.read_file(near)).slug == slug:
-            return found
+        path = Path(beside) if fit is None else fit.folder
+        near = (path if path.is_dir() else path.parent) / "parameters.json"
+        if near.is_file() and (parameters := DeviceParameters.read_file(near)).slug == slug:
+            return parameters
     return load_device(slug) if slug in available_devices() else None

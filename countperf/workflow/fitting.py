@@ -63,13 +63,13 @@ def fit(
     ParameterError
         There is no such model.
     """
-    found = read_measurements(measurements)
-    is_here = bool(found.device.processor) and found.device.processor == read_processor()
-    memory = memory_hierarchy_of(found.device, is_here=is_here)
+    measured = read_measurements(measurements)
+    is_here = bool(measured.device.processor) and measured.device.processor == read_processor()
+    memory = memory_hierarchy_of(measured.device, is_here=is_here)
     check_writable(output)  # before the work
     if isinstance(model, str):
-        model = fitted_model(model, found.device, memory)
-    seen = found.select(lambda m: m.purpose == "measurement")
+        model = fitted_model(model, measured.device, memory)
+    seen = measured.select(lambda m: m.purpose == "measurement")
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)
@@ -111,11 +111,11 @@ def evaluate(
     DeviceMismatchError, FitError, DocumentError, PredictionError
         The measurements are of another device, or nothing can be evaluated.
     """
-    found = read_measurements(measurements)
-    target = Target(weights=weights, model=model, device=found.device, force=force)
+    measured = read_measurements(measurements)
+    target = Target(weights=weights, model=model, device=measured.device, force=force)
     weights = target.checked()
     judging = set(purposes or PURPOSES) - {"measurement"}
-    judged = found.select(lambda m: m.purpose in judging)
+    judged = measured.select(lambda m: m.purpose in judging)
     return evaluate_cases(weights, with_known_transactions(judged, weights.definition))
 
 
@@ -127,8 +127,8 @@ def evaluate_ranking(
     force: bool = False,
 ) -> RankingEvaluation:
     """Compare the predicted with the measured order of the sets of variants among measurements."""
-    found = read_measurements(measurements)
-    target = Target(weights=weights, model=model, device=found.device, force=force)
+    measured = read_measurements(measurements)
+    target = Target(weights=weights, model=model, device=measured.device, force=force)
     weights = target.checked()
-    variants = found.select(lambda m: m.purpose == "variant")
+    variants = measured.select(lambda m: m.purpose == "variant")
     return evaluate_sets(weights, with_known_transactions(variants, weights.definition))

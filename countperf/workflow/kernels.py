@@ -57,8 +57,8 @@ def kernel_and_arguments(kernel: Any, lacking: str) -> tuple[Any, dict[str, Any]
     """Return a kernel as `kernel_itself` does, and the arguments that come with it."""
     if not isinstance(kernel, str):
         return kernel_itself(kernel, lacking), bound_arguments(kernel)
-    found, bound = _loaded(kernel)
-    return kernel_itself(found, lacking), bound
+    loaded, bound = _loaded(kernel)
+    return kernel_itself(loaded, lacking), bound
 
 
 def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
@@ -99,18 +99,18 @@ def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
     return loaded, bound
 
 
-def table_kernels(names: Iterable[str], place: str | None) -> dict[str, Any]:
+def table_kernels(names: Iterable[str], file: str | None) -> dict[str, Any]:
     """Find the kernels that a table of times names."""
-    if place is None:
+    if file is None:
         return {name: load_kernel(name) for name in names}
 
     def error(message: str) -> KernelSpecificationError:
-        return KernelSpecificationError(message, specification=place)
+        return KernelSpecificationError(message, specification=file)
 
     kinds: Any = lp.TranslationUnit | FunctionType
     return {
         name: find_in_user_code(
-            f"{place}:{name}",
+            f"{file}:{name}",
             kinds,
             kind_name="loopy.TranslationUnit",
             error=error,
@@ -152,23 +152,23 @@ def counted(
 ) -> PropertyVector:
     """Return the property vector of a kernel, a text that names one, or a mapping by hand."""
     statistics = kernel_statistics(kernel, statistics, sizes or {})
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, PropertyVector | Mapping):
+    loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(loaded, PropertyVector | Mapping):
         if statistics or instruction_counts:
             raise CountingError(
                 "statistics and counts of instructions are for kernels; a property vector takes"
                 " none"
             )
-        if not isinstance(found, PropertyVector):
-            return PropertyVector.from_mapping(found, view=view or "source")
-        if view not in (None, found.view):
+        if not isinstance(loaded, PropertyVector):
+            return PropertyVector.from_mapping(loaded, view=view or "source")
+        if view not in (None, loaded.view):
             raise CountingError(
-                f"the vector of '{found.kernel}' is of the {found.view} view; to have the {view} "
+                f"the vector of '{loaded.kernel}' is of the {loaded.view} view; to have the {view} "
                 "view, count the kernel itself"
             )
-        return found
+        return loaded
     return count_kernel(
-        found,
+        loaded,
         statistics=statistics,
         view=view or "source",
         instruction_counts=instruction_counts,
@@ -185,13 +185,13 @@ def kernel_statistics(
     """
     if not isinstance(kernel, str) or not is_in_catalogue(kernel):
         return given
-    found = entry(kernel)
-    if not found.statistics:
+    known_kernel = entry(kernel)
+    if not known_kernel.statistics:
         return given
-    certain = all(isinstance(sizes.get(size.name), int) for size in found.sizes)
+    certain = all(isinstance(sizes.get(size.name), int) for size in known_kernel.sizes)
     known = {
         name: value(sizes) if callable(value) else value
-        for name, value in found.statistics.items()
+        for name, value in known_kernel.statistics.items()
         if certain or not callable(value)
     }
     return {**known, **(given or {})}
@@ -199,7 +199,7 @@ def kernel_statistics(
 
 def kernel_itself(kernel: Any, lacking: str) -> Any:
     """Return a kernel, or the one that a text names; refuse counts, which lack something."""
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, Mapping):
+    loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(loaded, Mapping):
         raise CountingError(f"a property vector has no {lacking}; pass the kernel itself")
-    return translation_unit(found)
+    return translation_unit(loaded)

@@ -59,10 +59,10 @@ def with_known_transactions(
     ]
     find = partial(_transactions_of, definition.named_transactions)
     parts = stepped(map(find, some), "counting transactions", total=len(some))
-    found = {case: numbers for part in parts for case, numbers in part.items()}
+    transactions = {case: numbers for part in parts for case, numbers in part.items()}
 
     def renewed(measurement: Measurement) -> Measurement:
-        known = {**(measurement.transactions or {}), **found.get(measurement.case, {})}
+        known = {**(measurement.transactions or {}), **transactions.get(measurement.case, {})}
         return measurement.model_copy(update={"transactions": known or None})
 
     return replace(measurements, measurements=tuple(map(renewed, measurements)))
@@ -89,26 +89,26 @@ def _transactions_of(
 def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
     """Count the measured kernels of the catalogue again, in place; nothing is measured."""
     with Rewriting(measurements) as file:
-        found = file.read()
-        renewed = _recounted(found, caches or counted_caches_of(found.device))
+        measured = file.read()
+        renewed = _recounted(measured, caches or counted_caches_of(measured.device))
         file.write(renewed)
     return renewed
 
 
-def _recounted(found: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
+def _recounted(measured: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
     """Return measurements whose kernels are counted anew.
 
     What is known of their compiled code stays, and the statement of the cache that it was read for.
     """
-    read = [caches_of(each.properties or {}).code for each in found if each.code is not None]
+    read = [caches_of(case.properties or {}).code for case in measured if case.code is not None]
     if read:
         caches = caches.model_copy(update={"code": read[0]})
     counted: dict[object, dict[str, Any]] = {}
 
-    def properties(each: Measurement) -> dict[str, Any]:
-        kernel = entry(each.kernel)
-        statistics = kernel.statistics_at(each.parameters)
-        key = (each.kernel, tuple(sorted(statistics.items())))
+    def properties(case: Measurement) -> dict[str, Any]:
+        kernel = entry(case.kernel)
+        statistics = kernel.statistics_at(case.parameters)
+        key = (case.kernel, tuple(sorted(statistics.items())))
         if key not in counted:
             vector = count_kernel(
                 kernel.build(), statistics=statistics, view="structure", caches=caches
@@ -117,9 +117,9 @@ def _recounted(found: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
         return counted[key]
 
     return replace(
-        found,
+        measured,
         measurements=tuple(
-            each.model_copy(update={"properties": properties(each)}) for each in found
+            case.model_copy(update={"properties": properties(case)}) for case in measured
         ),
     )
 
@@ -133,9 +133,9 @@ def measurements_of_table(
     ignore: Sequence[str] = (),
 ) -> MeasurementSet:
     """Read times that were measured elsewhere from a file."""
-    place, name = kernels or "", ""
-    if ":" in place:
-        place, _, name = place.rpartition(":")
+    file, name = kernels or "", ""
+    if ":" in file:
+        file, _, name = file.rpartition(":")
     if device.endswith(".json"):
         identity = DeviceIdentity.read_file(device)
     else:
@@ -159,7 +159,7 @@ def measurements_of_table(
     names = [str(name_) for name_ in dict.fromkeys(named)]
     return MeasurementSet.from_table(
         frame,
-        table_kernels(names, place or None),
+        table_kernels(names, file or None),
         device=identity,
         source=source or Path(table).name,
         ignore=ignore,

@@ -123,35 +123,35 @@ def profile_entries(
             return e.purpose != "measurement" or e.group_shape in wanted
         return max_group_size is None or e.group_shape[0] * e.group_shape[1] <= max_group_size
 
-    found = tuple(
+    listed_entries = tuple(
         e
         for purpose in PURPOSES
         if purpose in purposes
-        for each in listed
-        for e in entries(element_type=None, purpose=purpose, collection=each)
+        for collection in listed
+        for e in entries(element_type=None, purpose=purpose, collection=collection)
         if e.collection in collections
         and fits(e)
         and (purpose == "application" or e.collection != "paper" or e.element_type in element_types)
         and (not families or e.family in families)
     )
-    if not found:
+    if not listed_entries:
         raise KernelSpecificationError(
             f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} "
             f"({' or '.join(collections)}) has "
             f"element type {' or '.join(element_types)}",
             specification=",".join(element_types),
         )
-    return found if families else _share_of(found, profile.share)
+    return listed_entries if families else _share_of(listed_entries, profile.share)
 
 
-def _share_of(found: Sequence[CatalogEntry], share: float) -> tuple[CatalogEntry, ...]:
+def _share_of(listed: Sequence[CatalogEntry], share: float) -> tuple[CatalogEntry, ...]:
     """Keep all that judges fits, and a share of each family of measurement kernels."""
     by_family: dict[str, dict[str, None]] = {}
-    for each in found:
-        if each.purpose == "measurement":
-            by_family.setdefault(each.family, {})[each.name] = None
+    for kernel in listed:
+        if kernel.purpose == "measurement":
+            by_family.setdefault(kernel.family, {})[kernel.name] = None
     kept = {name for names in by_family.values() for name in evenly_spaced([*names], share)}
-    return tuple(each for each in found if each.purpose != "measurement" or each.name in kept)
+    return tuple(e for e in listed if e.purpose != "measurement" or e.name in kept)
 
 
 def evenly_spaced(kernels: Sequence[str], share: float) -> list[str]:
@@ -196,17 +196,17 @@ def measure_catalogue(
         As for `measure`; or no such family.
     """
     chosen = _profile(profile)
-    found = find_device(device)
+    target = find_device(device)
     wanted = profile_entries(
         chosen,
-        found.limits.group_class,
+        target.limits.group_class,
         families=families,
         element_types=element_types,
         purposes=purposes,
         collections=collections,
-        max_group_size=found.limits.max_group_size,
+        max_group_size=target.limits.max_group_size,
     )
-    return _measure(found, chosen, wanted, Path(store))
+    return _measure(target, chosen, wanted, Path(store))
 
 
 def _profile(given: str | Profile) -> Profile:
@@ -278,7 +278,7 @@ def _measure(
 def _check_families(families: Sequence[str]) -> None:
     known = (
         *all_families(purpose=None, collection=None),
-        *(name for each in APART for name in all_families(purpose=None, collection=each)),
+        *(name for apart in APART for name in all_families(purpose=None, collection=apart)),
         *all_families(purpose="variant"),
     )
     for family in families:

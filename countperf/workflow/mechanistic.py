@@ -161,7 +161,7 @@ def sweep(
     }
     profiler = profiler_of(kernel, device, sizes, options)
     launches = profiler.launches_at(sizes)
-    profiled, _ = max(launches, key=lambda each: (each[0].profile.total_bytes or 0.0) * each[1])
+    profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
     return _sweep(profiled, profiler.device, over=over, values=values, models=models)
 
 
@@ -171,7 +171,7 @@ def _with(
     lines: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     given = {"statistics": statistics, "lines": lines}
-    return {**(options or {}), **{name: each for name, each in given.items() if each is not None}}
+    return {**(options or {}), **{name: v for name, v in given.items() if v is not None}}
 
 
 def profiler_of(
@@ -193,9 +193,9 @@ def profiler_of(
     given = dict(options or {})
     analysis = given.pop("analysis", None)
     statistics = kernel_statistics(kernel, given.pop("statistics", None), sizes)
-    found = kernel_itself(kernel, "schedule, which mechanistic models need")
-    profiler = profile_kernel(found, device, statistics=statistics, **given)
-    return profiler if analysis is None else with_machine_code(profiler, found, analysis)
+    unit = kernel_itself(kernel, "schedule, which mechanistic models need")
+    profiler = profile_kernel(unit, device, statistics=statistics, **given)
+    return profiler if analysis is None else with_machine_code(profiler, unit, analysis)
 
 
 def described_device(
@@ -211,15 +211,15 @@ def described_device(
             " such as nvidia-gtx-970), or a device of this machine (device=DEVICE)"
         )
         raise DeviceError(message)
-    found = known_device(slug, weights or slug)
-    if found is None:
+    parameters = known_device(slug, weights or slug)
+    if parameters is None:
         message = (
             f"there is no description of {slug}; make one with: countperf characterize --store"
             f" runs/{slug}.json --parameters runs/{slug}-parameters.json, and pass"
             f" document=runs/{slug}-parameters.json"
         )
         raise DeviceError(message, device=slug)
-    return found
+    return parameters
 
 
 Application = str | Path | Sequence[Step]
@@ -285,7 +285,7 @@ def predict_application(
         if not isinstance(answer, MechanisticPrediction):
             raise answer
         durations.append(float(answer.time_s))
-    where = ", ".join(each.slug for each in described)
+    where = ", ".join(parameters.slug for parameters in described)
     return schedule(steps, durations, source=f"{model} on {where}")
 
 

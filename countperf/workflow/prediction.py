@@ -131,13 +131,13 @@ def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightS
         name = name if fit is None else fit.name
     if fit is None or COMPILED not in fit.models:
         return f"{name} has no weights of the model {COMPILED}"
-    found = load_weights(name, model=COMPILED)
+    weights_here = load_weights(name, model=COMPILED)
     present = [device.identity for device in discover().devices]
-    if not any(found.device.matches(device) for device in present):
-        return f"the device of the weights, {found.device.slug}, is not here to compile for"
-    if identity is not None and not found.device.matches(identity):
+    if not any(weights_here.device.matches(device) for device in present):
+        return f"the device of the weights, {weights_here.device.slug}, is not here to compile for"
+    if identity is not None and not weights_here.device.matches(identity):
         return f"the device asked for, {identity.slug}, is not that of the weights"
-    return found
+    return weights_here
 
 
 def default_weights(
@@ -219,9 +219,9 @@ def predict(
     sizes = given_sizes(parameters, more)
     runs = [_anchor(anchor) for anchor in anchors]
     known = kernel_statistics(kernel, statistics, sizes)
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    is_counted = isinstance(found, PropertyVector | Mapping)
-    found = found if is_counted else translation_unit(found)
+    loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    is_counted = isinstance(loaded, PropertyVector | Mapping)
+    loaded = loaded if is_counted else translation_unit(loaded)
     target = Target(weights=weights, model=model, device=device, force=force)
     identity = target.identity
     target = replace(
@@ -229,7 +229,7 @@ def predict(
     )
 
     def predicted(used: WeightSet, is_attempt: bool) -> Prediction:
-        vector = vector_for(found, known, used, sizes, instruction_counts)
+        vector = vector_for(loaded, known, used, sizes, instruction_counts)
         if runs:
             made = used.anchored(vector, *runs).predict(vector, sizes, level=level)
         else:
@@ -278,15 +278,15 @@ def vector_for(
     instruction_counts: InstructionCounts | None = None,
 ) -> PropertyVector:
     """Count a kernel as weights need it; leave a vector as it is, for the weights to check."""
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, PropertyVector | Mapping):
-        wanted = None if isinstance(found, PropertyVector) else weights.view
+    loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(loaded, PropertyVector | Mapping):
+        wanted = None if isinstance(loaded, PropertyVector) else weights.view
         return counted(
-            found, statistics=statistics, view=wanted, instruction_counts=instruction_counts
+            loaded, statistics=statistics, view=wanted, instruction_counts=instruction_counts
         )
-    found = translation_unit(found)
+    loaded = translation_unit(loaded)
     vector = counted(
-        found,
+        loaded,
         statistics=statistics,
         view=weights.view,
         instruction_counts=instruction_counts,
@@ -295,8 +295,8 @@ def vector_for(
     if weights.definition.reads_code:
         checked = vector.checked_parameters(parameters, {})
         sizes = {name: int(np.max(value)) for name, value in checked.items()}
-        vector = _with_code(vector, found, sizes, weights.device.slug, statistics)
-    return added(vector, found, weights.definition.named_transactions, statistics)
+        vector = _with_code(vector, loaded, sizes, weights.device.slug, statistics)
+    return added(vector, loaded, weights.definition.named_transactions, statistics)
 
 
 def with_compiled_code(
@@ -335,17 +335,17 @@ def with_compiled_code(
     CountingError, KernelBuildError, DeviceError, ParameterError
         The kernel is a property vector, or cannot be counted or compiled.
     """
-    found = kernel_itself(kernel, "code to compile")
+    unit = kernel_itself(kernel, "code to compile")
     label = device or "pocl:0"
     vector = counted(
-        found,
+        unit,
         statistics=statistics,
         view="structure",
         instruction_counts=instruction_counts,
         caches=counted_caches_of(find_device(label).identity, is_here=True),
     )
     sizes = given_sizes(parameters, more)
-    return _with_code(vector, found, sizes, label, statistics, every_group=every_group)
+    return _with_code(vector, unit, sizes, label, statistics, every_group=every_group)
 
 
 def _with_code(

@@ -76,7 +76,7 @@ class LaunchLog(Table):
                 elif hasattr(value, "__index__"):
                     given[name] = int(value)
             types = {n: str(v.dtype) for n, v in arguments.items() if hasattr(v, "dtype")}
-            known = [tuple(sorted(each.items())) for each in (given, shapes, types)]
+            known = [tuple(sorted(values.items())) for values in (given, shapes, types)]
             device = getattr(queue, "device", None)
             self._noted[executor.t_unit, executor.entrypoint, *known, device] += 1
         except Exception as error:  # noqa: BLE001  the program is not to be disturbed

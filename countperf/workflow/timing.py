@@ -165,17 +165,18 @@ def predict_times(
     return times
 
 
-def predicted_time(found: Prediction) -> PredictedTime:
+def predicted_time(prediction: Prediction) -> PredictedTime:
     """Return time and interval of a prediction at one point."""
-    time_s = float(np.squeeze(found.time_s))
+    time_s = float(np.squeeze(prediction.time_s))
     if time_s <= 0:
         return PredictedTime(
-            reason=f"the {found.model} model predicts {time_s:.3g} s, which is no time"
+            reason=f"the {prediction.model} model predicts {time_s:.3g} s, which is no time"
         )
-    reason = "" if found.complete else f"incomplete: without the cost of {some_of(found.missing)}"
-    if found.interval_s is None:
+    missing = some_of(prediction.missing)
+    reason = "" if prediction.complete else f"incomplete: without the cost of {missing}"
+    if prediction.interval_s is None:
         return PredictedTime(time_s=time_s, reason=reason)
-    low, high = (float(np.squeeze(end)) for end in found.interval_s)
+    low, high = (float(np.squeeze(end)) for end in prediction.interval_s)
     interval_s = (max(low, 0.0), high) if math.isfinite(high) else None
     return PredictedTime(time_s=time_s, interval_s=interval_s, reason=reason)
 
@@ -274,16 +275,16 @@ def time_kernel(
     """
     at = given_sizes(sizes, more)
     work = _work(kernel, at, statistics, instruction_counts, make_arguments, reference, tolerance)
-    with running(runner, device, None, longest_s=longest_s) as found:
+    with running(runner, device, None, longest_s=longest_s) as used:
         target = Target(
             weights=weights,
             model=model,
-            device=found.identity,
+            device=used.identity,
             force=force,
             incomplete_ok=incomplete_ok,
             level=level,
         )
-        return _timed(work, target, found, protocol or TIMING)
+        return _timed(work, target, used, protocol or TIMING)
 
 
 def _timed(
@@ -304,16 +305,16 @@ def _timed(
             runner=runner,
         )
     _check_some(measured)
-    of_case = {each.case: each for each in measured}
+    of_case = {case.case: case for case in measured}
     rows = [
         TimedSize(
             measurement=of_case[name],
             counts=digests,
-            predicted_s=each.time_s,
-            interval_s=each.interval_s,
-            reason=each.reason,
+            predicted_s=time.time_s,
+            interval_s=time.interval_s,
+            reason=time.reason,
         )
-        for point, each, digests in zip(work.points, predicted, counts, strict=True)
+        for point, time, digests in zip(work.points, predicted, counts, strict=True)
         if (name := work.case_name(point)) in of_case
     ]
     return TimingDocument(
@@ -353,10 +354,10 @@ def _work(
     if isinstance(kernel, str):
         name = kernel.rpartition(":")[2]
         if is_in_catalogue(kernel):
-            found = entry(kernel)
+            known = entry(kernel)
             if make_arguments is None:
-                make_arguments, reference = found.make_arguments, reference or found.reference
-            fixed = {size.name: size.fixed for size in found.sizes if size.fixed is not None}
+                make_arguments, reference = known.make_arguments, reference or known.reference
+            fixed = {size.name: size.fixed for size in known.sizes if size.fixed is not None}
             sizes = {**fixed, **sizes}
     arguments = {arg.name: arg for arg in unit.default_entrypoint.args}
     bound_sizes = {

@@ -109,8 +109,8 @@ def rank(
     sizes = given_sizes(parameters, more)
     space = named_in_processes(space)
     checked_space(space, sizes)
-    found = None if device is None else find_device(device)
-    question = _task(space, sizes, weights, found, force=force, incomplete_ok=incomplete_ok)
+    target = None if device is None else find_device(device)
+    question = _task(space, sizes, weights, target, force=force, incomplete_ok=incomplete_ok)
     with pool_or(executor, workers) as pool:
         return rank_points(
             question,
@@ -188,15 +188,15 @@ def tune(
     space = named_in_processes(space)
     report("preparing the search", 0)
     checked_space(space, sizes)
-    found = find_device(device)
-    question = _task(space, sizes, weights, found, force=force, incomplete_ok=incomplete_ok)
-    more_than_one = found.identity.device_type == "cpu"
+    target = find_device(device)
+    question = _task(space, sizes, weights, target, force=force, incomplete_ok=incomplete_ok)
+    more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
     with pool_or(executor, workers) as pool, ExitStack() as stack:
         runners = [
             stack.enter_context(
                 ApartRunner(
-                    found, clock, longest_s=budget.longest_s if longest_s is None else longest_s
+                    target, clock, longest_s=budget.longest_s if longest_s is None else longest_s
                 )
             )
             for _ in range(number)
