@@ -26,7 +26,7 @@ LIGHT = {
     "countperf": "importing the package is cheap",
     "countperf.caches": "importing the package is cheap",
     "countperf.cli.predict": "plain predictions import no mechanistic model",
-    "countperf.cli.parsing": "the help is made without Loopy and NumPy",
+    "countperf.cli.options": "the help is made without Loopy and NumPy",
     "countperf.features": "weights are loaded without Loopy and isl",
     "countperf.harness.cuda.backend": "devices are listed without Loopy",
     "countperf.harness.nvcc": "devices are listed without Loopy",

@@ -58,7 +58,7 @@ OTHER = {"measurements": [{"name": "Total", "value": 9, "unit": "Microseconds"}]
 
 
 _FAILING = [ktt_row(8, 5.0), ktt_row(16, 0.0, "ValidationFailed")]
-_REPEATED = [(8, 5.0), (16, 4.0), (8, 7.0), (8, 0.0, "DeviceLimitsExceeded")]
+_REPEATED: list[Any] = [(8, 5.0), (16, 4.0), (8, 7.0), (8, 0.0, "DeviceLimitsExceeded")]
 
 
 @pytest.mark.parametrize(

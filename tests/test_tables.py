@@ -15,8 +15,7 @@ from countperf.measurements import MeasurementSet
 from countperf.measurements.recorded import read_times
 from countperf.measurements.tables import ELSEWHERE, UNKNOWN, identity_elsewhere
 from countperf.models.weights import WeightSet
-from countperf.workflow.fitting import fit
-from countperf.workflow.measured import measurements_of_table
+from countperf.workflow.fitting import fit, measurements_of_table
 from tests.models.builders import sum_model
 
 GROUPS = sum_model(

@@ -19,8 +19,7 @@ from importlib import import_module
 from typing import Any
 
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import in_options, only_documents
-from countperf.cli.progress import PROGRESS
+from countperf.cli.common import PROGRESS, in_options, only_documents
 from countperf.errors import CountperfError
 from countperf.steps import listening
 from countperf.terminal import shown

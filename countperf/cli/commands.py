@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from countperf.cli.options import OPTIONS, choice, several
-from countperf.cli.parsing import natural, size
+from countperf.cli.options import OPTIONS, choice, natural, several, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,9 @@ COMMANDS: Mapping[str, Command] = {
     "doctor": Command(
         "try every device and its weights for real; for one that fails, say why and what to do",
     ),
-    "weights": Command("list fitted weights: shipped and your own, their models, errors, device"),
+    "weights": Command(
+        "list fitted weights: shipped and your own, their models, errors, device", module="doctor"
+    ),
     "characterize": Command(
         "find out by microbenchmarks what a device can do (resumes)",
         ("--device", "--store", "--parameters"),

@@ -1,4 +1,4 @@
-"""``countperf doctor``."""
+"""Commands on what there is: ``doctor`` (devices), ``weights`` (fits)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import argparse
 from countperf.cli.common import print_json
 from countperf.errors import DeviceError
 from countperf.harness.devices import examine
-from countperf.report.weights import doctor_text
+from countperf.report.weights import available, doctor_text
+from countperf.workflow.fits import available_weights
 
 
 def run_doctor(options: argparse.Namespace) -> None:
@@ -31,3 +32,13 @@ def run_doctor(options: argparse.Namespace) -> None:
             print(f"{'ok' if tool.path else '--'}  {tool.name}: {state}")
     if not report.is_healthy:
         raise DeviceError("no OpenCL device works; the advice above says what to do")
+
+
+def run_weights(options: argparse.Namespace) -> None:
+    """List the fitted weights that there are."""
+    fits = available_weights()
+    shown = available(fits)
+    if options.json:
+        print_json(shown.object()["fits"])
+    else:
+        print(shown.text())

@@ -26,11 +26,10 @@ from countperf.report.rows import Printed, format_percent
 from countperf.report.weights import calibration
 from countperf.report.weights import fit as fit_printed
 from countperf.workflow.calibrating import calibrate
-from countperf.workflow.comparing import compare, measured_devices
-from countperf.workflow.fitting import evaluate, evaluate_ranking
+from countperf.workflow.fitting import evaluate, evaluate_ranking, measurements_of_table
 from countperf.workflow.fitting import fit as fit_measurements
-from countperf.workflow.measured import measurements_of_table
 from countperf.workflow.measuring import measure_catalogue
+from countperf.workflow.mechanistic import compare, measured_devices
 
 if TYPE_CHECKING:
     from countperf.fitting.fit import FitResult

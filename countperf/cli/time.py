@@ -16,7 +16,7 @@ from countperf.harness.devices import find_device, open_session
 from countperf.models.definition import CODE, MISS
 from countperf.report.curves import check_figure_path
 from countperf.report.rows import Printed, plain
-from countperf.report.timing import timing as timing_printed
+from countperf.report.tuning import timing as timing_printed
 from countperf.report.weights import characterization
 from countperf.terminal import say
 from countperf.user_code import find_in_user_code, guarded

@@ -6,8 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, print_json, show
-from countperf.cli.progress import PROGRESS
+from countperf.cli.common import PROGRESS, as_dict, print_json, show
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
 from countperf.report.curves import check_figure_path

@@ -297,7 +297,7 @@ def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
             raise FitError(
                 f"the measured kernels were not all counted for the same caches ({each.case!r} for"
                 f" {others.text}, {known[0][0].case!r} for {caches.text}): count them again"
-                " (countperf.workflow.measured.recount)"
+                " (countperf.workflow.fitting.recount)"
             )
     for each, others in known:
         if others.code != caches.code:
@@ -315,6 +315,6 @@ def check_counting_rules(measurement: Measurement) -> None:
         message = (
             f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
             f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
-            " (countperf.workflow.measured.recount does that for kernels of the catalogue)"
+            " (countperf.workflow.fitting.recount does that for kernels of the catalogue)"
         )
         raise FitError(message)

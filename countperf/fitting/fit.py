@@ -198,7 +198,7 @@ def _check_view(view: View, definition: ModelDefinition) -> None:
         why = "names the shape of work groups"
     raise FitError(
         f"the {definition.name} model {why}, and the measured kernels were counted in the {view}"
-        " view: count them again in the structure view (countperf.workflow.measured.recount)"
+        " view: count them again in the structure view (countperf.workflow.fitting.recount)"
     )
 
 

@@ -115,7 +115,7 @@ def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None)
                 passed=False,
                 message=f"kernels were counted for caches of {caches.text}, and {memory.name} has"
                 f" {memory.counted.text}",
-                remedy="count the measured kernels again: countperf.workflow.measured.recount",
+                remedy="count the measured kernels again: countperf.workflow.fitting.recount",
             )
         return Verdict(name="memory", passed=True, message=f"caches are those of {memory.name}")
     return Verdict(

@@ -424,7 +424,7 @@ class FittedWeights(Table, Document):
             f"kernel '{vector.kernel}' was counted for caches of {there}, and the {self.model}"
             f" weights for {self.device.slug} are for {expected}: predict the kernel itself, or"
             " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
-            " counts of measurements are made anew by countperf.workflow.measured.recount",
+            " counts of measurements are made anew by countperf.workflow.fitting.recount",
             expected=expected,
             found=there,
         )

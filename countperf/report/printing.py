@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from countperf.errors import ParameterError
-from countperf.report import accuracy, mechanistic, predictions, timing, tuning, weights
+from countperf.report import accuracy, mechanistic, predictions, tuning, weights
 
 if TYPE_CHECKING:
     from countperf.report.rows import Printed
@@ -25,8 +25,8 @@ _PRINTERS: Mapping[str, Callable[..., Printed]] = {
     "Evaluation": accuracy.evaluation,
     "Comparison": accuracy.comparison,
     "RankingEvaluation": accuracy.ranking_evaluation,
-    "TimingDocument": timing.timing,
-    "LaunchLog": timing.launches,
+    "TimingDocument": tuning.timing,
+    "LaunchLog": tuning.launches,
     "Ranking": tuning.ranking,
     "TuningResult": tuning.search,
     "ModelAnswers": mechanistic.answers,

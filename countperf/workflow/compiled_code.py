@@ -54,7 +54,7 @@ def read_code(
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
     Nothing is measured. Misses are those of the first-level cache that the counts of a case state
-    (`countperf.workflow.measured.recount` makes it that of the device). Cases that have their
+    (`countperf.workflow.fitting.recount` makes it that of the device). Cases that have their
     instructions already are left as they are, unless what older versions noted says nothing of
     cycles. The file is written now and then, so that a run that is cut off goes on where it was.
     """

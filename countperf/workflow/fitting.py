@@ -1,30 +1,180 @@
-"""Fitting a model to measurements."""
+"""Fitting a model to measurements and judging it; reading measurements, and counting them anew."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countperf.documents import check_writable
+from countperf.errors import (
+    CountingError,
+    DeviceError,
+    KernelSpecificationError,
+    TableError,
+)
+from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.fitting.fit import fit as fit_model
 from countperf.fitting.judging import evaluate as evaluate_cases
 from countperf.fitting.judging import evaluate_ranking as evaluate_sets
-from countperf.hardware.identity import memory_hierarchy_of
+from countperf.hardware.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
+from countperf.hardware.library import load_device
+from countperf.harness.campaign import Rewriting
 from countperf.harness.environment import read_processor
-from countperf.measurements import PURPOSES
+from countperf.measurements import PURPOSES, MeasurementSet
+from countperf.measurements.recorded import read_times
+from countperf.measurements.tables import identity_elsewhere
 from countperf.models.shipped import fitted_model
-from countperf.steps import report
-from countperf.workflow.measured import read_measurements, with_known_transactions
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.counts import caches_of
+from countperf.properties.transactions import TransactionCounts, transaction_roots
+from countperf.steps import report, stepped
+from countperf.workflow.kernels import table_kernels
 from countperf.workflow.prediction import Target
+from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.fitting.fit import FitResult
     from countperf.fitting.judging import RankingEvaluation
-    from countperf.measurements import MeasurementSet, Purpose
+    from countperf.measurements import Measurement, MeasurementSet, Purpose
     from countperf.metrics import Evaluation
     from countperf.models.definition import ModelDefinition
     from countperf.models.weights import WeightSet
+
+
+def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
+    """Return measurements, read from their file if a path is given; errors as `read_file`."""
+    return given if isinstance(given, MeasurementSet) else MeasurementSet.read_file(given)
+
+
+def with_known_transactions(
+    measurements: MeasurementSet, definition: ModelDefinition
+) -> MeasurementSet:
+    """Find what a model names of transactions, for measured kernels of the catalogue.
+
+    Cases of other kernels, and those of which transactions are not known, are left as they are.
+    """
+    waiting: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        known = transaction_roots(measurement.transactions or {})
+        if measurement.properties is not None and set(definition.named_transactions) - set(known):
+            waiting.setdefault(measurement.kernel, []).append(measurement)
+    if not waiting:
+        return measurements
+    some = [
+        (name, tuple((m.case, m.parameters) for m in measurement))
+        for name, measurement in waiting.items()
+    ]
+    find = partial(_transactions_of, definition.named_transactions)
+    parts = stepped(map(find, some), "counting transactions", total=len(some))
+    transactions = {case: numbers for part in parts for case, numbers in part.items()}
+
+    def renewed(measurement: Measurement) -> Measurement:
+        known = {**(measurement.transactions or {}), **transactions.get(measurement.case, {})}
+        return measurement.model_copy(update={"transactions": known or None})
+
+    return replace(measurements, measurements=tuple(map(renewed, measurements)))
+
+
+def _transactions_of(
+    roots: tuple[str, ...], kernel: tuple[str, Sequence[tuple[str, Mapping[str, int]]]]
+) -> dict[str, dict[str, int]]:
+    """Return the transactions of a kernel of the catalogue by case, where they are known."""
+    name, cases = kernel
+    transactions: dict[str, dict[str, int]] = {}
+    with contextlib.suppress(KernelSpecificationError):
+        described = entry(name)
+        count = TransactionCounts(kernel=described.build(), roots=roots, statistics={})
+        for case, parameters in cases:
+            statistics = described.statistics_at(parameters)
+            if statistics != count.statistics:
+                count = replace(count, statistics=statistics)
+            with contextlib.suppress(CountingError):
+                transactions[case] = count(parameters)
+    return transactions
+
+
+def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
+    """Count the measured kernels of the catalogue again, in place; nothing is measured."""
+    with Rewriting(measurements) as file:
+        measured = file.read()
+        renewed = _recounted(measured, caches or counted_caches_of(measured.device))
+        file.write(renewed)
+    return renewed
+
+
+def _recounted(measured: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
+    """Return measurements whose kernels are counted anew.
+
+    What is known of their compiled code stays, and the statement of the cache that it was read for.
+    """
+    read = [caches_of(case.properties or {}).code for case in measured if case.code is not None]
+    if read:
+        caches = caches.model_copy(update={"code": read[0]})
+    counted: dict[object, dict[str, Any]] = {}
+
+    def properties(case: Measurement) -> dict[str, Any]:
+        kernel = entry(case.kernel)
+        statistics = kernel.statistics_at(case.parameters)
+        key = (case.kernel, tuple(sorted(statistics.items())))
+        if key not in counted:
+            vector = count_kernel(
+                kernel.build(), statistics=statistics, view="structure", caches=caches
+            )
+            counted[key] = vector.to_document()
+        return counted[key]
+
+    return replace(
+        measured,
+        measurements=tuple(
+            case.model_copy(update={"properties": properties(case)}) for case in measured
+        ),
+    )
+
+
+def measurements_of_table(
+    table: Path | str,
+    *,
+    kernels: str | None = None,
+    device: str,
+    source: str = "",
+    ignore: Sequence[str] = (),
+) -> MeasurementSet:
+    """Read times that were measured elsewhere from a file."""
+    file, name = kernels or "", ""
+    if ":" in file:
+        file, _, name = file.rpartition(":")
+    if device.endswith(".json"):
+        identity = DeviceIdentity.read_file(device)
+    else:
+        known = load_device(device)
+        if known.num_compute_units is None:
+            raise DeviceError(
+                f"the description of {device} has no number of compute units, which tells devices "
+                "apart; give an identity (.json)",
+                device=device,
+            )
+        identity = identity_elsewhere(known.slug, known.name, known.num_compute_units)
+    frame = read_times(table)
+    if name and "kernel" not in frame.columns:
+        frame = frame.assign(kernel=name)
+    elif name:
+        frame = frame.loc[frame["kernel"] == name].reset_index(drop=True)
+        if frame.empty:
+            message = f"{table}: no row of the column 'kernel' is {name!r}; leave :{name} out"
+            raise TableError(message, column="kernel")
+    named = frame["kernel"].tolist() if "kernel" in frame.columns else []
+    names = [str(name_) for name_ in dict.fromkeys(named)]
+    return MeasurementSet.from_table(
+        frame,
+        table_kernels(names, file or None),
+        device=identity,
+        source=source or Path(table).name,
+        ignore=ignore,
+    )
 
 
 def fit(

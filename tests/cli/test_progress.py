@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from countperf.cli.commands import COMMANDS
-from countperf.cli.progress import Progress
+from countperf.cli.common import Progress
 from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
 from countperf.steps import listening, stepped

@@ -77,7 +77,7 @@ def test_rank_as_json_and_every_point_as_a_line(weights: str, tmp_path: Path, ru
         (f"rank {SPACE} --points 0", 2, "points"),
         (f"rank {SPACE} --workers 0", 2, "workers"),
         (f"rank {SPACE} q=4", 1, "space 'double' has no size q; there are n"),
-        (f"tune {SPACE} --model=", 1, "--model: '' names nothing; leave the option out"),
+        (f"tune {SPACE} --model=", 2, "--model: '' names nothing; leave the option out"),
         (f"tune {SPACE} n=-4 --device nowhere:7", 1, "n = -4; sizes are positive"),
         (f"tune {SPACE} --budget -1", 2, "--budget: -1 is no number above 0"),
     ],

@@ -13,7 +13,7 @@ import pytest
 from pymbolic import parse
 from pymbolic.primitives import Min, Variable
 
-from countperf.cli.parsing import statistic
+from countperf.cli.options import statistic
 from countperf.counting.statistics import ACCESS_CLASSES
 from countperf.errors import (
     CountingError,

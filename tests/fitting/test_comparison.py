@@ -30,8 +30,8 @@ from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, Pr
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
 from countperf.predictions import ParameterValue
-from countperf.workflow.comparing import compare, measured_devices
-from countperf.workflow.measured import read_measurements
+from countperf.workflow.fitting import read_measurements
+from countperf.workflow.mechanistic import compare, measured_devices
 from measurement_kernels.catalog import entry
 from tests.printing import object_of, text_of
 from tests.shipped import shipped_measurements

@@ -11,7 +11,7 @@ from countperf.errors import DocumentError, MeasurementError
 from countperf.harness.campaign import Rewriting, measure
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import MeasurementSet
-from countperf.workflow import measured, measuring
+from countperf.workflow import fitting, measuring
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device
 
 CASES = [make_case("a", n) for n in (16, 32)]
@@ -63,11 +63,11 @@ def test_a_file_that_is_measured_is_not_written_anew(tmp_path: Path) -> None:
         locked(store),
         pytest.raises(MeasurementError, match="in use by another campaign"),
     ):
-        measured.recount(store)
+        fitting.recount(store)
 
 
 def test_a_missing_file_is_not_made_to_be_written_anew(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="No such file"):
-        measured.recount(tmp_path / "store.jsonl")
+        fitting.recount(tmp_path / "store.jsonl")
 
     assert not list(tmp_path.iterdir())

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from countperf.report.rows import format_percent, format_quantity, format_table, si_prefix
 
-SYMBOLS = ("q", "r", "y", "z", "a", "f", "p", "n", "µ", "m", "")
+SYMBOLS = ("q", "r", "y", "z", "a", "f", "p", "n", "µ", "m", "", *"kMGTPEZYRQ")
 PREFIXES = {symbol: float(f"1e{3 * power}") for power, symbol in enumerate(SYMBOLS, start=-10)}
-PREFIXES |= {symbol: float(f"1e{3 * power}") for power, symbol in enumerate("kMGTPEZYRQ", start=1)}
 
 
 @pytest.mark.parametrize(("prefix", "factor"), PREFIXES.items())

@@ -68,7 +68,7 @@ def test_prediction_at_arrays_and_without_an_interval() -> None:
 
 
 def test_evaluation() -> None:
-    common = {"kernel": "k", "parameters": {"n": 1}, "measured_s": 1.0, "predicted_s": 1.25}
+    common: Any = {"kernel": "k", "parameters": {"n": 1}, "measured_s": 1.0, "predicted_s": 1.25}
     case = EvaluatedCase(**common, noise=0.2, interval_s=(0.5, 0.75))
     means = {
         "overall": pytest.approx(0.25),

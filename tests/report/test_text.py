@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,13 @@ from tests.fitting.builders import measure
 from tests.models.builders import make_weight, make_weights
 from tests.printing import text_of
 
-COUNTS = {"launches": 1, "flop.add.f32": "[n] -> { n : n > 0 }", "iop.add.i32": 1}
-COUNTS |= {"gmem.load.32.stride1": "[n] -> { 2 * n : n > 0 }"}
-VECTOR = PropertyVector.from_mapping(COUNTS, kernel="axpy")
+VECTOR = PropertyVector.from_mapping(
+    {
+        **{"launches": 1, "flop.add.f32": "[n] -> { n : n > 0 }", "iop.add.i32": 1},
+        "gmem.load.32.stride1": "[n] -> { 2 * n : n > 0 }",
+    },
+    kernel="axpy",
+)
 WEIGHTS = make_weights({"flop.add.f32": 1e-12, "gmem.load.32.stride1": 4e-12, "launches": 1e-6})
 
 
@@ -168,8 +173,8 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
 
 
 def test_doctor_says_what_works_and_how_to_mend_the_rest() -> None:
-    works = SimpleNamespace(label="pocl:0", name="chip", works=True)
-    fails = SimpleNamespace(
+    works: Any = SimpleNamespace(label="pocl:0", name="chip", works=True)
+    fails: Any = SimpleNamespace(
         label="intel:0", name="chip", works=False, reason="wrong numbers", advice="update it"
     )
 

@@ -28,7 +28,7 @@ from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import compiled_code, fitting, kernels, measured, measuring, prediction
+from countperf.workflow import compiled_code, fitting, kernels, measuring, prediction
 from measurement_kernels.catalog import entry, families
 from measurement_kernels.groups import SizeClass
 from rental import publishing
@@ -310,7 +310,7 @@ def test_recounting_makes_old_measurements_fit_again(tmp_path: Path) -> None:
     store.write_text(old)
     with pytest.raises(FitError, match="recount"):
         fitting.fit(store)
-    renewed = measured.recount(store)
+    renewed = fitting.recount(store)
     assert MeasurementSet.read_file(store) == renewed
     assert store.read_text().count(RULES) == len(renewed)
     assert [m.time_s for m in renewed] == [m.time_s for m in whole if m.family == "transpose"]
@@ -331,13 +331,13 @@ def test_measurements_are_recounted_for_the_caches_of_their_device(tmp_path: Pat
     ).write_file(store)
     zen3 = load_hierarchy("amd-zen3").counted
 
-    first, second = measured.recount(store).measurements
+    first, second = fitting.recount(store).measurements
 
     assert caches_of(first.properties or {}) == zen3  # whose code was read for 32 KiB, too
     assert caches_of(second.properties or {}) == zen3
     assert (first.code, second.code) == (one.code, None)
     zen5 = load_hierarchy("amd-zen5").counted
-    for case in measured.recount(store, caches=zen5):
+    for case in fitting.recount(store, caches=zen5):
         stated = caches_of(case.properties or {})
         assert stated.counts_alike(zen5)
         assert stated.code == zen3.code  # what was read stays as it was
