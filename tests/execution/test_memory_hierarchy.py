@@ -11,7 +11,6 @@ from countperf.execution.issue import ExecutionPolicy
 from countperf.execution.memory_hierarchy import (
     ASSUMED,
     DEFAULT_CACHES,
-    LINE_BYTES,
     UNKNOWN,
     Cache,
     MemoryHierarchy,
@@ -62,7 +61,6 @@ def test_every_number_of_a_document_has_a_source(name: str) -> None:
             8 * MIB,
         ),
     ],
-    ids=["zen3", "zen4", "zen5", "model167"],
 )
 def test_shipped_devices_have_the_caches_of_their_processor(
     processor: str, first: int, second: int, reach: int
@@ -89,17 +87,15 @@ def test_a_device_that_is_not_known_has_the_hierarchy_that_is_assumed() -> None:
 def _report(folder: Path, index: int, kind: str, size: str, ways: int) -> None:
     path = folder / f"index{index}"
     path.mkdir()
-    (path / "type").write_text(f"{kind}\n")
-    (path / "size").write_text(f"{size}\n")
-    (path / "ways_of_associativity").write_text(f"{ways}\n")
-    (path / "coherency_line_size").write_text("64\n")
+    said = {"type": kind, "size": size, "ways_of_associativity": ways, "coherency_line_size": 64}
+    for name, value in said.items():
+        (path / name).write_text(f"{value}\n")
 
 
 def test_caches_are_read_from_what_linux_reports(tmp_path: Path) -> None:
-    _report(tmp_path, 0, "Data", "48K", 12)
-    _report(tmp_path, 1, "Instruction", "32K", 8)
-    _report(tmp_path, 2, "Unified", "2048K", 16)
-    _report(tmp_path, 3, "Unified", "105M", 15)
+    reported = ["Data 48K 12", "Instruction 32K 8", "Unified 2048K 16", "Unified 105M 15"]
+    for index, (kind, size, ways) in enumerate(row.split() for row in reported):
+        _report(tmp_path, index, kind, size, int(ways))
 
     found = read_system(tmp_path)
 
@@ -109,14 +105,10 @@ def test_caches_are_read_from_what_linux_reports(tmp_path: Path) -> None:
     assert found.caches[0].source == str(tmp_path / "index0")
 
 
-def test_a_system_that_reports_no_caches_has_none(tmp_path: Path) -> None:
+def test_a_system_that_reports_none_or_nonsense_has_none(tmp_path: Path) -> None:
     assert read_system(tmp_path) is None
-
-
-def test_a_system_that_reports_nonsense_has_none(tmp_path: Path) -> None:
     _report(tmp_path, 0, "Data", "48K", 0)
     _report(tmp_path, 2, "Unified", "2048K", 16)
-
     assert read_system(tmp_path) is None
 
 
@@ -125,32 +117,24 @@ def test_a_missing_hierarchy_names_those_there_are() -> None:
         load_hierarchy("zen9")
 
 
-def test_caches_that_shrink_are_refused() -> None:
+def test_caches_that_shrink_or_have_no_whole_number_of_sets_are_refused() -> None:
     cache = {"size_bytes": 32 * KIB, "ways": 8, "source": "a test"}
     content = load_hierarchy("amd-zen4").model_dump(mode="json") | {"caches": [cache, cache]}
 
     with pytest.raises(DocumentError, match="do not grow"):
         MemoryHierarchy.from_object(content)
-
-
-def test_a_cache_of_no_whole_number_of_sets_is_refused() -> None:
     with pytest.raises(ValueError, match="whole number of sets"):
         Cache(size_bytes=1000, ways=3, source="a test")
-
-
-def test_lines_sets_and_stride_follow_from_size_and_ways() -> None:
-    first = load_hierarchy("amd-zen5").caches[0]  # 48 KiB, 12 ways, lines of 64 bytes
-
-    assert (first.lines, first.sets, first.set_stride_bytes) == (768, 64, 4096)
 
 
 # documents that state no caches have these: other numbers need other rules
 def test_the_usual_caches_are_those_of_documents_that_state_none() -> None:
     usual = DEFAULT_CACHES
 
-    assert (usual.first.lines, usual.second.lines) == (768, 16384)
+    # 48 KiB, 12 ways, lines of 64 bytes
+    assert (usual.first.lines, usual.first.sets, usual.first.set_stride_bytes) == (768, 64, 4096)
+    assert usual.second.lines == 16384
     assert (usual.first.ways, usual.second.sets) == (12, 1024)
-    assert LINE_BYTES == 64
     assert (usual.code.sets, usual.code.ways, usual.code.set_stride_bytes) == (64, 8, 4096)
     zen5 = load_hierarchy("amd-zen5")
     assert usual.counts_alike(zen5.counted)

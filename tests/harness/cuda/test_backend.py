@@ -15,7 +15,6 @@ import pytest
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 from countperf.harness import devices
 from countperf.harness.campaign import measure
-from countperf.harness.clock import Timing
 from countperf.harness.cuda import backend as cuda_backend
 from countperf.harness.cuda.backend import CudaBackend
 from countperf.harness.cuda.session import CudaSession, check_grid, load_driver
@@ -34,10 +33,13 @@ from tests.harness.cuda.fake_cupy import (
 )
 from tests.harness.fakes import PROTOCOL, make_device
 from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
+from tests.made import LINE, make
 
+F4 = np.float32
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++")
 
 DOUBLE = make_loopy_case()
+NO_MEMORY = CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
 ILLEGAL_ADDRESS = CUDARuntimeError(700, "cudaErrorIllegalAddress: an illegal memory access")
 SHORT = PROTOCOL.changed(separation_s=0.0, noise_limit=10.0, spread_limit=10.0)
 
@@ -66,18 +68,14 @@ def runner(gpu: Device) -> KernelRunner:
 
 
 def test_identity_and_limits(gpu: Device) -> None:
-    assert gpu.label == "cuda:0"
-    assert gpu.backend == "cuda"
-    assert gpu.identity.slug == "nvidia-imaginary-9000"
-    assert gpu.identity.platform == "CUDA"
-    assert gpu.identity.driver_version == "580.65.06"
-    assert gpu.identity.compute_units == 4
-    assert gpu.limits.max_clock_mhz == 1980
-    assert gpu.limits.max_allocation_bytes == 2**33  # what is free
-    assert gpu.limits.global_memory_bytes == 2**34
-    assert gpu.limits.group_class == "large"
-    assert gpu.limits.compute_capability == "9.0"
-    assert gpu.limits.sub_group_size == 32
+    identity, limits = gpu.identity, gpu.limits
+    assert (gpu.label, gpu.backend) == ("cuda:0", "cuda")
+    assert (identity.slug, identity.platform) == ("nvidia-imaginary-9000", "CUDA")
+    assert (identity.driver_version, identity.compute_units) == ("580.65.06", 4)
+    assert (limits.max_clock_mhz, limits.sub_group_size) == (1980, 32)
+    assert limits.max_allocation_bytes == 2**33  # what is free
+    assert limits.global_memory_bytes == 2**34
+    assert (limits.group_class, limits.compute_capability) == ("large", "9.0")
 
 
 def test_without_nvml_the_driver_is_named_by_cudas_version(cupy: FakeCupy) -> None:
@@ -86,27 +84,17 @@ def test_without_nvml_the_driver_is_named_by_cudas_version(cupy: FakeCupy) -> No
     assert device.identity.driver_version == "13.1"
 
 
-def test_every_gpu_is_listed(tmp_path: Path) -> None:
+def test_every_gpu_is_listed_and_sessions_of_two_do_not_mix(tmp_path: Path) -> None:
     cupy = FakeCupy(tmp_path, count=2)
-
-    labels = [device.label for device in CudaBackend(cupy.driver).discover().devices]
-
-    assert labels == ["cuda:0", "cuda:1"]
-
-
-def test_sessions_of_two_gpus_do_not_mix(tmp_path: Path) -> None:
-    cupy = FakeCupy(tmp_path, count=2)
-    first, second = map(CudaSession.open, CudaBackend(cupy.driver).discover().devices)
+    gpus = CudaBackend(cupy.driver).discover().devices
+    assert [gpu.label for gpu in gpus] == ["cuda:0", "cuda:1"]
+    first, second = map(CudaSession.open, gpus)
 
     second.allocate(4)
     used = cupy.device
     first.allocate(4)
 
     assert (used, cupy.device) == (1, 0)
-
-
-def test_the_trial(gpu: Device) -> None:
-    assert try_device(gpu).works
 
 
 def test_a_binary_from_an_earlier_day_proves_nothing(gpu: Device, cupy: FakeCupy) -> None:
@@ -119,32 +107,23 @@ def test_a_binary_from_an_earlier_day_proves_nothing(gpu: Device, cupy: FakeCupy
 @pytest.mark.parametrize(
     ("call", "error", "said", "advice"),
     [
-        pytest.param(
+        (
             "compile",
             CompileException("nvrtc: error: invalid value for --gpu-architecture (-arch)"),
             "gpu-architecture",
             "CuPy does not fit",
-            id="an old NVRTC",
         ),
-        pytest.param(
-            "compile", CompileException("nvrtc: error: internal"), "internal", "NVRTC", id="NVRTC"
-        ),
-        pytest.param(
+        ("compile", CompileException("nvrtc: error: internal"), "internal", "NVRTC"),
+        (
             "compile",
             RuntimeError("CuPy failed to load libnvrtc.so.13: OSError"),
             "failed to load libnvrtc",
             "pip install countperf[cuda]",
-            id="no NVRTC",
         ),
-        pytest.param(
-            "malloc",
-            CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory"),
-            "not enough memory",
-            "nvidia-smi",
-            id="memory",
-        ),
-        pytest.param("memcpy", ILLEGAL_ADDRESS, "new process", "nvidia-smi", id="lost"),
+        ("malloc", NO_MEMORY, "not enough memory", "nvidia-smi"),
+        ("memcpy", ILLEGAL_ADDRESS, "new process", "nvidia-smi"),
     ],
+    ids=["an old NVRTC", "NVRTC", "no NVRTC", "memory", "lost"],
 )
 def test_a_gpu_that_does_not_work(
     gpu: Device, cupy: FakeCupy, call: str, error: Exception, said: str, advice: str
@@ -220,20 +199,13 @@ def test_memory_that_launches_share_goes_with_the_arguments(runner: KernelRunner
     assert [each() for each in allocated] == [None] * len(allocated)
 
 
-def test_a_zero_size_launches_nothing(runner: KernelRunner, cupy: FakeCupy) -> None:
-    unit = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "out[i] = 2*a[i]",
-        [lp.GlobalArg("a,out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 0",
-        lang_version=(2018, 2),
-    )
-    kernel = runner.session.build_kernel(
-        lp.split_iname(unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
-    )
-    arguments = {"a": runner.session.allocate(0), "out": runner.session.allocate(0), "n": 0}
+def _doubled(body: str = "out[i] = 2*a[i]", assumptions: str = "n >= 0") -> Any:
+    return make(LINE, body, "a,out:f4[n] n:i4", assumptions=assumptions, group=16)
 
-    kernel.launch(arguments)
+
+def test_a_zero_size_launches_nothing(runner: KernelRunner, cupy: FakeCupy) -> None:
+    kernel = runner.session.build_kernel(_doubled())
+    kernel.launch({"a": runner.session.allocate(0), "out": runner.session.allocate(0), "n": 0})
 
     assert cupy.launches == ["hold"]
 
@@ -251,55 +223,34 @@ def test_sizes_that_the_kernel_does_not_assume_launch_nothing(
 
 
 def _local(size: int) -> Any:
-    unit = lp.make_kernel(
-        "{[i]: 0<=i<16}",
-        "t[i] = a[i] {id=t}\nout[i] = t[15-i] {dep=t}",
-        [
-            lp.GlobalArg("a,out", np.float32, shape="16"),
-            lp.TemporaryVariable(
-                "t", np.float32, shape=(size,), address_space=lp.AddressSpace.LOCAL
-            ),
-        ],
-        lang_version=(2018, 2),
-    )
+    held = lp.TemporaryVariable("t", F4, shape=(size,), address_space=lp.AddressSpace.LOCAL)
+    body = "t[i] = a[i] {id=t}\nout[i] = t[15-i] {dep=t}"
+    unit = make("{[i]: 0<=i<16}", body, "a,out:f4[16]", held, assumptions=None)
     return lp.tag_inames(unit, {"i": "l.0"})
 
 
 def _tall() -> Any:
-    unit = lp.make_kernel(
-        "{[i,j]: 0<=i<n and 0<=j<2}",
-        "out[i, j] = 1",
-        [lp.GlobalArg("out", np.float32, shape="n,2"), lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2),
-    )
+    unit = make("{[i,j]: 0<=i<n and 0<=j<2}", "out[i, j] = 1", "out:f4[n,2] n:i4")
     return lp.tag_inames(unit, {"i": "g.1", "j": "g.0"})
 
 
 def _unknown_function() -> Any:
-    unit = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "out[i] = frobnicate(a[i])",
-        [lp.GlobalArg("a,out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    return _doubled("out[i] = frobnicate(a[i])")
 
 
 @pytest.mark.parametrize(
     ("build", "changes", "said"),
     [
-        pytest.param(lambda: _local(2**14), {}, "65536 byte of local memory", id="local memory"),
-        pytest.param(
-            lambda: double(2048), {"check_parameters": {"n": 2048}}, "up to 1024", id="group"
-        ),
-        pytest.param(
+        (lambda: _local(2**14), {}, "65536 byte of local memory"),
+        (lambda: double(2048), {"check_parameters": {"n": 2048}}, "up to 1024"),
+        (
             _tall,
             {"check_parameters": {"n": 70000}, "make_arguments": lambda *_: {}},
             "launches up to",
-            id="grid",
         ),
-        pytest.param(_unknown_function, {}, "frobnicate", id="Loopy cannot express it"),
+        (_unknown_function, {}, "frobnicate"),
     ],
+    ids=["local memory", "group", "grid", "Loopy cannot express it"],
 )
 def test_what_a_gpu_does_not_run(runner: KernelRunner, build: Any, changes: Any, said: str) -> None:
     with pytest.raises(KernelBuildError, match=said):
@@ -343,31 +294,23 @@ def test_a_kernel_that_fails_is_named_and_the_campaign_goes_on(
 @pytest.mark.parametrize(
     ("call", "error", "stage", "said"),
     [
-        pytest.param(
-            "compile", CompileException("k.cu(3): error: no"), "build", "error: no", id="build"
-        ),
-        pytest.param(
+        ("compile", CompileException("k.cu(3): error: no"), "build", "error: no"),
+        (
             "launch",
             CUDADriverError(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources"),
             "run",
             "too many resources",
-            id="launch",
         ),
-        pytest.param(
-            "malloc",
-            CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory"),
-            "run",
-            "not enough memory",
-            id="out of memory",
-        ),
+        ("malloc", NO_MEMORY, "run", "not enough memory"),
     ],
+    ids=["build", "launch", "out of memory"],
 )
 def test_failures_that_the_campaign_survives(
     runner: KernelRunner,
     cupy: FakeCupy,
     tmp_path: Path,
     call: str,
-    error: Exception,
+    error: Any,
     stage: str,
     said: str,
 ) -> None:
@@ -414,16 +357,9 @@ def test_without_cupy_the_mend_is_given(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("status", "version", "problem"),
     [
-        pytest.param(35, 0, "CuPy is there, but no NVIDIA driver", id="no driver"),
-        pytest.param(
-            35,
-            12040,
-            "CuPy is there, but the NVIDIA driver is too old: it has CUDA 12.4, CuPy needs 13.0",
-            id="too old",
-        ),
-        pytest.param(
-            999, 13010, "CuPy is there, but CUDA does not start: cudaErrorX: it says", id="else"
-        ),
+        (35, 0, "no NVIDIA driver"),
+        (35, 12040, "the NVIDIA driver is too old: it has CUDA 12.4, CuPy needs 13.0"),
+        (999, 13010, "CUDA does not start: cudaErrorX: it says"),
     ],
 )
 def test_without_a_driver_the_mend_is_given(
@@ -433,12 +369,13 @@ def test_without_a_driver_the_mend_is_given(
     monkeypatch.setattr(cupy.cuda.runtime, "driverGetVersion", lambda: version)
     monkeypatch.setattr(cuda_backend, "has_nvidia_gpu", lambda: False)
 
-    found = CudaBackend(lambda: load_driver(lambda name: cupy if name == "cupy" else FakeNvml()))
-    findings = found.discover()
+    loaded = CudaBackend(lambda: load_driver(lambda name: cupy if name == "cupy" else FakeNvml()))
+    findings = loaded.discover()
 
-    assert findings == Findings(
-        label_prefix="cuda", problem=problem, advice=findings.advice, is_expected=True
-    )
+    problem = f"CuPy is there, but {problem}"
+    assert (findings.problem, findings.label_prefix) == (problem, "cuda")
+    assert findings.is_expected
+    assert not findings.devices
     assert "install NVIDIA's driver" in findings.advice
 
 
@@ -450,30 +387,22 @@ def test_a_machine_without_gpus(tmp_path: Path) -> None:
 ABSENT = Findings(label_prefix="cuda", problem="CuPy is not installed", advice="pip install it")
 
 
-def test_asking_for_a_gpu_that_cannot_be_there_says_why() -> None:
-    found = Discovery(drivers=DriverSearch(files=()), platforms=(), devices=(), absences=(ABSENT,))
+def _discovery(**changes: Any) -> Discovery:
+    absences = (replace(ABSENT, **changes),)
+    return Discovery(drivers=DriverSearch(files=()), platforms=(), devices=(), absences=absences)
 
+
+def test_asking_for_a_gpu_that_cannot_be_there_says_why() -> None:
     with pytest.raises(DeviceError, match="no device 'cuda:0': CuPy is not installed; pip install"):
-        find_device("cuda:0", discovery=found)
+        find_device("cuda:0", discovery=_discovery())
 
 
 @pytest.mark.parametrize("expected", [True, False])
 def test_an_expected_gpu_is_part_of_the_advice(expected: bool) -> None:
-    absence = replace(ABSENT, is_expected=expected)
-    found = Discovery(drivers=DriverSearch(files=()), platforms=(), devices=(), absences=(absence,))
-
     with pytest.raises(DeviceError) as caught:
-        find_device(discovery=found)
+        find_device(discovery=_discovery(is_expected=expected))
 
     assert ("CuPy is not installed" in str(caught.value)) is expected
-
-
-def test_a_timing_is_the_gpus(runner: KernelRunner) -> None:
-    with runner.loaded(make_loopy_case()) as run:
-        timing = run()
-
-    assert isinstance(timing, Timing)
-    assert timing.time_s == pytest.approx(0.25e-3)
 
 
 def test_a_wrong_name_of_a_kernel_is_a_build_error(gpu: Device) -> None:

@@ -16,6 +16,7 @@ from countperf.harness.cuda.target import CudaCode, generate_cuda, retarget
 from countperf.harness.nvcc import compile_sources, find_nvcc
 from tests.harness.cuda.emulator import COMPILER, EmulatedModule, Memory
 from tests.harness.loopy_cases import two_launches
+from tests.made import LINE, make
 
 GROUP = 16
 SIZE = 64
@@ -47,12 +48,8 @@ def run(code: CudaCode, folder: Path, **arguments: Any) -> dict[str, NDArray[Any
     return {name: each.content.view(arguments[name].dtype).copy() for name, each in memory.items()}
 
 
-def unit(body: Any, arguments: list[Any], **more: Any) -> Any:
-    sizes = [lp.ValueArg("n", np.int32)]
-    made = lp.make_kernel(
-        "{[i]: 0<=i<n}", body, [*arguments, *sizes], lang_version=(2018, 2), **more
-    )
-    return lp.split_iname(made, "i", GROUP, outer_tag="g.0", inner_tag="l.0")
+def unit(body: Any, arguments: str, *more: Any) -> Any:
+    return make(LINE, body, f"{arguments} n:i4", *more, assumptions=None, group=GROUP)
 
 
 def vector(size: int = SIZE) -> NDArray[Any]:
@@ -70,8 +67,8 @@ def test_every_launch_is_generated_and_shares_the_temporary(tmp_path: Path) -> N
 
 
 def test_types_inferred_for_opencl_are_inferred_anew() -> None:
-    arrays = [lp.GlobalArg("x,y,out", np.float32, shape="n")]
-    made = lp.infer_unknown_types(unit("out[i] = rsqrt(x[i]) + pow(x[i], y[i])", arrays))
+    made = unit("out[i] = rsqrt(x[i]) + pow(x[i], y[i])", "x,y,out:f4[n]")
+    made = lp.infer_unknown_types(made)
 
     source = generate_cuda(made).source
 
@@ -80,7 +77,7 @@ def test_types_inferred_for_opencl_are_inferred_anew() -> None:
 
 
 def test_what_is_preprocessed_for_opencl_is_refused() -> None:
-    made = unit("out[i] = 1", [lp.GlobalArg("out", np.float32, shape="n")])
+    made = unit("out[i] = 1", "out:f4[n]")
 
     with pytest.raises(KernelBuildError, match="as it was before"):
         generate_cuda(lp.preprocess_program(made))
@@ -100,7 +97,7 @@ def test_tables_in_the_kernel(space: Any, tmp_path: Path) -> None:
     table = lp.TemporaryVariable(
         "t", np.float32, shape=(4,), initializer=TABLE, read_only=True, address_space=space
     )
-    made = unit("out[i] = t[i % 4]", [lp.GlobalArg("out", np.float32, shape="n"), table])
+    made = unit("out[i] = t[i % 4]", "out:f4[n]", table)
 
     found = run(generate_cuda(made), tmp_path, out=np.zeros(SIZE, np.float32), n=SIZE)
 
@@ -108,8 +105,8 @@ def test_tables_in_the_kernel(space: Any, tmp_path: Path) -> None:
 
 
 def test_constant_arguments(tmp_path: Path) -> None:
-    arrays = [lp.GlobalArg("out", np.float32, shape="n"), lp.ConstantArg("t", np.float32, shape=4)]
-    code = generate_cuda(unit("out[i] = t[i % 4]", arrays))
+    table = lp.ConstantArg("t", np.float32, shape=4)
+    code = generate_cuda(unit("out[i] = t[i % 4]", "out:f4[n]", table))
 
     found = run(code, tmp_path, out=np.zeros(SIZE, np.float32), t=TABLE, n=SIZE)
 
@@ -119,12 +116,9 @@ def test_constant_arguments(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 @pytest.mark.parametrize("operator", ["+", "*"])
 def test_atomics(dtype: Any, operator: str, tmp_path: Path) -> None:
-    arrays = [
-        lp.GlobalArg("x", dtype, shape="n"),
-        lp.GlobalArg("out", dtype, shape="3", for_atomic=True),
-    ]
-    made = unit(f"out[i % 3] = out[i % 3] {operator} x[i] {{atomic}}", arrays)
-    code = generate_cuda(made)
+    out = lp.GlobalArg("out", dtype, shape="3", for_atomic=True)
+    body = f"out[i % 3] = out[i % 3] {operator} x[i] {{atomic}}"
+    code = generate_cuda(unit(body, f"x:{np.dtype(dtype).str[1:]}[n]", out))
 
     if find_nvcc() is not None:
         assert compile_sources({"atomic": code.source})["atomic"].keys() == set(code.kernels)
@@ -143,7 +137,7 @@ def test_infinity_and_nan_have_names_for_nvrtc(tmp_path: Path) -> None:
             lp.Assignment(var("out")[i], x[i] + np.float32(np.inf)),
             lp.Assignment(var("more")[i], x[i] + NaN(np.float32)),
         ],
-        [lp.GlobalArg("x,out,more", np.float32, shape="n")],
+        "x,out,more:f4[n]",
     )
     code = generate_cuda(made)
     zeros = np.zeros(SIZE, np.float32)
@@ -155,26 +149,16 @@ def test_infinity_and_nan_have_names_for_nvrtc(tmp_path: Path) -> None:
     assert np.isnan(found["more"]).all()
 
 
-def test_the_emulator_sees_barriers_that_not_all_reach(tmp_path: Path) -> None:
-    if COMPILER is None:
-        pytest.skip("no g++")
-    source = 'extern "C" __global__ void half(int n) { if (threadIdx.x < n) __syncthreads(); }'
-    module = EmulatedModule({"code": source}, tmp_path)
-    module.launch("code", "half", (1,), (4,), [np.int32(4)])
+@pytest.mark.skipif(COMPILER is None, reason="no g++")
+def test_the_emulator_sees_writes_outside_and_barriers_that_not_all_reach(tmp_path: Path) -> None:
+    head = 'extern "C" __global__ void'
+    source = f"{head} half(int n) {{ if (threadIdx.x < n) __syncthreads(); }}"
+    source += f"{head} write(float *a, int n) {{ a[n] = 1; }}"
+    module, memory = EmulatedModule({"code": source}, tmp_path), Memory(16)
+    for n, is_intact in ((3, True), (4, False)):
+        module.launch("code", "write", (1,), (1,), [np.uint64(memory.address), np.int32(n)])
+        assert memory.is_intact == is_intact
 
+    module.launch("code", "half", (1,), (4,), [np.int32(4)])
     with pytest.raises(AssertionError, match="not all work items"):
         module.launch("code", "half", (1,), (4,), [np.int32(2)])
-
-
-def test_the_emulator_sees_writes_outside(tmp_path: Path) -> None:
-    if COMPILER is None:
-        pytest.skip("no g++")
-    source = 'extern "C" __global__ void write(float *a, int n) { a[n] = 1; }'
-    module = EmulatedModule({"code": source}, tmp_path)
-    memory = Memory(16)
-    module.launch("code", "write", (1,), (1,), [np.uint64(memory.address), np.int32(3)])
-    assert memory.is_intact
-
-    module.launch("code", "write", (1,), (1,), [np.uint64(memory.address), np.int32(4)])
-
-    assert not memory.is_intact
