@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,11 +41,7 @@ def test_every_description_is_valid_and_each_number_has_a_source(slug: str) -> N
     [("nvidia-c2050", 89.6), ("nvidia-k620", 22.6), ("nvidia-gtx-1060", 160.6)],
 )
 def test_bandwidths_of_the_source_follow_from_its_memory_costs(slug: str, rate: float) -> None:
-    device = load_device(slug)
-
-    found = implied_bandwidth(device)
-
-    assert found / 1e9 == pytest.approx(rate, abs=0.05)
+    assert implied_bandwidth(load_device(slug)) / 1e9 == pytest.approx(rate, abs=0.05)
 
 
 LEMEIRE = """
@@ -68,9 +65,9 @@ def test_costs_are_those_of_the_source() -> None:
 
     for column, name in enumerate(names[1:], 1):
         device = load_device(f"{'amd' if name == 'r9-380' else 'nvidia'}-{name}")
-        found = {entry.name: (entry.cpi, entry.latency) for entry in device.classes.values()}
+        costs = {entry.name: (entry.cpi, entry.latency) for entry in device.classes.values()}
 
-        assert found == {
+        assert costs == {
             row[0]: tuple(map(float, row[column].split("/"))) for row in rows if row[column] != "-"
         }
         assert device.issue_limit == ISSUE_LIMITS[name]
@@ -95,9 +92,7 @@ _GAJGER = ("mem_clock_hz", "bus_width_bits", "data_rate", "num_compute_units", "
         ("nvidia-gtx-1070", _GAJGER, (2002e6, 256, 4, 15, 1923e6)),
     ],
 )
-def test_constants_of_publications(
-    slug: str, names: tuple[str, ...], constants: tuple[float, ...]
-) -> None:
+def test_constants_of_publications(slug: str, names: Any, constants: Any) -> None:
     device = load_device(slug)
 
     assert tuple(getattr(device, name) for name in names) == constants
@@ -164,20 +159,20 @@ def test_a_file_of_the_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        pytest.param('"Hz"', '"MHz"', "$.clock_hz.unit", id="another unit"),
-        pytest.param(', source = "us" }', " }", "$.clock_hz.source", id="no source"),
-        pytest.param('"us" }', '"them" }', "$.clock_hz.source", id="unknown source"),
-        pytest.param("value = 1e9", "value = -1", "$.clock_hz", id="out of range"),
-        pytest.param("value = 1e9", 'value = "fast"', "$.clock_hz", id="no number"),
-        pytest.param("clock_hz", "clock_mhz", "$.clock_mhz", id="unknown field"),
-        pytest.param("value = 1e9", "value = 1e9, note = 1", "$.clock_hz.note", id="extra"),
-        pytest.param("cpi = 1", "cpi = 0", '$.classes["mul.f32"]', id="free instruction"),
-        pytest.param("cpi = 1, ", "", '$.classes["mul.f32"].cpi', id="no cost"),
-        pytest.param('"cycle"', '"s"', '$.classes["mul.f32"].unit', id="unit of a class"),
-        pytest.param("startup_s = 1e-6, ", "", "$.links.h2d.startup_s", id="link without startup"),
-        pytest.param('name = "Toy"\n', "", "$.name", id="nameless"),
-        pytest.param('"countperf-device-parameters"', '"other"', "$.format", id="format"),
-        pytest.param("version = 1", "version = 2", "$.version", id="version"),
+        ('"Hz"', '"MHz"', "$.clock_hz.unit"),
+        (', source = "us" }', " }", "$.clock_hz.source"),
+        ('"us" }', '"them" }', "$.clock_hz.source"),
+        ("value = 1e9", "value = -1", "$.clock_hz"),
+        ("value = 1e9", 'value = "fast"', "$.clock_hz"),
+        ("clock_hz", "clock_mhz", "$.clock_mhz"),
+        ("value = 1e9", "value = 1e9, note = 1", "$.clock_hz.note"),
+        ("cpi = 1", "cpi = 0", '$.classes["mul.f32"]'),
+        ("cpi = 1, ", "", '$.classes["mul.f32"].cpi'),
+        ('"cycle"', '"s"', '$.classes["mul.f32"].unit'),
+        ("startup_s = 1e-6, ", "", "$.links.h2d.startup_s"),
+        ('name = "Toy"\n', "", "$.name"),
+        ('"countperf-device-parameters"', '"other"', "$.format"),
+        ("version = 1", "version = 2", "$.version"),
     ],
 )
 def test_bad_descriptions_are_refused_by_field(old: str, new: str, field: str) -> None:

@@ -8,91 +8,61 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
-from numpy.typing import NDArray
 from pymbolic import Variable
 
 from countperf.measurements import KernelCase
+from tests.made import LINE, make, split
 
 GROUP = 16
 
 
-def _size(name: str = "n") -> Any:
-    return lp.ValueArg(name, np.int32)
+def _whole_groups(group: int) -> str:
+    return f"n mod {group} = 0 and n >= {group}"
 
 
 @cache
 def row_sums() -> Any:
     """Sum the rows of a column-major matrix, times a scalar, onto what is there already."""
-    unit = lp.make_kernel(
+    return make(
         "{[i,j]: 0<=i<n and 0<=j<m}",
         "out[2*i] = out[2*i] + sum(j, a[i,j]*factor)",
-        [
-            lp.GlobalArg("a", np.float32, shape="n,m", order="F"),
-            lp.GlobalArg("out", np.float32, shape="2*n"),
-            lp.ValueArg("factor", np.float32),
-            _size(),
-            _size("m"),
-        ],
+        "out:f4[2*n] factor:f4 n,m:i4",
+        lp.GlobalArg("a", np.float32, shape="n,m", order="F"),
+        assumptions=_whole_groups(GROUP),
         name="row_sums",
-        lang_version=(2018, 2),
+        group=GROUP,
     )
-    unit = lp.split_iname(unit, "i", GROUP, outer_tag="g.0", inner_tag="l.0")
-    return lp.assume(unit, f"n mod {GROUP} = 0 and n >= {GROUP}")
 
 
 @cache
 def double(group: int = GROUP) -> Any:
     """Double the elements of a vector."""
-    unit = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "out[i] = 2*a[i]",
-        [
-            lp.GlobalArg("a", np.float32, shape="n"),
-            lp.GlobalArg("out", np.float32, shape="n"),
-            _size(),
-        ],
-        name="double_it",
-        lang_version=(2018, 2),
-    )
-    unit = lp.split_iname(unit, "i", group, outer_tag="g.0", inner_tag="l.0")
-    return lp.assume(unit, f"n mod {group} = 0 and n >= {group}")
+    options: dict[str, Any] = {"assumptions": _whole_groups(group), "name": "double_it"}
+    return make(LINE, "out[i] = 2*a[i]", "a,out:f4[n] n:i4", group=group, **options)
 
 
 @cache
 def two_launches() -> Any:
     """Add one, wait for all groups, and reverse: two launches, with a global temporary."""
-    unit = lp.make_kernel(
+    space = lp.AddressSpace.GLOBAL
+    unit = make(
         "{[i,j]: 0<=i,j<n}",
         """
         tmp[i] = a[i] + 1    {id=first}
         ... gbarrier         {id=wait, dep=first}
         out[j] = tmp[n-1-j]  {dep=wait}
         """,
-        [
-            lp.GlobalArg("a", np.float32, shape="n"),
-            lp.GlobalArg("out", np.float32, shape="n"),
-            lp.TemporaryVariable(
-                "tmp", np.float32, shape=(Variable("n"),), address_space=lp.AddressSpace.GLOBAL
-            ),
-            _size(),
-        ],
+        "a,out:f4[n] n:i4",
+        lp.TemporaryVariable("tmp", np.float32, shape=(Variable("n"),), address_space=space),
+        assumptions=_whole_groups(GROUP),
         name="two_launches",
-        lang_version=(2018, 2),
+        group=GROUP,
     )
-    for iname in "ij":
-        unit = lp.split_iname(unit, iname, GROUP, outer_tag="g.0", inner_tag="l.0")
-    return lp.assume(unit, f"n mod {GROUP} = 0 and n >= {GROUP}")
+    return split(unit, GROUP, "j")
 
 
 def _vector(random: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
     return {"a": random.random(parameters["n"], dtype=np.float32)}
-
-
-def _doubled(
-    arguments: Mapping[str, Any], parameters: Mapping[str, int]
-) -> dict[str, NDArray[Any]]:
-    del parameters
-    return {"out": 2 * arguments["a"]}
 
 
 def make_loopy_case(
@@ -102,16 +72,13 @@ def make_loopy_case(
     fields: dict[str, Any] = {
         "name": f"{kernel}/n=1024",
         "kernel": kernel,
-        "family": kernel,
-        "variant": "plain",
         "group_shape": (GROUP, 1),
         "element_type": "f32",
         "build": build,
         "parameters": {"n": 1024},
         "make_arguments": _vector,
-        "reference": _doubled,
+        "reference": lambda arguments, _: {"out": 2 * arguments["a"]},
         "tolerance": 1e-6,
-        "purpose": "measurement",
         "global_memory_bytes": 8 * 1024,
         "check_parameters": {"n": 64},
     }
@@ -127,10 +94,7 @@ def _matrix(random: np.random.Generator, parameters: Mapping[str, int]) -> dict[
     }
 
 
-def _row_sums(
-    arguments: Mapping[str, Any], parameters: Mapping[str, int]
-) -> dict[str, NDArray[Any]]:
-    del parameters
+def _row_sums(arguments: Mapping[str, Any], _: object) -> dict[str, Any]:
     out = np.array(arguments["out"])
     out[::2] += (arguments["a"] * arguments["factor"]).sum(axis=1)
     return {"out": out}

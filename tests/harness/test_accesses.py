@@ -16,44 +16,35 @@ from countperf.errors import KernelBuildError
 from countperf.harness.binding import check_accesses, check_private_arrays, resolve_arguments
 from countperf.harness.description import describe_kernel
 from tests.harness.fakes import make_device
+from tests.made import LINE, make, split
 
 N = 64
 I1, I4, U4, F4 = np.int8, np.int32, np.uint32, np.float32
-LINE = "{ [i]: 0 <= i < n }"
 TWO = "{ [i, j]: 0 <= i, j < n }"
 COL = np.arange(N, dtype=I4)
 
 Arrays = Mapping[str, Any]
 
 
-def _array(names: str, dtype: Any) -> Any:
-    return lp.GlobalArg(names, dtype, shape="n")
+def _kernel(domain: str, text: Any, arguments: str, *more: Any) -> Any:
+    assumptions = "n >= 16 and n mod 16 = 0"
+    arguments = f"{arguments} x,z:f4[n] n:i4"
+    return make(domain, text, arguments, *more, assumptions=assumptions, name="reads")
 
 
-def _kernel(domain: str, text: Any, *arguments: Any) -> Any:
-    unit = lp.make_kernel(
-        domain,
-        text,
-        [*arguments, _array("x,z", F4), lp.ValueArg("n", I4)],
-        lang_version=(2018, 2),
-        name="reads",
-    )
-    return lp.assume(unit, "n >= 16 and n mod 16 = 0")
-
-
-def _of_column(text: str, domain: str = LINE, *more: Any) -> Any:
-    return _kernel(domain, text, _array("col", I4), *more)
+def _of_column(text: str, domain: str = LINE, arguments: str = "", *more: Any) -> Any:
+    return _kernel(domain, text, f"col:i4[n] {arguments}", *more)
 
 
 def _prefetched() -> Any:
-    unit = lp.split_iname(_of_column("z[i] = x[col[i]]"), "i", 16, outer_tag="g.0", inner_tag="l.0")
+    unit = split(_of_column("z[i] = x[col[i]]"), 16)
     return lp.add_prefetch(unit, "col", ["i_inner"], default_tag="l.auto")
 
 
 def _cast(scale: float) -> Any:
     at = var("f")[var("i")] * scale if scale != 1 else var("f")[var("i")]
     target, source = var("z")[var("i")], var("x")[TypeCast(np.int32, at)]
-    return _kernel(LINE, [lp.Assignment(target, source)], _array("f", F4))
+    return _kernel(LINE, [lp.Assignment(target, source)], "f:f4[n]")
 
 
 def _held(space: lp.AddressSpace, shape: Any) -> lp.TemporaryVariable:
@@ -71,7 +62,6 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
     """
     below, above = {"col": COL}, {"col": COL + 1}
     between = " {id=w}\n... gbarrier {id=b,dep=w}\n"
-    narrow = [_array("a,b", I1)]
     kernels: dict[str, tuple[Any, list[Arrays], list[Arrays]]] = {
         "gathered": (_of_column("z[i] = x[col[i]]"), [below], [above, {"col": COL - 1}]),
         "scattered": (_of_column("z[col[i]] = x[i]"), [below], [above]),
@@ -87,7 +77,7 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
         "square": (_of_column("z[i] = x[i*i] + col[i]"), [], [below]),
         "divided": (_of_column("z[i] = x[64 // col[i] - 1]"), [{"col": COL + 1}], [below]),
         "through an argument": (
-            _of_column(f"at[i] = col[i]{between}z[j] = x[at[j]] {{dep=b}}", TWO, _array("at", I4)),
+            _of_column(f"at[i] = col[i]{between}z[j] = x[at[j]] {{dep=b}}", TWO, "at:i4[n]"),
             [below],
             [above],
         ),
@@ -95,6 +85,7 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
             _of_column(
                 f"t[i] = 2*col[i]{between}z[j] = x[t[j] // 2] {{dep=b}}",
                 TWO,
+                "",
                 _held(lp.AddressSpace.GLOBAL, "n"),
             ),
             [below],
@@ -109,13 +100,14 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
             _of_column(
                 "t[col[i]] = 1 {id=w}\nz[i] = x[i] {dep=w}",
                 LINE,
+                "",
                 _held(lp.AddressSpace.PRIVATE, "8"),
             ),
             [{"col": COL % 8}],
             [below],
         ),
         "of a sum": (
-            _of_column("z[i] = x[sum(j, col[j])]", "{ [i, j]: 0 <= i, j < n }"),
+            _of_column("z[i] = x[sum(j, col[j])]", TWO),
             [],
             [{"col": 0 * COL}],  # it is not followed
         ),
@@ -130,22 +122,22 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
             [{"col": _ones(1)}],
         ),
         "narrow sum": (
-            _kernel(LINE, "z[i] = x[a[i] + b[i] - 192]", *narrow),
+            _kernel(LINE, "z[i] = x[a[i] + b[i] - 192]", "a,b:i1[n]"),
             [{"a": _ones(100, I1), "b": _ones(100, I1)}],  # 200 in C, -56 in NumPy
             [{"a": _ones(100, I1), "b": _ones(-100, I1)}],
         ),
         "narrow variable": (
-            _kernel(LINE, "<int8> t = a[i] + b[i]\nz[i] = x[t + 56]", *narrow),
+            _kernel(LINE, "<int8> t = a[i] + b[i]\nz[i] = x[t + 56]", "a,b:i1[n]"),
             [{"a": _ones(100, I1), "b": _ones(100, I1)}],  # wraps where it is stored
             [{"a": _ones(100, I1), "b": _ones(0, I1)}],
         ),
         "unsigned": (
-            _kernel(LINE, "z[i] = x[a[i] - 1]", _array("a", U4)),
+            _kernel(LINE, "z[i] = x[a[i] - 1]", "a:u4[n]"),
             [{"a": _ones(1, U4)}],
             [{"a": _ones(0, U4)}],
         ),
         "unsigned bits": (
-            _kernel(LINE, "z[i] = x[(a[i] - 1) >> 31]", _array("a", U4)),
+            _kernel(LINE, "z[i] = x[(a[i] - 1) >> 31]", "a:u4[n]"),
             [{"a": _ones(0, U4)}],
             [],
         ),
@@ -192,8 +184,8 @@ def test_what_may_leave_an_array_is_refused_and_the_rest_is_not(
 def _with_private(floats: int, items: int) -> Any:
     held = lp.TemporaryVariable("t", F4, shape=(floats,), address_space=lp.AddressSpace.PRIVATE)
     domain = f"{{ [i, j]: 0 <= i < n and 0 <= j < {floats} }}"
-    unit = _kernel(domain, "t[j] = x[i] {id=w}\nz[i] = t[0] {dep=w}", held)
-    return lp.split_iname(unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    unit = _kernel(domain, "t[j] = x[i] {id=w}\nz[i] = t[0] {dep=w}", "", held)
+    return split(unit, items)
 
 
 @pytest.mark.filterwarnings("ignore")

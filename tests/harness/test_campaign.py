@@ -22,12 +22,12 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.campaign import measure
-from countperf.measurements import MeasurementSet
+from countperf.measurements import Measurement, MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from countperf.steps import listening
-from measurement_kernels.catalog import entry
+from measurement_kernels import catalog
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
 RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
@@ -51,7 +51,7 @@ def test_each_case_gets_its_rounds_and_every_sample_is_kept(store: Path) -> None
     found = _measure(store, runner)
 
     assert [entry.case for entry in found] == NAMES
-    assert Counter(runner.rounds) == dict.fromkeys(NAMES, 2)
+    assert runner.rounds == [*NAMES, *NAMES]  # those of a case are apart
     first = found.measurements[0]
     assert first.samples_s[0] == pytest.approx((6e-3, 1e-3, 1e-3, 1e-3))
     assert first.samples_s[1] == pytest.approx((6.01e-3, 1.01e-3, 1.01e-3, 1.01e-3))
@@ -63,52 +63,45 @@ def test_each_case_gets_its_rounds_and_every_sample_is_kept(store: Path) -> None
     assert MeasurementSet.read_file(store) == found
 
 
-def test_rounds_of_a_case_are_apart(store: Path) -> None:
-    runner = FakeRunner()
-
-    _measure(store, runner)
-
-    assert runner.rounds == [*NAMES, *NAMES]
+def _first(measured: MeasurementSet) -> Measurement:
+    """Return the measurement of the first case, which alone may be unstable."""
+    (first,) = (entry for entry in measured if entry.case == NAMES[0])
+    assert all(entry.stable for entry in measured if entry is not first)
+    return first
 
 
 def test_an_unstable_case_is_measured_again_later_and_may_become_stable(store: Path) -> None:
-    runner = FakeRunner(lambda case, turn, _: 2e-3 if (case, turn) == ("a/n=16", 0) else 1e-3)
+    runner = FakeRunner(lambda case, turn, _: 2e-3 if (case, turn) == (NAMES[0], 0) else 1e-3)
     began = runner.clock.now()
 
-    found = _measure(store, runner)
+    first = _first(_measure(store, runner))
 
-    entry = next(entry for entry in found if entry.case == "a/n=16")
-    assert runner.rounds == [*NAMES, *NAMES, "a/n=16"]
-    assert [runs[0] for runs in entry.samples_s] == [2e-3, 1e-3, 1e-3]
-    assert entry.stable
+    assert runner.rounds == [*NAMES, *NAMES, NAMES[0]]
+    assert [runs[0] for runs in first.samples_s] == [2e-3, 1e-3, 1e-3]
+    assert first.stable
     assert runner.clock.now() - began > PROTOCOL.separation_s
 
 
 def test_a_case_that_stays_unstable_is_marked_and_not_hidden(store: Path) -> None:
-    runner = FakeRunner(lambda case, turn, _: (1e-3 * 2**turn) if case == "a/n=16" else 1e-3)
+    runner = FakeRunner(lambda case, turn, _: (1e-3 * 2**turn) if case == NAMES[0] else 1e-3)
 
-    found = _measure(store, runner)
+    first = _first(_measure(store, runner))
 
-    entry = next(entry for entry in found if entry.case == "a/n=16")
-    assert not entry.stable
-    assert len(entry.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
-    assert [other.case for other in found if not other.stable] == ["a/n=16"]
+    assert not first.stable
+    assert len(first.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
 
 
 def test_a_case_with_two_levels_is_measured_again_and_says_so(store: Path) -> None:
     def duration(case: str, turn: int, run: int) -> float:
         # every run but some takes twice as long, in every round
-        return 2e-3 if case == "a/n=16" and (run + turn) % 2 else 1e-3
+        return 2e-3 if case == NAMES[0] and (run + turn) % 2 else 1e-3
 
-    found = measure(
-        CASES, store=store, runner=FakeRunner(duration), protocol=PROTOCOL.changed(runs=9)
-    )
+    protocol = PROTOCOL.changed(runs=9)
+    first = _first(measure(CASES, store=store, runner=FakeRunner(duration), protocol=protocol))
 
-    entry = next(entry for entry in found if entry.case == "a/n=16")
-    assert len(entry.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
-    assert (entry.settling, entry.stable) == ("bimodal", False)
-    assert entry.remarks == ("bimodal: two levels, a factor of 2.00 apart",)
-    assert {other.settling for other in found if other is not entry} == {"settled"}
+    assert len(first.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
+    assert (first.settling, first.stable) == ("bimodal", False)
+    assert first.remarks == ("bimodal: two levels, a factor of 2.00 apart",)
 
 
 def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) -> None:
@@ -119,9 +112,9 @@ def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) 
             runner.clock.now() - began, calm_s
         )
 
-        found = _measure(store.with_name(f"{stable}.jsonl"), runner)
+        measured = _measure(store.with_name(f"{stable}.jsonl"), runner)
 
-        entry = next(entry for entry in found if entry.case == NAMES[0])
+        entry = next(entry for entry in measured if entry.case == NAMES[0])
         assert entry.stable == stable
         rounds = PROTOCOL.rounds + (0 if stable else PROTOCOL.extra_rounds)
         assert len(entry.samples_s) == rounds
@@ -145,10 +138,7 @@ def test_a_kernel_that_fails_is_recorded_and_the_others_go_on(store: Path) -> No
 
 @pytest.mark.parametrize(
     ("error", "stage"),
-    [
-        pytest.param(KernelBuildError("no"), "build", id="build"),
-        pytest.param(MeasurementError("out of memory"), "run", id="anything else"),
-    ],
+    [(KernelBuildError("no"), "build"), (MeasurementError("out of memory"), "run")],
 )
 def test_stages_of_failure(store: Path, error: MeasurementError, stage: str) -> None:
     found = _measure(store, FakeRunner(broken={"a": error}))
@@ -163,7 +153,7 @@ def test_a_timer_without_ticks_is_a_failure(store: Path) -> None:
     assert "a time of zero" in found.failures[0].reason
 
 
-def test_a_finished_campaign_runs_nothing_again_not_even_what_failed(store: Path) -> None:
+def test_a_finished_campaign_runs_nothing_again_and_what_failed_on_request(store: Path) -> None:
     _measure(store, FakeRunner(broken={"a": KernelBuildError("no")}))
     runner = FakeRunner()
 
@@ -171,38 +161,10 @@ def test_a_finished_campaign_runs_nothing_again_not_even_what_failed(store: Path
 
     assert runner.rounds == runner.checked == []
     assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
-
-
-def test_failed_cases_are_run_again_on_request(store: Path) -> None:
-    _measure(store, FakeRunner(broken={"a": KernelBuildError("no")}))
-    runner = FakeRunner()
-
     found = _measure(store, runner, retry_failed=True)
-
     assert sorted(entry.case for entry in found) == NAMES
     assert found.failures == ()
     assert _measured(runner) == {"a/n=16", "a/n=32"}
-
-
-def test_an_interrupted_campaign_resumes_and_repeats_nothing(store: Path) -> None:
-    def interrupt(_: str, done: int, __: int | None) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), listening(interrupt):
-        _measure(store, FakeRunner())
-    finished = {entry.case for entry in MeasurementSet.read_file(store)}
-    runner = FakeRunner()
-
-    found = _measure(store, runner)
-
-    assert len(finished) == 2
-    missing = set(NAMES) - finished
-    assert Counter(runner.rounds) == dict.fromkeys(missing, PROTOCOL.rounds)
-    assert sorted(entry.case for entry in found) == NAMES
-    assert all(len(entry.samples_s) == PROTOCOL.rounds for entry in found)
-    assert len(found.resumptions) == 1
-    assert [path.name for path in store.parent.iterdir()] == ["store.jsonl"]
 
 
 def _measured(runner: FakeRunner) -> set[str]:
@@ -259,6 +221,8 @@ def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Pa
     assert len(finished) == 3
     assert set(runner.rounds) == set(NAMES) - finished
     assert all(len(entry.samples_s) == PROTOCOL.rounds for entry in found)
+    assert len(found.resumptions) == 1
+    assert [path.name for path in store.parent.iterdir()] == [store.name]
     assert sorted(entry.case for entry in found) == NAMES
     assert MeasurementSet.read_file(store) == found
 
@@ -271,19 +235,18 @@ def _of(runner: FakeRunner, **change: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        pytest.param(lambda r: _of(r, name="other"), "Abacus' there and 'other' now", id="device"),
-        pytest.param(lambda r: _of(r, driver_version="2"), "driver_version is '1'", id="driver"),
-        pytest.param(
+        (lambda runner: _of(runner, name="other"), "Abacus' there and 'other' now"),
+        (lambda runner: _of(runner, driver_version="2"), "driver_version is '1'"),
+        (
             lambda _: {"protocol": PROTOCOL.changed(runs=9)},
             "holds other measurements: protocol's runs is 4 there and 9 now",
-            id="protocol",
         ),
-        pytest.param(
+        (
             lambda _: {"cases": [make_case("a", 16, parameters={"n": 17})]},
             "a/n=16 was measured at .*use another file",
-            id="sizes",
         ),
     ],
+    ids=["device", "driver", "protocol", "sizes"],
 )
 def test_a_store_of_other_measurements_is_refused(
     store: Path, change: Callable[[FakeRunner], dict[str, Any]], said: str
@@ -324,16 +287,12 @@ def test_two_campaigns_do_not_write_to_one_file(store: Path) -> None:
         assert len(_measure(store, FakeRunner())) == 4
 
 
-def test_two_cases_of_one_name_are_refused(store: Path) -> None:
+def test_two_cases_of_one_name_and_a_file_that_cannot_be_written_are_refused(store: Path) -> None:
     with pytest.raises(MeasurementError, match="two cases are named 'a/n=16'"):
         measure([CASES[0], CASES[0]], store=store, runner=FakeRunner())
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
+    store.parent.touch()
     with pytest.raises(OutputError, match="cannot write measurements to"):
-        _measure(tmp_path / "file" / "store.jsonl", FakeRunner())
+        _measure(store, FakeRunner())
 
 
 def test_each_kernel_is_counted_once_and_its_vector_stored(store: Path) -> None:
@@ -351,14 +310,14 @@ def test_each_kernel_is_counted_once_and_its_vector_stored(store: Path) -> None:
     found = measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL, count=count)
 
     assert units == ["unit a", "unit b"]
-    for each in found:
-        vector = each.property_vector()
+    for entry in found:
+        vector = entry.property_vector()
         assert vector is not None
-        assert vector.evaluate(each.parameters)["flop.add.f32"] == each.parameters["n"]
+        assert vector.evaluate(entry.parameters)["flop.add.f32"] == entry.parameters["n"]
 
 
 def test_what_data_decides_is_passed_to_counting_and_leaves_estimates(store: Path) -> None:
-    kernel = entry("spmv/banded")
+    kernel = catalog.entry("spmv/banded")
     cases = [kernel.case_at(n=n) for n in (100, 1000)]
 
     found = measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL, count=count_kernel)
@@ -428,14 +387,7 @@ def test_once_no_case_is_to_begin_those_that_have_begun_are_finished(store: Path
 
     assert [entry.case for entry in found] == NAMES[:2]
     assert Counter(runner.rounds) == dict.fromkeys(NAMES[:2], 2)
-
-
-def test_a_campaign_in_order_goes_on_with_the_next_case(store: Path) -> None:
-    runner = FakeRunner()
-    _measure(store, runner, begin_no_more=lambda begun, _: bool(begun))
-    before = len(runner.rounds)
-
+    # later it goes on with the next case, in order
     found = _measure(store, runner, begin_no_more=lambda *_: False)
-
     assert [entry.case for entry in found] == NAMES
-    assert runner.rounds[before:].count(NAMES[0]) == 0
+    assert Counter(runner.rounds)[NAMES[0]] == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from countperf.harness.clock import EventClock, FakeClock, Timing, check_clocks
@@ -29,16 +31,11 @@ def test_clocks_agree_or_not(event_s: float, host_s: float, said: str) -> None:
     assert bool(said) == bool(remark)
 
 
-class _Profile:
-    def __init__(self, start: int, end: int) -> None:
-        self.start = start
-        self.end = end
-
-
 class _Event:
+    waited = False
+
     def __init__(self, start: int, end: int) -> None:
-        self.profile = _Profile(start, end)
-        self.waited = False
+        self.profile = SimpleNamespace(start=start, end=end)
 
     def wait(self) -> None:
         self.waited = True

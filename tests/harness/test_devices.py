@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from countperf.errors import DeviceError
-from countperf.harness.device import Device, DeviceLimits
+from countperf.harness.device import Device
 from countperf.harness.devices import (
     Discovery,
     Trial,
@@ -32,13 +32,9 @@ ALL = (POCL, INTEL, GPU)
 @pytest.mark.parametrize(
     ("name", "label"),
     [
-        pytest.param("pocl:0", "pocl:0", id="label"),
-        pytest.param("INTEL:0", "intel:0", id="label in capitals"),
-        pytest.param("pocl", "pocl:0", id="part of a label"),
-        pytest.param("h200", "nvidia:0", id="part of a name"),
-        pytest.param("nvidia-h200", "nvidia:0", id="slug"),
-        pytest.param("portable", "pocl:0", id="part of a platform"),
-        pytest.param(" pthread ", "pocl:0", id="blanks around it"),
+        *(("pocl:0", "pocl:0"), ("INTEL:0", "intel:0"), ("pocl", "pocl:0")),  # labels
+        *(("h200", "nvidia:0"), (" pthread ", "pocl:0"), ("portable", "pocl:0")),  # other parts
+        ("nvidia-h200", "nvidia:0"),  # a slug
     ],
 )
 def test_a_name_that_only_one_device_has(name: str, label: str) -> None:
@@ -94,28 +90,27 @@ def test_the_default_is_the_first_gpu_that_works_else_the_first_device_by_label(
         assert found is default
 
 
-def test_a_named_device_that_does_not_work_is_refused_with_reason_and_mend() -> None:
-    with pytest.raises(DeviceError, match=r"pocl:0 .*: unknown target CPU; reinstall"):
-        find_device("pocl", discovery=_discovery(*ALL), attempt=lambda _: BROKEN)
-
-
-def test_when_none_works_each_reason_is_given() -> None:
-    with pytest.raises(DeviceError) as caught:
-        find_device(discovery=_discovery(POCL, INTEL), attempt=lambda _: BROKEN)
-
-    assert "intel:0: unknown target CPU; pocl:0: unknown target CPU" in str(caught.value)
-    assert "apt-get install pocl-opencl-icd" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", [None, "pocl:0"])
-def test_a_wrong_setting_is_named_when_nothing_is_found(name: str | None) -> None:
-    with pytest.raises(DeviceError, match="OCL_ICD_VENDORS=/x is not there; unset it"):
-        find_device(name, discovery=_discovery(problem="OCL_ICD_VENDORS=/x is not there"))
-
-
-def test_nothing_found_says_what_to_install() -> None:
-    with pytest.raises(DeviceError, match=r"no OpenCL device found.*pocl-opencl-icd"):
-        find_device(discovery=_discovery())
+@pytest.mark.parametrize(
+    ("name", "discovery", "said"),
+    [
+        ("pocl", _discovery(*ALL), r"pocl:0 .*: unknown target CPU; reinstall"),
+        (
+            None,
+            _discovery(POCL, INTEL),
+            r"intel:0: unknown target CPU; pocl:0: unknown target CPU.*apt-get install pocl-opencl",
+        ),
+        *(
+            (name, _discovery(problem="OCL_ICD_VENDORS=/x is not there"), "/x is not there; unset")
+            for name in (None, "pocl:0")
+        ),
+        (None, _discovery(), r"no OpenCL device found.*pocl-opencl-icd"),
+    ],
+)
+def test_where_none_works_reasons_and_a_mend_are_given(
+    name: str | None, discovery: Discovery, said: str
+) -> None:
+    with pytest.raises(DeviceError, match=said):
+        find_device(name, discovery=discovery, attempt=lambda _: BROKEN)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +118,7 @@ def test_nothing_found_says_what_to_install() -> None:
     [(256, "small"), (511, "small"), (512, "medium"), (1023, "medium"), (1024, "large")],
 )
 def test_group_class(largest: int, group_class: str) -> None:
-    limits = DeviceLimits(
-        max_group_size=largest,
-        max_group_shape=(largest,) * 3,
-        local_memory_bytes=1,
-        global_memory_bytes=1,
-        max_allocation_bytes=1,
-    )
+    limits = replace(POCL.limits, max_group_size=largest)
 
     assert limits.group_class == group_class
 

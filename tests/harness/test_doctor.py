@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from countperf.harness.device import Device
 from countperf.harness.devices import Discovery, Trial, advise, examine, find_tools
 from countperf.harness.icd import DriverFile, DriverSearch
 from countperf.harness.opencl import build_message
@@ -24,10 +26,13 @@ def _attempt(device: object) -> Trial:
     return Trial(works=False, reason=reason, advice=advise(reason, BAD))
 
 
-def test_each_device_is_tried_and_a_failing_one_explained() -> None:
-    found = Discovery(drivers=DriverSearch(files=()), platforms=PLATFORMS, devices=(GOOD, BAD))
+def _found(*devices: Device, platforms: Any = PLATFORMS, **search: Any) -> Discovery:
+    drivers = DriverSearch(**{"files": (), **search})
+    return Discovery(drivers=drivers, platforms=platforms, devices=devices)
 
-    report = examine(found, attempt=_attempt)
+
+def test_each_device_is_tried_and_a_failing_one_explained() -> None:
+    report = examine(_found(GOOD, BAD), attempt=_attempt)
 
     assert [device.works for device in report.devices] == [True, False]
     assert report.default == "pocl:0"
@@ -35,23 +40,17 @@ def test_each_device_is_tried_and_a_failing_one_explained() -> None:
     assert "pip uninstall pocl-binary-distribution" in report.advice[0]
     assert "apt-get install pocl-opencl-icd" in report.advice[0]
     assert "pip install countperf[intel]" in report.advice[0]
+    content = json.loads(json.dumps(report.to_object()))
+    assert content["devices"][0]["label"] == "pocl:0"
 
 
-def test_the_report_is_json_able() -> None:
-    found = Discovery(drivers=DriverSearch(files=()), platforms=PLATFORMS, devices=(GOOD,))
-
-    content = examine(found, attempt=_attempt).to_object()
-
-    assert json.loads(json.dumps(content))["devices"][0]["label"] == "pocl:0"
-
-
-def test_nothing_found_says_what_to_install() -> None:
-    found = Discovery(drivers=DriverSearch(files=()), platforms=(), devices=())
-
-    report = examine(found)
+def test_nothing_found_says_what_to_install_and_a_wrong_setting_comes_first() -> None:
+    report = examine(_found(platforms=()))
 
     assert not report.is_healthy
     assert report.advice[0].startswith("no OpenCL device found: install an OpenCL driver")
+    wrong = _found(platforms=(), problem="it is not there", advice="unset it")
+    assert examine(wrong).advice == ("it is not there: unset it",)
 
 
 def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
@@ -60,30 +59,24 @@ def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
     (tmp_path / "file").touch()
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "cache"))
     file = DriverFile(name="x.icd", library=str(tmp_path / "gone.so"), origin="/etc/OpenCL/vendors")
-    found = Discovery(drivers=DriverSearch(files=(file,)), platforms=PLATFORMS, devices=())
 
-    report = examine(found)
+    report = examine(_found(files=(file,)))
 
     assert report.drivers[0].problem.endswith("gone.so is not there")
-    assert any("reinstall that driver" in advice for advice in report.advice)
-    assert any("PoCL compiled: not kept in" in advice for advice in report.advice)
-    assert any("set POCL_CACHE_DIR to a" in advice for advice in report.advice)
-    assert any("has no device: for a GPU" in advice for advice in report.advice)
-
-
-def test_a_wrong_setting_comes_first() -> None:
-    drivers = DriverSearch(files=(), problem="it is not there", advice="unset it")
-
-    report = examine(Discovery(drivers=drivers, platforms=(), devices=()))
-
-    assert report.advice == ("it is not there: unset it",)
+    for said in (
+        "reinstall that driver",
+        "PoCL compiled: not kept in",
+        "set POCL_CACHE_DIR to a",
+        "has no device: for a GPU",
+    ):
+        assert any(said in advice for advice in report.advice), said
 
 
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        pytest.param("clBuildProgram failed: OUT_OF_HOST_MEMORY", "free memory", id="memory"),
-        pytest.param("segmentation", "update or reinstall the driver", id="anything else"),
+        ("clBuildProgram failed: OUT_OF_HOST_MEMORY", "free memory"),
+        ("segmentation", "update or reinstall the driver"),
     ],
 )
 def test_advice(reason: str, said: str) -> None:
@@ -119,9 +112,9 @@ def test_programs_that_read_machine_code(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("COUNTPERF_LLVM_MCA", str(program))
     monkeypatch.setenv("COUNTPERF_OBJDUMP", str(tmp_path / "none"))
 
-    found = {each.name: each for each in find_tools()}
+    tools = {tool.name: tool for tool in find_tools()}
 
-    assert list(found) == ["objdump", "llvm-mca", "nvcc", "nvdisasm"]
-    assert found["llvm-mca"].path == str(program)
-    assert found["objdump"].path is None
-    assert "COUNTPERF_OBJDUMP" in found["objdump"].advice
+    assert list(tools) == ["objdump", "llvm-mca", "nvcc", "nvdisasm"]
+    assert tools["llvm-mca"].path == str(program)
+    assert tools["objdump"].path is None
+    assert "COUNTPERF_OBJDUMP" in tools["objdump"].advice

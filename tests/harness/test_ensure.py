@@ -34,60 +34,50 @@ class _Machine:
         )
 
 
-@pytest.fixture
-def debian_root(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _debian_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     monkeypatch.setattr(ensure, "is_debian_root", lambda: True)
     monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/apt-get")
 
 
-@pytest.fixture
-def ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
-    monkeypatch.setattr(ensure, "is_debian_root", lambda: False)
+def _ensured(machine: _Machine) -> tuple[ensure.Outcome, list[str]]:
+    said: list[str] = []
+    return ensure.ensure_device(said.append, machine.run), said
 
 
-def _ignore(message: str) -> None:
-    del message
-
-
-@pytest.mark.usefixtures("debian_root")
 def test_root_on_debian_installs_the_package() -> None:
-    machine, said = _Machine(works_after="pocl-opencl-icd"), list[str]()
+    machine = _Machine(works_after="pocl-opencl-icd")
 
-    outcome = ensure.ensure_device(said.append, machine.run)
+    outcome, said = _ensured(machine)
 
     assert outcome.device == "pocl:0 (cpu)"
-    assert machine.commands[0].endswith("update")
-    assert machine.commands[1].endswith("pocl-opencl-icd")
-    assert len(machine.commands) == 2
+    update, install = machine.commands
+    assert update.endswith("update")
+    assert install.endswith("pocl-opencl-icd")
     assert said == ["no working OpenCL device yet; installing Debian's pocl-opencl-icd"]
 
 
-@pytest.mark.usefixtures("debian_root")
 @pytest.mark.parametrize("failing", ["apt-get", "nothing"])
 def test_where_debian_does_not_help_the_extra_is_installed(failing: str) -> None:
     machine = _Machine(works_after="[intel]", failing=[failing])
 
-    assert ensure.ensure_device(_ignore, machine.run).device == "pocl:0 (cpu)"
+    assert _ensured(machine)[0].device == "pocl:0 (cpu)"
     assert "-m pip install" in machine.commands[-1]
 
 
-@pytest.mark.usefixtures("ordinary_user")
-def test_others_install_the_extra_at_once() -> None:
+def test_others_install_the_extra_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensure, "is_debian_root", lambda: False)
     machine = _Machine(works_after="[intel]")
 
-    ensure.ensure_device(_ignore, machine.run)
+    _ensured(machine)
 
-    assert len(machine.commands) == 1
-    assert machine.commands[0].startswith(f"{sys.executable} -P -m pip install")
+    (command,) = machine.commands
+    assert command.startswith(f"{sys.executable} -P -m pip install")
 
 
-@pytest.mark.usefixtures("debian_root")
 def test_when_nothing_helps_each_step_is_explained() -> None:
-    machine = _Machine(works_after=None, failing=["apt-get"])
-
-    outcome = ensure.ensure_device(_ignore, machine.run)
+    outcome, _ = _ensured(_Machine(works_after=None, failing=["apt-get"]))
 
     assert outcome.device is None
     assert "pocl-opencl-icd: apt-get failed: E: network is down" in outcome.message
@@ -95,16 +85,13 @@ def test_when_nothing_helps_each_step_is_explained() -> None:
     assert "no OpenCL device found" in outcome.message
 
 
-@pytest.mark.usefixtures("debian_root")
 def test_a_users_own_choice_of_drivers_is_not_repaired_by_installing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OCL_ICD_VENDORS", "/nonexistent")
     machine = _Machine(works_after=None)
 
-    outcome = ensure.ensure_device(_ignore, machine.run)
-
-    assert outcome.message == "no OpenCL device found"
+    assert _ensured(machine)[0].message == "no OpenCL device found"
     assert machine.commands == []
 
 
@@ -128,8 +115,3 @@ def test_exit_status_and_messages(
     assert status == (0 if device else 1)
     assert printed.out == ""
     assert ("OpenCL device: pocl:0 (cpu)" if device else "all failed") in printed.err
-
-
-@pytest.mark.device
-def test_a_new_process_finds_a_device() -> None:
-    assert ensure.try_once(ensure.execute).device is not None

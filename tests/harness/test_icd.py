@@ -36,43 +36,31 @@ def _install_intel(prefix: Path) -> Path:
     return library
 
 
-def test_without_drivers_in_the_environment_the_loader_is_left_alone(
+def _libraries(
+    variables: dict[str, str], prefix: Path, system: Path, *, needs_folder: bool = False
+) -> list[str]:
+    search = find_drivers(variables, prefix, system_folder=system)
+    assert search.needs_folder == needs_folder
+    assert not search.problem
+    return [file.library for file in search.files if not file.problem]
+
+
+def test_drivers_of_the_environment_stand_beside_those_of_the_system(
     system: Path, prefix: Path
 ) -> None:
-    search = find_drivers({}, prefix, system_folder=system)
-
-    assert [file.library for file in search.files] == ["libpocl.so.2"]
-    assert not search.needs_folder
-
-
-def test_intel_from_pypi_stands_beside_the_system_drivers(system: Path, prefix: Path) -> None:
-    library = _install_intel(prefix)
-
-    search = find_drivers({}, prefix, system_folder=system)
-
-    assert [file.library for file in search.files] == ["libpocl.so.2", str(library)]
-    assert search.needs_folder
-
-
-def test_intel_of_the_system_is_not_listed_twice(system: Path, prefix: Path) -> None:
-    _install_intel(prefix)
+    # without any, the loader is left alone
+    assert _libraries({}, prefix, system) == ["libpocl.so.2"]
+    # as PyPI has Intel's
+    library = str(_install_intel(prefix))
+    assert _libraries({}, prefix, system, needs_folder=True) == ["libpocl.so.2", library]
+    assert _libraries({}, prefix, system / "absent", needs_folder=True) == [library]
+    # a dead entry of the system does not hide it, one that lives does
+    (system / "intel.icd").write_text("/gone/libintelocl.so\n")
+    assert library in _libraries({}, prefix, system, needs_folder=True)
     of_system = system.parent / "libintelocl.so"
     of_system.touch()
     (system / "intel.icd").write_text(f"{of_system}\n")
-
-    search = find_drivers({}, prefix, system_folder=system)
-
-    assert sorted(file.library for file in search.files) == sorted(["libpocl.so.2", str(of_system)])
-
-
-def test_a_dead_entry_of_the_system_does_not_hide_intel(system: Path, prefix: Path) -> None:
-    library = _install_intel(prefix)
-    (system / "intel.icd").write_text("/gone/libintelocl.so\n")
-
-    search = find_drivers({}, prefix, system_folder=system)
-
-    assert str(library) in [file.library for file in search.files]
-    assert [bool(f.problem) for f in search.files if "gone" in f.library] == [True]
+    assert sorted(_libraries({}, prefix, system)) == sorted(["libpocl.so.2", str(of_system)])
 
 
 def test_other_drivers_of_the_environment_are_seen(system: Path, prefix: Path) -> None:
@@ -80,57 +68,34 @@ def test_other_drivers_of_the_environment_are_seen(system: Path, prefix: Path) -
     folder.mkdir(parents=True)
     (folder / "pocl.icd").write_text("libpocl-conda.so\n")
 
-    search = find_drivers({}, prefix, system_folder=system)
-
-    assert [file.library for file in search.files] == ["libpocl.so.2", "libpocl-conda.so"]
-
-
-def test_without_any_system_folder(tmp_path: Path, prefix: Path) -> None:
-    library = _install_intel(prefix)
-
-    search = find_drivers({}, prefix, system_folder=tmp_path / "absent")
-
-    assert [file.library for file in search.files] == [str(library)]
+    libraries = _libraries({}, prefix, system, needs_folder=True)
+    assert libraries == ["libpocl.so.2", "libpocl-conda.so"]
 
 
-def test_the_system_folder_can_be_moved(system: Path, prefix: Path, tmp_path: Path) -> None:
-    search = find_drivers(
-        {"OPENCL_VENDOR_PATH": str(system)}, prefix, system_folder=tmp_path / "absent"
-    )
-
-    assert [file.library for file in search.files] == ["libpocl.so.2"]
-
-
-def test_a_users_folder_wins(system: Path, prefix: Path, tmp_path: Path) -> None:
+def test_the_systems_folder_can_be_moved_and_a_users_folder_wins(
+    system: Path, prefix: Path
+) -> None:
+    moved = {"OPENCL_VENDOR_PATH": str(system)}
+    assert _libraries(moved, prefix, system / "absent") == ["libpocl.so.2"]
     _install_intel(prefix)
-    own = tmp_path / "own"
+    own = system.parent / "own"
     own.mkdir()
     (own / "mine.icd").write_text("libmine.so\n")
-
-    search = find_drivers({VENDORS_VARIABLE: str(own)}, prefix, system_folder=system)
-
-    assert [file.library for file in search.files] == ["libmine.so"]
-    assert not search.needs_folder
-    assert not search.problem
+    assert _libraries({VENDORS_VARIABLE: str(own)}, prefix, system) == ["libmine.so"]
 
 
 @pytest.mark.parametrize(
-    ("setting", "library"),
+    "setting",
     [
-        pytest.param("{tmp}/vendors/pocl.icd", "libpocl.so.2", id="a file"),
-        pytest.param("pocl.icd", "libpocl.so.2", id="a file of the system's folder"),
-        pytest.param("libpocl.so.2", "libpocl.so.2", id="a library for the dynamic loader"),
+        pytest.param("{tmp}/vendors/pocl.icd", id="a file"),
+        pytest.param("pocl.icd", id="a file of the system's folder"),
+        pytest.param("libpocl.so.2", id="a library for the dynamic loader"),
     ],
 )
-def test_a_users_file_wins(
-    system: Path, prefix: Path, tmp_path: Path, setting: str, library: str
-) -> None:
+def test_a_users_file_wins(system: Path, prefix: Path, tmp_path: Path, setting: str) -> None:
     variables = {VENDORS_VARIABLE: setting.format(tmp=tmp_path)}
 
-    search = find_drivers(variables, prefix, system_folder=system)
-
-    assert [file.library for file in search.files] == [library]
-    assert not search.problem
+    assert _libraries(variables, prefix, system) == ["libpocl.so.2"]
 
 
 @pytest.mark.parametrize(

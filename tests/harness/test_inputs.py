@@ -18,75 +18,34 @@ from countperf.harness.device import Device
 from countperf.harness.inputs import default_inputs, made_up_indices
 from countperf.harness.opencl import build_kernel
 from tests.harness.test_layouts import GuardedSession
+from tests.made import LINE, make
 
-F8, I4, I8, C8 = np.float64, np.int32, np.int64, np.complex64
+F8, I4, C8 = np.float64, np.int32, np.complex64
 SIZES = {"n": 12, "m": 30, "q": 9}
 
 Inputs = Mapping[str, NDArray[Any]]
 
 
-def made(domain: Any, body: str, *arguments: Any, sizes: str = "n,m,q") -> Any:
-    used = [*arguments, lp.ValueArg(sizes, I4)]
-    return lp.make_kernel(
-        domain,
-        body,
-        used,
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        silenced_warnings=["v1_scheduler_fallback"],
-    )
+_SIZES = "n,m,q:i4"
 
 
-def arrays(names: str, dtype: Any, shape: Any) -> Any:
-    return lp.GlobalArg(names, dtype, shape=shape)
-
-
-def gather() -> Any:
-    return made(
-        "{[i]: 0<=i<n}",
-        "z[i] = x[at[i]]",
-        arrays("x", F8, "m"),
-        arrays("at", I4, "n"),
-        arrays("z", F8, "n"),
-    )
-
-
-def from_one() -> Any:
-    return made(
-        "{[i]: 0<=i<n}",
-        "z[i] = x[at[i] - 1]",
-        arrays("x", F8, "m"),
-        arrays("at", I4, "n"),
-        arrays("z", F8, "n"),
-    )
+def gather(at: str = "at[i]") -> Any:
+    return make(LINE, f"z[i] = x[{at}]", f"x:f8[m] at:i4[n] z:f8[n] {_SIZES}")
 
 
 def triples() -> Any:
-    return made(
-        "{[i,d]: 0<=i<n and 0<=d<3}",
-        "z[i] = sum(d, x[3*at[i] + d])",
-        arrays("x", F8, "m"),
-        arrays("at", I8, "n"),
-        arrays("z", F8, "n"),
-    )
+    domain, body = "{[i,d]: 0<=i<n and 0<=d<3}", "z[i] = sum(d, x[3*at[i] + d])"
+    return make(domain, body, f"x:f8[m] at:i8[n] z:f8[n] {_SIZES}")
 
 
 def by_a_variable() -> Any:
-    return made(
-        "{[i]: 0<=i<n}",
-        """
-        <> k = 2*at[i] + 1 {id=k}
-        z[i] = x[k, other[i]] {dep=k}
-        """,
-        arrays("x", F8, "m,q"),
-        arrays("at,other", I4, "n"),
-        arrays("z", F8, "n"),
-    )
+    body = "<> k = 2*at[i] + 1 {id=k}\nz[i] = x[k, other[i]] {dep=k}"
+    return make(LINE, body, f"x:f8[m,q] at,other:i4[n] z:f8[n] {_SIZES}")
 
 
 def rows() -> Any:
-    return made(
-        ["{[i]: 0<=i<n}", "{[j]: s<=j<e}"],
+    return make(
+        [LINE, "{[j]: s<=j<e}"],
         """
         for i
             <> s = start[i]
@@ -94,17 +53,13 @@ def rows() -> Any:
             z[i] = sum(j, v[j]*x[column[j]])
         end
         """,
-        arrays("start", I4, "n+1"),
-        arrays("v", F8, "m"),
-        arrays("column", I4, "m"),
-        arrays("x", F8, "q"),
-        arrays("z", F8, "n"),
+        f"start:i4[n+1] v:f8[m] column:i4[m] x:f8[q] z:f8[n] {_SIZES}",
     )
 
 
 def starts_and_counts() -> Any:
-    return made(
-        ["{[i]: 0<=i<n}", "{[j]: 0<=j<c}"],
+    return make(
+        [LINE, "{[j]: 0<=j<c}"],
         """
         for i
             <> s = start[i]
@@ -112,9 +67,7 @@ def starts_and_counts() -> Any:
             z[i] = sum(j, x[s + j])
         end
         """,
-        arrays("start,number", I4, "n"),
-        arrays("x", F8, "m"),
-        arrays("z", F8, "n"),
+        f"start,number:i4[n] x:f8[m] z:f8[n] {_SIZES}",
     )
 
 
@@ -135,15 +88,16 @@ def _triples(given: Inputs) -> NDArray[Any]:
 
 KERNELS: dict[str, tuple[Callable[[], Any], Callable[[Inputs], NDArray[Any]]]] = {
     "gather": (gather, lambda given: given["x"][given["at"]]),
-    "subscripts from one": (from_one, lambda given: given["x"][given["at"] - 1]),
+    "subscripts from one": (lambda: gather("at[i] - 1"), lambda given: given["x"][given["at"] - 1]),
     "triples": (triples, _triples),
-    "by a variable": (
-        by_a_variable,
-        lambda given: given["x"][2 * given["at"] + 1, given["other"]],
-    ),
+    "by a variable": (by_a_variable, lambda given: given["x"][2 * given["at"] + 1, given["other"]]),
     "sparse rows": (rows, _rows),
     "starts and counts": (starts_and_counts, _counted),
 }
+
+
+def _made(unit: Any, seed: int = 3, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
+    return default_inputs(describe_kernel(unit, lambda _: []), np.random.default_rng(seed), sizes)
 
 
 @pytest.mark.device
@@ -163,15 +117,13 @@ def test_index_arrays_keep_a_kernel_inside_of_its_arrays(device: Device, name: s
     assert session.touched() == 0
     assert "z" not in given
 
-
-@pytest.mark.device
-def test_rows_of_a_sparse_matrix_have_elements(device: Device) -> None:
-    kernel = build_kernel(GuardedSession.open(device), rows())
-
-    start = default_inputs(kernel, np.random.default_rng(3), SIZES)["start"]
-
-    assert np.all(np.diff(start) >= 0)
-    assert (start[0], start[-1]) == (0, SIZES["m"])
+    indices = [key for key, array in given.items() if array.dtype.kind in "iu"]
+    assert indices
+    for index in indices:  # given ones that leave an array are refused before a launch
+        wrong = given[index].copy()
+        wrong.flat[wrong.size // 2] = 100_000
+        with pytest.raises(KernelBuildError, match="nothing was launched: pass other elements"):
+            bind_arguments(session, kernel, SIZES, {**given, index: wrong})
 
 
 @pytest.mark.parametrize("mean", [None, 0.5, 1.0])
@@ -182,10 +134,12 @@ def test_rows_have_the_stated_mean_length(mean: float | None) -> None:
     given = default_inputs(kernel, np.random.default_rng(3), SIZES, statistics=stated)
     said = made_up_indices(kernel, SIZES, {}, stated)
 
-    found = np.diff(given["start"]).mean()
+    lengths = np.diff(given["start"])
     wanted = SIZES["m"] / SIZES["n"] if mean is None else mean
-    assert found == pytest.approx(wanted, abs=0.5 / SIZES["n"])
-    assert f"start: rows of {found:.4g} on average, all alike (j)" in said
+    assert np.all(lengths >= 0)
+    assert given["start"][0] == 0
+    assert lengths.mean() == pytest.approx(wanted, abs=0.5 / SIZES["n"])
+    assert f"start: rows of {lengths.mean():.4g} on average, all alike (j)" in said
     assert f"column: random, 0 to {SIZES['q'] - 1}" in said
 
 
@@ -216,37 +170,21 @@ def test_what_given_indices_decide_is_as_stated_with_made_up_numbers() -> None:
     assert np.all(inputs["x"] > 0)
 
 
-@pytest.mark.device
-def test_the_same_generator_gives_the_same_inputs(device: Device) -> None:
-    kernel = build_kernel(GuardedSession.open(device), gather())
-
-    first, second = (default_inputs(kernel, np.random.default_rng(7), SIZES) for _ in range(2))
-    other = default_inputs(kernel, np.random.default_rng(8), SIZES)
+def test_the_same_generator_gives_the_same_inputs() -> None:
+    first, again, other = (_made(gather(), seed) for seed in (7, 7, 8))
 
     for name, array in first.items():
-        np.testing.assert_array_equal(array, second[name])
+        np.testing.assert_array_equal(array, again[name])
     assert np.any(first["x"] != other["x"])
 
 
-@pytest.mark.device
-def test_numbers_are_positive_and_of_the_declared_types(device: Device) -> None:
-    unit = made(
-        "{[i]: 0<=i<n}",
-        """
-        z[i] = a*c[i] + x[i] + k*t
-        y[i] = y[i] + i
-        """,
-        arrays("x", F8, "n"),
-        arrays("c,z", C8, "n"),
-        arrays("k", I4, ()),
-        arrays("y", I4, "n"),
-        lp.ValueArg("a", F8),
-        lp.ValueArg("t", I4),
-        sizes="n",
+def test_numbers_are_positive_and_of_the_declared_types() -> None:
+    unit = make(
+        LINE,
+        "z[i] = a*c[i] + x[i] + k*t\ny[i] = y[i] + i",
+        "x:f8[n] c,z:c8[n] k:i4[] y:i4[n] a:f8 t,n:i4",
     )
-    kernel = build_kernel(GuardedSession.open(device), unit)
-
-    given = default_inputs(kernel, np.random.default_rng(3), {"n": 100})
+    given = _made(unit, sizes={"n": 100})
 
     assert set(given) == {"x", "c", "k", "y", "a", "t"}
     assert {name: given[name].dtype for name in "xcky"} == {"x": F8, "c": C8, "k": I4, "y": I4}
@@ -258,30 +196,25 @@ def test_numbers_are_positive_and_of_the_declared_types(device: Device) -> None:
     assert 1 <= given["t"] <= 3
 
 
-@pytest.mark.device
-def test_sizes_are_not_made_up(device: Device) -> None:
-    kernel = build_kernel(GuardedSession.open(device), gather())
-
-    with pytest.raises(KernelBuildError, match=r"no value for argument m; pass m=\.\.\."):
-        default_inputs(kernel, np.random.default_rng(3), {"n": 12})
-
-
-@pytest.mark.device
-def test_subscripts_that_the_kernel_makes_itself_are_refused(device: Device) -> None:
-    unit = made(
-        "{[i]: 0<=i<n}",
-        """
-        at[i] = 2*at[i] {id=at}
-        z[i] = x[at[i]] {dep=at}
-        """,
-        arrays("x", F8, "m"),
-        arrays("at", I4, "n"),
-        arrays("z", F8, "n"),
-    )
-    kernel = build_kernel(GuardedSession.open(device), unit)
-
-    with pytest.raises(KernelBuildError, match=r"the kernel writes 'at'.*pass make_arguments"):
-        default_inputs(kernel, np.random.default_rng(3), SIZES)
+@pytest.mark.parametrize(
+    ("unit", "sizes", "said"),
+    [
+        (gather(), {"n": 12}, r"no value for argument m; pass m=\.\.\."),
+        (
+            make(
+                LINE,
+                "at[i] = 2*at[i] {id=at}\nz[i] = x[at[i]] {dep=at}",
+                f"x:f8[m] at:i4[n] z:f8[n] {_SIZES}",
+            ),
+            SIZES,
+            r"the kernel writes 'at'.*pass make_arguments",
+        ),
+    ],
+    ids=["sizes", "subscripts that the kernel makes"],
+)
+def test_what_is_not_made_up(unit: Any, sizes: dict[str, int], said: str) -> None:
+    with pytest.raises(KernelBuildError, match=said):
+        _made(unit, sizes=sizes)
 
 
 def test_loops_whose_bounds_have_copies_are_not_launched() -> None:
@@ -293,25 +226,6 @@ def test_loops_whose_bounds_have_copies_are_not_launched() -> None:
         kernel.launch(SIZES)
 
     assert launched == []
-
-
-@pytest.mark.device
-@pytest.mark.parametrize("name", KERNELS)
-def test_given_index_arrays_that_leave_an_array_are_refused_before_a_launch(
-    device: Device, name: str
-) -> None:
-    session = GuardedSession.open(device)
-    kernel = build_kernel(session, KERNELS[name][0]())
-    given = default_inputs(kernel, np.random.default_rng(3), SIZES)
-    indices = [each for each, array in given.items() if array.dtype.kind in "iu"]
-    assert indices
-
-    for each in indices:
-        wrong = given[each].copy()
-        wrong.flat[wrong.size // 2] = 100_000
-        with pytest.raises(KernelBuildError, match="nothing was launched: pass other elements"):
-            bind_arguments(session, kernel, SIZES, {**given, each: wrong})
-    bind_arguments(session, kernel, SIZES, given)
 
 
 def test_sizes_that_are_not_declared_have_the_type_that_loopy_gives_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,9 @@ def test_a_loop_of_a_kernel_takes_what_its_machine_code_says() -> None:
 
     # addition of the counter, comparison, addition of x, branch, in an order that nvcc chooses:
     # counter (4 cycles), comparison (4), branch that is taken (12), or issue (3 each) and branch
-    bounds = [each.latency_bound or 0 for each in (few, many)]
+    bounds = [profile.latency_bound or 0 for profile in (few, many)]
     assert 9 + 12 <= (bounds[1] - bounds[0]) / 32 <= 3 + 4 + 4 + 12
-    issued = [each.ins_issued or 0 for each in (few, many)]
+    issued = [profile.ins_issued or 0 for profile in (few, many)]
     assert issued[1] - issued[0] == 32 * 4
     assert profiler.note == "instructions: machine code for compute capability 7.5"
 
@@ -48,11 +49,9 @@ def test_nested_loops_multiply() -> None:
 
     (code,) = profiler.sass.values()
     executed = {1.0: 0, 5.0: 0, 170.0: 0}
-    for each in code.segments:
-        times = 1.0
-        for loop in each.loops:
-            times *= (5.0, 34.0)[loop]
-        executed[times] += each.count("global")
+    for segment in code.segments:
+        times = math.prod((5.0, 34.0)[loop] for loop in segment.loops)
+        executed[times] += segment.count("global")
     assert executed == {1.0: 1, 5.0: 0, 170.0: 2}  # the store, and a feature and a center
     found = profiler.at({"n": 1000}).profile
     assert found.ins_issued == code.ins_issued(5, 34)
@@ -69,18 +68,23 @@ def test_ptx_stands_in_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert "sm_52" in old.note
     assert without.note.startswith("instructions: PTX for compute capability 7.5 instead of")
     assert "no nvdisasm found" in without.note
-    for each in (old, without):
-        alpha = each.at({"n": 1000, "a": 32}).profile.alpha
+    for profiler in (old, without):
+        alpha = profiler.at({"n": 1000, "a": 32}).profile.alpha
         assert alpha["add.f32"] == 33
         assert alpha["load.global.32"] == 2
 
 
 @needs_tools
 def test_all_models_take_ptx() -> None:
-    options = {"registers_per_work_item": 16, "analysis": "ptx"}
-    found = predict_all(SAXPY, "nvidia-rtx-2070", n=10**6, a=8, profile_options=options)
-    counted = predict_all(
-        SAXPY, "nvidia-rtx-2070", n=10**6, a=8, profile_options={"registers_per_work_item": 16}
+    counted, found = (
+        predict_all(
+            SAXPY,
+            "nvidia-rtx-2070",
+            n=10**6,
+            a=8,
+            profile_options={"registers_per_work_item": 16, **more},
+        )
+        for more in ({}, {"analysis": "ptx"})
     )
 
     assert found.note == "instructions: PTX for compute capability 7.5"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from countperf.harness.nvcc import (
     parse_resources,
 )
 from measurement_kernels.catalog import entries
+from measurement_kernels.entry import CatalogEntry
 from tests.harness.loopy_cases import two_launches
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
@@ -60,25 +63,31 @@ def test_a_refusal_names_the_source() -> None:
         compile_sources({"good": broken.replace("nothing", "0"), "broken": broken})
 
 
+def _compiled(some: Sequence[CatalogEntry], capability: str) -> dict[str, Any]:
+    """Compile kernels, and see that each one fits into the registers."""
+    code = {entry.name: generate_cuda(entry.build()) for entry in some}
+    compiled = compile_sources({name: cuda.source for name, cuda in code.items()}, capability)
+    assert {n: set(kernels) for n, kernels in compiled.items()} == {
+        name: set(cuda.kernels) for name, cuda in code.items()
+    }
+    for name, kernels in compiled.items():
+        for resources in kernels.values():
+            assert 0 < resources.registers <= 255, name
+            assert resources.spill_bytes == 0, name
+    return compiled
+
+
 @needs_nvcc
 @pytest.mark.parametrize(
     "capability",
-    ["9.0", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("7.5", "8.0"))],
+    ["9.0", *(pytest.param(older, marks=pytest.mark.nightly) for older in ("7.5", "8.0"))],
 )
 def test_every_kernel_compiles_without_spills(capability: str) -> None:
-    everything = entries(element_type=None, purpose=None)
-    code = {each.name: generate_cuda(each.build()) for each in everything}
+    compiled = _compiled(entries(element_type=None, purpose=None), capability)
 
-    found = compile_sources({name: each.source for name, each in code.items()}, capability)
-
-    assert len(found) == 318
-    for name, each in code.items():
-        assert set(found[name]) == set(each.kernels), name
-        for resources in found[name].values():
-            assert 0 < resources.registers <= 255, name
-            assert resources.spill_bytes == 0, name
-    tiled = "matmul-tiled/square/16x16/f64"
-    assert found[tiled]["matmul_tiled"].shared_bytes == 2 * 16 * 16 * 8
+    assert len(compiled) == 318
+    tiled = compiled["matmul-tiled/square/16x16/f64"]["matmul_tiled"]
+    assert tiled.shared_bytes == 2 * 16 * 16 * 8
 
 
 @needs_nvcc
@@ -91,16 +100,8 @@ def test_kernels_beyond_the_paper_compile(share: int) -> None:
         *entries(element_type=None, collection="random")[::24],
         *entries(element_type=None, collection=None, purpose="variant")[::12],
     ][::share]
-    code = {each.name: generate_cuda(each.build()) for each in some}
 
-    found = compile_sources({name: each.source for name, each in code.items()}, "9.0")
-
-    assert len(found) == len(some) > 150 // share
-    for name, each in code.items():
-        assert set(found[name]) == set(each.kernels), name
-        for resources in found[name].values():
-            assert 0 < resources.registers <= 255, name
-            assert resources.spill_bytes == 0, name
+    assert len(_compiled(some, "9.0")) > 150 // share
 
 
 def test_without_nvcc_the_mend_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,24 +111,17 @@ def test_without_nvcc_the_mend_is_given(monkeypatch: pytest.MonkeyPatch) -> None
         compile_sources({})
 
 
-def test_a_named_program_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = tmp_path / "my-nvcc"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("COUNTPERF_NVCC", str(program))
-
-    assert find_nvcc() == program
-
-
-def test_the_toolkit_is_found_by_its_variable(
+def test_a_named_program_wins_and_the_toolkit_is_found_by_its_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    program = tmp_path / "bin" / "nvcc"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.delenv("COUNTPERF_NVCC", raising=False)
+    named, of_toolkit = tmp_path / "my-nvcc", tmp_path / "bin" / "nvcc"
+    of_toolkit.parent.mkdir()
+    for program in (named, of_toolkit):
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-
-    assert find_nvcc() == program
+    monkeypatch.setenv("COUNTPERF_NVCC", str(named))
+    assert find_nvcc() == named
+    monkeypatch.delenv("COUNTPERF_NVCC")
+    assert find_nvcc() == of_toolkit

@@ -16,6 +16,7 @@ from countperf.mechanistic.model import MechanisticPrediction
 from countperf.workflow.mechanistic import predict_all
 from measurement_kernels import catalog
 from tests.counting import profiled
+from tests.made import LINE, make, split
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 H200 = "nvidia-h200"
@@ -39,18 +40,13 @@ def test_local_memory_is_what_ptxas_allocates(name: str) -> None:
 
 @needs_nvcc
 def test_an_absent_gpu_gets_predictions_in_one_call() -> None:
-    found = predict_all(profiled.saxpy(), H200, n=2**20)
+    answers = predict_all(profiled.saxpy(), H200, n=2**20)
 
-    answer = found["roofline-bytes"]
-    assert isinstance(answer, MechanisticPrediction)
-    assert float(answer.time_s) == pytest.approx(3 * 4 * 2**20 / 4.8e12)
-    for other in found.values():
-        assert getattr(other, "parameter", None) != "registers_per_work_item"
-
-
-@needs_nvcc
-def test_a_capability_that_nvcc_does_not_know_leaves_the_registers_open() -> None:
-    assert compiled_registers(profiled.saxpy(), load_device("nvidia-8800-gtx")) is None
+    roofline = answers["roofline-bytes"]
+    assert isinstance(roofline, MechanisticPrediction)
+    assert float(roofline.time_s) == pytest.approx(3 * 4 * 2**20 / 4.8e12)
+    for answer in answers.values():
+        assert getattr(answer, "parameter", None) != "registers_per_work_item"
 
 
 def test_declared_registers_win() -> None:
@@ -59,22 +55,19 @@ def test_declared_registers_win() -> None:
     assert profiler.at({"n": 64}).profile.registers_per_work_item == 77
 
 
-def test_without_nvcc_registers_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registers_stay_open_where_nothing_tells_them_or_they_do_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # nvcc does not know the capability; a processor has none; there is no nvcc
+    for device in ("nvidia-8800-gtx", "pocl-epyc-zen5"):
+        assert compiled_registers(profiled.saxpy(), load_device(device)) is None
     monkeypatch.setenv("COUNTPERF_NVCC", "/no/such/nvcc")
-
     assert compiled_registers(profiled.saxpy(), load_device(H200)) is None
 
 
-def test_registers_do_not_matter_on_a_cpu() -> None:
-    assert compiled_registers(profiled.saxpy(), load_device("pocl-epyc-zen5")) is None
-
-
-def test_an_unknown_device_is_refused() -> None:
+def test_what_is_no_device_is_refused() -> None:
     with pytest.raises(DeviceError, match="no description"):
         profile_kernel(profiled.saxpy(), "nvidia-voodoo")
-
-
-def test_sizes_in_the_place_of_the_device_are_refused() -> None:
     with pytest.raises(ParameterError, match=r"the device is a dict; pass the slug of a device"):
         predict_all(profiled.saxpy(), {"n": 2**20})  # pyright: ignore[reportArgumentType] - refused
 
@@ -94,17 +87,11 @@ def _odd(name: str) -> Any:
     layout: dict[str, Any] = {"shape": "8*n"}
     if name == "vectors":
         layout = {"shape": "n, 4", "dim_tags": "N0,vec"}
-    unit = lp.make_kernel(
-        domain,
-        instructions,
-        [lp.GlobalArg("x, z", kind, **layout), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        name="odd",
-        lang_version=(2018, 2),
-    )
+    arrays = lp.GlobalArg("x, z", kind, **layout)
+    unit = make(domain, instructions, "n:i4", arrays, name="odd")
     if name == "vectors":
         unit = lp.tag_inames(unit, "v:vec")
-    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    return split(unit, 64)
 
 
 @needs_nvcc
@@ -133,35 +120,15 @@ def test_what_has_no_cuda_is_refused(name: str) -> None:
     assert isinstance(answers["roofline"], CountperfError)  # it lacks a cost of the class
 
 
-def _masked() -> Any:
-    unit = lp.make_kernel(
-        "{[i]: 0 <= i < n}",
-        "z[i] = x[index[i]] if m[i] else 2*x[i]",
-        [
-            lp.GlobalArg("m", np.int8, shape="n"),
-            lp.GlobalArg("x, z", np.float32, shape="n"),
-            lp.GlobalArg("index", np.int32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
-
-
 def test_statistics_say_what_data_decides() -> None:
+    body = "z[i] = x[index[i]] if m[i] else 2*x[i]"
+    masked = make(LINE, body, "m:i1[n] x,z:f4[n] index:i4[n] n:i4", group=64)
+
     def bytes_moved(statistic: str, **more: Any) -> float:
-        given = {"insn": 1.0, "x": statistic}
+        statistics = {"insn": 1.0, "x": statistic}
         options = {"registers_per_work_item": 16}
-        return predict_all(
-            _masked(),
-            H200,
-            n=2**20,
-            models="roofline",
-            statistics=given,
-            profile_options=options,
-            **more,
-        ).total_bytes
+        more |= {"statistics": statistics, "profile_options": options}
+        return predict_all(masked, H200, n=2**20, models="roofline", **more).total_bytes
 
     base = bytes_moved("stride1")
     items = 2**20

@@ -16,6 +16,7 @@ from countperf.harness.ptx import compile_ptx
 from countperf.mechanistic.profile import KernelProfile
 from measurement_kernels import catalog
 from tests.counting import profiled
+from tests.made import LINE, make
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 H200 = load_device("nvidia-h200")
@@ -83,12 +84,6 @@ def test_dependencies_of_saxpy() -> None:
 
 
 @needs_nvcc
-def test_code_that_does_not_compile_is_refused() -> None:
-    with pytest.raises(KernelBuildError, match="nvcc for sm_90"):
-        compile_ptx("__global__ void broken( {")
-
-
-@needs_nvcc
 def test_a_loop_that_is_entered_only_if_its_size_is_positive() -> None:
     # nvcc guards the loop by a forward branch that is taken: n multiply-adds for each item
     unit: Any = catalog.entry("matmul-naive/16x16/f32").build()
@@ -107,22 +102,20 @@ def test_functions_take_the_way_of_normal_numbers(
     function: str, kind: Any, name: str, fewest: int
 ) -> None:
     # of log's 17 multiply-adds, one is for infinities; sin's slow reduction has a loop
-    unit = lp.make_kernel(
-        "{[i]: 0 <= i < n}",
-        f"z[i] = {function}(x[i])",
-        [lp.GlobalArg("x, z", kind, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    unit = lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    arrays = lp.GlobalArg("x, z", kind, shape="n")
+    unit = make(LINE, f"z[i] = {function}(x[i])", "n:i4", arrays, group=64)
     alpha = _compiled(unit, {"n": 4096}).alpha
 
     assert alpha[name] >= fewest
     assert sum(n for key, n in alpha.items() if key.startswith("load.")) == 1
 
 
-def test_without_nvcc_there_is_no_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_nvcc
+def test_code_that_does_not_compile_and_a_missing_nvcc_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(KernelBuildError, match="nvcc for sm_90"):
+        compile_ptx("__global__ void broken( {")
     monkeypatch.setenv("COUNTPERF_NVCC", "/no/such/nvcc")
-
     with pytest.raises(DeviceError, match="no nvcc found"):
         compile_ptx("")

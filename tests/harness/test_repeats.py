@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -97,38 +97,30 @@ def _timed(protocol: Protocol, durations: list[float]) -> Round:
     return time_round(run, protocol, clock.now)
 
 
-def test_without_a_limit_of_time_every_sample_is_kept() -> None:
-    durations = [1.0 + i for i in range(40)]
+@pytest.mark.parametrize(
+    ("protocol", "durations", "kept"),
+    [
+        # the first is longer than the time to warm up
+        (BROAD.changed(runs=30, max_seconds=None), range(1, 41), range(2, 32)),
+        (
+            BROAD.changed(warm_up_s=0.02, runs=6),
+            [0.0026] * 8 + [0.001] * 6,  # of a device that warms up
+            [0.001] * 6,
+        ),
+        (BROAD.changed(warm_up_s=0.0, max_seconds=None), range(1, 31), range(1, 9)),
+    ],
+)
+def test_runs_that_warm_up_are_not_kept_and_all_others_are(
+    protocol: Protocol, durations: Iterable[float], kept: Iterable[float]
+) -> None:
+    done = _timed(protocol, list(durations))
 
-    done = _timed(BROAD.changed(runs=30, max_seconds=None), durations)
-
-    # the first is longer than the time to warm up
-    assert list(done.samples_s) == durations[1:31]
+    assert done.samples_s == tuple(kept)
     assert not done.cut_short
 
 
-def test_runs_of_a_device_that_warms_up_are_not_kept() -> None:
-    protocol = BROAD.changed(warm_up_s=0.02, runs=6)
-    cold, warm = 0.0026, 0.001
-
-    done = _timed(protocol, [cold] * 8 + [warm] * 6)
-
-    assert done.samples_s == (warm,) * 6
-
-
-def test_without_time_to_warm_up_all_runs_are_kept() -> None:
-    done = _timed(BROAD.changed(warm_up_s=0.0), [1.0 + i for i in range(30)])
-
-    assert done.samples_s[0] == 1.0
-
-
 @pytest.mark.parametrize(
-    ("duration", "runs"),
-    [
-        pytest.param(0.001, 7, id="all of them"),
-        pytest.param(0.06, 5, id="until the time is up"),
-        pytest.param(10.0, 4, id="never fewer than two that count"),
-    ],
+    ("duration", "runs"), [(0.001, 7), (0.06, 5), (10.0, 4)], ids=["all", "in time", "that count"]
 )
 def test_quick_stops_slow_cases(duration: float, runs: int) -> None:
     done = _timed(QUICK, [duration] * 100)

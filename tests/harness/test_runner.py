@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import loopy as lp
 import numpy as np
 import pytest
 
@@ -18,8 +20,8 @@ from countperf.harness.runner import QUICK, KernelRunner, compare
 from countperf.measurements import KernelCase
 from tests.harness.fakes import make_case
 from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
+from tests.made import make
 
-CASE = make_case()
 DOUBLE = make_loopy_case()
 
 
@@ -96,7 +98,7 @@ def test_cases_that_share_inputs_draw_them_once_and_alike(runner: KernelRunner) 
             with runner.loaded(case) as run:
                 run()
 
-    assert [each["n"] for each in drawn] == [1024, 2048, 1024]
+    assert [sizes["n"] for sizes in drawn] == [1024, 2048, 1024]
     assert uploaded[0] is uploaded[1]
     np.testing.assert_array_equal(given[0], given[2])
 
@@ -121,69 +123,49 @@ def _raise(*_: object) -> Any:
     raise RuntimeError("a mistake of the author")
 
 
+def _inputs(name: str, dtype: Any) -> dict[str, Any]:
+    return {"make_arguments": lambda *_: {name: np.zeros(64, dtype)}}
+
+
 @pytest.mark.device
 @pytest.mark.parametrize(
-    ("case", "kind", "said"),
+    ("name", "changes", "kind", "said"),
     [
-        pytest.param(
-            make_loopy_case("raises", _raise),
-            KernelBuildError,
-            "does not build: RuntimeError: a mistake of the author",
-            id="builder raises",
-        ),
-        pytest.param(
-            make_loopy_case("large", lambda: double(2**20), check_parameters={"n": 2**20}),
+        ("raises", {"build": _raise}, KernelBuildError, "does not build: RuntimeError: a mistake"),
+        (
+            "large",
+            {"build": lambda: double(2**20), "check_parameters": {"n": 2**20}},
             KernelBuildError,
             "work items",
-            id="group too large",
         ),
-        pytest.param(
-            make_loopy_case("a-raises", make_arguments=_raise),
-            KernelBuildError,
-            "gets no inputs",
-            id="inputs raise",
-        ),
-        pytest.param(
-            make_loopy_case("no-n", check_parameters={}, make_arguments=lambda *_: {}),
+        ("no inputs", {"make_arguments": _raise}, KernelBuildError, "gets no inputs"),
+        (
+            "no n",
+            {"check_parameters": {}, "make_arguments": lambda *_: {}},
             KernelBuildError,
             "no value for argument n",
-            id="a size is missing",
         ),
-        pytest.param(
-            make_loopy_case("strange", make_arguments=lambda *_: {"b": np.zeros(64)}),
-            KernelBuildError,
-            "has no argument 'b'",
-            id="an argument too many",
-        ),
-        pytest.param(
-            make_loopy_case("f64", make_arguments=lambda *_: {"a": np.zeros(64)}),
-            KernelBuildError,
-            "wants float32 of shape (64,)",
-            id="an argument of another type",
-        ),
-        pytest.param(
-            make_loopy_case("r-raises", reference=_raise),
-            WrongResultError,
-            "cannot be compared",
-            id="reference raises",
-        ),
-        pytest.param(
-            make_loopy_case("r-name", reference=lambda *_: {"b": np.zeros(64)}),
+        ("more", _inputs("b", np.float32), KernelBuildError, "has no argument 'b'"),
+        ("f64", _inputs("a", np.float64), KernelBuildError, "wants float32 of shape (64,)"),
+        ("no reference", {"reference": _raise}, WrongResultError, "cannot be compared"),
+        (
+            "other name",
+            {"reference": lambda *_: {"b": np.zeros(64)}},
             WrongResultError,
             "the reference gives 'b'",
-            id="reference of another name",
         ),
-        pytest.param(
-            make_loopy_case("wrong", reference=lambda arguments, _: {"out": 3 * arguments["a"]}),
+        (
+            "wrong",
+            {"reference": lambda arguments, _: {"out": 3 * arguments["a"]}},
             WrongResultError,
             "wrong numbers: out[",
-            id="wrong numbers",
         ),
     ],
 )
 def test_what_goes_wrong_before_timing(
-    runner: KernelRunner, case: KernelCase, kind: type[MeasurementError], said: str
+    runner: KernelRunner, name: str, changes: Any, kind: type[MeasurementError], said: str
 ) -> None:
+    case = make_loopy_case(name, **changes)
     with pytest.raises(kind) as caught:
         runner.check(case)
 
@@ -193,19 +175,14 @@ def test_what_goes_wrong_before_timing(
 
 
 @pytest.mark.device
-def test_a_kernel_that_the_compiler_refuses_is_a_build_error(runner: KernelRunner) -> None:
+def test_what_the_compiler_or_the_device_refuses_is_a_build_error(runner: KernelRunner) -> None:
     with pytest.raises(KernelBuildError, match="does not build on"):
         runner.session.load("KERNEL broken(GLOBAL float *out) { out[0] = nothing; }")
-
-
-@pytest.mark.device
-def test_too_much_local_memory_is_a_build_error(runner: KernelRunner) -> None:
     size = runner.limits.local_memory_bytes // 4 + 1024
 
     def build() -> Any:
-        import loopy as lp
-
-        unit = lp.make_kernel(
+        space = lp.AddressSpace.LOCAL
+        unit = make(
             "{[i,j]: 0<=i<16 and 0<=j<n}",
             f"""
             for j
@@ -214,15 +191,8 @@ def test_too_much_local_memory_is_a_build_error(runner: KernelRunner) -> None:
                 out[j] = tmp[{size} - 1 - i + j % 2]  {{dep=wait}}
             end
             """,
-            [
-                lp.GlobalArg("a,out", np.float32, shape="n"),
-                lp.TemporaryVariable(
-                    "tmp", np.float32, shape=(size + 1,), address_space=lp.AddressSpace.LOCAL
-                ),
-                lp.ValueArg("n", np.int32),
-            ],
-            name="greedy",
-            lang_version=(2018, 2),
+            "a,out:f4[n] n:i4",
+            lp.TemporaryVariable("tmp", np.float32, shape=(size + 1,), address_space=space),
             silenced_warnings=["write_race(*)"],
         )
         return lp.tag_inames(unit, {"i": "l.0"})
@@ -251,25 +221,18 @@ def test_a_campaign_on_a_real_device(device: Device, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("got", "want", "said"),
     [
-        pytest.param([1.0, 2.0], [1.0, 2.1], r"out\[1\] is 2.0, the reference says 2.1", id="off"),
-        pytest.param([1.0, np.nan], [1.0, 2.0], r"out\[1\] is nan", id="not a number"),
-        pytest.param([1.0, np.inf], [1.0, 2.0], r"out\[1\] is inf", id="infinite"),
-        pytest.param([1.0], [1.0, 2.0], r"shape \(1,\), the reference \(2,\)", id="shape"),
+        ([1.0, 2.0], [1.0, 2.1], r"out\[1\] is 2.0, the reference says 2.1"),
+        ([1.0, np.nan], [1.0, 2.0], r"out\[1\] is nan"),
+        ([1.0, np.inf], [1.0, 2.0], r"out\[1\] is inf"),
+        ([1.0], [1.0, 2.0], r"shape \(1,\), the reference \(2,\)"),
+        ([1000.0005], [1000.0], ""),  # relative to the largest
+        ([1e-7, 1.0], [0.0, 1.0], ""),  # not to each element
+        ([5], [5], ""),
+        ([], [], ""),
     ],
 )
-def test_wrong_numbers_are_shown(got: list[float], want: list[float], said: str) -> None:
-    with pytest.raises(WrongResultError, match=said):
-        compare(CASE, "out", np.array(got), np.array(want))
-
-
-@pytest.mark.parametrize(
-    ("got", "want"),
-    [
-        pytest.param([1000.0005], [1000.0], id="relative to the largest"),
-        pytest.param([1e-7, 1.0], [0.0, 1.0], id="not to each element"),
-        pytest.param([5], [5], id="integers"),
-        pytest.param([], [], id="nothing"),
-    ],
-)
-def test_numbers_within_the_tolerance_are_right(got: list[float], want: list[float]) -> None:
-    compare(CASE, "out", np.array(got), np.array(want))
+def test_numbers_are_right_within_the_tolerance(
+    got: list[float], want: list[float], said: str
+) -> None:
+    with pytest.raises(WrongResultError, match=said) if said else nullcontext():
+        compare(make_case(), "out", np.array(got), np.array(want))

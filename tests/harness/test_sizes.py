@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from countperf.errors import KernelBuildError, MeasurementError, ParameterError
-from countperf.harness.device import Device, DeviceLimits
+from countperf.harness.device import Device
 from countperf.harness.opencl import Session
 from countperf.harness.sizes import (
     Calibration,
@@ -23,6 +23,7 @@ from countperf.harness.sizes import (
 )
 from countperf.measurements import KernelCase
 from countperf.steps import listening
+from tests.harness.fakes import LIMITS as FAKE_LIMITS
 from tests.harness.fakes import FakeRunner, make_case
 
 LIMITS = SizeLimits(
@@ -87,13 +88,6 @@ def test_no_size_comes_near_the_launch_overhead_for_the_sake_of_others() -> None
     assert choice.run_s[0] >= limits.clear_run_s
 
 
-def test_a_faster_device_measures_larger_sizes() -> None:
-    slow = choose_sizes(Entry(), _linear(1e-7), LIMITS)
-    fast = choose_sizes(Entry(), _linear(1e-9), LIMITS)
-
-    assert fast.exponents[0] > slow.exponents[0]
-
-
 def test_sizes_that_exceed_the_memory_are_left_out() -> None:
     asked: list[int] = []
 
@@ -155,25 +149,12 @@ def test_a_kernel_without_arrays_shows_the_overhead_at_its_smallest_size() -> No
     assert choice.run_s[0] < LIMITS.shortest_run_s <= choice.run_s[-1]
 
 
-def test_a_kernel_that_is_slow_at_any_size_gets_its_smallest() -> None:
-    choice = choose_sizes(Entry(), _linear(0.05), LIMITS)
+def test_a_kernel_that_is_slow_at_any_size_gets_its_smallest_and_a_hopeless_one_none() -> None:
+    slow, hopeless = (choose_sizes(Entry(), _linear(time_s), LIMITS) for time_s in (0.05, 1.0))
 
-    assert choice.exponents == (2,)
-    assert choice.run_s == pytest.approx((0.2,))
-
-
-def test_a_hopeless_kernel_gets_none() -> None:
-    choice = choose_sizes(Entry(), _linear(1.0), LIMITS)
-
-    assert choice.exponents == ()
-    assert "longer than" in choice.reason
-
-
-def test_the_same_times_give_the_same_sizes() -> None:
-    def measured() -> Calibration:
-        return calibrate([Entry()], FakeRunner(_time), LIMITS)
-
-    assert measured() == measured()
+    assert (slow.exponents, hopeless.exponents) == ((2,), ())
+    assert slow.run_s == pytest.approx((0.2,))
+    assert "longer than" in hopeless.reason
 
 
 def test_a_trial_does_not_count_its_first_run_and_does_not_repeat_hopeless_ones() -> None:
@@ -266,20 +247,15 @@ def test_sizes_of_another_device_or_patience_are_refused(tmp_path: Path, change:
 @pytest.mark.parametrize(
     ("largest", "device_bytes", "host_bytes", "limit"),
     [
-        pytest.param(2**31, 2**33, 2**40, 2**31, id="largest array"),
-        pytest.param(2**31, 2**32, 2**40, 2**30, id="a quarter of the device"),
-        pytest.param(2**31, 2**33, 2**31, 2**29, id="a quarter of the host"),
-        pytest.param(2**31, 2**34, None, 2**31, id="host unknown"),
+        (2**31, 2**33, 2**40, 2**31),
+        (2**31, 2**32, 2**40, 2**30),
+        (2**31, 2**33, 2**31, 2**29),
+        (2**31, 2**34, None, 2**31),
     ],
+    ids=["largest array", "a quarter of the device", "a quarter of the host", "host unknown"],
 )
 def test_memory_limit(largest: int, device_bytes: int, host_bytes: int | None, limit: int) -> None:
-    limits = DeviceLimits(
-        max_group_size=256,
-        max_group_shape=(256,),
-        local_memory_bytes=2**15,
-        global_memory_bytes=device_bytes,
-        max_allocation_bytes=largest,
-    )
+    limits = replace(FAKE_LIMITS, global_memory_bytes=device_bytes, max_allocation_bytes=largest)
 
     assert memory_limit(limits, host_bytes) == limit
 

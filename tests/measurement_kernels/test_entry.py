@@ -6,7 +6,8 @@ import pytest
 from countperf.errors import KernelSpecificationError, ParameterError
 from measurement_kernels.arguments import ArrayArgument, Extent, arrays
 from measurement_kernels.catalog import entries, entry
-from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry
+from measurement_kernels.entry import INDEX_LIMIT
+from measurement_kernels.groups import round_up
 
 EVERYTHING = entries(element_type=None, purpose=None, collection=None)
 
@@ -38,17 +39,13 @@ def test_sizes_are_rounded_up_to_the_group(name: str, exponent: int, sizes: dict
 
 def test_every_offered_size_is_one_that_the_kernel_takes() -> None:
     for each in EVERYTHING:
-        _takes_the_sizes_that_it_offers(each)
-
-
-def _takes_the_sizes_that_it_offers(each: CatalogEntry) -> None:
-    largest = each.parameters(each.exponents[-1] + each.exponent_steps[-1])
-    arrays = [a for a in each.arguments if isinstance(a, ArrayArgument)]
-    assert all(array.elements(largest) < INDEX_LIMIT for array in arrays)
-    assert each.case_at(**largest).parameters == largest
-    smallest = each.case(each.exponents[0])
-    assert smallest.parameters == each.parameters(each.exponents[0])
-    assert each.case_at(**each.check_parameters).parameters == each.check_parameters
+        largest = each.parameters(each.exponents[-1] + each.exponent_steps[-1])
+        arrays = [a for a in each.arguments if isinstance(a, ArrayArgument)]
+        assert all(array.elements(largest) < INDEX_LIMIT for array in arrays)
+        assert each.case_at(**largest).parameters == largest
+        smallest = each.case(each.exponents[0])
+        assert smallest.parameters == each.parameters(each.exponents[0])
+        assert each.case_at(**each.check_parameters).parameters == each.check_parameters
 
 
 @pytest.mark.parametrize("exponent", [3, 16])
@@ -83,8 +80,7 @@ def test_sizes_that_do_not_scale_may_be_left_out_or_given() -> None:
 
 def test_case_describes_the_kernel() -> None:
     case = entry("transpose/tiled/16x12").case(6)
-    assert case.name == "transpose/tiled/16x12/f32/n=72,m=64"
-    assert case.kernel == "transpose/tiled/16x12/f32"
+    assert (case.name, case.kernel) == (f"{case.kernel}/n=72,m=64", "transpose/tiled/16x12/f32")
     assert (case.family, case.variant) == ("transpose", "tiled")
     assert (case.group_shape, case.element_type, case.purpose) == ((16, 12), "f32", "measurement")
     assert case.global_memory_bytes == 2 * 72 * 64 * 4
@@ -134,3 +130,11 @@ def test_arrays_are_read_from_a_text() -> None:
 def test_malformed_arrays_are_refused(text: str, part: str) -> None:
     with pytest.raises(KernelSpecificationError, match=f"{part}.* cannot be read; write arrays"):
         arrays(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "multiple", "rounded"),
+    [(64, 16, 64), (64, 12, 72), (1, 24, 24), (1024, 14, 1036), (1024, 224, 1120)],
+)
+def test_rounding_up(size: int, multiple: int, rounded: int) -> None:
+    assert round_up(size, multiple) == rounded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,22 +39,21 @@ def _runs_on_device() -> list[CatalogEntry]:
 
 
 @pytest.fixture(scope="session")
-def opencl_context() -> cl.Context:
+def queue() -> cl.CommandQueue:
     cl = pytest.importorskip("pyopencl")
     try:
-        platforms = cl.get_platforms()
+        devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as error:
         pytest.skip(f"no OpenCL platform: {error}")
-    devices = [device for platform in platforms for device in platform.get_devices()]
     if not devices:
         pytest.skip("no OpenCL device")
-    return cl.Context(devices[:1])
+    return cl.CommandQueue(_context(devices[0]))  # Intel's runtime keeps no contexts of queues
 
 
-@pytest.fixture(scope="session")
-def queue(opencl_context: cl.Context) -> cl.CommandQueue:
+@cache
+def _context(device: cl.Device) -> cl.Context:
     cl = pytest.importorskip("pyopencl")
-    return cl.CommandQueue(opencl_context)  # Intel's runtime does not keep contexts of queues
+    return cl.Context([device])
 
 
 def _run(each: CatalogEntry, queue: cl.CommandQueue, sizes: dict[str, int]) -> None:

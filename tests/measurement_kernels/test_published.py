@@ -10,10 +10,13 @@ import pytest
 
 from countperf.counting.access_analysis import bank_conflicts
 from countperf.counting.analysis import analyze_kernel
-from countperf.errors import KernelSpecificationError
+from countperf.errors import DeviceError, KernelSpecificationError
+from countperf.harness.devices import find_device
+from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
 from countperf.properties.count_properties import count_kernel
 from measurement_kernels.catalog import entries, entry, families
+from measurement_kernels.published.convolution import CONVOLUTION, padding_columns
 
 
 def _counts(case: KernelCase) -> dict[str, int]:
@@ -79,11 +82,11 @@ def _per_item(name: str, prefix: str, items: int, **sizes: int) -> Fraction:
 @pytest.mark.parametrize(
     ("name", "items", "sizes", "printed"),
     [
-        pytest.param("published-merge/sepia/16x4/f32", 48, {"n": 6, "m": 8}, 6, id="Sepia"),
-        pytest.param("published-merge/linear/16x4/f32", 48, {"n": 6, "m": 8}, 30, id="Linear"),
-        pytest.param("published-matmul/global/16x16/f32", 2000**2, {"n": 2000}, 4001, id="naive"),
-        pytest.param("published-matmul/tiled/20x20/f32", 2000**2, {"n": 2000}, 201, id="20 wide"),
-        pytest.param("published-matmul/tiled/4x4/f32", 2000**2, {"n": 2000}, 1001, id="4 wide"),
+        ("published-merge/sepia/16x4/f32", 48, {"n": 6, "m": 8}, 6),
+        ("published-merge/linear/16x4/f32", 48, {"n": 6, "m": 8}, 30),
+        ("published-matmul/global/16x16/f32", 2000**2, {"n": 2000}, 4001),
+        ("published-matmul/tiled/20x20/f32", 2000**2, {"n": 2000}, 201),
+        ("published-matmul/tiled/4x4/f32", 2000**2, {"n": 2000}, 1001),
     ],
 )
 def test_memory_instructions_are_those_that_hong_and_kim_print(
@@ -96,12 +99,12 @@ def test_memory_instructions_are_those_that_hong_and_kim_print(
     ("variant", "items", "barriers"),
     [
         # 16 items; one barrier after loading, one after each of 31 diagonals
-        pytest.param("nw-kernel1/16x1", 7 * 16, 32, id="alignment"),
-        pytest.param("lud-perimeter/32x1", 7 * 32, 2, id="rows and columns"),
-        pytest.param("lud-internal/16x16", 7 * 7 * 256, 1, id="products"),
+        ("nw-kernel1/16x1", 7 * 16, 32),
+        ("lud-perimeter/32x1", 7 * 32, 2),
+        ("lud-internal/16x16", 7 * 7 * 256, 1),
         # units, weights, products, four levels of a tree, stores
-        pytest.param("bpnn-layerforward/16x16", 7 * 256, 8, id="layer"),
-        pytest.param("bpnn-adjust-weights/16x16", 7 * 256, 1, id="weights"),
+        ("bpnn-layerforward/16x16", 7 * 256, 8),
+        ("bpnn-adjust-weights/16x16", 7 * 256, 1),
     ],
 )
 def test_rodinia_kernels_have_these_barriers(variant: str, items: int, barriers: int) -> None:
@@ -113,16 +116,14 @@ def test_rodinia_kernels_have_these_barriers(variant: str, items: int, barriers:
     [
         # a row of 1 to 15 products for each of 16 columns, on both sides of the diagonal; then
         # one division for each element of a column
-        pytest.param(
-            "lud-perimeter/32x1", {"n": 1}, {"mul": 2 * 16 * 120, "div": 256}, id="triangles"
-        ),
+        ("lud-perimeter/32x1", {"n": 1}, {"mul": 2 * 16 * 120, "div": 256}),
         # (n - 1 - t) rows of n - t columns, and one more for the right side
-        pytest.param("fan2/8x8", {"n": 20, "t": 1}, {"mul": 18 * 19 + 18}, id="elimination"),
+        ("fan2/8x8", {"n": 20, "t": 1}, {"mul": 18 * 19 + 18}),
         # five factors, and 34 squares for each of five centers
-        pytest.param("kmeans-kernel-c/256x1", {"n": 10}, {"add": 10 * 5 * 68}, id="distances"),
-        pytest.param("time-step/192x1", {"n": 10}, {"mul": 50, "add": 50, "div": 10}, id="step"),
+        ("kmeans-kernel-c/256x1", {"n": 10}, {"add": 10 * 5 * 68}),
+        ("time-step/192x1", {"n": 10}, {"mul": 50, "add": 50, "div": 10}),
         # per pixel: dn*dn and alike, own*own, g2, laplacian**2 and its factor, den, den*den
-        pytest.param("opt-srad1/256x1", {"n": 4, "m": 3}, {"mul": 12 * 10}, id="speckles"),
+        ("opt-srad1/256x1", {"n": 4, "m": 3}, {"mul": 12 * 10}),
     ],
 )
 def test_rodinia_kernels_compute_as_much(
@@ -140,3 +141,29 @@ def test_sixteen_diagonals_of_an_alignment_have_these_bank_conflicts() -> None:
     found = bank_conflicts(store, case.parameters, banks=32, bank_width_bytes=4, sub_group_size=32)
     assert (found.instructions, max(dict(found.distribution))) == (3 * 16, 8)
     assert found.mean == Fraction(9, 2)  # (m + 2) // 2 for m from 0 to 15
+
+
+def test_the_space_of_the_convolution_and_its_padding_are_the_published_ones() -> None:
+    assert sum(1 for _ in CONVOLUTION.choices()) == 2442
+    # rows of 16 + 14 pixels become 48 apart, so that two rows of 16 lanes lie in different banks
+    assert [padding_columns(*block) for block in ((16, 1), (48, 1), (64, 4))] == [18, 18, 0]
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(
+    ("block", "tile", "padded"),
+    [((16, 2), (2, 3), 1), ((48, 1), (1, 2), 0)],
+)
+def test_variants_of_the_convolution_convolve(
+    block: tuple[int, int], tile: tuple[int, int], padded: int
+) -> None:
+    names = ("block_size_x", "block_size_y", "tile_size_x", "tile_size_y")
+    sizes = dict(zip(names, (*block, *tile), strict=True))
+    choice = {**sizes, "read_only": 0, "use_padding": padded}
+    assert choice in CONVOLUTION
+    try:
+        device = find_device("pocl:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+    KernelRunner.open(device).check(CONVOLUTION.case(choice))

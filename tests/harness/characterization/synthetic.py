@@ -96,7 +96,6 @@ class SyntheticSession:
     def __init__(self, truth: Truth, device_type: DeviceType = "gpu") -> None:
         self.truth = truth
         self.now = 0.0
-        self.built: list[str] = []
         self.broken: set[str] = set()
         identity = IDENTITY.model_copy(
             update={"compute_units": truth.units, "device_type": device_type}
@@ -111,7 +110,6 @@ class SyntheticSession:
 
     def load(self, source: str, *, fresh: bool = False) -> _Program:
         del fresh
-        self.built.append(source)
         return _Program(self, set(re.findall(r"KERNEL (\w+)\(", source)))
 
     def build_kernel(self, t_unit: Any) -> Any:
@@ -136,9 +134,6 @@ class SyntheticSession:
 
     def finish(self) -> None:
         pass
-
-    def state(self) -> dict[str, float]:
-        return {}
 
     def versions(self) -> dict[str, str]:
         return {}

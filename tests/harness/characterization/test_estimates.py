@@ -48,11 +48,6 @@ def test_how_two_classes_share(sharing: Sharing, limit: float | None, noise: flo
         assert verdict.issue_limit == pytest.approx(limit, rel=0.02 + noise)
 
 
-def test_longer_runs_that_take_no_longer_are_named() -> None:
-    with pytest.raises(MeasurementError, match="barriers: longer runs take no longer"):
-        Estimate(-1.0).checked("barriers")
-
-
 def test_a_transfer_with_noise() -> None:
     random = np.random.default_rng(1)
     sizes = [2**k for k in range(10, 27, 2)]
@@ -72,33 +67,29 @@ def test_what_moves_together(words: int) -> None:
 def test_a_chase_visits_every_line_once() -> None:
     following = chase_order(64)
 
-    place, seen = 0, set[int]()
+    word, seen = 0, set[int]()
     for _ in range(64):
-        seen.add(place)
-        place = int(following[place])
+        seen.add(word)
+        word = int(following[word])
 
-    assert place == 0
+    assert word == 0
     assert seen == {32 * line for line in range(64)}
 
 
-def test_launching_does_not_count() -> None:
-    calls: list[int] = []
+def test_launching_and_other_load_do_not_count() -> None:
+    random, calls = np.random.default_rng(0), list[int]()
 
-    def run(turns: int) -> float:
+    def quiet(turns: int) -> float:
         calls.append(turns)
         return 5e-6 + 2e-8 * turns
 
-    found = time_per_turn(run, shortest_s=1e-4)
+    def busy(turns: int) -> float:
+        return quiet(turns) + float(random.exponential(1e-5))
 
-    assert found.value == pytest.approx(2e-8)
-    assert found.spread < 1e-6
+    turn = time_per_turn(quiet, shortest_s=1e-4)
+    assert turn.value == pytest.approx(2e-8)
+    assert turn.spread < 1e-6
     assert 5e-6 + 2e-8 * max(calls) / 3 >= 1e-4
-
-
-def test_other_load_does_not_count() -> None:
-    random = np.random.default_rng(0)
-
-    def run(turns: int) -> float:
-        return 5e-6 + 2e-8 * turns + float(random.exponential(1e-5))
-
-    assert time_per_turn(run, shortest_s=1e-3, tries=5).value == pytest.approx(2e-8, rel=0.05)
+    assert time_per_turn(busy, shortest_s=1e-3, tries=5).value == pytest.approx(2e-8, rel=0.05)
+    with pytest.raises(MeasurementError, match="barriers: longer runs take no longer"):
+        Estimate(-1.0).checked("barriers")

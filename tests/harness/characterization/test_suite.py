@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from countperf.documents.locks import locked
 from countperf.errors import MeasurementError
+from countperf.hardware.identity import DeviceType
 from countperf.harness.characterization import bench as bench_module
 from countperf.harness.characterization.bench import QUICK, Bench, Characterization
 from countperf.harness.characterization.experiments import FAST, MIX_RATIOS, MIXED
@@ -24,7 +24,7 @@ from countperf.harness.characterization.kernels import (
 from countperf.harness.characterization.suite import characterize
 from countperf.harness.device import CUDA_PRELUDE, Device
 from countperf.harness.devices import open_session
-from countperf.harness.nvcc import compile_sources, find_nvcc
+from countperf.harness.nvcc import compile_sources, find_nvcc, run_nvcc
 from tests.harness.characterization.synthetic import SyntheticClock, SyntheticSession, Truth
 
 EFFORT = replace(
@@ -46,27 +46,21 @@ def found() -> Characterization:
     return run(Truth())
 
 
-def test_what_is_in_cycles_is_left_out_where_no_clock_is_known() -> None:
-    session = SyntheticSession(Truth())
+def _without_stated_clock(device_type: DeviceType) -> Bench:
+    session = SyntheticSession(Truth(), device_type)
     limits = replace(session.device.limits, max_clock_mhz=0)
     session.device = replace(session.device, limits=limits)
-    bench = Bench(session, SyntheticClock(session), EFFORT)
-
-    with pytest.raises(MeasurementError, match="no cycle counter, and its driver states no clock"):
-        _ = bench.clock_hz
+    return Bench(session, SyntheticClock(session), EFFORT)
 
 
-def test_processors_whose_driver_states_no_clock_have_that_of_the_host(
+def test_where_the_driver_states_no_clock_processors_have_that_of_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bench_module, "read_clocks", lambda: {"cpu": 2600.0})
-    session = SyntheticSession(Truth(), device_type="cpu")
-    limits = replace(session.device.limits, max_clock_mhz=0)
-    session.device = replace(session.device, limits=limits)
 
-    bench = Bench(session, SyntheticClock(session), EFFORT)
-
-    assert bench.clock_hz == pytest.approx(2.6e9)
+    assert _without_stated_clock("cpu").clock_hz == pytest.approx(2.6e9)
+    with pytest.raises(MeasurementError, match="no cycle counter, and its driver states no clock"):
+        _ = _without_stated_clock("gpu").clock_hz
 
 
 def value(found: Characterization, name: str) -> float:
@@ -89,34 +83,26 @@ def test_cost_and_latency_of_a_class(found: Characterization, name: str) -> None
 
 
 def test_memory(found: Characterization) -> None:
-    truth = Truth()
+    truth, parameters = Truth(), found.parameters
 
     assert value(found, "memory latency") == pytest.approx(truth.memory_latency, rel=1e-3)
-    memory = found.parameters.classes["ld.global.s32"]
+    memory = parameters.classes["ld.global.s32"]
     assert memory.kind == "memory"
     assert memory.latency == pytest.approx(truth.memory_latency, rel=1e-3)
     # the source's table 6: bytes per second = units * sub-group * bytes / cpi * clock
     rate = truth.units * 32 * 4 / memory.cpi * truth.clock_hz
     assert rate == pytest.approx(truth.bandwidth, rel=0.05)
-
-
-def test_bandwidth_and_what_moves_together(found: Characterization) -> None:
-    parameters = found.parameters
-
     assert parameters.bandwidth_byte_per_s == pytest.approx(1e11, rel=0.05)
     assert parameters.cache_line_bytes == 32
     assert value(found, "load bandwidth stride 2") == pytest.approx(5e10, rel=0.05)
 
 
-def test_local_memory_and_barriers(found: Characterization) -> None:
+def test_local_memory_barriers_and_the_devices_own_clock(found: Characterization) -> None:
     local, barrier = (found.parameters.classes[name] for name in ("ld.local.s32", "bar.sync"))
 
     assert (local.cpi, local.latency) == pytest.approx((1.0, 25.0), rel=1e-3)
     assert barrier.latency == pytest.approx(19.0, rel=1e-3)
     assert barrier.kind == "barrier"
-
-
-def test_the_clock_is_the_devices_own(found: Characterization) -> None:
     assert found.parameters.clock_hz == pytest.approx(1e9, rel=0.01)
     assert "counter" in found.parameters.source_of("clock_hz")
 
@@ -131,19 +117,13 @@ def test_launch_overhead_and_links(found: Characterization) -> None:
         assert link.bandwidth_byte_per_s == pytest.approx(bandwidth, rel=1e-3)
 
 
-def test_pipelines_without_an_issue_limit(found: Characterization) -> None:
+def test_pipelines_and_an_issue_limit(found: Characterization) -> None:
+    subsystems = {"add.s32": "alu", "rsqrt.f32": "rsqrt_f32", "fma.f32": "alu"}
+
+    assert {n: found.parameters.classes[n].subsystem for n in subsystems} == subsystems
     assert found.parameters.issue_limit is None
-    assert found.parameters.classes["add.s32"].subsystem == "alu"
-    assert found.parameters.classes["rsqrt.f32"].subsystem == "rsqrt_f32"
-    assert found.parameters.classes["fma.f32"].subsystem == "alu"
-
-
-def test_an_issue_limit_is_found() -> None:
-    truth = Truth(issue_limit=2.0)
-
-    found = run(truth)
-
-    assert found.parameters.issue_limit == pytest.approx(2.0, rel=0.02)
+    limited = run(Truth(issue_limit=2.0)).parameters
+    assert limited.issue_limit == pytest.approx(2.0, rel=0.02)
 
 
 def test_constants_of_the_older_models_follow(found: Characterization) -> None:
@@ -163,53 +143,48 @@ def test_constants_of_the_older_models_follow(found: Characterization) -> None:
 def test_on_a_cpu_what_makes_no_sense_is_left_out_by_name() -> None:
     session = SyntheticSession(Truth(), "cpu")
 
-    found = characterize(session, clock=SyntheticClock(session), effort=EFFORT)
+    characterized = characterize(session, clock=SyntheticClock(session), effort=EFFORT)
 
-    assert set(found.left_out) == {"local memory", "barriers", "mixes", "transfers"}
-    assert found.finished[:3] == ("launch overhead", "clock", "bandwidth")
+    assert set(characterized.left_out) == {"local memory", "barriers", "mixes", "transfers"}
+    assert characterized.finished[:3] == ("launch overhead", "clock", "bandwidth")
 
 
 def test_a_broken_experiment_is_named_and_the_others_go_on() -> None:
     session = SyntheticSession(Truth())
     session.broken = {"barriers"}
 
-    found = characterize(session, clock=SyntheticClock(session), effort=EFFORT)
+    characterized = characterize(session, clock=SyntheticClock(session), effort=EFFORT)
 
-    assert found.left_out == {"barriers": "barriers does not run"}
-    assert {"local memory", "mixes", "transfers"} <= {*found.finished}
+    assert characterized.left_out == {"barriers": "barriers does not run"}
+    assert {"local memory", "mixes", "transfers"} <= {*characterized.finished}
 
 
 def test_a_number_that_cannot_be_is_marked_and_not_used() -> None:
-    truth = Truth(costs={"fma.f32": (0.01, 0.05)})
+    characterized = run(Truth(costs={"fma.f32": (0.01, 0.05)}))
 
-    found = run(truth)
-
-    finding = found.find("fma.f32 cpi")
+    finding = characterized.find("fma.f32 cpi")
     assert finding is not None
     assert not finding.is_plausible
     assert "at most 8 starts per cycle" in finding.remark
-    assert "fma.f32" not in found.parameters.classes
+    assert "fma.f32" not in characterized.parameters.classes
 
 
-def test_it_resumes_and_keeps_what_is_finished(tmp_path: Path) -> None:
+def test_it_resumes_and_keeps_what_is_finished_of_the_same_device(tmp_path: Path) -> None:
     store = tmp_path / "device.json"
+    with locked(store), pytest.raises(MeasurementError, match="in use"):
+        run(Truth(), store=store)
+    assert list(tmp_path.iterdir()) == []
     first = run(Truth(), store=store, max_seconds=0.0)  # only what begins at once
     assert first.finished == ("launch overhead",)
     assert first.left_out["bandwidth"] == "no time was left"
 
+    with pytest.raises(MeasurementError, match="use another file"):
+        run(Truth(units=5), store=store)
     second = run(Truth(), store=store)
 
     assert second.finished[:2] == ("launch overhead", "clock")
     assert Characterization.read_file(store) == second
     assert second.findings[: len(first.findings)] == first.findings
-
-
-def test_a_file_of_another_device_is_refused(tmp_path: Path) -> None:
-    store = tmp_path / "device.json"
-    run(Truth(), store=store, max_seconds=0.0)
-
-    with pytest.raises(MeasurementError, match="use another file"):
-        run(Truth(units=5), store=store)
 
 
 @pytest.mark.device
@@ -219,13 +194,13 @@ def test_a_real_device(device: Device) -> None:
         classes=("fma.f32", "add.s32"),
     )  # fmt: skip
 
-    found = characterize(open_session(device), effort=effort)
+    characterized = characterize(open_session(device), effort=effort)
 
-    names = {finding.name for finding in found.findings}
+    names = {finding.name for finding in characterized.findings}
     assert {"launch overhead", "fma.f32 latency", "fma.f32 cpi", "add.s32 cpi"} <= names
     assert {"copy bandwidth", "memory latency"} & names
     if device.identity.device_type == "cpu":
-        assert "transfers" in found.left_out
+        assert "transfers" in characterized.left_out
 
 
 @pytest.mark.device
@@ -239,73 +214,52 @@ def test_what_is_for_gpus_runs_as_well(device: Device) -> None:
         classes=("fma.f32", "add.s32"),
     )  # fmt: skip
 
-    found = characterize(session, effort=effort)
+    characterized = characterize(session, effort=effort)
 
-    assert all("take no longer" in reason for reason in found.left_out.values()), found.left_out
-    names = {finding.name for finding in found.findings}
+    left_out = characterized.left_out
+    assert all("take no longer" in reason for reason in left_out.values()), left_out
+    names = {finding.name for finding in characterized.findings}
     assert {"local latency", "barrier latency", "barrier cpi", "h2d bandwidth"} <= names
 
 
+_TESTS = {test.name: test for test in INSTRUCTION_TESTS}
 SOURCES = {
-    "common": CUDA_PRELUDE + COMMON_SOURCE,
+    "common": COMMON_SOURCE,
+    **{name: chain_source(t, 1) + chain_source(t, CHAINS) for name, t in _TESTS.items()},
     **{
-        test.name: CUDA_PRELUDE + chain_source(test, 1) + chain_source(test, CHAINS)
-        for test in INSTRUCTION_TESTS
-    },
-    **{
-        f"mix with {test.name}": CUDA_PRELUDE
-        + "".join(
-            mix_source(next(t for t in INSTRUCTION_TESTS if t.name == FAST), test, ratio)
-            for ratio in MIX_RATIOS
+        f"mix with {name}": "".join(
+            mix_source(_TESTS[FAST], _TESTS[name], ratio) for ratio in MIX_RATIOS
         )
-        for test in INSTRUCTION_TESTS
-        if test.name in MIXED
+        for name in MIXED
     },
 }
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 
 
-@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
+@needs_nvcc
 @pytest.mark.parametrize("capability", ["7.5", "9.0"])
 def test_nvcc_takes_the_microbenchmarks(capability: str) -> None:
-    found = compile_sources(SOURCES, capability)
+    sources = {name: CUDA_PRELUDE + source for name, source in SOURCES.items()}
+    compiled = compile_sources(sources, capability)
 
-    assert all(found[name] for name in SOURCES)
-    assert not any(
-        resources.spill_bytes for kernels in found.values() for resources in kernels.values()
-    )
-
-
-@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
-@pytest.mark.parametrize(
-    ("name", "instruction"),
-    [
-        ("add.f32", "add.f32"),
-        ("mul.f32", "mul.f32"),
-        ("fma.f32", "fma.rn.f32"),
-        ("add.s32", "xor.b32"),
-        ("mul.s32", "mul.lo.s32"),
-        ("fma.f64", "fma.rn.f64"),
-        ("cvt.s32.f32", "cvt.rzi.s32.f32"),
-        ("cvt.f64.f32", "cvt.rn.f32.f64"),
-    ],
-)
-def test_the_compiler_leaves_every_step_in(name: str, instruction: str, tmp_path: Path) -> None:
-    test = next(each for each in INSTRUCTION_TESTS if each.name == name)
-    path = tmp_path / "chain.cu"
-    path.write_text(CUDA_PRELUDE + chain_source(test, 1))
-
-    subprocess.run(
-        [str(find_nvcc()), "-arch=sm_90", "-ptx", str(path), "-o", str(path.with_suffix(".ptx"))],
-        check=True,
-    )
-
-    text = path.with_suffix(".ptx").read_text()
-    assert text.count(f"\t{instruction} ") + text.count(f"\t{instruction}\t") >= UNROLLED
+    assert all(compiled[name] for name in SOURCES)
+    kernels = [resources for several in compiled.values() for resources in several.values()]
+    assert not any(resources.spill_bytes for resources in kernels)
 
 
-def test_another_run_into_the_same_file_is_refused(tmp_path: Path) -> None:
-    store = tmp_path / "found.json"
-    with locked(store), pytest.raises(MeasurementError, match="in use"):
-        run(Truth(), store=store)
+@needs_nvcc
+def test_the_compiler_leaves_every_step_in() -> None:
+    instructions = {
+        **{"add.f32": "add.f32", "mul.f32": "mul.f32", "fma.f32": "fma.rn.f32"},
+        **{"add.s32": "xor.b32", "mul.s32": "mul.lo.s32", "fma.f64": "fma.rn.f64"},
+        **{"cvt.s32.f32": "cvt.rzi.s32.f32", "cvt.f64.f32": "cvt.rn.f32.f64"},
+    }
+    source = CUDA_PRELUDE + "".join(chain_source(_TESTS[name], 1) for name in instructions)
 
-    assert list(tmp_path.iterdir()) == []
+    _, ptx = run_nvcc(source, "9.0", "-ptx")
+
+    texts = ptx.decode().split(".entry ")[1:]
+    assert len(texts) == len(instructions)
+    for text, instruction in zip(texts, instructions.values(), strict=True):
+        steps = text.count(f"\t{instruction} ") + text.count(f"\t{instruction}\t")
+        assert steps >= UNROLLED, instruction

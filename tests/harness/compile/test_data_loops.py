@@ -5,33 +5,26 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-import loopy as lp
-import numpy as np
 import pytest
 
 from countperf.errors import CountingError
 from countperf.harness.compile.compiled_kernel import contents_for, data_loops_of
+from tests.made import LINE, make
 
 MEANS = (Fraction(3), Fraction(5, 2), Fraction(1, 3), Fraction(0))
 
 
 def kernel(domain: str, bounds: str) -> Any:
-    unit = lp.make_kernel(
-        ["{[i]: 0<=i<n}", domain],
+    unit = make(
+        [LINE, domain],
         f"""
         for i
             {bounds}
             out[i] = sum(j, a[j])
         end
         """,
-        [
-            lp.GlobalArg("a", np.float32, shape="q"),
-            lp.GlobalArg("out", np.float32, shape="n"),
-            lp.GlobalArg("first,second", np.int64, shape="n+2"),
-            lp.GlobalArg("table", np.int64, shape="n,2"),
-            lp.ValueArg("n,q", np.int32),
-        ],
-        lang_version=(2018, 2),
+        "a:f4[q] out:f4[n] first,second:i8[n+2] table:i8[n,2] n,q:i4",
+        assumptions=None,
     )
     return unit.default_entrypoint
 
@@ -40,8 +33,7 @@ CASES = {
     "lengths": ("{[j]: 0<=j<m}", "<> m = first[i]", lambda a, i: a["first"](i)),
     "lengths and one more": ("{[j]: 0<=j<=m}", "<> m = first[i]", lambda a, i: a["first"](i) + 1),
     "one more than lengths": (
-        "{[j]: 0<=j<m}",
-        "<> m = first[i] + 1",
+        *("{[j]: 0<=j<m}", "<> m = first[i] + 1"),
         lambda a, i: a["first"](i) + 1,
     ),
     "row pointers": (
@@ -73,7 +65,7 @@ def test_contents_have_the_mean(name: str, mean: Fraction) -> None:
     arrays = {name: data.value for name, data in contents_for(loops, {"j": mean}).items()}
     rows = 60
     counted = [trips(arrays, row) for row in range(rows)]
-    assert all(mean - 1 <= each <= mean + 1 for each in counted)
+    assert all(mean - 1 <= count <= mean + 1 for count in counted)
     assert abs(Fraction(sum(counted), rows) - mean) <= Fraction(1, rows)
 
 

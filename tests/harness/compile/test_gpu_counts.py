@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import loopy as lp
-import numpy as np
 import pytest
 
 from countperf.cli import main
@@ -14,6 +13,7 @@ from countperf.harness.compile import gpu_counts
 from countperf.harness.compile.gpu_counts import GpuKernel
 from countperf.harness.nvcc import find_disassembler, find_nvcc
 from measurement_kernels.catalog import entry
+from tests.made import LINE, make
 
 pytestmark = pytest.mark.skipif(
     find_nvcc() is None or find_disassembler() is None,
@@ -26,112 +26,87 @@ capabilities = pytest.mark.parametrize("capability", ["7.5", "9.0", "10.0", "12.
 def test_tiled_product(capability: str) -> None:
     # groups of 28 by 28 items are 24.5 sub-groups, so 25; n has three tiles in each direction
     n, tiles, groups = 84, 3, 9
-    found = GpuKernel(entry("published-matmul/tiled/28x28/f32").build(), capability).counts(
-        {"n": n}
-    )
+    kernel = GpuKernel(entry("published-matmul/tiled/28x28/f32").build(), capability)
+    counts = kernel.counts({"n": n})
 
-    assert found.sub_groups == groups * 25
-    assert found.lanes["flop.fma.f32.1"] == n**3
-    assert found.instructions["flop.fma.f32.1"] == groups * 25 * n
-    assert found.lanes["load.global.32"] == groups * 28 * 28 * tiles * 2
-    assert found.instructions["barrier"] == groups * 25 * tiles * 2
-    assert found.lanes["store.global.32"] == n**2
+    assert counts.sub_groups == groups * 25
+    assert counts.lanes["flop.fma.f32.1"] == n**3
+    assert counts.instructions["flop.fma.f32.1"] == groups * 25 * n
+    assert counts.lanes["load.global.32"] == groups * 28 * 28 * tiles * 2
+    assert counts.instructions["barrier"] == groups * 25 * tiles * 2
+    assert counts.lanes["store.global.32"] == n**2
 
 
 def _triangle() -> Any:
-    unit = lp.make_kernel(
-        "{[i, j]: 0 <= i < n and 0 <= j <= i}",
-        "out[i] = sum(j, a[j]*b[i]) {id=sum}",
-        [lp.GlobalArg("a, b, out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    domain, body = "{[i, j]: 0 <= i < n and 0 <= j <= i}", "out[i] = sum(j, a[j]*b[i])"
+    return make(domain, body, "a,b,out:f4[n] n:i4", assumptions=None, group=64)
 
 
 @capabilities
 @pytest.mark.parametrize("every_group", [True, False])
 def test_partial_groups_and_triangular_loops(capability: str, every_group: bool) -> None:
-    found = GpuKernel(_triangle(), capability).counts({"n": 1000}, every_group=every_group)
+    counts = GpuKernel(_triangle(), capability).counts({"n": 1000}, every_group=every_group)
 
-    assert found.assumed_groups == 0
-    sums = found.lanes["flop.fma.f32.1"] + found.lanes.get("flop.mul.f32.1", 0)
+    assert counts.assumed_groups == 0
+    sums = counts.lanes["flop.fma.f32.1"] + counts.lanes.get("flop.mul.f32.1", 0)
     assert sums == 1000 * 1001 // 2
-    assert found.lanes["store.global.32"] == 1000
+    assert counts.lanes["store.global.32"] == 1000
 
 
 @capabilities
 def test_a_triangle_that_is_smaller_than_what_is_unrolled(capability: str) -> None:
-    unit = lp.make_kernel(
-        "{[i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k <= j}",
-        "out[i] = sum((j, k), a[j]*b[k])",
-        [
-            lp.GlobalArg("a, b", np.float32, shape="m"),
-            lp.GlobalArg("out", np.float32, shape="n"),
-            lp.ValueArg("n, m", np.int32),
-        ],
-        lang_version=(2018, 2),
-    )
-    unit = lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    domain = "{[i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k <= j}"
+    arguments = "a,b:f4[m] out:f4[n] n,m:i4"
+    unit = make(domain, "out[i] = sum((j, k), a[j]*b[k])", arguments, assumptions=None, group=64)
     kernel = GpuKernel(unit, capability)
     for m in (1, 5, 17):
-        found = kernel.counts({"n": 64, "m": m})
-        assert found.lanes["flop.fma.f32.1"] == 64 * m * (m + 1) // 2
+        counts = kernel.counts({"n": 64, "m": m})
+        assert counts.lanes["flop.fma.f32.1"] == 64 * m * (m + 1) // 2
 
 
 @capabilities
 def test_tiles_that_a_group_loads_in_two_steps(capability: str) -> None:
     # 12 by 16 items load tiles of 12 by 16 and of 16 by 16 elements; in 4 by 3 groups, 3 times
     kernel = GpuKernel(entry("matmul-tiled/square/16x12/f32").build(), capability)
-    found = kernel.counts({"n": 48, "m": 48, "l": 48})
+    counts = kernel.counts({"n": 48, "m": 48, "l": 48})
 
-    assert found.lanes["load.global.32"] == 12 * 3 * (12 * 16 + 16 * 16)
-    assert found.lanes["flop.fma.f32.1"] == 48**3
+    assert counts.lanes["load.global.32"] == 12 * 3 * (12 * 16 + 16 * 16)
+    assert counts.lanes["flop.fma.f32.1"] == 48**3
 
 
 @capabilities
 def test_trip_counts_that_are_quotients_of_sizes(capability: str) -> None:
-    unit = lp.make_kernel(
-        "{[i, j]: 0 <= i < 64 and 0 <= 7*j < n}",
-        "out[i] = sum(j, a[7*j + i])",
-        [lp.GlobalArg("a", np.float32, shape="n + 64"), ..., lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2),
-    )
-    unit = lp.tag_inames(unit, "i:l.0")
-    unit = lp.add_and_infer_dtypes(unit, {"a": np.float32})
+    domain, body = "{[i, j]: 0 <= i < 64 and 0 <= 7*j < n}", "out[i] = sum(j, a[7*j + i])"
+    unit = make(domain, body, "a:f4[n+64] out:f4[64] n:i4", assumptions=None)
+    kernel = GpuKernel(lp.tag_inames(unit, "i:l.0"), capability)
     for n in (7, 8, 100, 12_345):
-        found = GpuKernel(unit, capability).counts({"n": n})
-        assert found.lanes["flop.add.f32.1"] == 64 * -(-n // 7)
+        counts = kernel.counts({"n": n})
+        assert counts.lanes["flop.add.f32.1"] == 64 * -(-n // 7)
 
 
 def _by_data() -> Any:
-    unit = lp.make_kernel(
-        ["{[i]: 0 <= i < n}", "[count] -> {[j]: 0 <= j < count}"],
+    return make(
+        [LINE, "[count] -> {[j]: 0 <= j < count}"],
         """
         for i
             <> count = rows[i]
             out[i] = sum(j, a[j])
         end
         """,
-        [
-            lp.GlobalArg("rows", np.int32, shape="n"),
-            lp.GlobalArg("a", np.float32, shape=(1000,)),
-            lp.GlobalArg("out", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        lang_version=(2018, 2),
+        "rows:i4[n] a:f4[1000] out:f4[n] n:i4",
+        assumptions=None,
+        group=32,
     )
-    return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
 
-def test_loops_of_data_are_refused() -> None:
+def test_what_is_not_followed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_counts, "_MOST_GROUPS", 8)
     with pytest.raises(CountingError, match="depends on data"):
         GpuKernel(_by_data()).counts({"n": 64})
-
-
-def test_differing_groups_beyond_a_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_counts, "_MOST_GROUPS", 8)
     with pytest.raises(CountingError, match="every_group=True"):
         GpuKernel(_triangle(), "8.0").counts({"n": 64 * 9})
+    with pytest.raises(CountingError, match=r"compute capability 3.5 .* 5, 6, 7, 8, 9, 10, 12"):
+        GpuKernel(_triangle(), "3.5")
 
 
 def test_the_command_prints_instructions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,13 +118,8 @@ def test_the_command_prints_instructions(capsys: pytest.CaptureFixture[str]) -> 
     assert ["load.global.32", "8", "256"] in [line.split() for line in printed.splitlines()]
     assert main([*arguments, "--json"]) == 0
     assert '"store.global.32": 128' in capsys.readouterr().out
-    more = [each.replace("128", "1280") for each in arguments]
+    more = [argument.replace("128", "1280") for argument in arguments]
     assert main(more) == 0
     assert "17 work groups are taken to execute what the middle" in capsys.readouterr().out
     assert main([*more, "--every-group"]) == 0
     assert "taken to execute" not in capsys.readouterr().out
-
-
-def test_other_capabilities_are_refused() -> None:
-    with pytest.raises(CountingError, match=r"compute capability 3.5 .* 5, 6, 7, 8, 9, 10, 12"):
-        GpuKernel(entry("published-vector-add/64x1/f32").build(), "3.5")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import loopy as lp
-import numpy as np
 import pytest
 
 from countperf.caches import OBJECTS
@@ -19,18 +17,13 @@ from countperf.harness.devices import find_device
 from countperf.machine_code.object_file import find_objdump
 from measurement_kernels import catalog
 from tests.harness.fakes import make_device
+from tests.made import LINE, make
 
 DEVICE = make_device("pocl:0", "pthread-skylake", platform="Portable Computing Language")
 
 
 def scaled(factor: int = 2, items: int = 32) -> Any:
-    unit = lp.make_kernel(
-        "{[i]: 0 <= i < n}",
-        f"out[i] = {factor}*a[i]",
-        [lp.GlobalArg("out, a", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    return make(LINE, f"out[i] = {factor}*a[i]", "out,a:f4[n] n:i4", assumptions=None, group=items)
 
 
 def test_names_tell_apart_what_is_compiled_otherwise(
@@ -52,59 +45,51 @@ def test_names_tell_apart_what_is_compiled_otherwise(
     assert len({*names, key_of(scaled(), {"n": 1000}, DEVICE)}) == 6
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv(OBJECTS, str(tmp_path / "file"))
-    monkeypatch.setattr(objects, "_compiled", lambda units, _: [[("k.so", b"code")] for _ in units])
+UNITS = [(scaled(), {"n": 1000})]
+MADE = [[("k.so", b"code")]]
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv(OBJECTS, str(tmp_path / "objects"))
+    monkeypatch.setattr(objects, "_compiled", lambda units, _: [*MADE] * len(units))
+    return tmp_path / "objects"
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(cache: Path) -> None:
+    cache.touch()
 
     with pytest.warns(CacheWarning, match=f"object files.*set {OBJECTS} to a folder"):
-        found = objects.objects_of([(scaled(), {"n": 1000})], DEVICE)
-
-    assert found == [[("k.so", b"code")]]
+        assert objects.objects_of(UNITS, DEVICE) == MADE
 
 
-def test_a_database_that_is_damaged_within_is_done_without(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv(OBJECTS, str(tmp_path))
-    monkeypatch.setattr(objects, "_compiled", lambda units, _: [[("k.so", b"code")] for _ in units])
-    units = [(scaled(), {"n": 1000})]
-    assert objects.objects_of(units, DEVICE) == [[("k.so", b"code")]]
-    (database,) = tmp_path.glob("*.sqlite")
+def test_a_database_that_is_damaged_within_is_done_without(cache: Path) -> None:
+    assert objects.objects_of(UNITS, DEVICE) == MADE
+    (database,) = cache.glob("*.sqlite")
     content = database.read_bytes()
-    for more in tmp_path.iterdir():
+    for more in cache.iterdir():
         more.unlink()
     database.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
     objects._database.cache_clear()  # pyright: ignore[reportPrivateUsage]
     with pytest.warns(CacheWarning, match="cannot be used"):
-        assert objects.objects_of(units, DEVICE) == [[("k.so", b"code")]]
-
-
-def _pocl() -> Device:
-    try:
-        return find_device("pocl:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
+        assert objects.objects_of(UNITS, DEVICE) == MADE
 
 
 @pytest.mark.device
 @pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
 def test_what_is_kept_is_not_compiled_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pocl: Device
 ) -> None:
-    device = _pocl()
     monkeypatch.setenv(OBJECTS, str(tmp_path))
     units = [(scaled(factor), {"n": 1000}) for factor in (2, 3)]
-    (first,) = read_compiled(units[:1], device)
-    both = read_compiled(units, device)
+    (first,) = read_compiled(units[:1], pocl)
+    both = read_compiled(units, pocl)
     monkeypatch.setattr(objects.subprocess, "run", _refused)
     # of another size, and in another order
-    again = read_compiled([(unit, {"n": 96}) for unit, _ in reversed(units)], device)
+    again = read_compiled([(unit, {"n": 96}) for unit, _ in reversed(units)], pocl)
 
-    found = (*both, *reversed(again), first)
-    counts = [e.follow({"n": 96})[0].executed for e in found if isinstance(e, CompiledKernel)]
+    kernels = (*both, *reversed(again), first)
+    counts = [k.follow({"n": 96})[0].executed for k in kernels if isinstance(k, CompiledKernel)]
     assert counts[0] == counts[2] == counts[4]
     assert counts[1] == counts[3]
 

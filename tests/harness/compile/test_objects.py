@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import loopy as lp
 import numpy as np
 import pytest
 
@@ -20,50 +19,27 @@ from countperf.harness.binding import bind_arguments
 from countperf.harness.compile import build
 from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.harness.device import Device
-from countperf.harness.devices import find_device
 from countperf.harness.opencl import Session, build_kernel
 from countperf.machine_code.object_file import disassemble, find_objdump
 from tests.harness.fakes import make_device
 from tests.harness.loopy_cases import double, row_sums, two_launches
+from tests.made import LINE, make
 
 needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
 
 
 @cache
 def axpy(group: int = 64) -> Any:
-    unit = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "y[i] = factor*x[i] + y[i]",
-        [
-            lp.GlobalArg("x,y", np.float32, shape="n"),
-            lp.ValueArg("factor", np.float32),
-            lp.ValueArg("n", np.int32),
-        ],
-        name="axpy",
-        lang_version=(2018, 2),
-    )
-    unit = lp.split_iname(unit, "i", group, outer_tag="g.0", inner_tag="l.0")
-    return lp.assume(unit, f"n mod {group} = 0 and n >= {group}")
-
-
-@pytest.fixture(scope="module")
-def pocl() -> Device:
-    try:
-        return find_device("pocl:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
+    whole = f"n mod {group} = 0 and n >= {group}"
+    arguments = "x,y:f4[n] factor:f4 n:i4"
+    body = "y[i] = factor*x[i] + y[i]"
+    return make(LINE, body, arguments, assumptions=whole, name="axpy", group=group)
 
 
 def triangle() -> Any:
     """Sums over the columns up to the diagonal, one multiply-add each."""
-    unit = lp.make_kernel(
-        "{ [i, j] : 0 <= i < n and 0 <= j <= i }",
-        "z[i] = sum(j, x[j] * y[i])",
-        [lp.GlobalArg("x, y, z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    domain = "{ [i, j] : 0 <= i < n and 0 <= j <= i }"
+    return make(domain, "z[i] = sum(j, x[j] * y[i])", "x,y,z:f4[n] n:i4", group=32)
 
 
 UNITS = {
@@ -75,40 +51,23 @@ UNITS = {
 }
 
 
-@pytest.fixture(scope="module")
-def compiled(pocl: Device) -> dict[str, CompiledKernel | KernelBuildError]:
-    units = [(build(), sizes) for build, sizes in UNITS.values()]
-    return dict(zip(UNITS, read_compiled(units, pocl), strict=True))
-
-
 @pytest.mark.device
 @needs_objdump
 def test_each_launch_and_each_unit_has_code_of_its_own(
-    compiled: dict[str, CompiledKernel | KernelBuildError],
+    pocl: Device,
 ) -> None:
-    found = compiled["two launches"]
-    assert isinstance(found, CompiledKernel)
-    assert {"two_launches", "two_launches_0"} <= set(found.programs)
-    first, again = compiled["axpy"], compiled["behind it"]
-    assert isinstance(first, CompiledKernel)
-    assert isinstance(again, CompiledKernel)
-    counts = first.counts({"n": 256})
-    assert counts == again.counts({"n": 256})
-    assert counts["code.store_vector"] >= 256 // 16
-    alone = compiled["alone"]
-    assert isinstance(alone, CompiledKernel)
-    assert "code.store_vector" not in alone.counts({"n": 8})
-
-
-@pytest.mark.device
-@needs_objdump
-def test_a_kernel_that_cannot_run_says_why_and_keeps_no_other_from_it(
-    compiled: dict[str, CompiledKernel | KernelBuildError],
-) -> None:
-    failed = compiled["too large"]
+    units = [(build(), sizes) for build, sizes in UNITS.values()]
+    compiled = dict(zip(UNITS, read_compiled(units, pocl), strict=True))
+    failed = compiled.pop("too large")  # it says why, and keeps no other from running
     assert isinstance(failed, KernelBuildError)
     assert "groups of 65536 work items" in str(failed)
-    assert isinstance(compiled["behind it"], CompiledKernel)
+    kernels = {name: k for name, k in compiled.items() if isinstance(k, CompiledKernel)}
+    assert kernels.keys() == compiled.keys()
+    assert {"two_launches", "two_launches_0"} <= set(kernels["two launches"].programs)
+    counts = kernels["axpy"].counts({"n": 256})
+    assert counts == kernels["behind it"].counts({"n": 256})
+    assert counts["code.store_vector"] >= 256 // 16
+    assert "code.store_vector" not in kernels["alone"].counts({"n": 8})
 
 
 @pytest.mark.device
@@ -146,19 +105,16 @@ def test_devices_that_keep_no_code_are_refused() -> None:
         read_compiled([(double(), {"n": 16})], device)
 
 
-def test_without_objdump_there_is_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("COUNTPERF_OBJDUMP", "/no/such/objdump")
-
-    with pytest.raises(DeviceError, match="no objdump found: install binutils"):
-        disassemble(tmp_path / "kernel.so")
-
-
 @needs_objdump
-def test_what_is_no_object_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_object_and_a_missing_objdump_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = tmp_path / "kernel.so"
     path.write_text("nothing of the kind")
-
     with pytest.raises(DeviceError, match=r"does not read kernel\.so"):
+        disassemble(path)
+    monkeypatch.setenv("COUNTPERF_OBJDUMP", "/no/such/objdump")
+    with pytest.raises(DeviceError, match="no objdump found: install binutils"):
         disassemble(path)
 
 
@@ -177,11 +133,11 @@ _EVERY_GROUP = """
 import os, sys
 from pathlib import Path
 from countperf.harness.compile import build
-place = Path(sys.argv[1])
-os.environ["POCL_CACHE_DIR"] = str(place / build.CACHE)
+folder = Path(sys.argv[1])
+os.environ["POCL_CACHE_DIR"] = str(folder / build.CACHE)
 if sys.argv[2] == "all":
     build.fewest_groups = lambda groups, group_shape: groups
-build.main(place)
+build.main(folder)
 """
 
 

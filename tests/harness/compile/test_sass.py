@@ -36,14 +36,10 @@ def test_a_listing_has_all_kernels(capability: str) -> None:
 def test_errors_say_what_to_do() -> None:
     with pytest.raises(KernelBuildError, match="nothing"):
         compile_sass(_SCALE.replace("= 0", "= nothing"))
+    with pytest.raises(KernelBuildError, match=r"sm_20: .*COUNTPERF_NVCC"):  # an old capability
+        compile_sass(_SCALE, "2.0")
     with pytest.raises(DeviceError, match=r"nvdisasm refuses the code: .*COUNTPERF_NVDISASM"):
         disassemble(b"no object file")
-
-
-@needs_tools
-def test_an_old_capability_needs_an_old_compiler() -> None:
-    with pytest.raises(KernelBuildError, match=r"sm_20: .*COUNTPERF_NVCC"):
-        compile_sass(_SCALE, "2.0")
 
 
 def test_a_missing_disassembler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
