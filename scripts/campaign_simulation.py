@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.errors import CountingError
 from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.harness.campaign import measure
-from countperf.harness.clock import Timing
-from countperf.harness.device import DeviceLimits
+from countperf.harness.device import DeviceLimits, Timing
 from countperf.harness.runner import CaseRunner
 from countperf.harness.sizes import SizeLimits, calibrate
 from countperf.properties.count_properties import count_kernel

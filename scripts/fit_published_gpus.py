@@ -22,7 +22,7 @@ import pandas as pd
 
 from amaris_data import GPUS, SOURCE, Gpu, timings
 from countperf.fitting.fit import observations_of
-from countperf.hardware.library import capability_device
+from countperf.hardware.parameters import capability_device
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.measurements.tables import identity_elsewhere
 from countperf.metrics import Evaluation

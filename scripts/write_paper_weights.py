@@ -10,7 +10,7 @@ import csv
 import sys
 from pathlib import Path
 
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.measurements.tables import identity_elsewhere
 from countperf.models.function import Weight
 from countperf.models.shipped import COST, LINEAR

@@ -10,7 +10,7 @@ import countperf
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.judging import RankingEvaluation
 from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.harness.characterization.bench import Characterization
 from countperf.harness.sizes import Calibration, SizeChoice, SizeLimits
 from countperf.measurements import (

@@ -11,7 +11,7 @@ import pytest
 
 from amaris_data import GPUS, Gpu
 from countperf.errors import UnmeasuredPropertyError
-from countperf.hardware.library import capability_device
+from countperf.hardware.parameters import capability_device
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.metrics import Evaluation
 from countperf.models.expressions import parse

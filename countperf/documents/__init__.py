@@ -23,16 +23,14 @@ from countperf.documents.base import (
     IntervalOfTimes,
     Part,
     check_format,
-    field_path,
-    validate,
-)
-from countperf.documents.files import (
     check_writable,
+    field_path,
     format_json,
     output_error,
     parse_json,
     parse_toml,
     read_file_text,
+    validate,
     write_atomically,
 )
 from countperf.documents.lines import (

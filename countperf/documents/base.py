@@ -1,11 +1,23 @@
-"""The base classes of documents and of the objects inside them; validation."""
+"""Documents and the objects inside them, their validation, and the files that they go into.
+
+What cannot be written is an `OutputError` that says which file, why, and how to mend it. A reader
+sees the old file or the new one, never a part of one.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
-from collections.abc import Mapping, Sequence
+import math
+import os
+import tomllib
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
+from typing import IO, Annotated, Any, ClassVar, NoReturn, Self, TypeVar
+from uuid import uuid4
 
 from pydantic import (
     AfterValidator,
@@ -18,18 +30,222 @@ from pydantic import (
 )
 
 from countperf.display import short_repr
-from countperf.documents.files import (
-    format_json,
-    located,
-    parse_json,
-    path_text,
-    read_file_text,
-    write_atomically,
-)
-from countperf.errors import DocumentError
+from countperf.errors import DocumentError, OutputError
+
+_LINE_WIDTH = 100
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+_DIGITS = 20  # of the largest, or of the smallest with its sign
+
+
+def parse_json(
+    text: str, *, path: Path | str | None = None, first_line: int = 1, allow_nan: bool = False
+) -> object:
+    """Parse JSON strictly."""
+
+    def refuse(message: str) -> NoReturn:
+        where = "" if first_line == 1 else f" (line {first_line})"
+        raise DocumentError(located(message + where, path), path=path_text(path))
+
+    def whole(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            twice = next(name for name, count in counts.items() if count > 1)
+            refuse(f"the field {_shortened(twice)} is there twice in an object; leave one of them")
+        return content
+
+    def integer(digits: str) -> int:
+        if len(digits) > _DIGITS or not _SMALLEST <= (value := int(digits)) <= _LARGEST:
+            refuse(f"the integer {_shortened(digits)} has more than 64 bits")
+        return value
+
+    def finite(digits: str) -> float:
+        if math.isinf(value := float(digits)):
+            refuse(f"the number {_shortened(digits)} is too large")
+        return value
+
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=whole,
+            parse_int=integer,
+            parse_float=finite,
+            parse_constant=float if allow_nan else lambda it: refuse(f"{it} is not JSON"),
+        )
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno + first_line - 1}, column {error.colno}"
+        message = located(f"damaged JSON at {where}: {error.msg}", path)
+        offset = len(text[: error.pos].encode("utf-8", errors="surrogatepass"))
+        raise DocumentError(message, path=path_text(path), offset=offset) from error
+    except RecursionError as error:
+        message = located("damaged JSON: nested too deeply", path)
+        raise DocumentError(message, path=path_text(path)) from error
+
+
+def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object]:
+    """Parse TOML of the values that JSON has as well."""
+    try:
+        content: Any = parse_json(json.dumps(tomllib.loads(text), allow_nan=False), path=path)
+    except RecursionError as error:
+        message = located("damaged TOML: nested too deeply", path)
+        raise DocumentError(message, path=path_text(path)) from error
+    except (TypeError, ValueError) as error:  # besides a date, an infinite or a huge number
+        is_damaged = isinstance(error, tomllib.TOMLDecodeError)
+        wanted = "texts, finite numbers of 64 bits, arrays and tables are wanted, no dates"
+        message = located(f"damaged TOML: {error if is_damaged else wanted}", path)
+        raise DocumentError(message, path=path_text(path)) from error
+    return content
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:20]}... ({len(text)} characters)"
+
+
+def format_json(value: object, *, indent: str = "") -> str:
+    """Write JSON for people: what fits on a line and every array of numbers stays on one line."""
+    line = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    inner = indent + "  "
+    if len(indent) + len(line) <= _LINE_WIDTH or not isinstance(value, dict | list):
+        return line
+    if isinstance(value, dict):
+        entries = [
+            f"{json.dumps(str(key), ensure_ascii=False)}: {format_json(entry, indent=inner)}"
+            for key, entry in value.items()
+        ]
+        return "{\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}}}"
+    if all(isinstance(entry, int | float) for entry in value):
+        return line
+    entries = [format_json(entry, indent=inner) for entry in value]
+    return "[\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}]"
+
+
+def read_file_text(path: Path | str) -> str:
+    """Read a text file (UTF-8)."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        message = located(f"cannot be read: {error.strerror or error}", path)
+        raise DocumentError(message, path=path_text(path)) from error
+    except UnicodeDecodeError as error:
+        message = located(f"not a text file (byte {error.start} is not UTF-8)", path)
+        raise DocumentError(message, path=path_text(path)) from error
+
+
+def located(message: str, path: Path | str | None) -> str:
+    """Put the path of a file before a message about it."""
+    return message if path is None else f"{path}: {message}"
+
+
+def path_text(path: Path | str | None) -> str | None:
+    """Return a path as errors hold it."""
+    return None if path is None else str(path)
+
+
+_PROBE = b"\0" * 4096
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MENDS = {
+    **dict.fromkeys(_NO_SPACE, "free some space there, or name a file on another disk"),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "name a file in a folder that you may write to"
+    ),
+    errno.EISDIR: "name a file in that folder",
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST), "a part of the path is a file: name a path of folders"
+    ),
+    errno.ENAMETOOLONG: "name a shorter one",
+}
+
+
+def output_error(path: Path | str, error: OSError, *, what: str = "") -> OutputError:
+    """Make the error of a file that cannot be written, from what the system says."""
+    said = error.strerror or str(error)
+    mend = _MENDS.get(error.errno or 0, "name another file")
+    written = f"{what} to {path}" if what else path
+    return OutputError(f"cannot write {written}: {said}; {mend}", path=str(path))
+
+
+def check_writable(*paths: Path | str | None) -> None:
+    """Find out, before the work that fills them, whether files can be written.
+
+    Missing folders are made, and a file of 4 KiB is written beside each file and removed.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        target = _real(path)
+        try:
+            if _is_special(target):
+                if not os.access(target, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                continue
+            with _replacing(target) as scratch, scratch.open("wb") as file:
+                _flush(file, _PROBE)
+        except OSError as error:
+            raise output_error(path, error) from error
+
+
+def write_atomically(path: Path | str, content: str | bytes) -> None:
+    """Replace a file by a new one with this content, synced first; makes missing folders.
+
+    What a symbolic link leads to is replaced, and pipes and devices (``/dev/stdout``) are written
+    to.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    target = _real(path)
+    try:
+        if _is_special(target):
+            target.write_bytes(data)
+            return
+        with _replacing(target) as scratch, scratch.open("wb") as file:
+            _flush(file, data)
+            scratch.replace(target)
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+@contextmanager
+def _replacing(target: Path) -> Generator[Path]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    scratch = target.with_name(f".{target.name[:200]}.{uuid4().hex[:12]}.new")
+    try:
+        yield scratch
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
+
+
+def append_synced(file: IO[bytes], path: Path | str, data: bytes) -> None:
+    """Append to an unbuffered file; the data are on the disk when this returns."""
+    before = os.fstat(file.fileno()).st_size
+    try:
+        _flush(file, data)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.ftruncate(file.fileno(), before)
+        raise output_error(path, error) from error
+
+
+def _flush(file: IO[bytes], data: bytes) -> None:
+    """Write all of the data, and have them on the disk."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _real(path: Path | str) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_special(target: Path) -> bool:
+    """Tell whether there is a pipe or a device, which is written to and never replaced."""
+    return target.exists() and not target.is_file() and not target.is_dir()
+
 
 _Part = TypeVar("_Part", bound="Part")
-
 _OWN_WORDS = "Value error, "
 """Prefix that pydantic puts before the message of our validators' errors."""
 

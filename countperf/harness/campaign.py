@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from countperf.documents import write_atomically
-from countperf.documents.locks import AppendedLines, locked
+from countperf.documents.lines import AppendedLines, locked
 from countperf.errors import (
     CountingError,
     DeviceLostError,
@@ -16,7 +16,7 @@ from countperf.errors import (
     MeasurementError,
     WrongResultError,
 )
-from countperf.harness.clock import check_clocks
+from countperf.harness.device import check_clocks
 from countperf.harness.environment import gather_environment, timestamp
 from countperf.harness.runner import BROAD, CaseRunner, Repeats, Schedule, in_mixed_order
 from countperf.measurements import (

@@ -28,8 +28,8 @@ from countperf.errors import CountingError, KernelBuildError
 from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
 from countperf.harness.device import OPENCL_PRELUDE, Device, DeviceLimits, Findings
+from countperf.harness.devices import INSTALL_ADVICE, find_drivers, loader_setting
 from countperf.harness.environment import read_processor
-from countperf.harness.icd import INSTALL_ADVICE, find_drivers, loader_setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

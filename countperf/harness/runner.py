@@ -17,13 +17,11 @@ import numpy as np
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.arrays import without_vectors
-from countperf.harness.binding import bind_arguments
-from countperf.harness.clock import Clock, EventClock, Timing
+from countperf.harness.binding import bind_arguments, default_inputs
 from countperf.harness.description import Kernel
-from countperf.harness.device import Device, DeviceLimits, Session
+from countperf.harness.device import Clock, Device, DeviceLimits, EventClock, Session, Timing
 from countperf.harness.devices import open_session
 from countperf.harness.environment import Neighbors, time_of_others_s
-from countperf.harness.inputs import default_inputs
 from countperf.measurements import KernelCase, Protocol, Summary, summarize
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from countperf.documents import Document, Part, read_file_text
 from countperf.errors import DeviceLostError, MeasurementError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.campaign import refuse_differences
-from countperf.harness.clock import Clock, EventClock, Timing
-from countperf.harness.device import DeviceLimits, Session
+from countperf.harness.device import Clock, DeviceLimits, EventClock, Session, Timing
 from countperf.harness.environment import available_memory
 from countperf.harness.runner import CaseRunner
 from countperf.measurements import KernelCase

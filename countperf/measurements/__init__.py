@@ -26,8 +26,14 @@ from countperf.measurements.lines import (
     Summary,
     summarize,
 )
-from countperf.measurements.sets import MeasurementSet, measurements_in
-from countperf.measurements.timing import TimedSize, TimingDocument, TimingVerdict, counts_digest
+from countperf.measurements.sets import (
+    MeasurementSet,
+    TimedSize,
+    TimingDocument,
+    TimingVerdict,
+    counts_digest,
+    measurements_in,
+)
 
 __all__ = [
     "PURPOSES",

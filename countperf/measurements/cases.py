@@ -75,7 +75,7 @@ class KernelCase(ShortRepr):
     make_arguments : callable
         From a random generator and parameters to the kernel's inputs by name: arrays of the exact
         type and the declared shape, and scalars. The runner allocates what is only written. By
-        default, `countperf.harness.inputs.default_inputs` makes them.
+        default, `countperf.harness.binding.default_inputs` makes them.
     reference : callable
         From inputs and parameters to the expected outputs by name. Without one, numbers are not
         checked.

@@ -28,7 +28,7 @@ import numpy as np
 from countperf.display import ShortRepr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.features import vector_of
-from countperf.measurements.timing import TimingDocument
+from countperf.measurements.sets import TimingDocument
 from countperf.models.cost_function import CostFunction, compile_cost
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import Calibration

@@ -16,8 +16,8 @@ from pathlib import Path
 from platformdirs import user_data_path
 
 from countperf.documents import read_file_text
-from countperf.documents.files import parse_json
-from countperf.documents.locks import locked
+from countperf.documents.base import parse_json
+from countperf.documents.lines import locked
 from countperf.errors import DocumentError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.compiled import COMPILED

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.errors import ParameterError
-from countperf.hardware.library import available_devices, load_device
+from countperf.hardware.parameters import available_devices, load_device
 from countperf.measurements import TimingDocument
 from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep

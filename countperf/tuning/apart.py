@@ -25,8 +25,7 @@ import cloudpickle
 
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, ParameterError
 from countperf.harness import campaign
-from countperf.harness.clock import Clock, EventClock, Timing
-from countperf.harness.device import Device
+from countperf.harness.device import Clock, Device, EventClock, Timing
 from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.runner import BROAD, CaseRunner, KernelRunner, Run
 from countperf.tuning.pools import START_S, Remote, WorkerLostError

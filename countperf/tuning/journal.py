@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, get_type_hints
 from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, create_model
 
 from countperf.documents import Part, parse_json, parse_lines, read_content, split_lines, validate
-from countperf.documents.locks import AppendedLines
+from countperf.documents.lines import AppendedLines
 from countperf.errors import DocumentError, MeasurementError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner

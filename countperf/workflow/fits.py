@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.display import Table, printed
 from countperf.documents import read_file_text
-from countperf.documents.files import parse_json
+from countperf.documents.base import parse_json
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.library import available_devices, load_device
-from countperf.hardware.parameters import DeviceParameters
+from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.harness.devices import discover
 from countperf.models.library import AvailableFit, NamedFit, find_fit, named_fits
 

@@ -21,7 +21,7 @@ from countperf.fitting.fit import fit as fit_model
 from countperf.fitting.judging import evaluate as evaluate_cases
 from countperf.fitting.judging import evaluate_ranking as evaluate_sets
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.harness.campaign import Rewriting
 from countperf.harness.environment import read_processor
 from countperf.measurements import PURPOSES, MeasurementSet

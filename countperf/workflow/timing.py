@@ -25,10 +25,10 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.hardware.parameters import some_of
+from countperf.harness.binding import made_up_indices
 from countperf.harness.campaign import measure
 from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
-from countperf.harness.inputs import made_up_indices
 from countperf.harness.runner import TIMING
 from countperf.measurements import (
     InstructionCounts,
@@ -245,7 +245,7 @@ def time_kernel(
         As for `measure`; by default the first GPU that works, else the first device.
     make_arguments : callable, optional
         From a random generator and the parameters to the kernel's inputs by name. By default they
-        are made from the types and shapes of its arguments (`countperf.harness.inputs`).
+        are made from the types and shapes of its arguments (`countperf.harness.binding`).
     reference, tolerance : optional
         From inputs and parameters to the expected outputs by name; largest ``|got - want|``.
     statistics, instruction_counts, weights, model, force, incomplete_ok, level

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.errors import ParameterError, SearchSpaceError
-from countperf.harness.clock import EventClock
+from countperf.harness.device import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
 from countperf.models.weights import WeightSet

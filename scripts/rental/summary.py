@@ -16,7 +16,7 @@ from countperf.documents import (
     validate,
 )
 from countperf.fitting.judging import RankingEvaluation
-from countperf.hardware.library import available_devices, load_device
+from countperf.hardware.parameters import available_devices, load_device
 from countperf.harness.characterization.bench import Characterization
 from countperf.metrics import Evaluation
 from countperf.report.printing import printed

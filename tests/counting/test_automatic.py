@@ -12,7 +12,7 @@ from loopy.tools import LoopyKeyBuilder
 import countperf
 from countperf.counting.automatic import AssumedOrder
 from countperf.errors import ParameterError
-from countperf.harness.compile.launches import _NotedTarget  # pyright: ignore[reportPrivateUsage]
+from countperf.harness.compile.objects import _NotedTarget  # pyright: ignore[reportPrivateUsage]
 from countperf.harness.cuda.target import NvidiaCudaTarget
 from countperf.properties.transactions import with_transactions
 from countperf.properties.vector import PropertyVector

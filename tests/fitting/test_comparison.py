@@ -22,8 +22,7 @@ from countperf.fitting.comparison import (
     compare_models,
     time_of,
 )
-from countperf.hardware.library import load_device
-from countperf.hardware.parameters import DeviceParameters
+from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.measurements import Measurement, MeasurementSet, TimedSize, TimingDocument
 from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import DeviceError, DeviceParameterError, DocumentError
-from countperf.hardware.library import available_devices, load_device, read_device
-from countperf.hardware.parameters import UNITS
+from countperf.hardware.parameters import UNITS, available_devices, load_device, read_device
 from tests.mechanistic.builders import implied_bandwidth
 
 GOOD = """

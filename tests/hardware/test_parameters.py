@@ -10,18 +10,16 @@ from typing import Any
 import pytest
 
 from countperf.errors import DeviceParameterError, DocumentError
-from countperf.hardware.library import (
-    COMPUTE_CAPABILITIES,
-    capability_device,
-    capability_limits,
-    with_capability_limits,
-)
 from countperf.hardware.parameters import (
+    COMPUTE_CAPABILITIES,
     UNITS,
     DeviceParameters,
     InstructionClass,
     LinkParameters,
+    capability_device,
+    capability_limits,
     declare_device,
+    with_capability_limits,
 )
 
 FMA = InstructionClass(name="fma", subsystem="alu", cpi=0.25, latency=4, kind="compute")

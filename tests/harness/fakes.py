@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from countperf.hardware.identity import DeviceIdentity
-from countperf.harness.clock import FakeClock, Timing
-from countperf.harness.device import Device, DeviceLimits
+from countperf.harness.device import Device, DeviceLimits, FakeClock, Timing
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase, Protocol
 

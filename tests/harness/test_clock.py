@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from countperf.harness.clock import EventClock, FakeClock, Timing, check_clocks
+from countperf.harness.device import EventClock, FakeClock, Timing, check_clocks
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from countperf.errors import DeviceError
 from countperf.harness.device import Device
 from countperf.harness.devices import (
     Discovery,
+    DriverSearch,
     Trial,
     discover,
     find_device,
     select_device,
     try_device,
 )
-from countperf.harness.icd import DriverSearch
 from tests.harness.fakes import make_device
 
 POCL = make_device("pocl:0", "pthread-AMD EPYC", platform="Portable Computing Language")

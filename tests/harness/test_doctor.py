@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from countperf.harness.device import Device
-from countperf.harness.devices import Discovery, Trial, advise, examine, find_tools
-from countperf.harness.icd import DriverFile, DriverSearch
+from countperf.harness.devices import (
+    Discovery,
+    DriverFile,
+    DriverSearch,
+    Trial,
+    advise,
+    examine,
+    find_tools,
+)
 from countperf.harness.opencl import build_message
 from tests.harness.fakes import make_device
 

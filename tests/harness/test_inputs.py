@@ -12,10 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from countperf.errors import KernelBuildError
-from countperf.harness.binding import bind_arguments
+from countperf.harness.binding import bind_arguments, default_inputs, made_up_indices
 from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
-from countperf.harness.inputs import default_inputs, made_up_indices
 from countperf.harness.opencl import build_kernel
 from tests.harness.test_layouts import GuardedSession
 from tests.made import LINE, make

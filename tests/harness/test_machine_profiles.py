@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import ModelNotApplicableError
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.harness.compile.ptx import MachineCodeProfiler, profile_kernel, with_machine_code
 from countperf.harness.nvcc import find_disassembler, find_nvcc
 from countperf.workflow.mechanistic import predict_all

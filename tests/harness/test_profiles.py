@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import CountperfError, DeviceError, ParameterError
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.harness.compile.ptx import compiled_registers, profile_kernel
 from countperf.harness.nvcc import compile_for, find_nvcc
 from countperf.mechanistic.model import MechanisticPrediction

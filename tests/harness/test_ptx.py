@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import DeviceError, KernelBuildError
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.harness.compile.ptx import profile_kernel, with_machine_code
 from countperf.harness.nvcc import find_nvcc
 from countperf.harness.ptx import compile_ptx

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from countperf.harness.clock import FakeClock, Timing
+from countperf.harness.device import FakeClock, Timing
 from countperf.harness.runner import (
     BROAD,
     QUICK,

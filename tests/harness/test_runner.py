@@ -14,8 +14,7 @@ import pytest
 
 import countperf
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
-from countperf.harness.clock import FakeClock
-from countperf.harness.device import Device
+from countperf.harness.device import Device, FakeClock
 from countperf.harness.runner import QUICK, KernelRunner, compare
 from countperf.measurements import KernelCase
 from tests.harness.fakes import make_case

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.documents.locks import locked
+from countperf.documents.lines import locked
 from countperf.errors import DocumentError, MeasurementError
 from countperf.harness.campaign import Rewriting, measure
 from countperf.harness.runner import KernelRunner

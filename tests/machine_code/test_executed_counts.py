@@ -18,7 +18,7 @@ from countperf.harness.compile.compiled_kernel import (
     counts_of_many,
     read_compiled,
 )
-from countperf.harness.compile.launches import HostCode
+from countperf.harness.compile.objects import HostCode
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.machine_code.classify_x86 import classify, properties_of

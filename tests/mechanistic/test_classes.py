@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.mechanistic.classes import (
     SECOND_LEVEL,
     kernel_class,

@@ -14,8 +14,7 @@ from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
 )
-from countperf.hardware.library import load_device
-from countperf.hardware.parameters import DeviceParameters
+from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel

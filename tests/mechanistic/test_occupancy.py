@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.errors import ParameterError
-from countperf.hardware.library import (
+from countperf.hardware.parameters import (
     COMPUTE_CAPABILITIES,
+    DeviceParameters,
     capability_device,
+    declare_device,
     load_device,
 )
-from countperf.hardware.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.occupancy import (
     KernelOccupancy,
     Residency,

@@ -9,7 +9,7 @@ import math
 
 import pytest
 
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.mechanistic.merpsys import resource_use, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.tmm import scheduling_factor

@@ -14,7 +14,7 @@ from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
 )
-from countperf.hardware.library import available_devices, load_device
+from countperf.hardware.parameters import available_devices, load_device
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel

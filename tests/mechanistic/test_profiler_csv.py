@@ -9,7 +9,7 @@ import pytest
 
 from countperf.cli import main
 from countperf.errors import TableError
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.predict_all import predict_all
 from countperf.mechanistic.profiler_csv import measured_fields, parse_profiler_csv

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countperf.errors import CountingError, ParameterError
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.sass import SassLatencies, analyze_sass

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.hardware.library import load_device
+from countperf.hardware.parameters import load_device
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.profile import ProfiledKernel

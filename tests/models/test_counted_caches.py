@@ -16,7 +16,7 @@ from countperf.errors import FitError, MismatchError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, load_hierarchy
 from countperf.fitting.design import common_caches
 from countperf.measurements import KernelCase, Measurement, TimingDocument
-from countperf.measurements.timing import counts_digest
+from countperf.measurements.sets import counts_digest
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import content_key, count_kernel
 from countperf.properties.vector import PropertyVector

@@ -11,21 +11,19 @@ from numpy.typing import NDArray
 
 from countperf.errors import MeasurementError
 from countperf.harness.characterization.bench import (
-    Bench,
-    Bounds,
-    Estimate,
-    Finding,
-    estimate,
-    fit_transfer,
-    judge_mix,
-)
-from countperf.harness.characterization.kernels import (
     CHAINS,
     COMMON_SOURCE,
     INSTRUCTION_TESTS,
     UNROLLED,
+    Bench,
+    Bounds,
+    Estimate,
+    Finding,
     InstructionTest,
     chain_source,
+    estimate,
+    fit_transfer,
+    judge_mix,
     mix_source,
 )
 from countperf.harness.sizes import measure_launch_overhead

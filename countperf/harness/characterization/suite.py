@@ -11,17 +11,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from countperf.documents.locks import locked
+from countperf.documents.lines import locked
 from countperf.errors import MeasurementError
-from countperf.hardware.library import COMPUTE_CAPABILITIES, with_capability_limits
 from countperf.hardware.parameters import (
+    COMPUTE_CAPABILITIES,
     DeviceParameters,
     InstructionClass,
     InstructionKind,
     LinkParameters,
     declare_device,
+    with_capability_limits,
 )
-from countperf.harness.characterization.bench import FULL, Bench, Characterization, Effort, Finding
+from countperf.harness.characterization.bench import (
+    FULL,
+    INSTRUCTION_TESTS,
+    Bench,
+    Characterization,
+    Effort,
+    Finding,
+)
 from countperf.harness.characterization.experiments import (
     FAST,
     STRIDES,
@@ -39,9 +47,7 @@ from countperf.harness.characterization.experiments import (
     moved_together,
     wanted_tests,
 )
-from countperf.harness.characterization.kernels import INSTRUCTION_TESTS
-from countperf.harness.clock import Clock, EventClock
-from countperf.harness.device import Device, Session
+from countperf.harness.device import Clock, Device, EventClock, Session
 from countperf.harness.environment import gather_environment
 from countperf.steps import stepped
 

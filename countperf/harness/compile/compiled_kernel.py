@@ -15,8 +15,7 @@ from pymbolic.mapper.distributor import distribute
 
 from countperf.errors import CountingError, KernelBuildError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
-from countperf.harness.compile.launches import HostCode
-from countperf.harness.compile.objects import INTEL, POCL, compile_many
+from countperf.harness.compile.objects import INTEL, POCL, HostCode, compile_many
 from countperf.harness.device import Device
 from countperf.machine_code.classify_x86 import ROOT, missed, properties_of
 from countperf.machine_code.interpreter import Program

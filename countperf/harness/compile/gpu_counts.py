@@ -21,9 +21,7 @@ import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
-from countperf.harness.arrays import as_scalar
-from countperf.harness.compile.launches import three
-from countperf.harness.cuda.target import CudaCode, generate_cuda
+from countperf.harness.cuda.target import Launches, Shape, generate_cuda, three
 from countperf.harness.description import describe_kernel
 from countperf.harness.nvcc import compile_sass
 from countperf.harness.ptx import with_loops_kept
@@ -45,8 +43,6 @@ _MOST_GROUPS = 4096
 
 _NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
 
-_Shape = tuple[int, int, int]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCounts(ShortRepr):
@@ -65,41 +61,27 @@ class GpuLaunch:
     """A device program and what it is launched with."""
 
     kernel: str
-    groups: _Shape
-    shape: _Shape
+    groups: Shape
+    shape: Shape
     arguments: tuple[Any, ...]  # NumPy scalars; None for arrays
 
     @property
-    def middle(self) -> _Shape:
+    def middle(self) -> Shape:
         """The work group in the middle of the grid."""
         return three([extent // 2 for extent in self.groups])
 
 
-class CudaLaunches:
-    """The launches of a kernel in CUDA, at any sizes."""
-
-    def __init__(self, t_unit: Any, code: CudaCode) -> None:
-        self._code = code
-        self._description = describe_kernel(t_unit, lambda _: [])
-
-    def at(self, parameters: Mapping[str, int]) -> list[GpuLaunch]:
-        """Return the launches; scalars that are no parameters are 1."""
-        scalars = self._description.scalars
-        values = {name: parameters.get(name, 1) for name in scalars}
-        values |= dict.fromkeys(self._description.offsets, 0)
-        numbers = {name: as_scalar(dtype, values[name], name) for name, dtype in scalars.items()}
-        launches: list[GpuLaunch] = []
-
-        def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
-            if prod(int(argument) for argument in grid):
-                scalar = tuple(
-                    argument if isinstance(argument, np.generic) else None for argument in arguments
-                )
-                launches.append(GpuLaunch(kernel, three(grid), three(shape), scalar))
-
-        arrays = dict.fromkeys(self._description.arguments)
-        self._code.host(note, lambda _: None, **(arrays | numbers))
-        return launches
+def gpu_launches(launches: Launches, parameters: Mapping[str, int]) -> list[GpuLaunch]:
+    """Return the launches of a kernel in CUDA at given sizes."""
+    return [
+        GpuLaunch(
+            kernel,
+            groups,
+            shape,
+            tuple(a if isinstance(a, np.generic) else None for a in arguments),
+        )
+        for kernel, groups, shape, arguments in launches.noted(parameters)
+    ]
 
 
 class GpuKernel:
@@ -114,8 +96,8 @@ class GpuKernel:
                 f"machine code for compute capability {capability} is not followed; it is for the"
                 f" major numbers {known}"
             )
-        self._code: CudaCode = generate_cuda(t_unit)
-        self.launches = CudaLaunches(t_unit, self._code)
+        self._code = generate_cuda(t_unit)
+        self.launches = Launches(self._code, describe_kernel(t_unit, lambda _: []))
         source = with_loops_kept(self._code.source) if keeps_loops else self._code.source
         self.listing = compile_sass(source, capability)
 
@@ -139,7 +121,7 @@ class GpuKernel:
         instructions: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
         sub_groups = assumed = 0
-        for launch in self.launches.at(parameters):
+        for launch in gpu_launches(self.launches, parameters):
             program = self.programs[launch.kernel]
             sub_groups += prod(launch.groups) * -(-prod(launch.shape) // LANES)
             axes = self._chosen(launch, program, every_group=every_group)

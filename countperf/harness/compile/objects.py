@@ -18,8 +18,11 @@ import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import loopy as lp
+import numpy as np
+import pyopencl as cl
 from loopy.diagnostic import LoopyError
 from pytools.persistent_dict import WriteOncePersistentDict
 
@@ -32,20 +35,156 @@ from countperf.caches import (
 )
 from countperf.counting.automatic import offset_parameters
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
-from countperf.harness.compile.build import (
-    CACHE,
-    INTEL,
-    OUTCOMES,
-    POCL,
-    UNITS,
-    fewest_groups,
-)
-from countperf.harness.compile.launches import HostCode
-from countperf.harness.description import with_argument_types
+from countperf.harness.binding import bind_arguments
+from countperf.harness.cuda.target import HostBuilder, Launches, code_of
+from countperf.harness.description import describe_kernel, with_argument_types
 from countperf.harness.device import Device
-from countperf.harness.icd import INTEL_LIBRARY, find_drivers
+from countperf.harness.devices import INTEL_LIBRARY, discover, find_drivers
+from countperf.harness.opencl import Session, build_kernel
 from countperf.machine_code.interpreter import Program
+from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import INSTALL_ADVICE, find_objdump, program_of
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+
+POCL = "Portable Computing Language"
+INTEL = "Intel(R) OpenCL"
+"""Platforms whose code can be read."""
+
+UNITS = "units.pickle"
+"""Label of the device, and a list of pairs of translation unit and parameters."""
+
+OUTCOMES = "outcomes.jsonl"
+"""For each unit a line: the objects that were compiled for it, or what went wrong."""
+
+CACHE = "cache"
+_ELF = b"\x7fELF"
+_WIDE_GRID = 65536
+"""Work items along an axis: PoCL makes other code for grids that are narrower along every axis."""
+
+
+class _NotedTarget(lp.PyOpenCLTarget):
+    """OpenCL C, and a host function that tells what it launches."""
+
+    def get_host_ast_builder(self) -> Any:
+        """Return what writes the host function."""
+        return HostBuilder(self)
+
+
+class HostCode(Launches):
+    """The launches of a translation unit through OpenCL."""
+
+    @classmethod
+    def of(cls, unit: Any) -> HostCode:
+        """Generate the code of a translation unit."""
+        unit = unit.copy(target=_NotedTarget())
+        return cls(code_of(unit), describe_kernel(unit, lambda _: []))
+
+    def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
+        """Return what is launched at given sizes, with arguments as code takes them."""
+        return tuple(
+            KernelLaunch(
+                kernel=kernel,
+                arguments=tuple(
+                    a.tobytes() if isinstance(a, np.generic) else None for a in arguments
+                ),
+                groups=groups,
+                group_shape=shape,
+                arrays={k: name for k, name in enumerate(arguments) if type(name) is str},
+            )
+            for kernel, groups, shape, arguments in self.noted(parameters)
+        )
+
+
+# --- A process of its own builds kernels
+#
+# PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
+# once in a process; and a kernel that fails may end the process. So this module is run as a
+# program, with a fresh cache and arrays full of zeros, and launches the first group alone, or as
+# few groups as PoCL makes the same code for. Intel's runtime hands out the object within the
+# program's binary.
+
+
+class _Apart(Session):
+    """A session in which no two units share what was compiled."""
+
+    folder: Path
+    number = 0
+    program: cl.Program
+
+    def build(
+        self, source: str, options: Sequence[str] = (), *, cache_folder: Path | None = None
+    ) -> cl.Program:
+        """Build with an option that no other unit has."""
+        apart = (*options, f"-DCOUNTPERF_UNIT={self.number}")
+        program = super().build(
+            source, apart, cache_folder=cache_folder or self.folder / "binaries"
+        )
+        self.program = program
+        return program
+
+
+def main(folder: Path) -> None:
+    """Build and launch all units that are described in a folder."""
+    label, units = pickle.loads((folder / UNITS).read_bytes())
+    device = next(each for each in discover().devices if each.label == label)
+    session = _Apart.open(device)
+    session.folder = folder
+    seen: set[Path] = set()
+    with (folder / OUTCOMES).open("w", encoding="utf-8") as outcomes:
+        for number, (unit, parameters) in enumerate(units):
+            session.number = number
+            problem = ""
+            try:
+                if device.identity.platform == POCL:
+                    _launch(session, unit, parameters)
+                else:
+                    build_kernel(session, unit)
+                    path = folder / CACHE / f"{number}.o"
+                    path.write_bytes(_object_of(session.program))
+            except (CountperfError, LoopyError, cl.Error) as error:
+                problem = str(error)
+            compiled = {*(folder / CACHE).rglob("*.so"), *(folder / CACHE).glob("*.o")} - seen
+            seen |= compiled
+            objects = sorted(str(path) for path in compiled)
+            outcomes.write(json.dumps({"objects": objects, "problem": problem}) + "\n")
+            outcomes.flush()
+
+
+def _object_of(program: cl.Program) -> bytes:
+    """Return the object within a binary of Intel's runtime: an ELF file in a section of another."""
+    binaries = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
+    binary = binaries[0]
+    start = binary.find(_ELF, len(_ELF))
+    if start < 0:
+        raise DeviceError("the runtime's binary holds no machine code: Intel's of 2026 does")
+    return binary[start:]
+
+
+def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the groups of the smallest launch for which PoCL makes the same code.
+
+    One group, but along an axis so long that PoCL takes the grid for a wide one, as many as make it
+    wide (PoCL 3.1, ``pocl_cmd_max_grid_dim_width``).
+    """
+    shape = [*group_shape, *[1] * (len(groups) - len(group_shape))]
+    extents = [n * items for n, items in zip(groups, shape, strict=False)]
+    longest = max(range(len(extents)), key=extents.__getitem__)
+    fewest = [min(n, 1) for n in groups]
+    if extents[longest] >= _WIDE_GRID - 1:
+        fewest[longest] = min(groups[longest], -(-_WIDE_GRID // shape[longest]))
+    return tuple(fewest)
+
+
+def _launch(session: Session, unit: Any, parameters: Mapping[str, int]) -> None:
+    kernel = build_kernel(session, unit, choose_groups=fewest_groups)
+    given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
+    bound = bind_arguments(session, kernel, given)
+    kernel.launch(bound.arguments)
+    session.finish()
+
 
 _ANY_SHAPE = "0-0-0"
 _MESSAGE_LIMIT = 800
@@ -53,6 +192,7 @@ _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
 Programs = dict[str, Program]
 """The code of kernels, by name."""
+
 Objects = list[tuple[str, bytes]]
 """Names and contents of object files."""
 
@@ -177,7 +317,7 @@ def _compiled(
         folder = Path(name)
         (folder / CACHE).mkdir()
         (folder / UNITS).write_bytes(_packed(device, units))
-        command = [sys.executable, "-P", "-m", "countperf.harness.compile.build", str(folder)]
+        command = [sys.executable, "-P", "-m", "countperf.harness.compile.objects", str(folder)]
         try:
             result = subprocess.run(
                 command,
@@ -234,3 +374,9 @@ def _outcome(line: Mapping[str, Any]) -> Objects | KernelBuildError:
             "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do"
         )
     return [(path.name, path.read_bytes()) for path in paths]
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    os.environ["POCL_CACHE_DIR"] = str(folder / CACHE)
+    main(folder)

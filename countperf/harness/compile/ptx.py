@@ -13,10 +13,10 @@ from countperf.errors import (
     KernelBuildError,
     ModelNotApplicableError,
 )
-from countperf.hardware.library import load_device
-from countperf.hardware.parameters import DeviceParameters
-from countperf.harness.compile.gpu_counts import CudaLaunches, GpuKernel, GpuLaunch
-from countperf.harness.cuda.target import generate_cuda
+from countperf.hardware.parameters import DeviceParameters, load_device
+from countperf.harness.compile.gpu_counts import GpuKernel, GpuLaunch, gpu_launches
+from countperf.harness.cuda.target import Launches, generate_cuda
+from countperf.harness.description import describe_kernel
 from countperf.harness.nvcc import compile_for, find_nvcc
 from countperf.harness.ptx import compile_ptx
 from countperf.mechanistic.from_kernel import KernelProfiler
@@ -92,7 +92,7 @@ class MachineCodeProfiler(KernelProfiler):
     of the middle work group is followed. Launch and lines of accesses come from Loopy.
     """
 
-    cuda: CudaLaunches  # arguments of each launch
+    cuda: Launches  # arguments of each launch
     gpu: GpuKernel | None = None  # machine code that is followed
     # segments of the machine code of each device program
     sass: Mapping[str, SassAnalysis] = field(default_factory=dict[str, SassAnalysis])
@@ -109,7 +109,9 @@ class MachineCodeProfiler(KernelProfiler):
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return profile and launch of each device program, and how often it is launched."""
         found = KernelProfiler.launches_at(self, parameters)
-        launches = {each.kernel: each for each in reversed(self.cuda.at(parameters))}
+        launches = {
+            launch.kernel: launch for launch in reversed(gpu_launches(self.cuda, parameters))
+        }
         return tuple(
             (self._with_code(each, launches[each.profile.name]), times) for each, times in found
         )
@@ -145,7 +147,7 @@ def with_machine_code(
         )
         raise ModelNotApplicableError(message, parameter="device")
     code = generate_cuda(kernel)
-    found: dict[str, Any] = {"cuda": CudaLaunches(kernel, code)}
+    found: dict[str, Any] = {"cuda": Launches(code, describe_kernel(kernel, lambda _: []))}
     reason = ""
     if analysis == "sass":
         try:

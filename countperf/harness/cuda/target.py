@@ -21,7 +21,7 @@ Functions".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,7 @@ from pymbolic.mapper.stringifier import PREC_NONE
 
 from countperf.counting.copies import generated
 from countperf.errors import KernelBuildError
+from countperf.harness.description import Kernel
 
 _FLOAT_FUNCTIONS: Mapping[str, int] = {
     **dict.fromkeys(
@@ -347,3 +348,37 @@ def retarget(t_unit: Any) -> Any:
         else:  # resolved for another target, by type inference
             table[key] = functions.get(getattr(known, "name", ""), known)
     return replace(t_unit, callables_table=constantdict(table), target=target)
+
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """The launches of a translation unit, at any sizes."""
+
+    code: CudaCode
+    kernel: Kernel  # its arguments
+
+    def noted(self, parameters: Mapping[str, int]) -> list[tuple[str, Shape, Shape, list[Any]]]:
+        """Return kernel, groups, shape of a group and arguments of launches that have groups.
+
+        Arguments are NumPy scalars, names of arrays, and None for temporaries; scalars that are no
+        parameters are 1.
+        """
+        launches: list[tuple[str, Shape, Shape, list[Any]]] = []
+
+        def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
+            if all(int(extent) for extent in grid):
+                launches.append((kernel, three(grid), three(shape), [*arguments]))
+
+        arrays = {name: name for name in self.kernel.arguments}
+        numbers = self.kernel.numbers(parameters)
+        self.code.host(note, lambda _: None, **(arrays | numbers))
+        return launches
+
+
+def three(extents: Sequence[int]) -> tuple[int, int, int]:
+    """Return extents along three axes; 1 where there is none."""
+    first, second, third = (*(int(extent) for extent in extents), 1, 1)[:3]
+    return first, second, third

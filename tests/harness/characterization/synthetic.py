@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from countperf.errors import MeasurementError
 from countperf.hardware.identity import DeviceType
-from countperf.harness.characterization.kernels import CHAINS, INSTRUCTION_TESTS, UNROLLED
-from countperf.harness.clock import EventClock, Timing
-from countperf.harness.device import Device
+from countperf.harness.characterization.bench import CHAINS, INSTRUCTION_TESTS, UNROLLED
+from countperf.harness.device import Device, EventClock, Timing
 from tests.harness.fakes import IDENTITY, LIMITS
 
 LANES = 32

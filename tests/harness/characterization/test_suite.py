@@ -7,20 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from countperf.documents.locks import locked
+from countperf.documents.lines import locked
 from countperf.errors import MeasurementError
 from countperf.hardware.identity import DeviceType
 from countperf.harness.characterization import bench as bench_module
-from countperf.harness.characterization.bench import QUICK, Bench, Characterization
-from countperf.harness.characterization.experiments import FAST, MIX_RATIOS, MIXED
-from countperf.harness.characterization.kernels import (
+from countperf.harness.characterization.bench import (
     CHAINS,
     COMMON_SOURCE,
     INSTRUCTION_TESTS,
+    QUICK,
     UNROLLED,
+    Bench,
+    Characterization,
     chain_source,
     mix_source,
 )
+from countperf.harness.characterization.experiments import FAST, MIX_RATIOS, MIXED
 from countperf.harness.characterization.suite import characterize
 from countperf.harness.device import CUDA_PRELUDE, Device
 from countperf.harness.devices import open_session

@@ -16,7 +16,7 @@ import pytest
 
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.binding import bind_arguments
-from countperf.harness.compile import build
+from countperf.harness.compile import objects
 from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.harness.device import Device
 from countperf.harness.opencl import Session, build_kernel
@@ -132,21 +132,21 @@ def test_llvm_is_found_by_its_highest_version(
 _EVERY_GROUP = """
 import os, sys
 from pathlib import Path
-from countperf.harness.compile import build
+from countperf.harness.compile import objects
 folder = Path(sys.argv[1])
-os.environ["POCL_CACHE_DIR"] = str(folder / build.CACHE)
+os.environ["POCL_CACHE_DIR"] = str(folder / objects.CACHE)
 if sys.argv[2] == "all":
-    build.fewest_groups = lambda groups, group_shape: groups
-build.main(folder)
+    objects.fewest_groups = lambda groups, group_shape: groups
+objects.main(folder)
 """
 
 
 def _code_of_launch(folder: Path, unit: Any, sizes: dict[str, int], groups: str) -> dict[str, str]:
     """Return the disassembled code by the name that PoCL gives its folder."""
-    (folder / build.CACHE).mkdir(parents=True)
-    (folder / build.UNITS).write_bytes(pickle.dumps(("pocl:0", [(unit, sizes)])))
+    (folder / objects.CACHE).mkdir(parents=True)
+    (folder / objects.UNITS).write_bytes(pickle.dumps(("pocl:0", [(unit, sizes)])))
     subprocess.run([sys.executable, "-c", _EVERY_GROUP, str(folder), groups], check=True)
-    (outcome,) = (folder / build.OUTCOMES).read_text().splitlines()
+    (outcome,) = (folder / objects.OUTCOMES).read_text().splitlines()
     assert json.loads(outcome)["problem"] == ""
     return {
         Path(path).parent.name: disassemble(Path(path)).replace(str(folder), "")
