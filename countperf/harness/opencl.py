@@ -27,8 +27,15 @@ from countperf.counting.copies import check_element_types, generated, uses_half
 from countperf.errors import CountingError, KernelBuildError
 from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
-from countperf.harness.device import OPENCL_PRELUDE, Device, DeviceLimits, Findings
-from countperf.harness.devices import INSTALL_ADVICE, find_drivers, loader_setting
+from countperf.harness.device import (
+    INSTALL_ADVICE,
+    OPENCL_PRELUDE,
+    Device,
+    DeviceLimits,
+    Findings,
+    find_drivers,
+    loader_setting,
+)
 from countperf.harness.environment import read_processor
 
 if TYPE_CHECKING:

@@ -70,6 +70,7 @@ def make_case(
         "parameters": {"n": n},
         "make_arguments": lambda *_: {},
         "reference": lambda *_: {},
+        "tolerance": 1e-6,
         "global_memory_bytes": memory,
         "check_parameters": {"n": 16},
     }

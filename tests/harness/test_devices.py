@@ -10,10 +10,9 @@ from dataclasses import replace
 import pytest
 
 from countperf.errors import DeviceError
-from countperf.harness.device import Device
+from countperf.harness.device import Device, DriverSearch
 from countperf.harness.devices import (
     Discovery,
-    DriverSearch,
     Trial,
     discover,
     find_device,

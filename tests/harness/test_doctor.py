@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from countperf.harness.device import Device
-from countperf.harness.devices import (
-    Discovery,
-    DriverFile,
-    DriverSearch,
-    Trial,
-    advise,
-    examine,
-    find_tools,
-)
+from countperf.harness.device import Device, DriverFile, DriverSearch
+from countperf.harness.devices import Discovery, Trial, advise, examine, find_tools
 from countperf.harness.opencl import build_message
 from tests.harness.fakes import make_device
 
@@ -33,8 +24,11 @@ def _attempt(device: object) -> Trial:
     return Trial(works=False, reason=reason, advice=advise(reason, BAD))
 
 
-def _found(*devices: Device, platforms: Any = PLATFORMS, **search: Any) -> Discovery:
-    drivers = DriverSearch(**{"files": (), **search})
+def _found(
+    *devices: Device,
+    platforms: tuple[tuple[str, str], ...] = PLATFORMS,
+    drivers: DriverSearch = DriverSearch(files=()),  # noqa: B008 - it is immutable
+) -> Discovery:
     return Discovery(drivers=drivers, platforms=platforms, devices=devices)
 
 
@@ -56,7 +50,8 @@ def test_nothing_found_says_what_to_install_and_a_wrong_setting_comes_first() ->
 
     assert not report.is_healthy
     assert report.advice[0].startswith("no OpenCL device found: install an OpenCL driver")
-    wrong = _found(platforms=(), problem="it is not there", advice="unset it")
+    drivers = DriverSearch(files=(), problem="it is not there", advice="unset it")
+    wrong = _found(platforms=(), drivers=drivers)
     assert examine(wrong).advice == ("it is not there: unset it",)
 
 
@@ -67,7 +62,7 @@ def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "cache"))
     file = DriverFile(name="x.icd", library=str(tmp_path / "gone.so"), origin="/etc/OpenCL/vendors")
 
-    report = examine(_found(files=(file,)))
+    report = examine(_found(drivers=DriverSearch(files=(file,))))
 
     assert report.drivers[0].problem.endswith("gone.so is not there")
     for said in (

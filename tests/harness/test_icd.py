@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.harness.devices import VENDORS_VARIABLE, find_drivers, loader_setting
+from countperf.harness.device import VENDORS_VARIABLE, find_drivers, loader_setting
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from countperf.errors import (
     ParameterError,
     PredictionError,
 )
-from countperf.harness.devices import Discovery, DriverSearch, discover
+from countperf.harness.device import DriverSearch
+from countperf.harness.devices import Discovery, discover
 from countperf.machine_code.object_file import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.models.library import fits_for, load_weights, named_fits

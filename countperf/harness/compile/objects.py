@@ -38,8 +38,8 @@ from countperf.errors import CountperfError, DeviceError, KernelBuildError, Para
 from countperf.harness.binding import bind_arguments
 from countperf.harness.cuda.target import HostBuilder, Launches, code_of
 from countperf.harness.description import describe_kernel, with_argument_types
-from countperf.harness.device import Device
-from countperf.harness.devices import INTEL_LIBRARY, discover, find_drivers
+from countperf.harness.device import INTEL_LIBRARY, Device, find_drivers
+from countperf.harness.devices import discover
 from countperf.harness.opencl import Session, build_kernel
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.machine_state import KernelLaunch

@@ -18,8 +18,8 @@ from countperf.harness.campaign import measure
 from countperf.harness.cuda import backend as cuda_backend
 from countperf.harness.cuda.backend import CudaBackend
 from countperf.harness.cuda.session import CudaSession, check_grid, load_driver
-from countperf.harness.device import Device, Findings
-from countperf.harness.devices import Discovery, DriverSearch, find_device, try_device
+from countperf.harness.device import Device, DriverSearch, Findings
+from countperf.harness.devices import Discovery, find_device, try_device
 from countperf.harness.runner import KernelRunner, in_mixed_order
 from countperf.harness.sizes import measure_launch_overhead
 from tests.harness.cuda.emulator import COMPILER
