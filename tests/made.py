@@ -26,7 +26,7 @@ def declared(text: str) -> list[Any]:
 
 def make(domain: Any, body: Any, arguments: str, *more: Any, group: int = 0, **options: Any) -> Any:
     """Make a kernel; with a ``group``, loop ``i`` is split into groups of so many work items."""
-    defaults = {
+    defaults: dict[str, Any] = {
         "assumptions": "n >= 1",
         "lang_version": (2018, 2),
         "silenced_warnings": ["v1_scheduler_fallback"],

@@ -337,8 +337,8 @@ def check_format(content: object, wanted: str, *, path: Path | str | None = None
         kind = "an array" if isinstance(content, list) else f"the value {_abbreviated(content)}"
         _fail(f"a {wanted} document is wanted, not {kind}", path=path, field="$")
     if content.get("format") != wanted:
-        found = _abbreviated(content.get("format"))
-        _fail(f"a {wanted} document is wanted, not one of {found}", path=path, field="$.format")
+        there = _abbreviated(content.get("format"))
+        _fail(f"a {wanted} document is wanted, not one of {there}", path=path, field="$.format")
     return dict(content)
 
 
@@ -356,11 +356,11 @@ def validate(
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)
         is_whole = first["type"] == "missing" or not first["loc"]
-        found = "" if is_whole else f" (found: {_abbreviated(first['input'])})"
+        input_text = "" if is_whole else f" (found: {_abbreviated(first['input'])})"
         others = error.error_count() - 1
         more = f"; {others} more bad field{'s' if others > 1 else ''}" if others else ""
         said = first["msg"].removeprefix(_OWN_WORDS)
-        message = located(f"{field}: {said}{found}{more}", path)
+        message = located(f"{field}: {said}{input_text}{more}", path)
         raise DocumentError(message, path=path_text(path), field=field) from error
 
 

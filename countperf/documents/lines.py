@@ -58,15 +58,15 @@ def read_content(path: Path | str) -> bytes:
         return content
     try:
         with gzip.open(io.BytesIO(content)) as file:
-            found = file.read(_LARGEST + 1)
+            plain = file.read(_LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         message = located(f"damaged gzip file: {error}; restore it from a copy", path)
         raise DocumentError(message, path=path_text(path)) from error
-    if len(found) > _LARGEST:
+    if len(plain) > _LARGEST:
         size = f"more than {_LARGEST >> 20} MiB of {len(content) / 2**20:.3g} MiB"
         message = f"decompresses to {size}; if that is right, decompress it with gunzip first"
         raise DocumentError(located(message, path), path=path_text(path))
-    return found
+    return plain
 
 
 def split_lines(content: bytes, *, path: Path | str | None = None) -> FileLines:
@@ -101,9 +101,9 @@ def _whole_object(tail: bytes, number: int, offset: int, path: Path | str | None
     except (ValueError, RecursionError):
         return None
     if rest := text[end:].strip():
-        place = offset + len(text[: text.rindex(rest)].encode())
+        position = offset + len(text[: text.rindex(rest)].encode())
         said = f"{rest[:20]!r} follows the object, where a line feed is wanted"
-        raise damaged_line(said, number, place, path=path)
+        raise damaged_line(said, number, position, path=path)
     return text
 
 
@@ -166,23 +166,23 @@ def parse_lines(
         if error.offset is None:
             raise
         raise _damaged(error, 1, 0, path) from error
-    found: list[_Entry] = []
+    entries: list[_Entry] = []
     offset = len(lines[0].encode()) + 1
     for number, line in enumerate(lines[1:], start=2):
         try:
-            found.append(parse(line, number))
+            entries.append(parse(line, number))
         except DocumentError as error:
             raise _damaged(error, number, offset, path) from error
         offset += len(line.encode()) + 1
-    return header, found
+    return header, entries
 
 
 def _damaged(
     error: DocumentError, number: int, offset: int, path: Path | str | None
 ) -> DocumentError:
     said = str(error).removeprefix(located("", path))
-    place = offset + (error.offset or 0)
-    return damaged_line(said, number, place, path=path, field=error.field)
+    position = offset + (error.offset or 0)
+    return damaged_line(said, number, position, path=path, field=error.field)
 
 
 # --- locks that keep other processes, and other threads, away from a file or a folder
@@ -207,16 +207,16 @@ class AppendedLines:
             except OSError as error:
                 raise output_error(path, error, what=what) from error
             raw = read_bytes(self.path)
-            found = split_lines(raw, path=self.path)
+            there = split_lines(raw, path=self.path)
             beginning = header.partition(",")[0].encode()
-            if not found.lines and raw[: len(beginning)] == beginning[: len(raw)]:
+            if not there.lines and raw[: len(beginning)] == beginning[: len(raw)]:
                 self._file.truncate(0)  # empty, or died while writing the header
                 self.write(header)
                 _sync_folder(self.path.parent)
             else:
-                read(found.lines)
-                self._file.truncate(found.kept_bytes)
-                if found.lacks_feed:
+                read(there.lines)
+                self._file.truncate(there.kept_bytes)
+                if there.lacks_feed:
                     self.write("\n")
             self._held = stack.pop_all()
 

@@ -168,14 +168,14 @@ class _Executions:
 
     def _program(self, launch: Launch) -> None:
         program, grid = launch.program, launch.grid
-        found = [
+        instructions = [
             self.analyzer.read(program, outline, instruction_id, grid)
             for outline in launch.regions
             for instruction_id in computing(self.kernel, outline.instruction_ids)
         ]
         flat = flat_site(program, grid)
-        for each in found:
-            self._instruction(each, flat, grid)
+        for instruction in instructions:
+            self._instruction(instruction, flat, grid)
         analysis = analyzed_program(self.analyzer, launch)
         for key, quantity in self.loops.counted(analysis, flat, grid):
             self._add(key, quantity)
@@ -188,24 +188,24 @@ class _Executions:
         self.reasons |= self.statistics.reasons(within)
         self.statistics.used.clear()
 
-    def _instruction(self, found: Instruction, flat: Site, grid: Grid) -> None:
-        place = found.place
-        idle = self._idle(found, grid)
-        beside = neighbors(place)
-        is_cut = self.placements.cuts(place.within.difference(found.own), beside, grid)
-        copied = sorted(self.looped_copies & place.within)
-        for key, conditions, number, share in found.tallied.parts:
+    def _instruction(self, instruction: Instruction, flat: Site, grid: Grid) -> None:
+        where = instruction.place
+        idle = self._idle(instruction, grid)
+        beside = neighbors(where)
+        is_cut = self.placements.cuts(where.within.difference(instruction.own), beside, grid)
+        copied = sorted(self.looped_copies & where.within)
+        for key, conditions, number, share in instruction.tallied.parts:
             times = number * share
             left = left_loops(conditions)
-            loops = [name for name in found.own if name not in left]
+            loops = [name for name in instruction.own if name not in left]
             copies = (name for name in copied if name not in left)
             site = self.placements.site(flat, [*loops, *copies])
-            executions = self.domains.executions(place.within, conditions, grid).scale(times)
+            executions = self.domains.executions(where.within, conditions, grid).scale(times)
             if isinstance(key, Operation):
-                self._operation(key, found, conditions, site, executions)
+                self._operation(key, instruction, conditions, site, executions)
             elif executions:
-                once = partial(self._once, place.within, conditions, grid, times)
-                parts = self.steps.sorted(key, found, loops, executions, once)
+                once = partial(self._once, where.within, conditions, grid, times)
+                parts = self.steps.sorted(key, instruction, loops, executions, once)
                 is_guarded = is_cut or tells_apart(conditions, beside)
                 for step, in_loop, part in parts:
                     between = _masked(step) if idle else step
@@ -215,53 +215,55 @@ class _Executions:
                     if is_guarded:
                         self._add(AccessKey(*at, is_guarded=True), part)
                 if key.address_space == "global":
-                    self.footprints.add(key, found, conditions, grid)
-        whole = self.placements.site(flat, [*found.own, *copied])
-        if found.supplied:
-            self._supplied(found, whole, grid, is_cut=is_cut)
-        for key, part in self._private(found, copied, whole, grid):
+                    self.footprints.add(key, instruction, conditions, grid)
+        whole = self.placements.site(flat, [*instruction.own, *copied])
+        if instruction.supplied:
+            self._supplied(instruction, whole, grid, is_cut=is_cut)
+        for key, part in self._private(instruction, copied, whole, grid):
             self._add(key, part)
-        self._note(place.within)
+        self._note(where.within)
         self._add(EventKey(whole, "idle"), idle)
 
-    def _supplied(self, found: Instruction, site: Site, grid: Grid, *, is_cut: bool) -> None:
+    def _supplied(self, instruction: Instruction, site: Site, grid: Grid, *, is_cut: bool) -> None:
         """Add the accesses of an instruction whose counts the caller supplies."""
-        self.reasons.add(reason_of(found.loopy.id))
-        executions = self.domains.executions(found.place.within, found.place.cases, grid)
-        executions = executions.scale(found.tallied.probability)
-        is_guarded = is_cut or tells_apart(found.place.cases, neighbors(found.place))
-        for name, number in found.supplied.items():
+        self.reasons.add(reason_of(instruction.loopy.id))
+        executions = self.domains.executions(
+            instruction.place.within, instruction.place.cases, grid
+        )
+        executions = executions.scale(instruction.tallied.probability)
+        is_guarded = is_cut or tells_apart(instruction.place.cases, neighbors(instruction.place))
+        for name, number in instruction.supplied.items():
             if name.startswith(("gmem.", "lmem.")):
                 quantity = executions.scale(number)
-                for key, part in _supplied_access(name, found, site, quantity):
+                for key, part in _supplied_access(name, instruction, site, quantity):
                     if is_guarded or not (isinstance(key, AccessKey) and key.is_guarded):
                         self._add(key, part)
 
-    def _idle(self, found: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
+    def _idle(self, instruction: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""
-        place = found.place
-        if not (place.cases or found.own or self._is_guarded(place)):
+        where = instruction.place
+        if not (where.cases or instruction.own or self._is_guarded(where)):
             return ZERO_COUNT
-        slots = slots_of(place)
+        slots = slots_of(where)
         if slots is None:
             return ZERO_COUNT
-        executed = self.domains.executions(place.within, place.cases, grid)
+        executed = self.domains.executions(where.within, where.cases, grid)
         return slots + executed.scale(-1)
 
     def _operation(
         self,
         operation: Operation,
-        found: Instruction,
+        instruction: Instruction,
         conditions: Conditions,
         site: Site,
         executions: PiecewiseQuasiPolynomial,
     ) -> None:
         """Add operations: divisions that shift and calls that not all items make are apart."""
         if operation.kind in ("div", "mod") and operation.type_name[0] in "iu":
-            shifts = operation.kind in divisions_that_shift(found.loopy)
+            shifts = operation.kind in divisions_that_shift(instruction.loopy)
             named = replace(operation, kind="shift") if shifts else operation
         else:
-            named = _conditional(operation, conditions, found.place)
+            named = _conditional(operation, conditions, instruction.place)
         self._add(OperationKey(site, named), executions)
 
     def _once(
@@ -279,32 +281,34 @@ class _Executions:
         return self.domains.executions(within - {loop}, conditions, grid).scale(times)
 
     def _private(
-        self, found: Instruction, copied: Sequence[str], site: Site, grid: Grid
+        self, instruction: Instruction, copied: Sequence[str], site: Site, grid: Grid
     ) -> Iterator[tuple[ExecutionKey, PiecewiseQuasiPolynomial]]:
         """Yield iterations of the loops over copies, and accesses to private arrays."""
-        loops = frozenset([*found.own, *copied])
-        if not loops or not isinstance(found.loopy, lp.MultiAssignmentBase):
+        loops = frozenset([*instruction.own, *copied])
+        if not loops or not isinstance(instruction.loopy, lp.MultiAssignmentBase):
             return
-        read = self._private_references((found.loopy.expression,), loops)
-        written = self._private_references(found.loopy.assignees, loops)
+        read = self._private_references((instruction.loopy.expression,), loops)
+        written = self._private_references(instruction.loopy.assignees, loops)
         if not (copied or read or written):
             return
-        executions = self.domains.executions(found.place.within, found.place.cases, grid)
+        executions = self.domains.executions(
+            instruction.place.within, instruction.place.cases, grid
+        )
         if copied:
             yield EventKey(site, "iterations"), executions
         accessed: tuple[tuple[Direction, set[Any]], ...] = (("load", read), ("store", written))
         for direction, several in accessed:
-            for each in several:
-                elements = self._private_elements(each.aggregate.name)
+            for reference in several:
+                elements = self._private_elements(reference.aggregate.name)
                 yield PrivateAccessKey(site, direction, elements), executions
 
     def _private_references(self, expressions: Sequence[Any], loops: Collection[str]) -> set[Any]:
         """Return references to private arrays whose subscripts depend on some loops."""
         return {
-            each
+            reference
             for expression in expressions
-            for each in _subscripts_in(expression, self.private_arrays)
-            if not get_dependencies(each.index).isdisjoint(loops)
+            for reference in _subscripts_in(expression, self.private_arrays)
+            if not get_dependencies(reference.index).isdisjoint(loops)
         }
 
     def _private_elements(self, array: str) -> int:
@@ -312,17 +316,17 @@ class _Executions:
         shape = self.kernel.temporary_variables[array].shape
         return math.prod(extent if isinstance(extent, int) else 0 for extent in shape)
 
-    def _is_guarded(self, place: Place) -> bool:
-        return bool(set(place.loops) & place.within) or any(
+    def _is_guarded(self, where: Place) -> bool:
+        return bool(set(where.loops) & where.within) or any(
             name in self.domains.data_loops
-            or self.domains.value_bounds(name) != (0, place.grid.items[axis] - 1)
-            for name, axis in place.lanes.items()
+            or self.domains.value_bounds(name) != (0, where.grid.items[axis] - 1)
+            for name, axis in where.lanes.items()
         )
 
 
-def _conditional(operation: Operation, conditions: Conditions, place: Place) -> Operation:
+def _conditional(operation: Operation, conditions: Conditions, where: Place) -> Operation:
     """Return the operation, or a conditional one if it is a call that not all items make."""
-    if operation.kind not in _CALLS or not tells_apart(conditions, place.lanes):
+    if operation.kind not in _CALLS or not tells_apart(conditions, where.lanes):
         return operation
     function = operation.function or operation.kind
     return replace(operation, kind="conditional", function=function)
@@ -358,16 +362,16 @@ def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
 
 
 def _supplied_access(
-    name: str, found: Instruction, site: Site, quantity: PiecewiseQuasiPolynomial
+    name: str, instruction: Instruction, site: Site, quantity: PiecewiseQuasiPolynomial
 ) -> Iterator[tuple[AccessKey | FootprintKey, PiecewiseQuasiPolynomial]]:
     """Yield what supplied accesses, by property name, add to the counts of executions."""
     root, direction, bits, *more = cast("Any", name.split("."))
     space: Space = "global" if root == "gmem" else "local"
     class_name = "".join(more) or "stride1"
     step = _step_of_class(class_name)
-    between = WorkItemStep(step if 0 in found.place.lanes.values() else "same")
+    between = WorkItemStep(step if 0 in instruction.place.lanes.values() else "same")
     at = (site, space, direction, int(bits), between)
-    yield AccessKey(*at, step if found.own else None), quantity
+    yield AccessKey(*at, step if instruction.own else None), quantity
     yield AccessKey(*at, is_guarded=True), quantity
     if space == "local":
         return

@@ -41,7 +41,7 @@ class _GlobalAccess:
     grid: Grid
     access: MemoryAccess
     index: Address | None
-    place: Place
+    where: Place
     cases: Conditions
     # the least constant step along items and loops, and along groups too, elements
     least_step: int
@@ -59,11 +59,13 @@ class Footprints:
         self._steps = steps
         self._accesses: list[_GlobalAccess] = []
 
-    def add(self, access: MemoryAccess, found: Instruction, cases: Conditions, grid: Grid) -> None:
+    def add(
+        self, access: MemoryAccess, instruction: Instruction, cases: Conditions, grid: Grid
+    ) -> None:
         """Add an access to global memory."""
         address = self._domains.address(access)
         address = address and address.simplified()
-        strides = self._steps.strides(access, found)
+        strides = self._steps.strides(access, instruction)
         constant = [
             (s.kind, abs(int(s.stride.constant_term)))
             for s in strides
@@ -76,7 +78,7 @@ class Footprints:
                 grid=grid,
                 access=access,
                 index=address,
-                place=found.place,
+                where=instruction.place,
                 cases=cases,
                 least_step=least,
                 least_in_all=min((step for _, step in constant), default=1),
@@ -96,9 +98,9 @@ class Footprints:
     def counted(self) -> dict[FootprintKey, PiecewiseQuasiPolynomial]:
         """Count what all accesses touch."""
         by_array: defaultdict[tuple[str, str, int], list[_GlobalAccess]] = defaultdict(list)
-        for found in self._accesses:
-            access = found.access
-            by_array[access.array, access.direction, access.component_of].append(found)
+        for member in self._accesses:
+            access = member.access
+            by_array[access.array, access.direction, access.component_of].append(member)
         parts: defaultdict[FootprintKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
         for (array, direction, _), members in by_array.items():
             touched = self._touched(array, members)
@@ -116,7 +118,7 @@ class Footprints:
         size = members[0].access.bits // 8
         if touched is None:
             even = PiecewiseQuasiPolynomial.sum(
-                self._domains.executions(m.place.within, m.cases, m.grid)
+                self._domains.executions(m.where.within, m.cases, m.grid)
                 for m in members
                 if m.is_even
             )
@@ -173,8 +175,8 @@ class Footprints:
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
         for member in members:
-            counted, _ = self._domains.trip_statistics(member.place.within)
-            if member.index is None or counted != member.place.within:
+            counted, _ = self._domains.trip_statistics(member.where.within)
+            if member.index is None or counted != member.where.within:
                 return None
             axes = tuple(sorted({self._domains.group_axes.get(n, -1) for n in counted} - {-1}))
             by_axes[axes].append(member)
@@ -256,10 +258,10 @@ class Footprints:
         for member in members:
             if member.index is None:
                 continue
-            groups = [QuasiPolynomial.name(self._group_name(member.place, axis)) for axis in axes]
+            groups = [QuasiPolynomial.name(self._group_name(member.where, axis)) for axis in axes]
             pieces.append(
                 accessed_cells(
-                    [(member.index, member.place.within, member.cases)],
+                    [(member.index, member.where.within, member.cases)],
                     self._domains,
                     partial(told_apart, groups=groups),
                 )
@@ -268,8 +270,8 @@ class Footprints:
         whole = pieces[0] if len(pieces) == 1 else counter.as_one_piece(sets.union(pieces))
         return counter.count(whole)
 
-    def _group_name(self, place: Place, axis: int) -> str:
-        return min(n for n in place.within if self._domains.group_axes.get(n) == axis)
+    def _group_name(self, where: Place, axis: int) -> str:
+        return min(n for n in where.within if self._domains.group_axes.get(n) == axis)
 
 
 def _bytes_between(steps: Sequence[tuple[int, Address | None]], size: int) -> Fraction:

@@ -200,13 +200,15 @@ class SiteRun:
             full, left = full + bool(left), 0
         return Fraction(full, row), Fraction(left, row)
 
-    def issued(self, what: str, alone: str | None = None, *, each: Fraction = _ONE) -> Issued:
+    def issued(
+        self, what: str, alone: str | None = None, *, instructions: Fraction = _ONE
+    ) -> Issued:
         """Return what is issued of something that a vector does in so many instructions each."""
         scalar = f"{ISSUE_ROOT}.scalar.{alone or what}"
         if not self.is_vector:
             return ((scalar, _ONE),)
         full, left = self.shares
-        both = ((f"{ISSUE_ROOT}.vector.{what}", full * each), (scalar, left))
+        both = ((f"{ISSUE_ROOT}.vector.{what}", full * instructions), (scalar, left))
         return tuple((name, share) for name, share in both if share)
 
 
@@ -239,7 +241,7 @@ _ELSEWHERE = TO_OTHER_LINES.keys() | BY_DATA.keys()
 
 def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str, Any]:
     """Turn counts of the structure view into what the device issues."""
-    found: dict[str, Any] = {}
+    total: dict[str, Any] = {}
     known = _issued_by(cast("Hashable", policy))  # frozen
     for name, count in counts.items():
         if name not in known:
@@ -250,8 +252,8 @@ def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str
                 if share == 1
                 else count * (float(share) if isinstance(count, np.ndarray) else share)
             )
-            found[issued] = found[issued] + part if issued in found else part
-    return found
+            total[issued] = total[issued] + part if issued in total else part
+    return total
 
 
 @lru_cache(maxsize=2**8)
@@ -281,7 +283,7 @@ def issue(name: str, policy: ExecutionPolicy) -> Issued:
             link = "arithmetic" if kind in _LIKE_PRODUCTS else kind
             return () if run.is_flat else run.issued(f"chain.{type_name}.{link}")
         case LiveValuesKey():
-            return run.issued("live_across_barrier", each=Fraction(key.bits, _LANE_BITS))
+            return run.issued("live_across_barrier", instructions=Fraction(key.bits, _LANE_BITS))
         case EventKey():
             return _event(key, run)
         case _:
@@ -323,15 +325,15 @@ def _access(key: AccessKey, run: SiteRun) -> Issued:
         return _one_by_one(key, "scalar", alone, _ONE)
     if key.direction == "store" and step == "same":
         step = "next"
-    each = Fraction(key.bits, _LANE_BITS)
+    accesses = Fraction(key.bits, _LANE_BITS)
     full, left = run.shares
     if step == "near" or step in _ELSEWHERE:
         return _one_by_one(key, "scalar", step, _ONE)
     together: Issued = ()
     if full and step == "next" and key.space == "global" and key.in_loop in _ELSEWHERE:
-        together = _one_by_one(key, "vector", key.in_loop, full * each)
+        together = _one_by_one(key, "vector", key.in_loop, full * accesses)
     elif full:
-        together = ((f"{ISSUE_ROOT}.vector.{key.at}.{step}", full * each),)
+        together = ((f"{ISSUE_ROOT}.vector.{key.at}.{step}", full * accesses),)
     return together + (_one_by_one(key, "scalar", alone, left) if left else ())
 
 
@@ -344,10 +346,10 @@ def _one_by_one(key: AccessKey, unit: Unit, step: Step | None, times: Fraction) 
     elif step in BY_DATA:
         nearest, level = "data", BY_DATA[step]
     served = ["strided" if unit == "vector" else nearest, *(_PASSED[level] if level else ())]
-    place = f"{ISSUE_ROOT}.{unit}.{key.at}"
-    issued = [(f"{place}.{serving}", times) for serving in served]
+    beginning = f"{ISSUE_ROOT}.{unit}.{key.at}"
+    issued = [(f"{beginning}.{serving}", times) for serving in served]
     if grade:
-        issued.append((f"{place}.set_conflict", times * _CONFLICTS[grade]))
+        issued.append((f"{beginning}.set_conflict", times * _CONFLICTS[grade]))
     return tuple(issued)
 
 
@@ -386,10 +388,10 @@ def _private_access(key: PrivateAccessKey, run: SiteRun) -> Issued:
 def _event(key: EventKey, run: SiteRun) -> Issued:
     context = key.site.context
     if key.event == "passes":
-        place = f"{ISSUE_ROOT}.{run.unit}"
+        beginning = f"{ISSUE_ROOT}.{run.unit}"
         return (
-            (f"{place}.passes.{context}", _ONE),
-            (f"{place}.rows.{context}", Fraction(run.shape[1])),
+            (f"{beginning}.passes.{context}", _ONE),
+            (f"{beginning}.rows.{context}", Fraction(run.shape[1])),
         )
     if key.event in ("iterations", "entries") and run.is_written_out:
         return ()

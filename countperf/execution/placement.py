@@ -134,10 +134,10 @@ def tells_apart(conditions: Iterable[Case | FirstIteration], items: Collection[s
     return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
 
 
-def neighbors(place: Place) -> tuple[str, ...]:
+def neighbors(where: Place) -> tuple[str, ...]:
     """Return the work-item indices along the axes that vectors may take."""
-    axes = (0, 1) if place.grid.items.get(0, 1) <= NARROW_ROW else (0,)
-    return tuple(name for name, axis in place.lanes.items() if axis in axes)
+    axes = (0, 1) if where.grid.items.get(0, 1) <= NARROW_ROW else (0,)
+    return tuple(name for name, axis in where.lanes.items() if axis in axes)
 
 
 # --- Loops and regions: passes, iterations, carried chains, and values that live across barriers
@@ -179,14 +179,16 @@ class LoopCounter:
         around = set(region.barrier_loops)
         waiting = [chain for chain in region.chains if around & set(chain.loops)]
         values: defaultdict[int, int] = defaultdict(int)
-        found: list[tuple[int, PiecewiseQuasiPolynomial]] = []
+        waiting_values: list[tuple[int, PiecewiseQuasiPolynomial]] = []
         for chain in waiting:
             within = self._kernel.id_to_insn[chain.instructions[-1]].within_inames
             bits = 8 * self._kernel.temporary_variables[chain.variables[-1]].dtype.itemsize
             values[bits] += 1 if self._looped_copies & within else chain.side_by_side
-            found.append((bits, self._domains.executions(within.difference(own), (), grid)))
+            waiting_values.append(
+                (bits, self._domains.executions(within.difference(own), (), grid))
+            )
         site = self._placements.site(flat, ())
-        for bits, executions in found:
+        for bits, executions in waiting_values:
             yield LiveValuesKey(site, values[bits], bits), executions
 
     def _chains(self, region: RegionAnalysis, flat: Site, own: Collection[str]) -> Iterator[Part]:
@@ -251,10 +253,10 @@ class StepSorter:
         self._found: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
         self.assumed: set[str] = set()
 
-    def strides(self, access: MemoryAccess, found: Instruction) -> tuple[AxisStride, ...]:
+    def strides(self, access: MemoryAccess, instruction: Instruction) -> tuple[AxisStride, ...]:
         """Return the strides of an access along the axes and loops around it."""
-        place = found.place
-        key = (access, id(place))
+        where = instruction.place
+        key = (access, id(where))
         known = self._found.get(key)
         if known is None:
             layout = self._domains.layout_of(access)
@@ -264,23 +266,23 @@ class StepSorter:
                 self.assumed.add(f"uneven steps of {access.text}, as if data led there")
             opaque = address or address_of(access, layout, self._analyzer.to_opaque)
             changing = self._analyzer.changing
-            strides = strides_of(place, opaque, found.kinds, changing, of_most=True)
-            self._found[key] = known = (place, strides)  # kept, and with it its identity
+            strides = strides_of(where, opaque, instruction.kinds, changing, of_most=True)
+            self._found[key] = known = (where, strides)  # kept, and with it its identity
         return known[1]
 
     def sorted(
         self,
         access: MemoryAccess,
-        found: Instruction,
+        instruction: Instruction,
         loops: Sequence[str],
         executions: PiecewiseQuasiPolynomial,
         once: Callable[[str], PiecewiseQuasiPolynomial | None],
     ) -> list[Sorted]:
         """Sort the executions of an access by its steps, which may depend on the parameters."""
-        strides, bits, place = self.strides(access, found), access.bits, found.place
+        strides, bits, where = self.strides(access, instruction), access.bits, instruction.place
         lanes = [s.stride for s in strides if s.kind == "local" and s.axis == 0]
-        across = self._across_rows(access, place, strides)
-        path = partial(reuse_path, place, bits, strides, loops)
+        across = self._across_rows(access, where, strides)
+        path = partial(reuse_path, where, bits, strides, loops)
         among_items, along_loops = (partial(path, items_first=first) for first in (True, False))
         lane_stride = lanes[0] if lanes else _ZERO
         counter = self._domains.counter
@@ -293,7 +295,7 @@ class StepSorter:
                 result += self._through_data(access, strides, loops, across, part)
                 continue
             between = WorkItemStep(
-                self._alignment(access, place, 0) if step == "next" else step, across
+                self._alignment(access, where, 0) if step == "next" else step, across
             )
             if not loops:
                 result.append((between, None, part))
@@ -361,23 +363,23 @@ class StepSorter:
         return elements
 
     def _across_rows(
-        self, access: MemoryAccess, place: Place, strides: Sequence[AxisStride]
+        self, access: MemoryAccess, where: Place, strides: Sequence[AxisStride]
     ) -> Step | None:
-        items = place.grid.items
+        items = where.grid.items
         if items.get(0, 1) > NARROW_ROW or items.get(1, 1) == 1:
             return None
         along = [s.stride for s in strides if s.kind == "local" and s.axis == 1]
         step = step_of(along[0] if along else _ZERO, access.bits)
-        return self._alignment(access, place, 1) if step == "next" else step
+        return self._alignment(access, where, 1) if step == "next" else step
 
-    def _alignment(self, access: MemoryAccess, place: Place, axis: int) -> Step:
+    def _alignment(self, access: MemoryAccess, where: Place, axis: int) -> Step:
         """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
         if access.address_space != "local":
             return "next"
         address = self._domains.address(access)
         if address is None:
             return "next"
-        lanes = {name for name, of in place.lanes.items() if of == axis}
+        lanes = {name for name, of in where.lanes.items() if of == axis}
         odd = [m for m, c in address.flat.terms.items() if c % ALIGNMENT and not _is_of(m, lanes)]
         if not odd:
             return "next"

@@ -113,7 +113,7 @@ class ReusePath:
 
 
 def reuse_path(
-    place: Place,
+    where: Place,
     bits: int,
     strides: Sequence[AxisStride],
     own: Sequence[str],
@@ -135,7 +135,7 @@ def reuse_path(
     lines, steps = _ONE, list[WalkedStep]()
     copies: Copies | None = None
     for stride in order:
-        extent = _extent(place, stride)
+        extent = _extent(where, stride)
         if extent == _ONE:
             continue
         if extent is None or stride.stride is None:
@@ -163,17 +163,17 @@ def _on_pairs(along: AxisStride, extent: QuasiPolynomial, bits: int) -> Copies |
     return Copies(along.iname, number, pairs) if step < _PAIR_BYTES else None
 
 
-def _extent(place: Place, along: AxisStride) -> QuasiPolynomial | None:
+def _extent(where: Place, along: AxisStride) -> QuasiPolynomial | None:
     """Return how long an axis or a loop is at most; None where data decides."""
     if along.kind == "local" and along.axis is not None:
-        return QuasiPolynomial.constant(place.grid.items[along.axis])
+        return QuasiPolynomial.constant(where.grid.items[along.axis])
     if along.kind == "group" and along.axis is not None:
-        return place.grid.groups[along.axis].as_polynomial()
+        return where.grid.groups[along.axis].as_polynomial()
     key = ("extent", along.iname)
-    if key not in place.memo:
+    if key not in where.memo:
         assert along.iname is not None  # of a loop
-        place.memo[key] = _length(place.domains, along.iname)
-    return place.memo[key]
+        where.memo[key] = _length(where.domains, along.iname)
+    return where.memo[key]
 
 
 def _length(domains: Domains, loop: str) -> QuasiPolynomial | None:
@@ -231,7 +231,7 @@ def sorted_by_step(
     step = step_of(stride, bits)
     if step != _ELSEWHERE or stride is None:
         return [(step, executions)]
-    found = walk()
+    path = walk()
     parts: defaultdict[Step, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
     outside: tuple[QuasiPolynomial, ...] = ()
     if inside is not None:
@@ -239,19 +239,19 @@ def sorted_by_step(
         parts["near"] = executions.restricted((inside,))
         executions = executions.restricted(outside)
     own = executions
-    if found.copies is not None:
-        once = without(found.copies.loop)
+    if path.copies is not None:
+        once = without(path.copies.loop)
         once = None if once is None else once.restricted(outside)
-        if once is not None and once.scale(found.copies.number) == executions:
-            own = once.scale(found.copies.pairs)
+        if once is not None and once.scale(path.copies.number) == executions:
+            own = once.scale(path.copies.pairs)
     left = own
-    for pitch, shared_limits in limits.sharing.items() if found.lines is not None else ():
-        shared, on_pitch = _on_pitch(found, pitch * 8 // bits, left)
+    for pitch, shared_limits in limits.sharing.items() if path.lines is not None else ():
+        shared, on_pitch = _on_pitch(path, pitch * 8 // bits, left)
         left += on_pitch.scale(-1)
         for grade, some in _by_lines(shared, on_pitch, shared_limits) if on_pitch else ():
-            for level, part in _by_lines(found.lines, some, limits.levels) if some else ():
+            for level, part in _by_lines(path.lines, some, limits.levels) if some else ():
                 parts[_with_conflict(level, grade)] += part
-    for level, part in _by_lines(found.lines, left, limits.levels) if left else ():
+    for level, part in _by_lines(path.lines, left, limits.levels) if left else ():
         parts[level] += part
     if own is not executions:
         parts[_ELSEWHERE] += executions + own.scale(-1)
@@ -285,7 +285,7 @@ def sorted_by_size(
 
 
 def _on_pitch(
-    found: ReusePath, elements: int, executions: PiecewiseQuasiPolynomial
+    path: ReusePath, elements: int, executions: PiecewiseQuasiPolynomial
 ) -> tuple[QuasiPolynomial, PiecewiseQuasiPolynomial]:
     """Return how many lines of a walk share sets, and the executions for which they do.
 
@@ -293,7 +293,7 @@ def _on_pitch(
     of each copy share sets of their own.
     """
     lines, zero = _ONE, list[QuasiPolynomial]()
-    for step in found.steps:
+    for step in path.steps:
         remainder = step.stride.modulo(elements)
         if remainder and step.stride.is_constant:
             if not step.of_copies:

@@ -371,10 +371,10 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
         elif name in _TABLES and isinstance(entry, dict):
             plain[name] = {}
             for key, part in entry.items():
-                found, source = read(_TABLES[name], part, field_path((key,), root=f"$.{name}"))
+                values, source = read(_TABLES[name], part, field_path((key,), root=f"$.{name}"))
                 extra = {"name": key} if name == "classes" else {}
-                found.pop("unit", None)
-                plain[name][key] = {**found, **extra, "source": source}
+                values.pop("unit", None)
+                plain[name][key] = {**values, **extra, "source": source}
         else:
             plain[name] = entry
     device = validate(DeviceParameters, {**plain, "sources": sources}, path=path)

@@ -195,7 +195,7 @@ class ArrayArgument:
                 " goes in it; pass an array for it in make_arguments, or declare its shape:"
                 f' lp.GlobalArg({self.name!r}, np.{self.dtype.name}, shape="n")'
             )
-        highs = [each.high for each in ranges] or [-1] * len(extents)
+        highs = [addresses.high for addresses in ranges] or [-1] * len(extents)
         return tuple(
             max(0, high + 1) if extent is None else extent
             for extent, high in zip(extents, highs, strict=True)
@@ -292,7 +292,7 @@ class ArrayArgument:
         axes = range(len(self.shape))
         unit = [[int(other == axis) for other in axes] for axis in axes]
         ranges = self._ranges(addressed, unit, parameters)
-        if ranges is None or not all(each.is_exact for each in ranges):
+        if ranges is None or not all(addresses.is_exact for addresses in ranges):
             return 0  # whoever gives an array knows how large it is
         return self.placement(parameters, addressed).count
 
@@ -316,11 +316,11 @@ class ArrayArgument:
         self, placement: Placement, addressed: AddressedElements, parameters: Mapping[str, Any]
     ) -> None:
         ranges = self._ranges(addressed, [placement.strides], parameters, placement.offset)
-        for found in ranges or ():
-            if found.is_exact and (found.low < 0 or found.high >= placement.count):
-                wrong = found.low if found.low < 0 else found.high
+        for indices in ranges or ():
+            if indices.is_exact and (indices.low < 0 or indices.high >= placement.count):
+                wrong = indices.low if indices.low < 0 else indices.high
                 raise KernelBuildError(
-                    f"{found.access} addresses element {wrong} of {self.name!r}, whose buffer has"
+                    f"{indices.access} addresses element {wrong} of {self.name!r}, whose buffer has"
                     f" {placement.count} elements; declare a shape of"
                     f" {self.source or self.name!r} that holds what the kernel addresses"
                 )

@@ -58,16 +58,16 @@ class BoundArguments:
         """Copy an array of the kernel from the device, in its own shape."""
         (array,) = (array for array in self.kernel.arrays if array.name == name)
         views: dict[tuple[int, ...], NDArray[Any]] = {}
-        for place, part in array.parts.items():
+        for index, part in array.parts.items():
             placement = self.bindings.placements[part.name]
             memory = self.arguments[part.name]
             flat = self.session.download(memory, part.dtype, placement.count)
-            views[place] = placement.view(flat)
+            views[index] = placement.view(flat)
         if not array.separate:
             return views[()]
         whole = np.empty(self.bindings.shapes[name], array.dtype)
-        for place, (_, part) in zip(array.parts, array.split(whole), strict=True):
-            part[...] = views[place]
+        for index, (_, part) in zip(array.parts, array.split(whole), strict=True):
+            part[...] = views[index]
         return whole
 
 
@@ -336,17 +336,17 @@ def _found(
     for array in kernel.arrays:
         if not array.is_read or array.name in known or array.name not in limits:
             continue
-        found = limits[array.name]
-        high = min(found.high, int(np.iinfo(array.dtype).max))
-        text = f"random, {found.low} to {high}"
+        limit = limits[array.name]
+        high = min(limit.high, int(np.iinfo(array.dtype).max))
+        text = f"random, {limit.low} to {high}"
         rows = int(np.prod(bindings.shapes[array.name])) - 1
-        if found.rows and rows > 0:
-            stated = waiting.pop(found.rows, (high - found.low) / rows)
-            high = _high_of(found, high, rows, float(stated), parameters)
-            text = f"rows of {(high - found.low) / rows:.4g} on average, all alike ({found.rows})"
-        elif found.bounds_loops:
-            text = f"rising evenly from {found.low} to {high}"
-        indices[array.name] = _Index(low=found.low, high=high, rises=found.bounds_loops, text=text)
+        if limit.rows and rows > 0:
+            stated = waiting.pop(limit.rows, (high - limit.low) / rows)
+            high = _high_of(limit, high, rows, float(stated), parameters)
+            text = f"rows of {(high - limit.low) / rows:.4g} on average, all alike ({limit.rows})"
+        elif limit.bounds_loops:
+            text = f"rising evenly from {limit.low} to {high}"
+        indices[array.name] = _Index(low=limit.low, high=high, rises=limit.bounds_loops, text=text)
     source = kernel.addressed.kernel
     loops: frozenset[str] = frozenset() if source is None else source.all_inames()
     made_up = {
@@ -366,13 +366,13 @@ def _found(
     return known, scalars, bindings.shapes, indices
 
 
-def _high_of(found: Any, high: int, rows: int, mean: float, parameters: Mapping[str, Any]) -> int:
+def _high_of(limit: Any, high: int, rows: int, mean: float, parameters: Mapping[str, Any]) -> int:
     """Return the last element of an array of rows, so that these have a mean length."""
-    wanted = found.low + round(mean * rows)
+    wanted = limit.low + round(mean * rows)
     if wanted > high:
         sizes = ", ".join(f"{name}={value}" for name, value in parameters.items())
         raise KernelBuildError(
-            f"{rows} rows of {mean:g} elements ({found.rows}) need {wanted}, and the arrays hold"
+            f"{rows} rows of {mean:g} elements ({limit.rows}) need {wanted}, and the arrays hold"
             f" {high} at {sizes}: make sizes and statistics agree, or pass your data by a"
             " function, make_arguments="
         )

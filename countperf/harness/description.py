@@ -213,15 +213,15 @@ def _array(
     return KernelArray(
         name=argument.name,
         parts={
-            place: _part(
+            index: _part(
                 kernel,
                 target,
                 kernel.arg_dict[name],
                 limit,
                 source=argument.name,
-                fixed=dict(zip(separate, place, strict=True)),
+                fixed=dict(zip(separate, index, strict=True)),
             )
-            for place, name in separation.subarray_names.items()
+            for index, name in separation.subarray_names.items()
         },
         separate=separate,
         extent=tuple(int(argument.shape[axis]) for axis in separate),

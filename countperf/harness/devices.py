@@ -95,15 +95,15 @@ def select_device(name: str, devices: Sequence[Device]) -> Device:
     """Find the device that a name means."""
     wanted = name.strip().lower()
     exact = [device for device in devices if wanted in (device.label, device.identity.slug)]
-    found = exact or [device for device in devices if _is_part(wanted, device)]
-    if len(found) == 1:
-        return found[0]
+    matches = exact or [device for device in devices if _is_part(wanted, device)]
+    if len(matches) == 1:
+        return matches[0]
     if not devices:
         raise DeviceError(
             f"no device {name!r}: there is none at all; {INSTALL_ADVICE}", device=name
         )
-    if found:
-        message = f"{name!r} means several devices: {_listing(found)}; give the whole label"
+    if matches:
+        message = f"{name!r} means several devices: {_listing(matches)}; give the whole label"
         raise DeviceError(message, device=name)
     message = f"no device {name!r}; there is: {_listing(devices)}"
     raise DeviceError(message, device=name)
@@ -169,29 +169,31 @@ def find_device(
     attempt: Callable[[Device], Trial] | None = None,
 ) -> Device:
     """Return a device that works."""
-    found = discovery or discover()
+    discovery = discovery or discover()
     attempt = attempt or try_device
-    if name is not None and (absence := found.absence(name)) is not None:
+    if name is not None and (absence := discovery.absence(name)) is not None:
         raise DeviceError(f"no device {name!r}: {absence.problem}; {absence.advice}", device=name)
-    if found.drivers.problem and not found.devices:
-        message = f"no OpenCL driver: {found.drivers.problem}; {found.drivers.advice}"
+    if discovery.drivers.problem and not discovery.devices:
+        message = f"no OpenCL driver: {discovery.drivers.problem}; {discovery.drivers.advice}"
         raise DeviceError(message, device=name)
     if name is not None:
-        device = select_device(name, found.devices)
+        device = select_device(name, discovery.devices)
         trial = attempt(device)
         if trial.works:
             return device
         message = f"{device.label} ({device.identity.name}) does not work: {trial.reason}"
         raise DeviceError(f"{message}; {trial.advice}", device=name)
     reasons = ""
-    for device in in_order(found.devices):
+    for device in in_order(discovery.devices):
         trial = attempt(device)
         if trial.works:
             return device
         reasons += f"{device.label}: {trial.reason}; "
     nothing = "no OpenCL device works" if reasons else "no OpenCL device found"
-    expected = [each for each in found.absences if each.is_expected]
-    advice = "; ".join([*(f"{each.problem}: {each.advice}" for each in expected), INSTALL_ADVICE])
+    expected = [absence for absence in discovery.absences if absence.is_expected]
+    advice = "; ".join(
+        [*(f"{absence.problem}: {absence.advice}" for absence in expected), INSTALL_ADVICE]
+    )
     raise DeviceError(f"{nothing}: {reasons}{advice}")
 
 
@@ -254,21 +256,21 @@ def examine(
     DoctorReport
         What was seen; nothing is raised for devices that fail.
     """
-    found = discovery or discover()
+    discovery = discovery or discover()
     devices = tuple(
         DeviceReport(
             label=device.label,
             **{name: getattr(device.identity, name) for name in ("slug", "name", "platform")},
             **asdict(attempt(device)),
         )
-        for device in found.devices
+        for device in discovery.devices
     )
-    working = {each.label for each in devices if each.works}
+    working = {report.label for report in devices if report.works}
     return DoctorReport(
-        drivers=found.drivers.files,
+        drivers=discovery.drivers.files,
         devices=devices,
-        default=next((e.label for e in in_order(found.devices) if e.label in working), None),
-        advice=tuple(_advice(found, devices)),
+        default=next((e.label for e in in_order(discovery.devices) if e.label in working), None),
+        advice=tuple(_advice(discovery, devices)),
         tools=find_tools(),
     )
 
@@ -294,14 +296,16 @@ def find_tools() -> tuple[ToolReport, ...]:
     )
 
 
-def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
-    drivers = found.drivers
+def _advice(discovery: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
+    drivers = discovery.drivers
     advice = list(unwritable_caches())
     if drivers.problem:
         advice.append(f"{drivers.problem}: {drivers.advice}")
     advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
     advice += [
-        f"{absence.problem}: {absence.advice}" for absence in found.absences if absence.is_expected
+        f"{absence.problem}: {absence.advice}"
+        for absence in discovery.absences
+        if absence.is_expected
     ]
     advice += [
         f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall that"
@@ -311,7 +315,7 @@ def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
     ]
     advice += [
         f"{name} has no device: for a GPU, see that its kernel driver is loaded"
-        for name, _ in found.platforms
+        for name, _ in discovery.platforms
         if not any(device.platform == name for device in devices)
     ]
     if not devices and not drivers.problem:

@@ -63,8 +63,8 @@ def find_cuda_program(name: str, variable: str) -> Path | None:
     """Find a program of CUDA's toolkit."""
     named = os.environ.get(variable)
     if named:
-        found = shutil.which(named)
-        return None if found is None else Path(found)
+        path = shutil.which(named)
+        return None if path is None else Path(path)
     return next((path for path in _candidates(name) if os.access(path, os.X_OK)), None)
 
 
@@ -76,8 +76,8 @@ def _candidates(name: str) -> Iterator[Path]:
     for home in (*filter(None, homes), "/usr/local/cuda"):
         yield Path(home) / "bin" / name
     package = importlib.util.find_spec("nvidia")
-    for place in (package.submodule_search_locations or ()) if package else ():
-        yield from sorted(Path(place).glob(f"*/bin/{name}"), reverse=True)
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        yield from sorted(Path(folder).glob(f"*/bin/{name}"), reverse=True)
 
 
 def compile_for(t_unit: Any, capability: str = "9.0") -> dict[str, KernelResources]:
@@ -85,8 +85,8 @@ def compile_for(t_unit: Any, capability: str = "9.0") -> dict[str, KernelResourc
     from countperf.harness.cuda.target import generate_cuda
 
     code = generate_cuda(t_unit)
-    found = compile_sources({"kernel": code.source}, capability)["kernel"]
-    return {name: found[name] for name in code.kernels}
+    resources = compile_sources({"kernel": code.source}, capability)["kernel"]
+    return {name: resources[name] for name in code.kernels}
 
 
 def compile_sources(
@@ -95,12 +95,12 @@ def compile_sources(
     """Compile many sources in one go and read what their kernels take."""
     names = list(sources)
     texts = [_apart(sources[name], name, number) for number, name in enumerate(names)]
-    found: dict[str, dict[str, KernelResources]] = {name: {} for name in names}
+    by_source: dict[str, dict[str, KernelResources]] = {name: {} for name in names}
     said, _ = run_nvcc("\n".join(texts), capability, "-cubin", "-Xptxas", "-v")
     for entry, resources in parse_resources(said).items():
         number, _, kernel = entry[1:].partition("_")
-        found[names[int(number)]][kernel] = resources
-    return found
+        by_source[names[int(number)]][kernel] = resources
+    return by_source
 
 
 def _apart(source: str, label: str, number: int) -> str:

@@ -383,9 +383,9 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
     wrong = ~(difference <= allowed)  # a NaN is wrong
     if not wrong.any():
         return
-    place = tuple(int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    index = tuple(int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     message = (
-        f"{case.name}: wrong numbers: {name}{list(place)} is {got[place]}, the reference says"
-        f" {expected[place]} (tolerance {allowed:.3g}; {int(wrong.sum())} of {wrong.size} differ)"
+        f"{case.name}: wrong numbers: {name}{list(index)} is {got[index]}, the reference says"
+        f" {expected[index]} (tolerance {allowed:.3g}; {int(wrong.sum())} of {wrong.size} differ)"
     )
     raise WrongResultError(message, case=case.name)

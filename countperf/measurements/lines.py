@@ -139,7 +139,7 @@ def two_levels(values: Sequence[float], *, fewest: int) -> float | None:
     places = range(fewest, len(logs) - fewest + 1)
     if not places:
         return None
-    split = max(places, key=lambda place: logs[place] - logs[place - 1])
+    split = max(places, key=lambda position: logs[position] - logs[position - 1])
     distance = median(logs[split:]) - median(logs[:split])
     empty = logs[split] - logs[split - 1]
     if distance < math.log(LEVEL_RATIO) or empty < EMPTY_SHARE * distance:

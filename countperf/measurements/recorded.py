@@ -82,7 +82,7 @@ def number_or_text(text: str) -> Value:
     """Return what a text stands for: a number, ``true`` or ``false``, else the text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if not _NUMBER.fullmatch(text) or not any(each.isdigit() for each in text):
+    if not _NUMBER.fullmatch(text) or not any(character.isdigit() for character in text):
         return text
     value = float(text)
     if not abs(value) < _LARGEST:
@@ -101,8 +101,8 @@ def _text(path: Path | str) -> str:
     return text
 
 
-def _bad(place: str, message: str, path: Path | str) -> DocumentError:
-    return DocumentError(f"{path}: {place} {message}", path=str(path), field=place)
+def _bad(field: str, message: str, path: Path | str) -> DocumentError:
+    return DocumentError(f"{path}: {field} {message}", path=str(path), field=field)
 
 
 def _table(text: str, path: Path | str) -> pd.DataFrame:
@@ -140,7 +140,7 @@ def _extra_p(text: str, path: Path | str) -> list[dict[str, Value]]:
     """Read Extra-P's text format: a row per region and point, with the mean of its times."""
     names: list[str] = []
     points: list[list[Value]] = []
-    region, metric, place = "", "", 0
+    region, metric, index = "", "", 0
     rows: list[dict[str, Value]] = []
     metrics: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -152,30 +152,30 @@ def _extra_p(text: str, path: Path | str) -> list[dict[str, Value]]:
         if word == "PARAMETER":
             names += values
         elif word == "POINTS":
-            found = re.findall(r"\(([^()]*)\)", rest) or (values if len(names) == 1 else [rest])
+            texts = re.findall(r"\(([^()]*)\)", rest) or (values if len(names) == 1 else [rest])
             points += [
-                [number_or_text(each) for each in re.split(r"[\s,]+", point.strip())]
-                for point in found
+                [number_or_text(part) for part in re.split(r"[\s,]+", point.strip())]
+                for point in texts
             ]
             if any(len(point) != len(names) for point in points):
                 raise TableError(f"{bad}a point needs a value of each of {', '.join(names)}")
         elif word == "REGION":  # a call path, such as main->axpy
-            region, place = rest.rpartition("->")[2].strip(), 0
+            region, index = rest.rpartition("->")[2].strip(), 0
         elif word == "METRIC":
-            metric, place = rest, 0
+            metric, index = rest, 0
             metrics.append(rest)
-        elif word == "DATA" and place < len(points):
-            times = [number_or_text(each) for each in values]
-            if not times or any(isinstance(each, str) for each in times):
+        elif word == "DATA" and index < len(points):
+            times = [number_or_text(part) for part in values]
+            if not times or any(isinstance(part, str) for part in times):
                 raise TableError(f"{bad}numbers are wanted, not {rest!r}")
             if metric.lower() == "time" or metric.lower() in _UNITS_S:
                 mean_s = math.fsum(cast("list[float]", times)) / len(times)
                 mean_s *= _UNITS_S.get(metric.lower(), 1.0)
                 kernel = {"kernel": region} if region else {}
                 rows.append(
-                    {**kernel, **dict(zip(names, points[place], strict=True)), "seconds": mean_s}
+                    {**kernel, **dict(zip(names, points[index], strict=True)), "seconds": mean_s}
                 )
-            place += 1
+            index += 1
         else:
             known = "there are more lines of DATA than POINTS" if word == "DATA" else repr(word)
             raise TableError(f"{bad}{known}; read are PARAMETER, POINTS, REGION, METRIC, DATA")
@@ -186,7 +186,7 @@ def _extra_p(text: str, path: Path | str) -> list[dict[str, Value]]:
             " as 'milliseconds'",
             column="seconds",
         )
-    if any(each.lower() == "time" for each in metrics):
+    if any(part.lower() == "time" for part in metrics):
         warnings.warn(
             f"{path}: Extra-P's text format has no units; METRIC time is taken as seconds (else"
             " write the unit, such as METRIC milliseconds, or a .csv table with a column of that"
@@ -203,16 +203,16 @@ class _Field:
 
     value: Any
     path: Path | str
-    place: str = "$"
+    location: str = "$"
 
     def bad(self, message: str) -> DocumentError:
         """Make an error about it."""
-        return _bad(self.place, message, self.path)
+        return _bad(self.location, message, self.path)
 
     def get(self, name: str, default: object = None) -> _Field:
         """Return a field of an object."""
         value = self.object().get(name, default)
-        return _Field(value, self.path, field_path((name,), root=self.place))
+        return _Field(value, self.path, field_path((name,), root=self.location))
 
     def object(self) -> dict[str, Any]:
         """Return an object."""
@@ -224,9 +224,10 @@ class _Field:
         """Return the elements of a list."""
         if not isinstance(self.value, list):
             raise self.bad(f"is no list: {str(self.value)[:40]}")
-        found = cast("list[Any]", self.value)
+        elements = cast("list[Any]", self.value)
         return [
-            _Field(each, self.path, f"{self.place}[{number}]") for number, each in enumerate(found)
+            _Field(element, self.path, f"{self.location}[{number}]")
+            for number, element in enumerate(elements)
         ]
 
     def rows(self) -> list[_Field]:
@@ -283,7 +284,7 @@ def _records(text: str, path: Path | str) -> Records:
     if not isinstance(content.value, dict):
         raise content.bad(f"is no object; read are: {KINDS}")
     if "cache" in content.value:
-        name, device = (content.get(each).value for each in ("kernel_name", "device_name"))
+        name, device = (content.get(name).value for name in ("kernel_name", "device_name"))
         records = _kernel_tuner(content)
     elif "Results" in content.value:
         metadata, rows = content.get("Metadata"), content.get("Results").rows()
@@ -303,7 +304,7 @@ def _records(text: str, path: Path | str) -> Records:
         if configuration.keys() != set(names):
             wanted, there = ", ".join(names), ", ".join(configuration)
             raise where.bad(f"has the parameters {there}; the first has {wanted}")
-        repeated.setdefault(tuple(configuration[each] for each in names), []).append(time_s)
+        repeated.setdefault(tuple(configuration[name] for name in names), []).append(time_s)
     times_s = tuple(map(_mean, repeated.values()))
     if all(map(math.isnan, times_s)):
         raise content.bad("has no configuration that ran")
@@ -343,11 +344,11 @@ def _mean(times: Iterable[float]) -> float:
 
 def _kernel_tuner(content: _Field) -> Iterator[_Record]:
     keys = content.get("tune_params_keys")
-    names = [each.value for each in keys.list()]
+    names = [name.value for name in keys.list()]
     if not all(isinstance(name, str) for name in names):
         raise keys.bad("is no list of names")
     objective: Any = content.get("objective", "time").value
-    objectives = [str(each) for each in (objective if isinstance(objective, list) else [objective])]
+    objectives = [str(name) for name in (objective if isinstance(objective, list) else [objective])]
     cache = content.get("cache")
     for row in map(cache.get, cache.object()):
         fields = row.object()
@@ -355,14 +356,14 @@ def _kernel_tuner(content: _Field) -> Iterator[_Record]:
             if name not in fields:
                 raise row.get(name).bad("is missing")
         failed = "__error__" in fields or any(
-            isinstance(value := fields.get(each), str) and isinstance(number_or_text(value), str)
-            for each in ("time", *objectives)
+            isinstance(value := fields.get(name), str) and isinstance(number_or_text(value), str)
+            for name in ("time", *objectives)
         )
         if not failed and "time" not in fields:
             said = f"is missing; the file's objective is {', '.join(objectives)}, which"
             message = f"{said} is no run time: tune with the objective time, or keep its field"
             raise row.get("time").bad(message)
-        values = _Field({name: fields[name] for name in names}, row.path, row.place)
+        values = _Field({name: fields[name] for name in names}, row.path, row.location)
         yield row, values.configuration(), math.nan if failed else row.get("time").time() * 1e-3
 
 
@@ -371,7 +372,7 @@ def _t4(rows: Iterable[_Field], metadata: _Field) -> Iterator[_Record]:
     unit_s = unit.unit_s() if unit.value else math.nan
     for row in rows:
         times = row.get("times", {}).get("runtimes", []).list()
-        runs = _Field(_mean([time_s.number() for time_s in times]), row.path, row.place)
+        runs = _Field(_mean([time_s.number() for time_s in times]), row.path, row.location)
         is_right = (
             row.get("invalidity", "correct").value == "correct"
             and row.get("correctness", 1).value != 0
@@ -382,12 +383,12 @@ def _t4(rows: Iterable[_Field], metadata: _Field) -> Iterator[_Record]:
 
 def _t4_time(row: _Field, mean: _Field, unit_s: float) -> float:
     """Return the measured time, s: ``time``, the objective if it is a time, or the mean of runs."""
-    objectives = [str(each.value) for each in row.get("objectives", []).list()]
+    objectives = [str(measured.value) for measured in row.get("objectives", []).list()]
     value = mean
-    for each in row.get("measurements", []).list():
-        name, unit = each.get("name").value, each.get("unit")
+    for measured in row.get("measurements", []).list():
+        name, unit = measured.get("name").value, measured.get("unit")
         if name == "time" or (name in objectives and str(unit.value).lower() in _UNITS_S):
-            value = each.get("value")
+            value = measured.get("value")
             unit_s = unit.unit_s() if unit.value else unit_s
             break
     time = value.time()
@@ -409,6 +410,6 @@ def _ktt(rows: Iterable[_Field], unit_s: float) -> Iterator[_Record]:
             if not isinstance(name.value, str) or name.value in pairs:
                 raise name.bad(f"is no name of its own: {str(name.value)[:40]}")
             pairs[name.value] = pair.get("Value").value
-        configuration = _Field(pairs, row.path, listed.place).configuration()
+        configuration = _Field(pairs, row.path, listed.location).configuration()
         ran = row.get("Status").value == "Ok"
         yield row, configuration, row.get("TotalDuration").time() * unit_s if ran else math.nan

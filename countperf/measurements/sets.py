@@ -333,10 +333,10 @@ class TimingDocument(Table, Drawable, Document):
     @model_validator(mode="after")
     def _points_go_together(self) -> Self:
         names = set(self.sizes[0].measurement.parameters)
-        for each in (*(size.measurement for size in self.sizes), *self.failures):
-            if set(each.parameters) != names:
+        for measured in (*(size.measurement for size in self.sizes), *self.failures):
+            if set(measured.parameters) != names:
                 wanted = ", ".join(sorted(names)) or "none"
-                raise ValueError(f"case {each.case!r} has other parameters than {wanted}")
+                raise ValueError(f"case {measured.case!r} has other parameters than {wanted}")
         return self
 
     @model_validator(mode="after")

@@ -86,15 +86,15 @@ def lines_of_table(
     lines = [rows.measurement(number) for number in range(len(records))]
     rows.refuse_idle_columns()
     seen: dict[str, int] = {}
-    for number, each in enumerate(lines):
-        if each.case in seen:
+    for number, line in enumerate(lines):
+        if line.case in seen:
             raise TableError(
-                f"row {number + 1}: case {each.case} stands in row {seen[each.case] + 1} already; "
+                f"row {number + 1}: case {line.case} stands in row {seen[line.case] + 1} already; "
                 "keep one of them, such as the smaller time",
                 row=number + 1,
                 column="kernel",
             )
-        seen[each.case] = number
+        seen[line.case] = number
     return tuple(lines)
 
 
@@ -186,14 +186,16 @@ class _Rows:
         name = str(row["kernel"])
         given = self.kernels[name]
         names = _choices_of(given, row) if _is_builder(given) else ()
-        choice = {each: self._value(row, number, each) for each in names}
+        choice = {column: self._value(row, number, column) for column in names}
         kernel = self.kernel(number, name, choice)
         ranges = size_ranges(kernel.unit.default_entrypoint)
-        sizes = {each: self._size(row, number, each, ranges.get(each)) for each in kernel.sizes}
+        sizes = {
+            column: self._size(row, number, column, ranges.get(column)) for column in kernel.sizes
+        }
         self.used.update(choice, sizes)
-        variant = ",".join(f"{each}={value}" for each, value in choice.items())
-        values = ",".join(f"{each}={value}" for each, value in sizes.items())
-        texts = {each: str(row[each]) for each in _TEXTS if each in row}
+        variant = ",".join(f"{column}={value}" for column, value in choice.items())
+        values = ",".join(f"{column}={value}" for column, value in sizes.items())
+        texts = {column: str(row[column]) for column in _TEXTS if column in row}
         case = KernelCase(
             name=texts.get("case") or "/".join(filter(None, (name, variant, values))),
             kernel=name,
@@ -245,7 +247,7 @@ class _Rows:
         return value
 
     def _seconds(self, row: Mapping[str, Any], number: int) -> float:
-        (column,) = (each for each in SECONDS if each in row)
+        (column,) = (column for column in SECONDS if column in row)
         try:
             value = float(row[column]) * SECONDS[column]
         except (TypeError, ValueError):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.documents import read_file_text
 from countperf.errors import DeviceError, DeviceParameterError, ParameterError
 from countperf.fitting.comparison import compare_models, linear_results
-from countperf.hardware.parameters import available_devices, load_device
-from countperf.hardware.parameters import DeviceParameters
+from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.harness.compile.ptx import profile_kernel, with_machine_code
 from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument, measurements_in

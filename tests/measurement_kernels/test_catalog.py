@@ -65,7 +65,7 @@ def test_the_table_of_the_extended_collection_has_all_its_families() -> None:
     table = extended.__doc__ or ""
     listed = re.findall(r"^``([a-z0-9-]+)``", table, re.MULTILINE)
 
-    assert sorted(listed) == sorted(families(element_type=None, collection="extended"))
+    assert sorted(listed) == sorted(families(collection="extended"))
 
 
 def test_filters_combine() -> None:

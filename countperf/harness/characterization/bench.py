@@ -133,20 +133,20 @@ class Bounds:
     highest: float = float("inf")
     why: str = ""  # what bounds it
 
-    def finding(self, name: str, found: Estimate, kernel: str) -> Finding:
+    def finding(self, name: str, estimate: Estimate, kernel: str) -> Finding:
         """Make a finding, plausible if it is possible and its repetitions agree."""
-        value = found.value
+        value = estimate.value
         between = f"between {self.lowest:.3g} and {self.highest:.3g} {self.unit}: {self.why}"
         remark = between if self.why else ""
         plausible = self.lowest < value <= self.highest
         if not plausible:
             remark = f"not {between}" if self.why else f"not above {self.lowest:.3g} {self.unit}"
-        elif found.spread > 0.5:
-            plausible, remark = False, f"repetitions differ by {found.spread:.0%}"
+        elif estimate.spread > 0.5:
+            plausible, remark = False, f"repetitions differ by {estimate.spread:.0%}"
         return Finding(
             name=name,
             value=value,
-            spread=found.spread,
+            spread=estimate.spread,
             unit=self.unit,
             kernel=kernel,
             is_plausible=plausible,
@@ -408,7 +408,9 @@ def _looped(
 ) -> str:
     """Write a kernel that takes steps in n turns; its variables begin with their operands."""
     kind = parts[0][0].c_type
-    operands = "".join(f", {test.c_type} {each}" for test, _, given in parts for each in given)
+    operands = "".join(
+        f", {test.c_type} {operand}" for test, _, given in parts for operand in given
+    )
     declared = "".join(
         f"  {test.c_type} {variable} = {a} + {b} * ({test.c_type}) (LOCAL_ID + {number});\n"
         for test, variables, (a, b) in parts

@@ -63,8 +63,8 @@ _LINK = Bounds("byte/s", 1e7, 1e12, "a link between host and device")
 def measure_launches(bench: Bench, _found: Found) -> Iterator[Finding]:
     """Measure the time of an empty launch by the device's timer."""
     runs = [measure_launch_overhead(bench.session, bench.clock, runs=24) for _ in range(3)]
-    found = estimate([run.time_s for run in runs])
-    yield _LAUNCH.finding("launch overhead", found, "nothing: one group")
+    overhead = estimate([run.time_s for run in runs])
+    yield _LAUNCH.finding("launch overhead", overhead, "nothing: one group")
 
 
 def measure_clock(bench: Bench, _found: Found) -> Iterator[Finding]:
@@ -102,9 +102,9 @@ def wanted_tests(bench: Bench) -> tuple[InstructionTest, ...]:
     return tuple(test for test in INSTRUCTION_TESTS if not chosen or test.name in chosen)
 
 
-def measure_class(test: InstructionTest, bench: Bench, found: Found) -> Iterator[Finding]:
+def measure_class(test: InstructionTest, bench: Bench, findings: Found) -> Iterator[Finding]:
     """Measure latency and throughput of a class of instructions."""
-    if test.carries and f"{test.carries} cpi" not in found:
+    if test.carries and f"{test.carries} cpi" not in findings:
         raise MeasurementError(
             f"{test.name}: {test.carries} was not measured, which its steps have"
         )
@@ -121,20 +121,20 @@ def measure_class(test: InstructionTest, bench: Bench, found: Found) -> Iterator
             UNROLLED,
             test.arguments(),
         )
-        carried = found[f"{test.carries} {what}"].value if test.carries else 0.0
+        carried = findings[f"{test.carries} {what}"].value if test.carries else 0.0
         own = step.value - carried
         spread = step.spread * step.value / own if own > 0 else step.spread
         cost = Estimate(own / test.instructions, spread)
         yield bounds.finding(f"{test.name} {what}", cost, kernel)
 
 
-def measure_mixes(bench: Bench, found: Found) -> Iterator[Finding]:
+def measure_mixes(bench: Bench, findings: Found) -> Iterator[Finding]:
     """Decide how pairs of classes share a compute unit, and find the issue limit."""
     tests = {test.name: test for test in INSTRUCTION_TESTS}
     costs = {
-        name: found[f"{name} cpi"].value
+        name: findings[f"{name} cpi"].value
         for name in tests
-        if f"{name} cpi" in found and found[f"{name} cpi"].is_plausible
+        if f"{name} cpi" in findings and findings[f"{name} cpi"].is_plausible
     }
     fast = tests[FAST]
     limits: list[float] = []

@@ -94,9 +94,9 @@ def _measured(
 ) -> Characterization:
     session, clock = bench.session, bench.clock
     state = _resumed(session, store)
-    found = {each.name: each for each in state.findings}
-    if "clock" in found:
-        bench.known_clock_hz = found["clock"].value
+    findings_by_name = {finding.name: finding for finding in state.findings}
+    if "clock" in findings_by_name:
+        bench.known_clock_hz = findings_by_name["clock"].value
     began = clock.now()
     for name, measure, not_on_cpus in stepped(_experiments(bench), "measuring"):
         if name in state.finished:
@@ -111,13 +111,13 @@ def _measured(
             continue
         finished = state.finished
         try:
-            for finding in measure(bench, found):
-                found[finding.name] = finding
+            for finding in measure(bench, findings_by_name):
+                findings_by_name[finding.name] = finding
         except MeasurementError as error:
             left_out[name] = str(error)
         else:
             finished = (*finished, name)
-        findings = tuple(found.values())
+        findings = tuple(findings_by_name.values())
         state = state.model_copy(
             update={
                 "findings": findings,
@@ -166,7 +166,7 @@ _FIELDS = {
 def device_parameters(device: Device, findings: Iterable[Finding]) -> DeviceParameters:
     """Write down what is known of a device: plausible findings, and what its driver says."""
     limits = device.limits
-    known = {each.name: each for each in findings if each.is_plausible}
+    known = {finding.name: finding for finding in findings if finding.is_plausible}
     values: dict[str, Any] = {
         "num_compute_units": device.identity.compute_units,
         "max_work_items_per_group": limits.max_group_size,

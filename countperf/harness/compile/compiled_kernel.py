@@ -61,7 +61,7 @@ class CompiledKernel:
     ) -> dict[str, int]:
         """Follow groups of each launch; return instructions of all groups, by property name."""
         followed = self.follow(parameters, statistics, every_group=every_group)
-        analyze((block for each in followed for block in each.blocks), self.analyzed)
+        analyze((block for launch in followed for block in launch.blocks), self.analyzed)
         return counted(followed, self.analyzed, cache=cache)
 
     def follow(
@@ -117,18 +117,18 @@ def counted(
     cache: CacheSize = DEFAULT_CACHES.code,
 ) -> dict[str, int]:
     """Return what all groups of launches execute, by property name."""
-    found: Counter[str] = Counter()
-    for each in followed:
-        program, executed, groups = each.program, each.executed, each.groups
-        for place, count in executed.items():
-            line = program.lines[place]
+    counts: Counter[str] = Counter()
+    for launch in followed:
+        program, executed, groups = launch.program, launch.executed, launch.groups
+        for number_of_line, count in executed.items():
+            line = program.lines[number_of_line]
             for name, number in properties_of(line.mnemonic, line.operands):
-                found[name] += number * count * groups
-        for name, number in missed(program, executed, each.accessed, cache).items():
-            found[name] += number * groups
+                counts[name] += number * count * groups
+        for name, number in missed(program, executed, launch.accessed, cache).items():
+            counts[name] += number * groups
         for name, number in cycles_of(program, executed, analyzed).items():
-            found[f"{ROOT}.{name}"] += number * groups
-    return dict(sorted((name, number) for name, number in found.items() if number))
+            counts[f"{ROOT}.{name}"] += number * groups
+    return dict(sorted((name, number) for name, number in counts.items() if number))
 
 
 def counts_of_many(
@@ -153,8 +153,10 @@ def counts_of_many(
         analyzed,
     )
     return [
-        each if isinstance(each, CountingError) else counted(each, analyzed, cache=cache)
-        for each, (_, _, _, cache) in zip(followed, requests, strict=True)
+        launches
+        if isinstance(launches, CountingError)
+        else counted(launches, analyzed, cache=cache)
+        for launches, (_, _, _, cache) in zip(followed, requests, strict=True)
     ]
 
 
@@ -202,8 +204,8 @@ class DataLoop:
         """Return what arrays hold so that the loop runs so often on average."""
         rows = mean - self.constant
 
-        def sums(place: int, apart: int) -> int:
-            return int(place * rows // apart)
+        def sums(row: int, apart: int) -> int:
+            return int(row * rows // apart)
 
         contents: dict[str, ArrayData] = {}
         for name, (kind, apart) in self.arrays.items():
@@ -267,7 +269,7 @@ class _NotToldError(Exception):
 
 
 def _definition(kernel: Any, name: str) -> Any:
-    writers = [kernel.id_to_insn[each] for each in kernel.writer_map().get(name, ())]
+    writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
     if len(writers) != 1 or not hasattr(writers[0], "expression"):
         raise _NotToldError
     return writers[0].expression

@@ -128,12 +128,12 @@ class GpuKernel:
             assumed += prod(launch.groups) - prod(map(len, axes))
             for executed, times in self._followed(launch, program, axes):
                 for position, instruction in enumerate(program.instructions):
-                    for found, number in (
+                    for counter, number in (
                         (instructions, executed.instructions[position]),
                         (lanes, executed.lanes[position]),
                     ):
-                        found[instruction.name] += number * times
-                        found["all"] += number * times
+                        counter[instruction.name] += number * times
+                        counter["all"] += number * times
         return GpuCounts(
             instructions={name: n for name, n in sorted(instructions.items()) if n},
             lanes={name: n for name, n in sorted(lanes.items()) if n},
@@ -160,26 +160,26 @@ class GpuKernel:
                 f" and there are {prod(launch.groups)} of them; follow all with every_group=True,"
                 " which takes long, or take smaller sizes"
             )
-        return [[(place, 1) for place in range(extent)] for extent in launch.groups]
+        return [[(group, 1) for group in range(extent)] for extent in launch.groups]
 
     def _are_alike(self, launch: GpuLaunch, program: WarpProgram) -> bool:
         """Return whether groups between the first and the last execute as much, along each axis."""
         middle = [extent // 2 for extent in launch.groups]
         others = [
-            [*middle[:axis], place, *middle[axis + 1 :]]
+            [*middle[:axis], number, *middle[axis + 1 :]]
             for axis, extent in enumerate(launch.groups)
-            for place in {1, extent - 2} - {middle[axis]}
+            for number in {1, extent - 2} - {middle[axis]}
             if extent > 3
         ]
-        executed = (
+        followed = (
             [
-                (each.instructions, each.lanes)
-                for each, _ in self._followed(launch, program, [[(k, 1)] for k in group])
+                (followed.instructions, followed.lanes)
+                for followed, _ in self._followed(launch, program, [[(k, 1)] for k in group])
             ]
             for group in (middle, *others)
         )
-        first = next(executed)
-        return all(other == first for other in executed)
+        first = next(followed)
+        return all(other == first for other in followed)
 
     def _followed(
         self, launch: GpuLaunch, program: WarpProgram, axes: Sequence[Sequence[tuple[int, int]]]
@@ -187,7 +187,7 @@ class GpuKernel:
         """Yield what each sub-group of the chosen groups executes, and how many are like it."""
         constants = self._constants(launch)
         for chosen in product(*axes):
-            group = [place for place, _ in chosen]
+            group = [number_along_axis for number_along_axis, _ in chosen]
             times = prod(number for _, number in chosen)
             for number in range(-(-prod(launch.shape) // LANES)):
                 state, lanes = launched(constants, group, launch.shape, number)
@@ -195,7 +195,7 @@ class GpuKernel:
 
     def _constants(self, launch: GpuLaunch) -> dict[int, int | None]:
         """Return the words of constant bank 0; places of arrays and real numbers are data."""
-        place, *shapes = _BANKS[self._major]
+        offset, *shapes = _BANKS[self._major]
         constants: dict[int, int | None] = {
             first + 4 * axis: extent
             for first, extents in zip(shapes, (launch.shape, launch.groups), strict=True)
@@ -203,13 +203,13 @@ class GpuKernel:
         }
         for argument in launch.arguments:
             size = 8 if argument is None else argument.nbytes
-            place = -(-place // size) * size
+            offset = -(-offset // size) * size
             is_whole = isinstance(argument, np.integer | np.bool_)
             for number, byte in enumerate(argument.tobytes() if is_whole else bytes(size)):
-                word = (place + number) & ~3
-                bits = byte << 8 * (place + number - word)
+                word = (offset + number) & ~3
+                bits = byte << 8 * (offset + number - word)
                 constants[word] = (constants.get(word) or 0) | bits if is_whole else None
-            place += size
+            offset += size
         return constants
 
 
@@ -230,5 +230,5 @@ def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:
 def _representatives(extent: int) -> list[tuple[int, int]]:
     """Return numbers of groups along an axis, and for how many each stands."""
     if extent < 3:
-        return [(place, 1) for place in range(extent)]
+        return [(number, 1) for number in range(extent)]
     return [(0, 1), (extent // 2, extent - 2), (extent - 1, 1)]

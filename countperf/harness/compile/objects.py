@@ -129,7 +129,7 @@ class _Apart(Session):
 def main(folder: Path) -> None:
     """Build and launch all units that are described in a folder."""
     label, units = pickle.loads((folder / UNITS).read_bytes())
-    device = next(each for each in discover().devices if each.label == label)
+    device = next(device for device in discover().devices if device.label == label)
     session = _Apart.open(device)
     session.folder = folder
     seen: set[Path] = set()
@@ -367,7 +367,7 @@ def _outcome(line: Mapping[str, Any]) -> Objects | KernelBuildError:
         return KernelBuildError(line["problem"])
     # beside what was launched there may be code for groups of any shape
     paths = [
-        Path(each) for each in line["objects"] if not Path(each).parent.name.startswith(_ANY_SHAPE)
+        Path(path) for path in line["objects"] if not Path(path).parent.name.startswith(_ANY_SHAPE)
     ]
     if not paths:
         return KernelBuildError(

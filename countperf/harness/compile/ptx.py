@@ -108,12 +108,13 @@ class MachineCodeProfiler(KernelProfiler):
         self, parameters: Mapping[str, Any], /
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return profile and launch of each device program, and how often it is launched."""
-        found = KernelProfiler.launches_at(self, parameters)
+        profiles = KernelProfiler.launches_at(self, parameters)
         launches = {
             launch.kernel: launch for launch in reversed(gpu_launches(self.cuda, parameters))
         }
         return tuple(
-            (self._with_code(each, launches[each.profile.name]), times) for each, times in found
+            (self._with_code(profiled, launches[profiled.profile.name]), times)
+            for profiled, times in profiles
         )
 
     def _with_code(self, profiled: ProfiledKernel, launch: GpuLaunch) -> ProfiledKernel:
@@ -147,17 +148,17 @@ def with_machine_code(
         )
         raise ModelNotApplicableError(message, parameter="device")
     code = generate_cuda(kernel)
-    found: dict[str, Any] = {"cuda": Launches(code, describe_kernel(kernel, lambda _: []))}
+    more: dict[str, Any] = {"cuda": Launches(code, describe_kernel(kernel, lambda _: []))}
     reason = ""
     if analysis == "sass":
         try:
-            found["gpu"] = GpuKernel(kernel, capability, keeps_loops=True)
+            more["gpu"] = GpuKernel(kernel, capability, keeps_loops=True)
         except (CountingError, DeviceError, KernelBuildError) as error:
             reason = f" instead of machine code ({error})"
         else:
-            found["sass"] = analyze_sass(found["gpu"].listing, latencies_of(device))
-            found["origin"] = f"instructions: machine code for compute capability {capability}"
-    if "sass" not in found:
+            more["sass"] = analyze_sass(more["gpu"].listing, latencies_of(device))
+            more["origin"] = f"instructions: machine code for compute capability {capability}"
+    if "sass" not in more:
         try:
             text = compile_ptx(code.source, capability)
         except KernelBuildError as error:
@@ -166,10 +167,10 @@ def with_machine_code(
             reason = reason or f" ({error})"
             capability = OLDEST_CAPABILITY
             text = compile_ptx(code.source, capability)
-        found["ptx"] = parse_ptx(text)
-        found["origin"] = f"instructions: PTX for compute capability {capability}{reason}"
+        more["ptx"] = parse_ptx(text)
+        more["origin"] = f"instructions: PTX for compute capability {capability}{reason}"
     given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
-    return MachineCodeProfiler(**given, **found)
+    return MachineCodeProfiler(**given, **more)
 
 
 def with_ptx(profiled: ProfiledKernel, written: PtxProgram, launch: PtxLaunch) -> ProfiledKernel:

@@ -410,7 +410,7 @@ def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
             plans.clear()
             plans[key] = _Plan(session, code, program, arguments, index_limit)
             memory = [value for value in arguments.values() if isinstance(value, DeviceMemory)]
-            alive[:] = [weakref.ref(each, lambda _: plans.clear()) for each in memory]
+            alive[:] = [weakref.ref(buffer, lambda _: plans.clear()) for buffer in memory]
         return plans[key].launch()
 
     return describe_kernel(retarget(t_unit), launch)
@@ -479,6 +479,6 @@ def check_grid(
         )
     limits = session.handle.max_grid
     if len(groups) > len(limits) or any(n > most for n, most in zip(groups, limits, strict=False)):
-        wanted, most = ("x".join(map(str, each)) for each in (groups, limits))
+        wanted, most = ("x".join(map(str, extents)) for extents in (groups, limits))
         message = f"{name}: {wanted} groups: {session.device.label} launches up to {most}"
         raise KernelBuildError(message)
