@@ -65,12 +65,11 @@ _WIDE_GRID = 65536
 """Work items along an axis: PoCL makes other code for grids that are narrower along every axis."""
 
 
-class _NotingTarget(lp.PyOpenCLTarget):
-    """OpenCL C, and a host function that tells what it launches.
+class _NotedTarget(lp.PyOpenCLTarget):
+    """OpenCL C, and a host function that tells what it launches."""
 
-    Loopy's cache knows code by this name, and loads the class from its module: where it moves, it
-    needs another name.
-    """
+    # as of `NvidiaCudaTarget`
+    hash_fields = (*lp.PyOpenCLTarget.hash_fields, "__module__")
 
     def get_host_ast_builder(self) -> Any:
         """Return what writes the host function."""
@@ -83,7 +82,7 @@ class HostCode(Launches):
     @classmethod
     def of(cls, unit: Any) -> HostCode:
         """Generate the code of a translation unit."""
-        unit = unit.copy(target=_NotingTarget())
+        unit = unit.copy(target=_NotedTarget())
         return cls(code_of(unit), describe_kernel(unit, lambda _: []))
 
     def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
