@@ -40,7 +40,7 @@ from countperf.symbolic.affine import (
 )
 from countperf.symbolic.cardinality import Counter, FactoredDomain
 from countperf.symbolic.isl_counts import from_isl_count
-from countperf.symbolic.kernel_sets import domain_of, domains_of
+from countperf.symbolic.kernel_sets import domain_of, domains_of, group_counts_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.sets import quotients
@@ -154,9 +154,7 @@ class Domains:
                     f"'{name}', and not alone: other loops are mapped to group axis "
                     f"{self.group_axes[name]} as well; map them to an axis of their own"
                 )
-            extents, _ = self.kernel.get_grid_sizes_for_insn_ids(
-                frozenset(ids), self.callables, return_dict=True
-            )
+            extents = group_counts_of(self.kernel, ids, self.callables)
             groups = {
                 axis: self.counter.simplified(from_isl_count(s)) for axis, s in extents.items()
             }

@@ -81,6 +81,14 @@ def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:
     )
 
 
+def group_counts_of(kernel: Any, instructions: Collection[str], callables: Any) -> dict[int, Any]:
+    """Return the number of groups along each axis that instructions need, functions of isl."""
+    extents, _ = kernel.get_grid_sizes_for_insn_ids(
+        frozenset(instructions), callables, return_dict=True
+    )
+    return {axis: _as_isl(extent) for axis, extent in extents.items()}
+
+
 def as_expression(function: Any) -> Any:
     """Return a piecewise affine function of isl as an expression of Loopy's."""
     return pw_aff_to_expr(_as_loopy_has_it(function))
