@@ -147,8 +147,8 @@ class Counted:
 def _active_items(access: AccessAnalysis) -> int:
     """Return the items of a group that execute an access."""
     items = 1
-    for name in access.place.lanes:
-        extent = access.place.domains.kernel.get_constant_iname_length(name)
+    for name in access.scope.lanes:
+        extent = access.scope.domains.kernel.get_constant_iname_length(name)
         items *= int(extent)
     return items
 

@@ -2,8 +2,9 @@
 
 Run it in an environment that has islpy-barvinok (scripts/cross_check_barvinok makes one). The sets:
 all that countperf counts in the library's kernels and in the applications of the tests (domains,
-footprints, widened footprints), typical domains, and hard ones drawn at random. Each line of the
-files holds a set, assumptions, its parameters, and rows of their values and the count there.
+footprints, widened footprints), and those that stand in the other files: typical domains, and hard
+ones that were drawn at random. Each line of the files holds a set, assumptions, its parameters, and
+rows of their values and the count there.
 Arguments, if any, name the files to write.
 """
 
@@ -28,8 +29,6 @@ from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from measurement_kernels.catalog import entries
 from tests.counting.applications import APPLICATIONS
-from tests.symbolic.adversarial_sets import adversarial_set, large_nest
-from tests.symbolic.typical_sets import SETS
 
 TARGET = Path("tests/golden/barvinok")
 POINTS = 12
@@ -70,10 +69,9 @@ def collections() -> Iterator[tuple[str, Iterable[Case]]]:
     yield "library", (case for e in library for case in counted_sets(e.build()))
     small = ((a.build(), a.statistics(a.sizes[0])) for a in APPLICATIONS.values())
     yield "applications", (case for unit, known in small for case in counted_sets(unit, known))
-    yield "typical", ((text, assumptions) for _, text, assumptions in SETS)
-    drawn = map(adversarial_set, range(500))
-    yield "adversarial", ((case.text, case.assumptions) for case in drawn)
-    yield "nests", ((large_nest(seed).text, None) for seed in range(120))
+    for name in ("typical", "adversarial", "nests"):
+        documents = map(json.loads, (TARGET / f"{name}.jsonl").read_text().splitlines())
+        yield name, [(document["set"], document.get("assumptions")) for document in documents]
 
 
 def is_allowed(assumptions: str | None, values: dict[str, int]) -> bool:

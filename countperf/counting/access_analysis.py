@@ -28,8 +28,8 @@ from countperf.counting.instructions import (
 from countperf.counting.keys import Case, Grid, MemoryAccess
 from countperf.counting.lanes import LanePattern, lane_patterns
 from countperf.counting.operations import InstructionCounter
-from countperf.counting.places import Place
 from countperf.counting.preparation import PreparedKernel
+from countperf.counting.scopes import Scope
 from countperf.counting.sizes import SizeParameters
 from countperf.counting.strides import AxisKind, AxisStride, strides_of
 from countperf.display import ShortRepr
@@ -58,7 +58,7 @@ class AccessAnalysis(ShortRepr):
     # along local axes, group axes, loops from the outermost to the innermost, and copies
     strides: tuple[AxisStride, ...]
     is_estimate: str  # which of the caller's statistics enter; empty if everything is exact
-    place: Place = field(repr=False, compare=False)  # where it is executed
+    scope: Scope = field(repr=False, compare=False)  # where it is executed
     sizes: SizeParameters = field(repr=False, compare=False)  # of the kernel
 
     @property
@@ -119,7 +119,7 @@ class AccessAnalyzer:
         else:
             tallied = tally(self.domains, self.tallies, instruction, can_supply=can_supply)
         kinds = self.kinds(program, outline, instruction_id)
-        place = Place(
+        scope = Scope(
             domains=self.domains,
             within=self.tallies.loops_around(instruction),
             cases=tallied.predicates,
@@ -129,7 +129,7 @@ class AccessAnalyzer:
             memo=self.memo,
         )
         self._read[instruction_id] = read = Instruction(
-            loopy=instruction, tallied=tallied, kinds=kinds, place=place, supplied=supplied
+            loopy=instruction, tallied=tallied, kinds=kinds, scope=scope, supplied=supplied
         )
         return read
 
@@ -165,10 +165,10 @@ class AccessAnalyzer:
         domains = self.domains
         # the source's view has no first iterations
         cases = tuple(case for case in part.conditions if isinstance(case, Case))
-        place = replace(read.place, cases=cases)
+        scope = replace(read.scope, cases=cases)
         address = domains.address(access)
-        counted, _ = domains.trip_statistics(place.within)
-        estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
+        counted, _ = domains.trip_statistics(scope.within)
+        estimates = [f"the mean trip count of '{n}'" for n in sorted(scope.within - counted)]
         if part.share != 1 or isinstance(part.number, Fraction):
             estimates.append(PROBABILITY)
         offset = None if address is None else self.offset(access.array)
@@ -178,12 +178,12 @@ class AccessAnalyzer:
             instruction=read.loopy.id,
             access=access,
             repeats=int(part.number) or 1,
-            executions=domains.executions(place.within, place.cases, place.grid).scale(part.times),
+            executions=domains.executions(scope.within, scope.cases, scope.grid).scale(part.times),
             address=None if address is None or offset is None else address.flat + offset,
             index=address,
-            strides=strides_of(place, opaque, read.kinds, self.changing),
+            strides=strides_of(scope, opaque, read.kinds, self.changing),
             is_estimate=" and ".join(estimates),
-            place=place,
+            scope=scope,
             sizes=self.sizes,
         )
 
@@ -332,7 +332,7 @@ def access_patterns(
             f"{access.label}: {why} decides which items access what together, so that no pattern "
             "is known; enumerate it with the data at hand, or leave it out"
         )
-    return lane_patterns(access.place, access.address, access.checked(parameters), modulus)
+    return lane_patterns(access.scope, access.address, access.checked(parameters), modulus)
 
 
 # --- sub-groups

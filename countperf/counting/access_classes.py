@@ -79,9 +79,9 @@ class Occurrence(NamedTuple):
     number: Number
 
 
-Place = tuple[Address, frozenset[str], Cases]
+AddressIterations = tuple[Address, frozenset[str], Cases]
 """Where an array is accessed: address, loops around it, conditions."""
-Places = Mapping[tuple[MemoryAccess, frozenset[str]], Sequence[Occurrence]]
+Occurrences = Mapping[tuple[MemoryAccess, frozenset[str]], Sequence[Occurrence]]
 
 
 class _NoStrideError(UnsupportedExpressionError):
@@ -99,7 +99,7 @@ class _Stride(NamedTuple):
 def access_counts(
     domains: Domains,
     statistics: Statistics,
-    occurrences: Places,
+    occurrences: Occurrences,
     reasons: Mapping[Any, frozenset[str]],
     footprints: Footprints,
 ) -> list[AccessCount]:
@@ -301,21 +301,21 @@ class Footprints:
         key = (access.array, access.direction)
         accessed = self._cells.get(key)
         if accessed is None:
-            places = self._places(access, key)
-            if any(address.has_products for address, _, _ in places):
-                accessed = self._cells_by_strides(access, places)
+            addressed = self._addressed(access, key)
+            if any(address.has_products for address, _, _ in addressed):
+                accessed = self._cells_by_strides(access, addressed)
             else:
-                cells = accessed_cells(places, self.domains, lambda address: address.index)
-                is_flattened = any(address.is_flattened for address, _, _ in places)
+                cells = accessed_cells(addressed, self.domains, lambda address: address.index)
+                is_flattened = any(address.is_flattened for address, _, _ in addressed)
                 accessed = cells, self.domains.layout_of(access), is_flattened
             self._cells[key] = accessed
         return accessed
 
     def _cells_by_strides(
-        self, access: MemoryAccess, places: Sequence[Place]
+        self, access: MemoryAccess, addressed: Sequence[AddressIterations]
     ) -> tuple[Any, Layout, bool]:
         """Return cells whose subscripts multiply sizes, as ``a[i*n + j]`` does, by the strides."""
-        flats = [address.flat for address, _, _ in places]
+        flats = [address.flat for address, _, _ in addressed]
         for constants_in_rows in (False, True):
             written = by_strides(flats, self.domains.sizes, constants_in_rows=constants_in_rows)
             if written is None:
@@ -323,7 +323,7 @@ class Footprints:
             layout, indices = written
             replaced = [
                 (Address(index=index, strides=layout.strides, is_flattened=False), within, cases)
-                for index, (_, within, cases) in zip(indices, places, strict=True)
+                for index, (_, within, cases) in zip(indices, addressed, strict=True)
             ]
             cells = accessed_cells(replaced, self.domains, lambda address: address.index)
             if is_within_rows(cells, layout, self.domains.counter):
@@ -333,14 +333,14 @@ class Footprints:
             f"{flats[0]} is not affine; give the array the axes that its subscripts are made of"
         )
 
-    def _places(self, access: MemoryAccess, key: tuple[str, str]) -> list[Place]:
+    def _addressed(self, access: MemoryAccess, key: tuple[str, str]) -> list[AddressIterations]:
         """Return where an array is accessed in one direction."""
         if key in self.opaque:
             raise self._without_footprint(
                 access,
                 f"instruction '{self.opaque[key]}', which has no counting rule, may access it too",
             )
-        places: list[Place] = []
+        addressed: list[AddressIterations] = []
         for (other, within), all_cases in self.cases.items():
             if (other.array, other.direction) != key:
                 continue
@@ -362,10 +362,10 @@ class Footprints:
                 )
             if address is None:
                 raise self.refusal(other, "is no quasi-polynomial of loops and sizes")
-            places += [(address, within, cases) for cases in all_cases]
-        if len({address.is_flattened for address, _, _ in places}) > 1:
-            places = [(address.as_flat(), within, cases) for address, within, cases in places]
-        return places
+            addressed += [(address, within, cases) for cases in all_cases]
+        if len({address.is_flattened for address, _, _ in addressed}) > 1:
+            addressed = [(address.as_flat(), within, cases) for address, within, cases in addressed]
+        return addressed
 
     def _is_ragged(self, address: Address) -> bool:
         """Return whether an address depends on a loop whose values data decides."""
@@ -413,13 +413,13 @@ FOOTPRINT_OPERATIONS = 500_000
 
 
 def accessed_cells(
-    places: Iterable[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]],
+    addressed: Iterable[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]],
     domains: Domains,
     functions: Callable[[Address], Sequence[QuasiPolynomial]],
 ) -> isl_sets.IntegerSet:
     """Return the union of the cells that accesses reach, as one set."""
     parts: list[isl_sets.IntegerSet] = []
-    for address, within, cases in places:
+    for address, within, cases in addressed:
         counted, _ = domains.trip_statistics(within)
         executed = domains.executed_set(counted, cases)
         for part, values in _without_quotients(executed, tuple(functions(address)), domains):

@@ -322,10 +322,10 @@ def alternatives(index: tuple[Any, ...], to_condition: ToCondition) -> list[Alte
         walker = _Finder()
         for part in parts:
             walker(part.index if isinstance(part, LinearSubscript) else part)
-        if not walker.found:
+        if not walker.choices:
             choices.append((parts, cases))
             continue
-        node, (test, taken, other) = walker.found[-1]  # there are none inside it
+        node, (test, taken, other) = walker.choices[-1]  # there are none inside it
         try:
             condition = to_condition(test)
         except NotAffineError:
@@ -344,12 +344,12 @@ class _Finder(WalkMapper[[]]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[Any, tuple[Any, Any, Any]]] = []
+        self.choices: list[tuple[Any, tuple[Any, Any, Any]]] = []
 
     def visit(self, expr: Any) -> bool:
         branches = _branches(expr)
         if branches is not None:
-            self.found.append((expr, branches))
+            self.choices.append((expr, branches))
         return True
 
 

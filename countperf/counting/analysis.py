@@ -20,8 +20,8 @@ from countperf.counting.components import touched_addresses
 from countperf.counting.device_programs import DeviceProgram, LocalBarrier, RegionOutline
 from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
-from countperf.counting.places import Known, Place, barrier_passes, trips_of
 from countperf.counting.preparation import Launch, PreparedKernel
+from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
 from countperf.counting.selection import instruction_counter
 from countperf.counting.sizes import SizeParameters, require_sizes
 from countperf.counting.vectors import component_of
@@ -49,7 +49,7 @@ class InstructionAnalysis(ShortRepr):
 
     id: str
     executions: PiecewiseQuasiPolynomial  # by all work items, where its conditions hold
-    place: Place = field(repr=False, compare=False)  # where it is executed
+    scope: Scope = field(repr=False, compare=False)  # where it is executed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,12 +187,12 @@ class _Builder:
 
     def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
         instruction = self.analyzer.read(self.program, outline, instruction_id, self.grid)
-        place = instruction.place
-        executions = self.domains.executions(place.within, place.cases, self.grid)
+        scope = instruction.scope
+        executions = self.domains.executions(scope.within, scope.cases, self.grid)
         return InstructionAnalysis(
             id=instruction_id,
             executions=executions.scale(instruction.tallied.probability),
-            place=place,
+            scope=scope,
         )
 
     # --- chains
@@ -347,7 +347,7 @@ class Footprint(ShortRepr):
         if self.cells is not None:
             return int(self.cells.evaluate(values))
         touched = [
-            touched_addresses(access.place, _direct(access), values) for access in self.members
+            touched_addresses(access.scope, _direct(access), values) for access in self.members
         ]
         return len(np.unique(np.concatenate(touched)))
 
@@ -383,16 +383,16 @@ def footprints_of(
 
 def _cells(members: Sequence[AccessAnalysis]) -> Known:
     first = members[0]
-    domains = first.place.domains
+    domains = first.scope.domains
     layout = domains.layout_of(first.access)
     what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
     is_mixed = any(access.access.component_of != first.access.component_of for access in members)
     if is_mixed or any(access.index is None or access.is_estimate for access in members):
         return None
-    places = dict.fromkeys((a.index, a.place.within, a.place.cases) for a in members)
+    scopes = dict.fromkeys((a.index, a.scope.within, a.scope.cases) for a in members)
     with suppress(CountingError), isl_sets.limited_operations(FOOTPRINT_OPERATIONS, what):
         cells = accessed_cells(
-            ((i, w, c) for i, w, c in places if i is not None),
+            ((i, w, c) for i, w, c in scopes if i is not None),
             domains,
             _injective_index(layout, what),
         )

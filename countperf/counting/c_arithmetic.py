@@ -187,10 +187,10 @@ class CValues(Mapper[Array, []]):
         context = [
             self._columns[iname] - low for iname, low in zip(made.context, made.first, strict=True)
         ]
-        places = np.broadcast_arrays(*context, *index) if [*context, *index] else []
-        if not np.all(_elements(made.is_known, places, name)):
+        points = np.broadcast_arrays(*context, *index) if [*context, *index] else []
+        if not np.all(_elements(made.is_known, points, name)):
             raise CountingError(f"elements of {name!r} are read that nothing wrote")
-        return _elements(made.values, places, name)
+        return _elements(made.values, points, name)
 
     def converted(self, value: Array, dtype: Type) -> Array:
         """Convert numbers to a type, as an assignment does; integers wrap."""

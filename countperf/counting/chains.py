@@ -86,11 +86,11 @@ def recurrences(
         Recurrence(
             instructions=instructions,
             variables=variables,
-            loops=tuple(loop for loop, _, _ in places),
-            operations=_joined(places[-1][1]),
-            subscripts=places[-1][2],
+            loops=tuple(loop for loop, _, _ in cycles),
+            operations=_joined(cycles[-1][1]),
+            subscripts=cycles[-1][2],
         )
-        for (instructions, variables), places in cycles_by_key.items()
+        for (instructions, variables), cycles in cycles_by_key.items()
     ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.counting.keys import Case, Grid
-from countperf.counting.places import Place
+from countperf.counting.scopes import Scope
 from countperf.errors import CountingError
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_sets import IntegerSet
@@ -107,16 +107,16 @@ def bound_case(case: Case, bound: Mapping[str, QuasiPolynomial]) -> Case:
 
 
 def touched_addresses(
-    place: Place, address: QuasiPolynomial, parameters: Mapping[str, int]
+    scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int]
 ) -> NDArray[np.int64]:
     """List the distinct addresses of an access, elements; as for `lane_patterns`."""
     bound = {name: QuasiPolynomial.constant(value) for name, value in parameters.items()}
     numeric = address.substitute(bound)
-    cases = [bound_case(case, bound) for case in place.cases]
+    cases = [bound_case(case, bound) for case in scope.cases]
     summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
     parts = [
         _touched_in_piece(components_of(piece, summands), int(numeric.constant_term))
-        for piece in pieces_of(place, cases, parameters)
+        for piece in pieces_of(scope, cases, parameters)
     ]
     return np.unique(np.concatenate(parts))
 
@@ -161,14 +161,14 @@ def components_of(piece: Piece, summands: Sequence[QuasiPolynomial]) -> Iterator
 
 
 def pieces_of(
-    place: Place, cases: Sequence[Case], parameters: Mapping[str, int]
+    scope: Scope, cases: Sequence[Case], parameters: Mapping[str, int]
 ) -> Iterator[Piece]:
     """Yield disjoint parts of the loop domain of a place, each a product of few points.
 
     Where a part is large, the work groups in which all items are there are split off: their number
     and the items of one of them say as much as all their items.
     """
-    factors = _factors(place, parameters)
+    factors = _factors(scope, parameters)
     remaining = list(cases)
     alternatives: list[list[list[Factor]]] = []
     for factor in factors:
@@ -178,7 +178,7 @@ def pieces_of(
         absorbed = [case for case in remaining if _is_convex(case, factor.names)]
         remaining = [case for case in remaining if case not in absorbed]
         polyhedron = _restricted(factor.polyhedron, absorbed)
-        alternatives.append(_split(polyhedron, place, parameters))
+        alternatives.append(_split(polyhedron, scope, parameters))
     for choice in product(*alternatives):
         yield [factor for part in choice for factor in part], remaining
 
@@ -199,11 +199,11 @@ def _restricted(polyhedron: Polyhedron, cases: Sequence[Case]) -> Polyhedron:
 
 
 def _split(
-    polyhedron: Polyhedron, place: Place, parameters: Mapping[str, int]
+    polyhedron: Polyhedron, scope: Scope, parameters: Mapping[str, int]
 ) -> list[list[Factor]]:
     """Split a polyhedron into full work groups times the items of one, and the rest."""
     names = frozenset(polyhedron.dimensions)
-    outer = names & set(place.domains.group_axes)
+    outer = names & set(scope.domains.group_axes)
     halves = split_off_full(polyhedron, parameters, outer) if outer and outer < names else None
     if halves is None:
         return [[_factor_of_polyhedron(polyhedron, parameters)]]
@@ -232,22 +232,22 @@ def _factor_of_polyhedron(polyhedron: Polyhedron, parameters: Mapping[str, int])
     )
 
 
-def _factors(place: Place, parameters: Mapping[str, int]) -> list[Factor]:
+def _factors(scope: Scope, parameters: Mapping[str, int]) -> list[Factor]:
     """Return the independent parts of the loop domain; the first one is without loops."""
     result = [Factor(frozenset(), _no_loops, lambda: 1)]
-    if not place.within:
+    if not scope.within:
         return result
-    factored = place.domains.factored(place.within)
-    polyhedra = None if factored is None else factored.onto(place.within)
+    factored = scope.domains.factored(scope.within)
+    polyhedra = None if factored is None else factored.onto(scope.within)
 
     def count(names: frozenset[str]) -> int:
         grid = Grid(groups={}, items={})
-        return int(place.domains.executions(names, (), grid).evaluate(parameters))
+        return int(scope.domains.executions(names, (), grid).evaluate(parameters))
 
     if polyhedra is None:
-        whole = place.domains.domain(place.within)
+        whole = scope.domains.domain(scope.within)
         listed = partial(points_of_set, whole, parameters)
-        return [*result, Factor(place.within, listed, lambda: count(place.within))]
+        return [*result, Factor(scope.within, listed, lambda: count(scope.within))]
     for polyhedron in polyhedra:
         names = frozenset(polyhedron.dimensions)
         listed = partial(points_of_polyhedron, polyhedron, parameters)

@@ -120,10 +120,10 @@ def _copies(kernel: Any) -> list[str]:
 
 
 def _in_order(names: Iterable[str], kernel: Any) -> list[str]:
-    places = {
+    ranks = {
         n: position for priority in kernel.loop_priority for position, n in enumerate(priority)
     }
-    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
+    return sorted(names, key=lambda name: (ranks.get(name, len(ranks)), name))
 
 
 class _Ordered(set[str]):

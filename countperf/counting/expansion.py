@@ -23,9 +23,9 @@ from countperf.counting.keys import MemoryAccess
 from countperf.counting.programs import (
     BarrierItem,
     Item,
+    Iterations,
     KernelProgram,
     LoopItem,
-    Place,
     statements_of,
 )
 from countperf.counting.statements import Node, Read, Source, Statement
@@ -69,7 +69,7 @@ class SubGroup:
             elif name in program.launch_loops:
                 self.fixed[name] = self._middle(name, parameters, None)
         self._first_lane = self.lane(number * sub_group_size)
-        self._members: dict[Place, Membership] = {}
+        self._members: dict[Iterations, Membership] = {}
 
     def _middle(self, name: str, parameters: Mapping[str, int], extent: int | None) -> int:
         line = Membership(at_values(self.program.domains.domain(frozenset([name])), parameters))
@@ -85,12 +85,12 @@ class SubGroup:
             item, index[axis] = divmod(item, self.program.grid.items[axis])
         return index
 
-    def members(self, place: Place) -> Membership:
+    def members(self, iterations: Iterations) -> Membership:
         """Return the values of the sequential loops at which something is executed."""
-        if place not in self._members:
-            executed = self.program.executed_set(place, self.sub_group_size)
-            self._members[place] = Membership(at_values(executed, self.fixed))
-        return self._members[place]
+        if iterations not in self._members:
+            executed = self.program.executed_set(iterations, self.sub_group_size)
+            self._members[iterations] = Membership(at_values(executed, self.fixed))
+        return self._members[iterations]
 
     def values_of(self, statement: Statement, item: int | None = None) -> dict[str, int]:
         """Return the values that do not change: sizes, groups, and the indices of a work item."""
@@ -189,17 +189,19 @@ class _Writer:
         """Return whether one of the statements is executed for the values of the loops so far."""
         return any(self._is_executed((s.within, s.cases)) for s in statements)
 
-    def _is_executed(self, place: Place) -> bool:
-        members = self.sub_group.members(place)
+    def _is_executed(self, iterations: Iterations) -> bool:
+        members = self.sub_group.members(iterations)
         if members.is_empty:
             return False
         known = tuple(name for name in members.names if name in self.values)
         if len(known) < len(members.names):
-            members = self._onto(place, members, known)
+            members = self._onto(iterations, members, known)
         return members.contains([self.values[name] for name in known])
 
-    def _onto(self, place: Place, members: Membership, names: tuple[str, ...]) -> Membership:
-        key = (*place, names)
+    def _onto(
+        self, iterations: Iterations, members: Membership, names: tuple[str, ...]
+    ) -> Membership:
+        key = (*iterations, names)
         projected = self._projected.get(key)
         if projected is None:
             projected = self._projected[key] = members.onto(names)

@@ -268,10 +268,10 @@ def _joined(parts: Sequence[IndexRange]) -> IndexRange:
 class _Accesses(WalkMapper[[]]):
     """Collects the accesses of an instruction, each with the conditions around it."""
 
-    def __init__(self, instruction: Any, found: dict[ArrayAccess, None]) -> None:
+    def __init__(self, instruction: Any, accesses: dict[ArrayAccess, None]) -> None:
         super().__init__()
         self._instruction = instruction
-        self._found = found
+        self._accesses = accesses
         self._conditions: tuple[tuple[Any, bool], ...] = ()
         self._target: Any = None
 
@@ -301,7 +301,7 @@ class _Accesses(WalkMapper[[]]):
             within=self._instruction.within_inames,
             conditions=self._conditions,
         )
-        self._found[access] = None
+        self._accesses[access] = None
 
     def map_subscript(self, expr: Any) -> None:
         self._note(expr.aggregate.name, expr.index_tuple, expr, is_flat=False)

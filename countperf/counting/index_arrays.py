@@ -115,7 +115,7 @@ def size_arguments(kernel: Any) -> frozenset[str]:
     for access in accesses_of(kernel):
         for part in (*access.index, *(condition for condition, _ in access.conditions)):
             collector(part)
-    waiting = collector.found | names
+    waiting = collector.names | names
     while waiting:
         name = waiting.pop()
         names.add(name)
@@ -123,7 +123,7 @@ def size_arguments(kernel: Any) -> frozenset[str]:
             behind = _Names()
             for writer in kernel.writer_map().get(name, ()):
                 behind(getattr(kernel.id_to_insn[writer], "expression", 0))
-            waiting |= behind.found - names
+            waiting |= behind.names - names
     return frozenset(names & set(kernel.arg_dict))
 
 
@@ -139,14 +139,14 @@ class _Limits:
 
     def lower(self) -> None:
         """Find limits with which all subscripts stay inside."""
-        places = [
+        subscripts = [
             (access, axis, extent)
             for access in accesses_of(self.kernel)
             if access.array in self.shapes and not access.is_flat
             for axis, extent in enumerate(self.shapes[access.array])
         ]
         waiting: list[tuple[ArrayAccess, Any, int, frozenset[str]]] = []
-        for access, axis, extent in places:
+        for access, axis, extent in subscripts:
             if len(access.index) != len(self.shapes[access.array]):
                 continue  # an array without axes
             expression = access.index[axis]
@@ -192,7 +192,7 @@ class _Limits:
         collector = _Names()
         collector(expression)
         arrays: set[str] = set()
-        for name in collector.found - seen:
+        for name in collector.names - seen:
             if name in self.kernel.arg_dict:
                 if not hasattr(self.kernel.arg_dict[name], "dim_tags"):
                     continue
@@ -229,8 +229,8 @@ class _Limits:
             return ""
         for (first, start), (last, stop) in (bounds, bounds[::-1]):
             at = {**self.sizes, first: 3, last: 10}
-            places = extremes(at_values(domain, at)[0], [QuasiPolynomial.name(iname)])
-            if _follows(start, stop) and places == ((3, 9),):
+            limits = extremes(at_values(domain, at)[0], [QuasiPolynomial.name(iname)])
+            if _follows(start, stop) and limits == ((3, 9),):
                 return start.aggregate.name
         return ""
 
@@ -321,14 +321,14 @@ class _Names(WalkMapper[[]]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: set[str] = set()
+        self.names: set[str] = set()
 
     def map_variable(self, expr: Any) -> None:
-        self.found.add(expr.name)
+        self.names.add(expr.name)
 
     def map_subscript(self, expr: Any) -> None:
         """Note the array; where it is read decides nothing but which element is."""
-        self.found.add(expr.aggregate.name)
+        self.names.add(expr.aggregate.name)
 
 
 def _joining(join: Callable[[Iterable[int]], int]) -> Any:
@@ -460,5 +460,5 @@ def _follows(element: Subscript, other: Subscript) -> bool:
     if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
         return False
     subscript: Any = element.index_tuple[0]
-    next_place: Any = other.index_tuple[0]
-    return simplify_via_aff(next_place - subscript) == 1
+    following: Any = other.index_tuple[0]
+    return simplify_via_aff(following - subscript) == 1

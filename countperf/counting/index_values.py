@@ -225,8 +225,8 @@ class Points:
         for instruction in self._writers(name):
             if len(instruction.assignees) != 1 or not hasattr(instruction, "expression"):
                 raise CountingError(f"the value of {name!r} cannot be followed")
-            places = get_dependencies(instruction.assignees[0]) & instruction.within_inames
-            contexts.add(frozenset(instruction.within_inames - places))
+            assigned = get_dependencies(instruction.assignees[0]) & instruction.within_inames
+            contexts.add(frozenset(instruction.within_inames - assigned))
         if len(contexts) != 1:
             raise CountingError(f"{name!r} is written in different loops")
         return tuple(sorted(*contexts))
@@ -342,8 +342,8 @@ class Points:
         """Add a loop variable: each row is repeated for each of its values."""
         counts = np.minimum(np.maximum(counts, 0), _MOST_AT_ONCE) if low.size == 1 else counts
         expanded = {name: np.repeat(column, counts) for name, column in columns.items()}
-        places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        expanded[iname] = np.repeat(low, counts) + places
+        positions = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        expanded[iname] = np.repeat(low, counts) + positions
         inside = self._inside(iname, expanded)
         return {name: column[inside] for name, column in expanded.items()}
 
@@ -458,7 +458,7 @@ def find_outside(
             sources = points.arrays_behind(access, index)
             if _is_inside(followed, index, extent):
                 continue
-            at_place: dict[str, Any] = {
+            subscript: dict[str, Any] = {
                 "access": access.text,
                 "axis": axis,
                 "extent": int(extent),
@@ -475,10 +475,10 @@ def find_outside(
             else:
                 if leaving is not None:
                     value, at = leaving
-                    return OutsideAccess(value=value, at=at, **at_place)
+                    return OutsideAccess(value=value, at=at, **subscript)
                 continue
             interval = _interval(followed, index)
-            unchecked = unchecked or OutsideAccess(interval=interval, reason=reason, **at_place)
+            unchecked = unchecked or OutsideAccess(interval=interval, reason=reason, **subscript)
     return unchecked
 
 

@@ -13,7 +13,7 @@ from countperf.counting.access_counter import Key
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Operation
 from countperf.counting.operations import InstructionCounter
-from countperf.counting.places import Place
+from countperf.counting.scopes import Scope
 from countperf.counting.statistics import nonnegative
 from countperf.counting.strides import AxisKind
 from countperf.errors import CountingError, UnsupportedExpressionError
@@ -53,13 +53,13 @@ class Instruction:
     loopy: Any
     tallied: Tallied
     kinds: Mapping[str, AxisKind]  # of the loops around it
-    place: Place  # under its predicates
+    scope: Scope  # under its predicates
     supplied: Mapping[str, Fraction]  # what the caller says that one execution does, by property
 
     @property
     def own(self) -> list[str]:
         """Loops that each work item runs at its own pace, outer ones first."""
-        names = (name for name in self.place.loops if name in self.place.within)
+        names = (name for name in self.scope.loops if name in self.scope.within)
         return [name for name in names if self.kinds.get(name) == "loop"]
 
 

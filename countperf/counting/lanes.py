@@ -29,7 +29,7 @@ from countperf.counting.components import (
     pieces_of,
 )
 from countperf.counting.domains import Domains
-from countperf.counting.places import Place
+from countperf.counting.scopes import Scope
 from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.points import Points, values_at
@@ -55,33 +55,33 @@ class LanePattern:
 
 
 def lane_patterns(
-    place: Place, address: QuasiPolynomial, parameters: Mapping[str, int], modulus: int
+    scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int], modulus: int
 ) -> list[LanePattern]:
     """Sort the executions of an instruction into patterns."""
     bound = {name: QuasiPolynomial.constant(value) for name, value in parameters.items()}
     numeric = address.substitute(bound)
-    cases = [bound_case(case, bound) for case in place.cases]
+    cases = [bound_case(case, bound) for case in scope.cases]
     base = int(numeric.constant_term)
     summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
-    groups = _unused_groups(place, parameters)
+    groups = _unused_groups(scope, parameters)
     result: list[LanePattern] = []
-    for piece in pieces_of(place, cases, parameters):
+    for piece in pieces_of(scope, cases, parameters):
         result += _patterns_in_piece(
-            list(components_of(piece, summands)), place, base % modulus, groups, modulus
+            list(components_of(piece, summands)), scope, base % modulus, groups, modulus
         )
     return result
 
 
 def _patterns_in_piece(
-    components: Sequence[Component], place: Place, base: int, groups: int, modulus: int
+    components: Sequence[Component], scope: Scope, base: int, groups: int, modulus: int
 ) -> Iterator[LanePattern]:
     shifts: Histogram = {base: 1}
-    axes = sorted(place.grid.items, reverse=True)
-    shape = tuple(place.grid.items[axis] for axis in axes)
+    axes = sorted(scope.grid.items, reverse=True)
+    shape = tuple(scope.grid.items[axis] for axis in axes)
     parts: list[list[_Part]] = []
     for component in components:
-        if component.names & place.lanes.keys():
-            parts.append(_patterns_of(component, place, modulus))
+        if component.names & scope.lanes.keys():
+            parts.append(_patterns_of(component, scope, modulus))
         else:
             shifts = _joined(shifts, _shifts_of(component, modulus), modulus)
     if prod(len(part) for part in parts) > _MAXIMUM_PATTERNS:
@@ -94,7 +94,7 @@ def _patterns_in_piece(
         active = np.ones(shape, bool)
         joined = shifts
         for part in combination:
-            spread = tuple(place.grid.items[axis] if axis in part.axes else 1 for axis in axes)
+            spread = tuple(scope.grid.items[axis] if axis in part.axes else 1 for axis in axes)
             offsets = offsets + part.offsets.reshape(spread)
             active = active & part.active.reshape(spread)
             joined = _joined(joined, part.shifts, modulus)
@@ -103,11 +103,11 @@ def _patterns_in_piece(
             yield LanePattern(offsets.ravel(), active.ravel(), counted)
 
 
-def _unused_groups(place: Place, parameters: Mapping[str, int]) -> int:
+def _unused_groups(scope: Scope, parameters: Mapping[str, int]) -> int:
     """Return how many groups differ only along axes that the instruction does not use."""
-    used = {place.domains.group_axes.get(name) for name in place.within}
+    used = {scope.domains.group_axes.get(name) for name in scope.within}
     result = 1
-    for axis, size in place.grid.groups.items():
+    for axis, size in scope.grid.groups.items():
         if axis not in used:
             result *= int(size.evaluate(parameters))
     return result
@@ -149,22 +149,22 @@ class _Part:
     shifts: Histogram
 
 
-def _patterns_of(component: Component, place: Place, modulus: int) -> list[_Part]:
+def _patterns_of(component: Component, scope: Scope, modulus: int) -> list[_Part]:
     points, number = component.points()
-    lanes = {name: axis for name, axis in place.lanes.items() if name in component.names}
+    lanes = {name: axis for name, axis in scope.lanes.items() if name in component.names}
     axes = sorted(lanes.values(), reverse=True)
-    items = place.grid.items
+    items = scope.grid.items
     lane = np.zeros(number, np.int64)
     for axis in axes:
         (name,) = [n for n, a in lanes.items() if a == axis]
-        lane = lane * items[axis] + (points[name] - _lowest(place.domains, name))
+        lane = lane * items[axis] + (points[name] - _lowest(scope.domains, name))
     address = np.zeros(number, np.int64)
     for summand in component.summands:
         address += values_at(summand, points, number)
     others = {name: column for name, column in points.items() if name not in lanes}
-    for name in place.loops:
-        if name in others and name in place.own_loops:
-            others[name] = _ranks(name, points, place)
+    for name in scope.loops:
+        if name in others and name in scope.own_loops:
+            others[name] = _ranks(name, points, scope)
     passes, pass_of = _numbered(list(others.values()), number)
     width = prod(items[axis] for axis in axes)
     if passes * width > MAXIMUM_ENTRIES:
@@ -246,10 +246,10 @@ def _numbered(columns: Sequence[NDArray[np.int64]], number: int) -> tuple[int, N
     return count, code
 
 
-def _ranks(name: str, points: Points, place: Place) -> NDArray[np.int64]:
+def _ranks(name: str, points: Points, scope: Scope) -> NDArray[np.int64]:
     """Return the number of the iteration of an item's own loop, from zero."""
-    order = place.loops
-    axes = (place.domains.local_axes, place.domains.group_axes)
+    order = scope.loops
+    axes = (scope.domains.local_axes, scope.domains.group_axes)
     around = set(order[: order.index(name)]).union(*axes)
     outside = [column for other, column in points.items() if other in around]
     number = len(points[name])

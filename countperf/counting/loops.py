@@ -75,17 +75,17 @@ class _Subscripts(WalkMapper[[]]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: Subscripts = {}
+        self.subscripts: Subscripts = {}
 
     def map_subscript(self, expr: Any) -> None:
-        self.found.setdefault(expr.aggregate.name, set()).add(expr.index_tuple)
+        self.subscripts.setdefault(expr.aggregate.name, set()).add(expr.index_tuple)
         self.rec(expr.index)
 
     def map_variable(self, expr: Any) -> None:
-        self.found.setdefault(expr.name, set()).add(())
+        self.subscripts.setdefault(expr.name, set()).add(())
 
     def map_linear_subscript(self, expr: Any) -> None:
-        self.found.setdefault(expr.aggregate.name, set()).add((expr,))
+        self.subscripts.setdefault(expr.aggregate.name, set()).add((expr,))
         self.rec(expr.index)
 
 
@@ -135,11 +135,11 @@ def _record(kernel: Any, instruction: Any, regions: tuple[LoopRegion, ...]) -> N
             mapper(part)
     else:  # accesses that are not to be seen: no two are the same
         for name in instruction.dependency_names():
-            mapper.found[name] = {(instruction.id,), ()}
+            mapper.subscripts[name] = {(instruction.id,), ()}
     written = written_by(kernel, instruction)
     for region in regions:
         region.written |= written
-        for name, subscripts in mapper.found.items():
+        for name, subscripts in mapper.subscripts.items():
             region.subscripts.setdefault(name, set()).update(subscripts)
             region.accessing.setdefault(name, []).append(instruction)
 

@@ -19,8 +19,8 @@ from countperf.counting.domains import Domains
 from countperf.counting.instructions import supplied_counts
 from countperf.counting.keys import NOWHERE, Grid
 from countperf.counting.needs import check_statistics, stating_all_needs
-from countperf.counting.places import barrier_passes
 from countperf.counting.schedule import prepared
+from countperf.counting.scopes import barrier_passes
 from countperf.counting.statistics import Statistics
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.kernel_sets import assumptions_of

@@ -38,7 +38,7 @@ from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, o
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sub_groups import executed_by_sub_groups
 
-Place: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
+Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
 
 
@@ -80,9 +80,9 @@ class KernelProgram(ShortRepr):
         axes = self.domains.local_axes
         return {axes[name]: name for name in within if name in axes}
 
-    def depends_on_lane(self, place: Place) -> bool:
+    def depends_on_lane(self, iterations: Iterations) -> bool:
         """Return whether some work items of a group execute something and others don't."""
-        within, cases = place
+        within, cases = iterations
         lanes = set(self.lanes(within).values())
         if not lanes:
             return False
@@ -95,26 +95,26 @@ class KernelProgram(ShortRepr):
             without = without.scale(self.grid.items[self.domains.local_axes[name]])
         return counted != without
 
-    def executed_set(self, place: Place, sub_group_size: int) -> Any:
+    def executed_set(self, iterations: Iterations, sub_group_size: int) -> Any:
         """Return where sub-groups execute something."""
-        key = (place, sub_group_size)
+        key = (iterations, sub_group_size)
         if key not in self._sets:
-            within, cases = place
+            within, cases = iterations
             counted, _ = self.domains.trip_statistics(within)
             executed = self.domains.executed_set(counted, cases)
             lanes = self.lanes(within)
-            if self.depends_on_lane(place):
+            if self.depends_on_lane(iterations):
                 executing = executed_by_sub_groups(executed, lanes, self.grid.items, sub_group_size)
             else:
                 executing = sets.project_onto(executed, counted - set(lanes.values()))
             self._sets[key] = executing
         return self._sets[key]
 
-    def executions(self, place: Place, sub_group_size: int) -> PiecewiseQuasiPolynomial:
+    def executions(self, iterations: Iterations, sub_group_size: int) -> PiecewiseQuasiPolynomial:
         """Count how often all sub-groups of all launches together execute something."""
-        key = (place, sub_group_size)
+        key = (iterations, sub_group_size)
         if key not in self._executions:
-            self._executions[key] = self._counted(place, sub_group_size)
+            self._executions[key] = self._counted(iterations, sub_group_size)
         return self._executions[key]
 
     def instruction_totals(
@@ -132,14 +132,14 @@ class KernelProgram(ShortRepr):
         """Return the sub-groups of a work group; a part of one counts as one."""
         return -(-self.grid.group_size // sub_group_size)
 
-    def _counted(self, place: Place, sub_group_size: int) -> PiecewiseQuasiPolynomial:
-        within, cases = place
+    def _counted(self, iterations: Iterations, sub_group_size: int) -> PiecewiseQuasiPolynomial:
+        within, cases = iterations
         number = self.sub_groups_per_group(sub_group_size)
-        if not self.depends_on_lane(place):
+        if not self.depends_on_lane(iterations):
             items = self.domains.executions(within, cases, self.grid)
             return items.scale(Fraction(number, self.grid.group_size))
         _, factor = self.domains.trip_statistics(within)
-        count = self.domains.counter.count(self.executed_set(place, sub_group_size)) * factor
+        count = self.domains.counter.count(self.executed_set(iterations, sub_group_size)) * factor
         used = {self.domains.group_axes.get(name) for name in within}
         for axis, size in self.grid.groups.items():
             if axis not in used:
@@ -398,7 +398,7 @@ def _analysis(program: KernelProgram, statement: Statement, node: Node) -> Acces
         for access in program.accesses
         if access.instruction == statement.name and access.access == node.key
     ]
-    same = [access for access in analyses if access.place.cases == node.cases]
+    same = [access for access in analyses if access.scope.cases == node.cases]
     if not analyses:
         raise CountingError(
             f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"

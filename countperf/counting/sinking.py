@@ -161,7 +161,7 @@ def _uses_in(kernel: Any, instruction: Any) -> Iterator[tuple[str, Branch]]:
         if isinstance(assignee, p.Subscript):
             walker.rec(assignee.index, around)
     walker.rec(instruction.expression, around)
-    yield from walker.found
+    yield from walker.names
 
 
 class _Branches(WalkMapper[[Branch]]):
@@ -169,11 +169,11 @@ class _Branches(WalkMapper[[Branch]]):
 
     def __init__(self, kernel: Any) -> None:
         super().__init__()
-        self.found: set[tuple[str, Branch]] = set()
+        self.names: set[tuple[str, Branch]] = set()
         self._kernel = kernel
 
     def map_variable(self, expr: Any, around: Branch) -> None:
-        self.found.add((expr.name, around))
+        self.names.add((expr.name, around))
 
     def map_if(self, expr: Any, around: Branch) -> None:
         """Look into both parts; where both only compute, they are no branches."""
@@ -190,7 +190,7 @@ class _Guarded(WalkMapper[[]]):
 
     def __init__(self, kernel: Any) -> None:
         super().__init__()
-        self.is_found = False
+        self.is_present = False
         self._kernel = kernel
 
     @classmethod
@@ -198,19 +198,19 @@ class _Guarded(WalkMapper[[]]):
         """Return whether functions, powers or loads from global memory stand in an expression."""
         mapper = cls(kernel)
         mapper.rec(expr)
-        return mapper.is_found
+        return mapper.is_present
 
     def map_variable(self, expr: Any) -> None:
-        self.is_found = self.is_found or isinstance(
+        self.is_present = self.is_present or isinstance(
             self._kernel.arg_dict.get(expr.name), lp.ArrayArg
         )
 
     def map_call(self, expr: Any) -> None:
-        self.is_found = self.is_found or name_of(expr.function) not in _SELECTED
+        self.is_present = self.is_present or name_of(expr.function) not in _SELECTED
         self.rec(expr.parameters)
 
     def map_power(self, expr: Any) -> None:
         """Record a power that is a function; small ones are products."""
-        self.is_found = self.is_found or expr.exponent not in (0, 1, 2)
+        self.is_present = self.is_present or expr.exponent not in (0, 1, 2)
         self.rec(expr.base)
         self.rec(expr.exponent)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from countperf.counting.accesses import Address, step_along
 from countperf.counting.domains import Domains
-from countperf.counting.places import Place
+from countperf.counting.scopes import Scope
 from countperf.display import ShortRepr
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, Conjunction
@@ -43,7 +43,7 @@ class AxisStride(ShortRepr):
 
 
 def strides_of(
-    place: Place,
+    scope: Scope,
     address: Address | None,
     kinds: Mapping[str, AxisKind],
     changing: Mapping[str, frozenset[str]],
@@ -51,37 +51,37 @@ def strides_of(
     of_most: bool = False,
 ) -> tuple[AxisStride, ...]:
     """Return the strides along all axes of the launch and all loops around an access."""
-    domains = place.domains
+    domains = scope.domains
     if address is not None:
-        address = address.with_values(domains.determined(place.within))
+        address = address.with_values(domains.determined(scope.within))
     result: list[AxisStride] = []
     hardware: tuple[tuple[AxisKind, Mapping[int, Any], Mapping[str, int]], ...] = (
-        ("local", place.grid.items, domains.local_axes),
-        ("group", place.grid.groups, domains.group_axes),
+        ("local", scope.grid.items, domains.local_axes),
+        ("group", scope.grid.groups, domains.group_axes),
     )
     for kind, extents, axes in hardware:
-        names = {axes[name]: name for name in place.within if name in axes}
+        names = {axes[name]: name for name in scope.within if name in axes}
         for axis in sorted(extents):
             is_lane = of_most and (kind, axis) == ("local", 0)
-            stride = _stride(place, address, names.get(axis), changing, of_most=is_lane)
+            stride = _stride(scope, address, names.get(axis), changing, of_most=is_lane)
             result.append(AxisStride(kind=kind, axis=axis, iname=names.get(axis), stride=stride))
     copies = sorted(
         name
-        for name in place.within
-        if name not in place.loops
+        for name in scope.within
+        if name not in scope.loops
         and name not in domains.local_axes
         and name not in domains.group_axes
     )
-    for name in (*place.loops, *copies):
-        if name not in place.within:
+    for name in (*scope.loops, *copies):
+        if name not in scope.within:
             continue
-        stride = _stride(place, address, name, changing)
+        stride = _stride(scope, address, name, changing)
         result.append(AxisStride(kind=kinds[name], axis=None, iname=name, stride=stride))
     return tuple(result)
 
 
 def _stride(
-    place: Place,
+    scope: Scope,
     address: Address | None,
     name: str | None,
     changing: Mapping[str, frozenset[str]],
@@ -96,32 +96,32 @@ def _stride(
         return None
     if name is None or name not in flat.names():
         return QuasiPolynomial()
-    bounds = _bounds(place.domains, place)
+    bounds = _bounds(scope.domains, scope)
     stride = step_along(flat, name, bounds)
     if stride is None:
-        stride = _main_stride(place, flat, name, bounds, of_most=of_most)
+        stride = _main_stride(scope, flat, name, bounds, of_most=of_most)
     return stride
 
 
 def _main_stride(
-    place: Place, flat: QuasiPolynomial, name: str, bounds: isl_sets.Bounds, *, of_most: bool
+    scope: Scope, flat: QuasiPolynomial, name: str, bounds: isl_sets.Bounds, *, of_most: bool
 ) -> QuasiPolynomial | None:
-    counted, _ = place.domains.trip_statistics(place.within)
-    if not flat.names() <= counted | place.domains.sizes:
+    counted, _ = scope.domains.trip_statistics(scope.within)
+    if not flat.names() <= counted | scope.domains.sizes:
         return None
-    known = place.domains.with_known_quotients(counted, flat)
-    steps = steps_along(known, name, bounds, place.domains.domain(counted))
+    known = scope.domains.with_known_quotients(counted, flat)
+    steps = steps_along(known, name, bounds, scope.domains.domain(counted))
     return main_step(steps) if of_most or len(steps) == 1 else None
 
 
-def _bounds(domains: Domains, place: Place) -> isl_sets.Bounds:
-    key = ("bounds", place.within)
-    bounds = place.memo.get(key)
+def _bounds(domains: Domains, scope: Scope) -> isl_sets.Bounds:
+    key = ("bounds", scope.within)
+    bounds = scope.memo.get(key)
     if bounds is None:
-        counted, _ = domains.trip_statistics(place.within)
+        counted, _ = domains.trip_statistics(scope.within)
         known = sets.constant_bounds(domains.domain(counted)) if counted else {}
-        bounds = {**dict.fromkeys(sorted(place.within), (None, None)), **known}
-        place.memo[key] = bounds
+        bounds = {**dict.fromkeys(sorted(scope.within), (None, None)), **known}
+        scope.memo[key] = bounds
     return bounds
 
 

@@ -248,14 +248,14 @@ def _in_blocks(
         return None
     blocks = sets.project_onto(cells, outer)
     kept = [name for name in names if name in outer]
-    places = [kept.index(names[axis]) for axis in order[: last + 1]]
+    axes_before = [kept.index(names[axis]) for axis in order[: last + 1]]
     sign = -1 if steps[last].constant_term < 0 else 1
     widened: list[PiecewiseQuasiPolynomial] = []
     for more in (0, sign):
         step = [*steps[:last], steps[last] + more]
         if last:
             filled = widened_sets.widened_lexicographically(
-                blocks, places, extents[: last + 1], step
+                blocks, axes_before, extents[: last + 1], step
             )
         else:
             filled = widened_sets.widened_on_line(blocks, step[0])

@@ -65,8 +65,8 @@ from countperf.counting.analysis import analyzed_program
 from countperf.counting.chains import divisions_that_shift
 from countperf.counting.instructions import Conditions, Instruction, computing, reason_of
 from countperf.counting.keys import FirstIteration, Grid, Operation
-from countperf.counting.places import Known, Place, slots_of
 from countperf.counting.preparation import Launch, PreparedKernel
+from countperf.counting.scopes import Known, Scope, slots_of
 from countperf.counting.selection import compiled_counter
 from countperf.execution.footprints import Footprints
 from countperf.execution.keys import (
@@ -189,22 +189,22 @@ class _Executions:
         self.statistics.used.clear()
 
     def _instruction(self, instruction: Instruction, flat: Site, grid: Grid) -> None:
-        where = instruction.place
+        scope = instruction.scope
         idle = self._idle(instruction, grid)
-        beside = neighbors(where)
-        is_cut = self.placements.cuts(where.within.difference(instruction.own), beside, grid)
-        copied = sorted(self.looped_copies & where.within)
+        beside = neighbors(scope)
+        is_cut = self.placements.cuts(scope.within.difference(instruction.own), beside, grid)
+        copied = sorted(self.looped_copies & scope.within)
         for key, conditions, number, share in instruction.tallied.parts:
             times = number * share
             left = left_loops(conditions)
             loops = [name for name in instruction.own if name not in left]
             copies = (name for name in copied if name not in left)
             site = self.placements.site(flat, [*loops, *copies])
-            executions = self.domains.executions(where.within, conditions, grid).scale(times)
+            executions = self.domains.executions(scope.within, conditions, grid).scale(times)
             if isinstance(key, Operation):
                 self._operation(key, instruction, conditions, site, executions)
             elif executions:
-                once = partial(self._once, where.within, conditions, grid, times)
+                once = partial(self._once, scope.within, conditions, grid, times)
                 parts = self.steps.sorted(key, instruction, loops, executions, once)
                 is_guarded = is_cut or tells_apart(conditions, beside)
                 for step, in_loop, part in parts:
@@ -221,17 +221,17 @@ class _Executions:
             self._supplied(instruction, whole, grid, is_cut=is_cut)
         for key, part in self._private(instruction, copied, whole, grid):
             self._add(key, part)
-        self._note(where.within)
+        self._note(scope.within)
         self._add(EventKey(whole, "idle"), idle)
 
     def _supplied(self, instruction: Instruction, site: Site, grid: Grid, *, is_cut: bool) -> None:
         """Add the accesses of an instruction whose counts the caller supplies."""
         self.reasons.add(reason_of(instruction.loopy.id))
         executions = self.domains.executions(
-            instruction.place.within, instruction.place.cases, grid
+            instruction.scope.within, instruction.scope.cases, grid
         )
         executions = executions.scale(instruction.tallied.probability)
-        is_guarded = is_cut or tells_apart(instruction.place.cases, neighbors(instruction.place))
+        is_guarded = is_cut or tells_apart(instruction.scope.cases, neighbors(instruction.scope))
         for name, number in instruction.supplied.items():
             if name.startswith(("gmem.", "lmem.")):
                 quantity = executions.scale(number)
@@ -241,13 +241,13 @@ class _Executions:
 
     def _idle(self, instruction: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""
-        where = instruction.place
-        if not (where.cases or instruction.own or self._is_guarded(where)):
+        scope = instruction.scope
+        if not (scope.cases or instruction.own or self._is_guarded(scope)):
             return ZERO_COUNT
-        slots = slots_of(where)
+        slots = slots_of(scope)
         if slots is None:
             return ZERO_COUNT
-        executed = self.domains.executions(where.within, where.cases, grid)
+        executed = self.domains.executions(scope.within, scope.cases, grid)
         return slots + executed.scale(-1)
 
     def _operation(
@@ -263,7 +263,7 @@ class _Executions:
             shifts = operation.kind in divisions_that_shift(instruction.loopy)
             named = replace(operation, kind="shift") if shifts else operation
         else:
-            named = _conditional(operation, conditions, instruction.place)
+            named = _conditional(operation, conditions, instruction.scope)
         self._add(OperationKey(site, named), executions)
 
     def _once(
@@ -292,7 +292,7 @@ class _Executions:
         if not (copied or read or written):
             return
         executions = self.domains.executions(
-            instruction.place.within, instruction.place.cases, grid
+            instruction.scope.within, instruction.scope.cases, grid
         )
         if copied:
             yield EventKey(site, "iterations"), executions
@@ -316,17 +316,17 @@ class _Executions:
         shape = self.kernel.temporary_variables[array].shape
         return math.prod(extent if isinstance(extent, int) else 0 for extent in shape)
 
-    def _is_guarded(self, where: Place) -> bool:
-        return bool(set(where.loops) & where.within) or any(
+    def _is_guarded(self, scope: Scope) -> bool:
+        return bool(set(scope.loops) & scope.within) or any(
             name in self.domains.data_loops
-            or self.domains.value_bounds(name) != (0, where.grid.items[axis] - 1)
-            for name, axis in where.lanes.items()
+            or self.domains.value_bounds(name) != (0, scope.grid.items[axis] - 1)
+            for name, axis in scope.lanes.items()
         )
 
 
-def _conditional(operation: Operation, conditions: Conditions, where: Place) -> Operation:
+def _conditional(operation: Operation, conditions: Conditions, scope: Scope) -> Operation:
     """Return the operation, or a conditional one if it is a call that not all items make."""
-    if operation.kind not in _CALLS or not tells_apart(conditions, where.lanes):
+    if operation.kind not in _CALLS or not tells_apart(conditions, scope.lanes):
         return operation
     function = operation.function or operation.kind
     return replace(operation, kind="conditional", function=function)
@@ -369,7 +369,7 @@ def _supplied_access(
     space: Space = "global" if root == "gmem" else "local"
     class_name = "".join(more) or "stride1"
     step = _step_of_class(class_name)
-    between = WorkItemStep(step if 0 in instruction.place.lanes.values() else "same")
+    between = WorkItemStep(step if 0 in instruction.scope.lanes.values() else "same")
     at = (site, space, direction, int(bits), between)
     yield AccessKey(*at, step if instruction.own else None), quantity
     yield AccessKey(*at, is_guarded=True), quantity

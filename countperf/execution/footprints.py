@@ -15,7 +15,7 @@ from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
 from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import Grid, MemoryAccess
-from countperf.counting.places import Place
+from countperf.counting.scopes import Scope
 from countperf.errors import CountingError, UncountableSetError
 from countperf.execution.keys import Direction, FootprintKey
 from countperf.execution.memory_hierarchy import LINE_BYTES
@@ -41,7 +41,7 @@ class _GlobalAccess:
     grid: Grid
     access: MemoryAccess
     index: Address | None
-    where: Place
+    scope: Scope
     cases: Conditions
     # the least constant step along items and loops, and along groups too, elements
     least_step: int
@@ -78,7 +78,7 @@ class Footprints:
                 grid=grid,
                 access=access,
                 index=address,
-                where=instruction.place,
+                scope=instruction.scope,
                 cases=cases,
                 least_step=least,
                 least_in_all=min((step for _, step in constant), default=1),
@@ -118,7 +118,7 @@ class Footprints:
         size = members[0].access.bits // 8
         if touched is None:
             even = PiecewiseQuasiPolynomial.sum(
-                self._domains.executions(m.where.within, m.cases, m.grid)
+                self._domains.executions(m.scope.within, m.cases, m.grid)
                 for m in members
                 if m.is_even
             )
@@ -175,8 +175,8 @@ class Footprints:
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
         for member in members:
-            counted, _ = self._domains.trip_statistics(member.where.within)
-            if member.index is None or counted != member.where.within:
+            counted, _ = self._domains.trip_statistics(member.scope.within)
+            if member.index is None or counted != member.scope.within:
                 return None
             axes = tuple(sorted({self._domains.group_axes.get(n, -1) for n in counted} - {-1}))
             by_axes[axes].append(member)
@@ -258,10 +258,10 @@ class Footprints:
         for member in members:
             if member.index is None:
                 continue
-            groups = [QuasiPolynomial.name(self._group_name(member.where, axis)) for axis in axes]
+            groups = [QuasiPolynomial.name(self._group_name(member.scope, axis)) for axis in axes]
             pieces.append(
                 accessed_cells(
-                    [(member.index, member.where.within, member.cases)],
+                    [(member.index, member.scope.within, member.cases)],
                     self._domains,
                     partial(told_apart, groups=groups),
                 )
@@ -270,8 +270,8 @@ class Footprints:
         whole = pieces[0] if len(pieces) == 1 else counter.as_one_piece(sets.union(pieces))
         return counter.count(whole)
 
-    def _group_name(self, where: Place, axis: int) -> str:
-        return min(n for n in where.within if self._domains.group_axes.get(n) == axis)
+    def _group_name(self, scope: Scope, axis: int) -> str:
+        return min(n for n in scope.within if self._domains.group_axes.get(n) == axis)
 
 
 def _bytes_between(steps: Sequence[tuple[int, Address | None]], size: int) -> Fraction:

@@ -20,7 +20,7 @@ from countperf.counting.device_programs import DeviceProgram
 from countperf.counting.domains import Domains
 from countperf.counting.instructions import Instruction
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
-from countperf.counting.places import Known, Place
+from countperf.counting.scopes import Known, Scope
 from countperf.counting.statistics import Statistics
 from countperf.counting.strides import AxisStride, strides_of
 from countperf.execution.keys import (
@@ -134,10 +134,10 @@ def tells_apart(conditions: Iterable[Case | FirstIteration], items: Collection[s
     return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
 
 
-def neighbors(where: Place) -> tuple[str, ...]:
+def neighbors(scope: Scope) -> tuple[str, ...]:
     """Return the work-item indices along the axes that vectors may take."""
-    axes = (0, 1) if where.grid.items.get(0, 1) <= NARROW_ROW else (0,)
-    return tuple(name for name, axis in where.lanes.items() if axis in axes)
+    axes = (0, 1) if scope.grid.items.get(0, 1) <= NARROW_ROW else (0,)
+    return tuple(name for name, axis in scope.lanes.items() if axis in axes)
 
 
 # --- Loops and regions: passes, iterations, carried chains, and values that live across barriers
@@ -250,13 +250,13 @@ class StepSorter:
         self._domains = domains
         self._analyzer = analyzer
         self._statistics = statistics
-        self._found: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
+        self._found: dict[Any, tuple[Scope, tuple[AxisStride, ...]]] = {}
         self.assumed: set[str] = set()
 
     def strides(self, access: MemoryAccess, instruction: Instruction) -> tuple[AxisStride, ...]:
         """Return the strides of an access along the axes and loops around it."""
-        where = instruction.place
-        key = (access, id(where))
+        scope = instruction.scope
+        key = (access, id(scope))
         known = self._found.get(key)
         if known is None:
             layout = self._domains.layout_of(access)
@@ -266,8 +266,8 @@ class StepSorter:
                 self.assumed.add(f"uneven steps of {access.text}, as if data led there")
             opaque = address or address_of(access, layout, self._analyzer.to_opaque)
             changing = self._analyzer.changing
-            strides = strides_of(where, opaque, instruction.kinds, changing, of_most=True)
-            self._found[key] = known = (where, strides)  # kept, and with it its identity
+            strides = strides_of(scope, opaque, instruction.kinds, changing, of_most=True)
+            self._found[key] = known = (scope, strides)  # kept, and with it its identity
         return known[1]
 
     def sorted(
@@ -279,10 +279,10 @@ class StepSorter:
         once: Callable[[str], PiecewiseQuasiPolynomial | None],
     ) -> list[Sorted]:
         """Sort the executions of an access by its steps, which may depend on the parameters."""
-        strides, bits, where = self.strides(access, instruction), access.bits, instruction.place
+        strides, bits, scope = self.strides(access, instruction), access.bits, instruction.scope
         lanes = [s.stride for s in strides if s.kind == "local" and s.axis == 0]
-        across = self._across_rows(access, where, strides)
-        path = partial(reuse_path, where, bits, strides, loops)
+        across = self._across_rows(access, scope, strides)
+        path = partial(reuse_path, scope, bits, strides, loops)
         among_items, along_loops = (partial(path, items_first=first) for first in (True, False))
         lane_stride = lanes[0] if lanes else _ZERO
         counter = self._domains.counter
@@ -295,7 +295,7 @@ class StepSorter:
                 result += self._through_data(access, strides, loops, across, part)
                 continue
             between = WorkItemStep(
-                self._alignment(access, where, 0) if step == "next" else step, across
+                self._alignment(access, scope, 0) if step == "next" else step, across
             )
             if not loops:
                 result.append((between, None, part))
@@ -363,23 +363,23 @@ class StepSorter:
         return elements
 
     def _across_rows(
-        self, access: MemoryAccess, where: Place, strides: Sequence[AxisStride]
+        self, access: MemoryAccess, scope: Scope, strides: Sequence[AxisStride]
     ) -> Step | None:
-        items = where.grid.items
+        items = scope.grid.items
         if items.get(0, 1) > NARROW_ROW or items.get(1, 1) == 1:
             return None
         along = [s.stride for s in strides if s.kind == "local" and s.axis == 1]
         step = step_of(along[0] if along else _ZERO, access.bits)
-        return self._alignment(access, where, 1) if step == "next" else step
+        return self._alignment(access, scope, 1) if step == "next" else step
 
-    def _alignment(self, access: MemoryAccess, where: Place, axis: int) -> Step:
+    def _alignment(self, access: MemoryAccess, scope: Scope, axis: int) -> Step:
         """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
         if access.address_space != "local":
             return "next"
         address = self._domains.address(access)
         if address is None:
             return "next"
-        lanes = {name for name, of in where.lanes.items() if of == axis}
+        lanes = {name for name, of in scope.lanes.items() if of == axis}
         odd = [m for m, c in address.flat.terms.items() if c % ALIGNMENT and not _is_of(m, lanes)]
         if not odd:
             return "next"

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from countperf.counting.domains import Domains
-from countperf.counting.places import Place
+from countperf.counting.scopes import Scope
 from countperf.counting.strides import AxisStride
 from countperf.execution.keys import Grade, Level, Step, by_data, to_other_lines
 from countperf.execution.memory_hierarchy import LINE_BYTES, CountedCaches
@@ -113,7 +113,7 @@ class ReusePath:
 
 
 def reuse_path(
-    where: Place,
+    scope: Scope,
     bits: int,
     strides: Sequence[AxisStride],
     own: Sequence[str],
@@ -135,7 +135,7 @@ def reuse_path(
     lines, steps = _ONE, list[WalkedStep]()
     copies: Copies | None = None
     for stride in order:
-        extent = _extent(where, stride)
+        extent = _extent(scope, stride)
         if extent == _ONE:
             continue
         if extent is None or stride.stride is None:
@@ -163,17 +163,17 @@ def _on_pairs(along: AxisStride, extent: QuasiPolynomial, bits: int) -> Copies |
     return Copies(along.iname, number, pairs) if step < _PAIR_BYTES else None
 
 
-def _extent(where: Place, along: AxisStride) -> QuasiPolynomial | None:
+def _extent(scope: Scope, along: AxisStride) -> QuasiPolynomial | None:
     """Return how long an axis or a loop is at most; None where data decides."""
     if along.kind == "local" and along.axis is not None:
-        return QuasiPolynomial.constant(where.grid.items[along.axis])
+        return QuasiPolynomial.constant(scope.grid.items[along.axis])
     if along.kind == "group" and along.axis is not None:
-        return where.grid.groups[along.axis].as_polynomial()
+        return scope.grid.groups[along.axis].as_polynomial()
     key = ("extent", along.iname)
-    if key not in where.memo:
+    if key not in scope.memo:
         assert along.iname is not None  # of a loop
-        where.memo[key] = _length(where.domains, along.iname)
-    return where.memo[key]
+        scope.memo[key] = _length(scope.domains, along.iname)
+    return scope.memo[key]
 
 
 def _length(domains: Domains, loop: str) -> QuasiPolynomial | None:

@@ -41,7 +41,7 @@ from countperf.report.weights import NAMED_OTHERS, verdict_lines, weight_rows
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
     from countperf.counting.analysis import KernelAnalysis
-    from countperf.counting.places import Known
+    from countperf.counting.scopes import Known
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet

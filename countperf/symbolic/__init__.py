@@ -38,22 +38,22 @@ def check_versions(
             too_new = _ISLPY_BESIDE_NAMED_SETS
         mend = f"install it with: pip install '{package}>={lowest},<{too_new}'"
         try:
-            found = version(package)
+            installed = version(package)
         except metadata.PackageNotFoundError as error:
             raise IncompatibleVersionError(
                 f"countperf needs {package}, which is not installed; {mend}", package=package
             ) from error
-        if not _numbers(lowest) <= _numbers(found) < _numbers(too_new):
+        if not _numbers(lowest) <= _numbers(installed) < _numbers(too_new):
             raise IncompatibleVersionError(
-                f"{package} {found} is installed, with which countperf does not count; {mend}",
+                f"{package} {installed} is installed, with which countperf does not count; {mend}",
                 package=package,
-                found=found,
+                found=installed,
             )
 
 
 def _has_named_sets(requirements: list[str] | None) -> bool:
     """Return whether Loopy is its development version, which has sets of namedisl."""
-    return any(each.startswith("namedisl") for each in requirements or ())
+    return any(requirement.startswith("namedisl") for requirement in requirements or ())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

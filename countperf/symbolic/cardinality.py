@@ -75,14 +75,14 @@ class Counter:
 
     def _factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
         key = (factor.parameters, factor.equalities, factor.inequalities)
-        found = self._factors.get(key)
-        if found is None:
+        count = self._factors.get(key)
+        if count is None:
             try:
-                found = self._count_factor(self.context.rescale(factor))
+                count = self._count_factor(self.context.rescale(factor))
             except UncountableSetError as error:
                 raise _refused(isl_sets.to_isl(factor), error) from error
-            self._factors[key] = found
-        return found
+            self._factors[key] = count
+        return count
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
         """Count a factor that is written in the quotients of the parameters, in the parameters."""

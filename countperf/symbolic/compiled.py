@@ -42,7 +42,7 @@ class CompiledCounts(FieldsAlone):
 
     def at(self, values: Mapping[str, int]) -> list[int | Fraction]:
         """Return the counts at integer parameters, exactly."""
-        found: list[int | Fraction] = []
+        numbers: list[int | Fraction] = []
         for count, integral in self.counts:
             number = count.evaluate(values)
             if integral and number.denominator != 1:
@@ -50,8 +50,8 @@ class CompiledCounts(FieldsAlone):
                     f"a count at {dict(values)} is no integer: the parameters violate the "
                     "assumptions under which it holds"
                 )
-            found.append(number.numerator if number.denominator == 1 else number)
-        return found
+            numbers.append(number.numerator if number.denominator == 1 else number)
+        return numbers
 
     def at_arrays(self, values: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the counts at arrays of parameters of one shape."""
@@ -60,7 +60,7 @@ class CompiledCounts(FieldsAlone):
         result = [
             np.empty(shape, wanted if integral else np.float64) for _, integral in self.counts
         ]
-        targets = [each.reshape(-1) for each in result]
+        targets = [array.reshape(-1) for array in result]
         for start in range(0, prod(shape), BLOCK):
             block = slice(start, start + BLOCK)
             for target, counts in zip(

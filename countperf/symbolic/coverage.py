@@ -16,7 +16,7 @@ def is_all_or_nothing(part: isl_sets.IntegerSet, whole: isl_sets.IntegerSet, nam
     """Return whether a set has all values of a dimension that another has, at any other values."""
     names = isl_sets.names_of(whole, parameters=False)
     order = [QuasiPolynomial.name(n) for n in names]
-    covered, everything = (sets.image(each, order) for each in (part, whole))
+    covered, everything = (sets.image(domain, order) for domain in (part, whole))
     position = names.index(name)
     shadow = covered.project_out(isl.dim_type.set, position, 1).insert_dims(
         isl.dim_type.set, position, 1
@@ -48,7 +48,7 @@ def contains(
 ) -> bool:
     """Return whether a set contains another one of the same dimensions, on the assumptions."""
     order = [QuasiPolynomial.name(n) for n in isl_sets.names_of(part, parameters=False)]
-    whole, inside = (sets.image(each, order) for each in (integer_set, part))
+    whole, inside = (sets.image(domain, order) for domain in (integer_set, part))
     if assumptions is not None:
         inside = inside.intersect_params(sets.union([assumptions]).params())
     return bool(inside.is_subset(whole))
@@ -98,11 +98,11 @@ def extremes(
     """Find the smallest and the largest value of affine expressions over a set, exactly."""
     if integer_set.is_empty():
         return None
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for expression in expressions:
         aff = sets.as_aff(expression, integer_set.get_space())
         bounds = (integer_set.min_val(aff), integer_set.max_val(aff))
         if not all(bound.is_int() for bound in bounds):
             raise CountingError(f"{expression} has no bounds")
-        found.append((bounds[0].to_python(), bounds[1].to_python()))
-    return tuple(found)
+        pairs.append((bounds[0].to_python(), bounds[1].to_python()))
+    return tuple(pairs)

@@ -140,8 +140,8 @@ def _numerator(aff: Any, atoms: list[QuasiPolynomial], denominator: Any) -> Quas
     parameters = aff.dim(kinds.param)
     total = QuasiPolynomial.constant(aff.get_constant_val().mul(denominator).to_python())
     for k, atom in enumerate(atoms):
-        kind, place = (kinds.param, k) if k < parameters else (kinds.div, k - parameters)
-        coefficient = aff.get_coefficient_val(kind, place)
+        kind, position = (kinds.param, k) if k < parameters else (kinds.div, k - parameters)
+        coefficient = aff.get_coefficient_val(kind, position)
         if not coefficient.is_zero():
             total = total + atom * coefficient.mul(denominator).to_python()
     return total

@@ -18,17 +18,18 @@ from countperf.symbolic.isl_sets import IntegerSet, as_set, in_fixed_order
 _namedisl: Any = getattr(loopy.symbolic, "nisl", None)
 
 
-def _as_isl(found: Any) -> Any:
-    return found if _namedisl is None else found.as_isl()
+def _as_isl(owned: Any) -> Any:
+    """Return an object of Loopy's as one of isl."""
+    return owned if _namedisl is None else owned.as_isl()
 
 
-def _as_loopy_has_it(found: Any) -> Any:
-    return found if _namedisl is None else _namedisl.to_named(found)
+def _as_loopy_has_it(plain: Any) -> Any:
+    return plain if _namedisl is None else _namedisl.to_named(plain)
 
 
-def _set_of(found: Any) -> IntegerSet:
+def _set_of(owned: Any) -> IntegerSet:
     """Return a set of Loopy's; one that needs no union as a basic set."""
-    whole = _as_isl(found)
+    whole = _as_isl(owned)
     if _namedisl is None:
         return whole
     pieces = whole.get_basic_sets()
@@ -55,9 +56,9 @@ def assumptions_of(kernel: Any) -> IntegerSet:
         return assumptions
     known = {*kernel.arg_dict, *kernel.all_params()}
     assumptions = assumptions.params()
-    for place in reversed(range(assumptions.dim(isl.dim_type.param))):
-        if assumptions.get_dim_name(isl.dim_type.param, place) not in known:
-            assumptions = assumptions.project_out(isl.dim_type.param, place, 1)
+    for position in reversed(range(assumptions.dim(isl.dim_type.param))):
+        if assumptions.get_dim_name(isl.dim_type.param, position) not in known:
+            assumptions = assumptions.project_out(isl.dim_type.param, position, 1)
     return assumptions
 
 
@@ -76,8 +77,8 @@ def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:
     """Return the smallest and largest value of a loop variable, and their number, of isl."""
     bounds = kernel.get_iname_bounds(iname)
     return tuple(
-        _as_isl(each)
-        for each in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff, bounds.size)
+        _as_isl(bound)
+        for bound in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff, bounds.size)
     )
 
 

@@ -82,25 +82,25 @@ def as_parameters(integer_set: IntegerSet, names: Iterable[str]) -> IntegerSet:
 def as_aff(expression: QuasiPolynomial, space: Any) -> Any:
     """Return an affine quasi-polynomial as isl's affine function on a set space."""
     local = isl.LocalSpace.from_space(space)
-    places: dict[str, tuple[Any, int]] = {}
-    for kind, place in ((_DT.param, _DT.param), (_DT.set, _DT.in_)):
+    coefficients: dict[str, tuple[Any, int]] = {}
+    for kind, own_kind in ((_DT.param, _DT.param), (_DT.set, _DT.in_)):
         for k in range(space.dim(kind)):
-            places[space.get_dim_name(kind, k)] = (place, k)
+            coefficients[space.get_dim_name(kind, k)] = (own_kind, k)
     result = isl.Aff.zero_on_domain(local)
     for monomial, value in expression.terms.items():
         if not monomial:
             result = result.add_constant_val(isl.Val(str(value)))
             continue
         ((atom, exponent), *rest) = monomial
-        is_known = atom in places if isinstance(atom, str) else atom.is_affine
+        is_known = atom in coefficients if isinstance(atom, str) else atom.is_affine
         if rest or exponent != 1 or not is_known:
-            raise CountingError(f"{expression} is not affine in {sorted(places)}")
+            raise CountingError(f"{expression} is not affine in {sorted(coefficients)}")
         if isinstance(atom, Floor):
             inner = as_aff(atom.numerator, space)
             floor = inner.scale_down_val(isl.Val(atom.denominator)).floor()
             result = result.add(floor.scale_val(isl.Val(str(value))))
         else:
-            result = result.add_coefficient_val(*places[atom], isl.Val(str(value)))
+            result = result.add_coefficient_val(*coefficients[atom], isl.Val(str(value)))
     return result
 
 
@@ -260,21 +260,21 @@ def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPo
     parameters = names_of(hull, parameters=True)
     dimensions = names_of(hull, parameters=False)
     count = len(dimensions)
-    found: dict[str, QuasiPolynomial] = {}
+    solved: dict[str, QuasiPolynomial] = {}
     for row in written_rows(hull)[0]:
         last = len(row) - 1 - len(parameters)
         if any(row[count:last]):
             continue  # holds modulo something only
         terms = zip((*dimensions, *parameters), row[:count] + row[last:-1], strict=True)
-        left = QuasiPolynomial.affine(terms, row[-1]).substitute(found).primitive()
+        left = QuasiPolynomial.affine(terms, row[-1]).substitute(solved).primitive()
         for name in candidates:
             factor = left.terms.get(((name, 1),), 0)
             if abs(factor) == 1:
                 value = QuasiPolynomial.name(name) - left * factor
-                found = {n: v.substitute({name: value}) for n, v in found.items()}
-                found[name] = value
+                solved = {n: v.substitute({name: value}) for n, v in solved.items()}
+                solved[name] = value
                 break
-    return found
+    return solved
 
 
 def constant_bounds(integer_set: IntegerSet) -> Bounds:
@@ -322,11 +322,11 @@ def at_values(integer_set: IntegerSet, values: Mapping[str, int]) -> IntegerSet:
     """Fix parameters and dimensions and project them out; names that the set lacks don't matter."""
     result = union([integer_set])
     for kind in (_DT.param, _DT.set):
-        for place in reversed(range(result.dim(kind))):
-            value = values.get(result.get_dim_name(kind, place))
+        for position in reversed(range(result.dim(kind))):
+            value = values.get(result.get_dim_name(kind, position))
             if value is not None:
-                result = result.fix_val(kind, place, isl.Val(int(value)))
-                result = result.project_out(kind, place, 1)
+                result = result.fix_val(kind, position, isl.Val(int(value)))
+                result = result.project_out(kind, position, 1)
     return result
 
 
@@ -346,7 +346,7 @@ def quotients(
     if not (numerator.is_affine and divisor.is_affine):
         return None
     whole = restrict(under_assumptions(integer_set, assumptions), nonnegative=[divisor - 1])
-    found: list[tuple[int, IntegerSet]] = []
+    parts: list[tuple[int, IntegerSet]] = []
     for values in (range(_MAXIMUM_QUOTIENTS + 1), range(-1, -_MAXIMUM_QUOTIENTS - 2, -1)):
         for value in values:
             low = numerator - divisor * value
@@ -355,10 +355,10 @@ def quotients(
                 break
             part = restrict(whole, nonnegative=[low, divisor - low - 1])
             if not part.is_empty():
-                found.append((value, part))
+                parts.append((value, part))
         else:
             return None
-    return found if len(found) <= _MAXIMUM_QUOTIENTS else None
+    return parts if len(parts) <= _MAXIMUM_QUOTIENTS else None
 
 
 def is_product(

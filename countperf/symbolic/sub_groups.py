@@ -37,10 +37,10 @@ def executed_by_sub_groups(
         stride *= extents[axis]
     kept = [name for name in isl_sets.names_of(whole, parameters=False) if name not in hidden]
     number = position.floor_divide(sub_group_size) if stride > sub_group_size else ZERO
-    found = sets.image(whole, [*map(QuasiPolynomial.name, kept), number])
-    for place, name in enumerate((*kept, SUB_GROUP)):
-        found = found.set_dim_name(_DT.set, place, name)
-    return found
+    executed = sets.image(whole, [*map(QuasiPolynomial.name, kept), number])
+    for position, name in enumerate((*kept, SUB_GROUP)):
+        executed = executed.set_dim_name(_DT.set, position, name)
+    return executed
 
 
 def _with_interval(integer_set: isl_sets.IntegerSet, name: str, extent: int) -> isl_sets.IntegerSet:

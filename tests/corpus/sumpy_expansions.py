@@ -9,10 +9,9 @@ from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any
 
-import loopy as lp
-
 from tests.corpus import Unit
-from tests.corpus.sumpy import AXES, BOXES, C16, F4, F8, I4, LANGUAGE, SQUARE, coordinates
+from tests.corpus.sumpy import AXES, BOXES, SQUARE
+from tests.kernels import made
 
 
 def _terms(dim: int, order: int) -> list[str]:
@@ -26,7 +25,7 @@ def _terms(dim: int, order: int) -> list[str]:
     return ["1", *higher]
 
 
-def _form(dim: int, order: int, *, from_lists: bool, dtype: Any = F8) -> Any:
+def _form(dim: int, order: int, *, from_lists: bool, kind: str = "f64") -> Any:
     """Form the expansions of boxes from the points in them, coefficient by coefficient."""
     terms = _terms(dim, order)
     coefficients = "\n".join(
@@ -37,21 +36,17 @@ def _form(dim: int, order: int, *, from_lists: bool, dtype: Any = F8) -> Any:
     centers = "\n".join(
         f"<> d{AXES[a]} = (sources[{a}, isrc] - centers[{a}, tbox])/rscale" for a in range(dim)
     )
-    outer, inner, domains = "", "", ["{ [isrc] : src_start <= isrc < src_stop }"]
+    outer, inner, domains = "", "", ["src_start<=isrc<src_stop"]
     source_box = "tbox"
     if from_lists:
-        domains.insert(0, "{ [ilist] : list_start <= ilist < list_stop }")
+        domains.insert(0, "list_start<=ilist<list_stop")
         outer = (
             "<> list_start = source_starts[ibox]\n<> list_stop = source_starts[ibox + 1]\n"
             "for ilist\n<> sbox = source_lists[ilist]\n"
         )
         inner, source_box = "end", "sbox"
-    unit = lp.make_kernel(
-        [
-            "{ [ibox] : 0 <= ibox < nboxes }",
-            *domains,
-            f"{{ [ic, jc] : 0 <= ic, jc < {len(terms)} }}",
-        ],
+    return made(
+        ["ibox<nboxes", *domains, f"ic<{len(terms)}, jc<{len(terms)}"],
         f"""
         for ibox
             <> tbox = target_boxes[ibox]
@@ -68,22 +63,11 @@ def _form(dim: int, order: int, *, from_lists: bool, dtype: Any = F8) -> Any:
             expansions[tbox - base, jc] = coeff[jc] {{dep=add*}}
         end
         """,
-        [
-            *BOXES[: 2 if from_lists else 1],
-            *BOXES[3:],
-            coordinates("sources", dim, "ns", dtype, separate=True),
-            lp.GlobalArg("centers", dtype, shape=f"{dim},nall"),
-            lp.GlobalArg("strength", dtype, shape="ns"),
-            lp.GlobalArg("expansions", dtype, shape=("nlevel", len(terms)), offset=lp.auto),
-            lp.ValueArg("rscale", dtype),
-            lp.ValueArg("nboxes,ns,nall,nlevel,base", I4),
-        ],
-        name=f"p2e_{dim}d_{order}",
-        assumptions="nboxes >= 1",
-        silenced_warnings=["write_race*"],
-        **LANGUAGE,
+        f"{'; '.join((*BOXES[: 2 if from_lists else 1], BOXES[3]))}; sources {kind} {dim},ns sep,C;"
+        f"centers {kind} {dim},nall; strength {kind} ns; rscale {kind};"
+        f"expansions {kind} nlevel,{len(terms)} auto; nboxes,ns,nall,nlevel,base i32",
+        split="ibox:16:g.0,",
     )
-    return lp.split_iname(unit, "ibox", 16, outer_tag="g.0")
 
 
 def _evaluate(dim: int, order: int, *, from_lists: bool) -> Any:
@@ -118,12 +102,12 @@ def _evaluate(dim: int, order: int, *, from_lists: bool) -> Any:
                 result[itgt] = 0.5*({total}) {{dep=fetch}}
             end
         """
-    unit = lp.make_kernel(
+    return made(
         [
-            "{ [ibox] : 0 <= ibox < nboxes }",
-            "{ [itgt] : tgt_start <= itgt < tgt_stop }",
+            "ibox<nboxes",
+            "tgt_start<=itgt<tgt_stop",
             *domains,
-            f"{{ [ic] : 0 <= ic < {len(terms)} }}",
+            f"ic<{len(terms)}",
         ],
         f"""
         for ibox
@@ -133,25 +117,14 @@ def _evaluate(dim: int, order: int, *, from_lists: bool) -> Any:
             {text}
         end
         """,
-        [
-            *BOXES[: 2 if from_lists else 1],
-            BOXES[2],
-            coordinates("targets", dim, "nt", F8, separate=True),
-            lp.GlobalArg("centers", F8, shape=f"{dim},nall"),
-            lp.GlobalArg("expansions", F8, shape=("nlevel", len(terms)), offset=lp.auto),
-            lp.GlobalArg("result", F8, shape="nt"),
-            lp.ValueArg("rscale", F8),
-            lp.ValueArg("nboxes,nt,nall,nlevel,base", I4),
-        ],
-        name=f"e2p_{dim}d_{order}",
-        assumptions="nboxes >= 1",
-        silenced_warnings=["write_race*"],
-        **LANGUAGE,
+        f"{'; '.join((*BOXES[: 2 if from_lists else 1], BOXES[2]))}; targets f64 {dim},nt sep,C;"
+        f"centers f64 {dim},nall; result f64 nt; rscale f64;"
+        f"expansions f64 nlevel,{len(terms)} auto; nboxes,nt,nall,nlevel,base i32",
+        tags={"ibox": "g.0"},
     )
-    return lp.tag_inames(unit, {"ibox": "g.0"})
 
 
-def _translate(dim: int, order: int, *, value: str = "polynomial", dtype: Any = F8) -> Any:
+def _translate(dim: int, order: int, *, value: str = "polynomial", kind: str = "f64") -> Any:
     """Translate expansions between boxes in lists, all coefficients unrolled."""
     terms = _terms(dim, order)
     shifts = "\n".join(
@@ -159,7 +132,7 @@ def _translate(dim: int, order: int, *, value: str = "polynomial", dtype: Any = 
     )
     factor = {"polynomial": "1", "laplace": f"rsqrt({SQUARE[dim]})", "log": f"log({SQUARE[dim]})"}
     loads = "\n".join(f"<> c{i} = sources[sbox - sbase, {i}]" for i in range(len(terms)))
-    made = "\n".join(
+    translated = "\n".join(
         f"<> t{i} = {factor[value]}*("
         + " + ".join(f"c{j}*{terms[(i + j) % len(terms)]}" for j in range(i + 1))
         + ")"
@@ -168,8 +141,8 @@ def _translate(dim: int, order: int, *, value: str = "polynomial", dtype: Any = 
     stores = "\n".join(
         f"targets[tbox - tbase, {i}] = simul_reduce(sum, ilist, t{i})" for i in range(len(terms))
     )
-    unit = lp.make_kernel(
-        ["{ [ibox] : 0 <= ibox < nboxes }", "{ [ilist] : list_start <= ilist < list_stop }"],
+    return made(
+        ["ibox<nboxes", "list_start<=ilist<list_stop"],
         f"""
         for ibox
             <> tbox = target_boxes[ibox]
@@ -179,31 +152,22 @@ def _translate(dim: int, order: int, *, value: str = "polynomial", dtype: Any = 
                 <> sbox = source_lists[ilist]
                 {shifts}
                 {loads}
-                {made}
+                {translated}
             end
             {stores}
         end
         """,
-        [
-            *BOXES[:2],
-            lp.GlobalArg("centers", F8, shape=f"{dim},nall"),
-            lp.GlobalArg("sources", dtype, shape=("nsources", len(terms)), offset=lp.auto),
-            lp.GlobalArg("targets", dtype, shape=("ntargets", len(terms)), offset=lp.auto),
-            lp.ValueArg("nboxes,nall,nsources,ntargets,sbase,tbase", I4),
-        ],
-        name=f"e2e_{value}_{dim}d_{order}",
-        assumptions="nboxes >= 1",
-        silenced_warnings=["write_race*"],
-        **LANGUAGE,
+        f"{'; '.join(BOXES[:2])}; sources {kind} nsources,{len(terms)} auto;"
+        f"targets {kind} ntargets,{len(terms)} auto; centers f64 {dim},nall;"
+        "nboxes,nall,nsources,ntargets,sbase,tbase i32",
+        split="ibox:64",
     )
-    return lp.split_iname(unit, "ibox", 64, outer_tag="g.0", inner_tag="l.0")
 
 
 def _to_children(dim: int, number: int) -> Any:
     """Gather the expansions of the children of boxes, those that there are."""
-    unit = lp.make_kernel(
-        f"{{ [ibox, child, ic] : 0 <= ibox < nboxes and 0 <= child < {2**dim}"
-        f" and 0 <= ic < {number} }}",
+    return made(
+        f"ibox<nboxes, child<{2**dim}, ic<{number}",
         """
         for ibox
             <> pbox = parents[ibox]
@@ -219,28 +183,19 @@ def _to_children(dim: int, number: int) -> Any:
             end
         end
         """,
-        [
-            lp.GlobalArg("parents", I4, shape="nboxes"),
-            lp.GlobalArg("children", I4, shape=f"{2**dim},nall"),
-            lp.GlobalArg("factor", F8, shape=(2**dim, number)),
-            lp.GlobalArg("target,source", F8, shape=("nall", number), offset=lp.auto),
-            lp.ValueArg("nboxes,nall,sbase,tbase", I4),
-        ],
-        name=f"from_children_{dim}d",
-        assumptions="nboxes >= 1",
-        silenced_warnings=["write_race*"],
-        **LANGUAGE,
+        f"parents i32 nboxes; children i32 {2**dim},nall; factor f64 {2**dim},{number};"
+        f"target,source f64 nall,{number} auto; nboxes,nall,sbase,tbase i32",
+        split="ibox:64",
     )
-    return lp.split_iname(unit, "ibox", 64, outer_tag="g.0", inner_tag="l.0")
 
 
-def _classes(number: int, dtype: Any) -> Any:
+def _classes(number: int, kind: str) -> Any:
     """Multiply expansions with data of translation classes, as transformed translations do."""
-    unit = lp.make_kernel(
+    return made(
         [
-            "{ [ibox] : 0 <= ibox < nboxes }",
-            "{ [ilist] : list_start <= ilist < list_stop }",
-            f"{{ [ic, jc] : 0 <= ic, jc < {number} }}",
+            "ibox<nboxes",
+            "list_start<=ilist<list_stop",
+            f"ic<{number}, jc<{number}",
         ],
         """
         for ibox
@@ -258,51 +213,28 @@ def _classes(number: int, dtype: Any) -> Any:
             targets[ibox, jc] = total[jc] {dep=add, dup=jc}
         end
         """,
-        [
-            BOXES[1],
-            lp.GlobalArg("classes", I4, shape=None, offset=lp.auto),
-            lp.GlobalArg("data", dtype, shape=("nclasses", number), offset=lp.auto),
-            lp.GlobalArg("sources", dtype, shape=("nsources", number), offset=lp.auto),
-            lp.GlobalArg("targets", dtype, shape=("nboxes", number), offset=lp.auto),
-            lp.ValueArg("nboxes,nclasses,nsources,sbase", I4),
-        ],
-        name="m2l_classes",
-        assumptions="nboxes >= 1",
-        silenced_warnings=["write_race*"],
-        **LANGUAGE,
+        f"{BOXES[1]}; classes i32 - auto; data {kind} nclasses,{number} auto;"
+        f"sources {kind} nsources,{number} auto; targets {kind} nboxes,{number} auto;"
+        "nboxes,nclasses,nsources,sbase i32",
+        tags={"ibox": "g.0"},
     )
-    return lp.tag_inames(unit, {"ibox": "g.0"})
 
 
 def _unfold(number: int) -> Any:
     """Fill a circulant array of coefficients, with rotated subscripts, for a transform."""
-    return lp.make_kernel(
-        f"{{ [ibox, ic] : 0 <= ibox < nboxes and 0 <= ic < {2 * number} }}",
+    return made(
+        f"ibox<nboxes, ic<{2 * number}",
         f"out[ibox, ic] = if(ic < {number}, coeff[ibox, ({number} - ic) % {number}], 0)",
-        [
-            lp.GlobalArg("coeff", C16, shape=("nboxes", number), offset=lp.auto),
-            lp.GlobalArg("out", C16, shape=("nboxes", 2 * number), offset=lp.auto),
-            lp.ValueArg("nboxes", I4),
-        ],
-        name="unfold",
-        assumptions="nboxes >= 1",
-        **LANGUAGE,
+        f"coeff c128 nboxes,{number} auto; out c128 nboxes,{2 * number} auto; nboxes i32",
     )
 
 
 def _transform(number: int) -> Any:
     """Transform coefficients by a dense complex matrix of roots of one."""
-    return lp.make_kernel(
-        f"{{ [ibox, ic, jc] : 0 <= ibox < nboxes and 0 <= ic, jc < {number} }}",
+    return made(
+        f"ibox<nboxes, ic<{number}, jc<{number}",
         "out[ibox, ic] = sum(jc, roots[(ic*jc) % n_roots]*coeff[ibox, jc])",
-        [
-            lp.GlobalArg("coeff,out", C16, shape=("nboxes", number)),
-            lp.GlobalArg("roots", C16, shape="n_roots"),
-            lp.ValueArg("nboxes,n_roots", I4),
-        ],
-        name="transform",
-        assumptions="nboxes >= 1",
-        **LANGUAGE,
+        f"coeff,out c128 nboxes,{number}; roots c128 n_roots; nboxes,n_roots i32",
     )
 
 
@@ -316,21 +248,21 @@ UNITS: list[Unit] = [
     ("p2e_2d_2", partial(_form, 2, 2, from_lists=False), SOURCES),
     ("p2e_3d_2", partial(_form, 3, 2, from_lists=False), SOURCES),
     ("p2e_2d_3_lists", partial(_form, 2, 3, from_lists=True), SOURCES),
-    ("p2e_f32", partial(_form, 2, 2, from_lists=False, dtype=F4), SOURCES),
+    ("p2e_f32", partial(_form, 2, 2, from_lists=False, kind="f32"), SOURCES),
     ("e2p_2d_3", partial(_evaluate, 2, 3, from_lists=False), TARGETS),
     ("e2p_3d_2", partial(_evaluate, 3, 2, from_lists=False), TARGETS),
     ("e2p_3d_2_lists", partial(_evaluate, 3, 2, from_lists=True), TARGETS),
     ("e2e_polynomial_2d", partial(_translate, 2, 2), SHIFTS),
     ("e2e_laplace_3d", partial(_translate, 3, 2, value="laplace"), SHIFTS),
     ("e2e_log_2d", partial(_translate, 2, 3, value="log"), SHIFTS),
-    ("e2e_complex", partial(_translate, 2, 1, dtype=C16), SHIFTS),
+    ("e2e_complex", partial(_translate, 2, 1, kind="c128"), SHIFTS),
     (
         "from_children",
         partial(_to_children, 2, 6),
         {"nboxes": 64, "nall": 80, "sbase": 0, "tbase": 0},
     ),
-    ("m2l_classes_f64", partial(_classes, 6, F8), CLASSES),
-    ("m2l_classes_c128", partial(_classes, 6, C16), CLASSES),
+    ("m2l_classes_f64", partial(_classes, 6, "f64"), CLASSES),
+    ("m2l_classes_c128", partial(_classes, 6, "c128"), CLASSES),
     ("unfold", partial(_unfold, 9), {"nboxes": 64}),
     ("transform", partial(_transform, 8), {"nboxes": 64, "n_roots": 8}),
 ]

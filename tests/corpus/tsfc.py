@@ -10,8 +10,8 @@ import loopy as lp
 import numpy as np
 
 from tests.corpus import Unit
+from tests.kernels import arguments_of, made
 
-F4, F8, I4 = np.float32, np.float64, np.int32
 _DETERMINANT = """
 <> j00 = x[2] - x[0] {id=j00}
 <> j01 = x[4] - x[0] {id=j01}
@@ -21,58 +21,46 @@ _DETERMINANT = """
 """
 
 
-def _local(
-    points: int, basis: int, body: str, arrays: dict[str, str], *, has_end: bool = True
-) -> Any:
+def _local(points: int, basis: int, body: str, arguments: str, *, has_end: bool = True) -> Any:
     """Return an element kernel: quadrature and basis loops, tables, and an empty instruction."""
-    tables = {
-        "w": lp.TemporaryVariable(
-            "w", F8, shape=(points,), initializer=np.ones(points), read_only=True,
-            address_space=lp.AddressSpace.GLOBAL,
-        ),
-        "phi": lp.TemporaryVariable(
-            "phi", F8, shape=(points, basis), initializer=np.ones((points, basis)),
-            read_only=True, address_space=lp.AddressSpace.GLOBAL,
-        ),
-        "dphi": lp.TemporaryVariable(
-            "dphi", F8, shape=(2, points, basis), initializer=np.ones((2, points, basis)),
-            read_only=True, address_space=lp.AddressSpace.GLOBAL,
-        ),
-    }  # fmt: skip
     text = body if "det" not in body else _DETERMINANT + body
-    return lp.make_kernel(
-        f"{{ [q, i, j, k, d] : 0 <= q < {points} and 0 <= i, j, k < {basis} and 0 <= d < 2 }}",
-        [
-            text,
-            *([lp.CInstruction((), "", id="end")] if has_end else []),
-        ],
-        [
-            *(lp.GlobalArg(name, F8, shape=shape) for name, shape in arrays.items()),
-            *(table for name, table in tables.items() if f"{name}[" in text),
-        ],
-        name="element",
-        lang_version=(2018, 2),
+    shapes = {"w": (points,), "phi": (points, basis), "dphi": (2, points, basis)}
+    tables = [
+        lp.TemporaryVariable(
+            name,
+            np.float64,
+            shape=shape,
+            initializer=np.ones(shape),
+            read_only=True,
+            address_space=lp.AddressSpace.GLOBAL,
+        )
+        for name, shape in shapes.items()
+        if f"{name}[" in text
+    ]
+    return made(
+        f"q<{points}, i<{basis}, j<{basis}, k<{basis}, d<2",
+        [text, *([lp.CInstruction((), "", id="end")] if has_end else [])],
+        arguments,
+        *tables,
     )
 
 
-_ELEMENTS: dict[str, tuple[int, int, str, dict[str, str]]] = {
+_ELEMENTS: dict[str, tuple[int, int, str, str]] = {
     "mass_p1": (
         *(3, 3, "A[i, j] = A[i, j] + sum(q, w[q]*phi[q, i]*phi[q, j])*det {dep=det}"),
-        {"A": "3,3", "x": "6"},
+        "A f64 3,3; x f64 6",
     ),
     "mass_p2": (
         *(6, 6, "A[i, j] = A[i, j] + sum(q, w[q]*phi[q, i]*phi[q, j])*det {dep=det}"),
-        {"A": "6,6", "x": "6"},
+        "A f64 6,6; x f64 6",
     ),
     "stiffness": (
-        3,
-        6,
-        "A[i, j] = A[i, j] + sum((q, d), w[q]*dphi[d, q, i]*dphi[d, q, j])*det {dep=det}",
-        {"A": "6,6", "x": "6"},
+        *(3, 6, "A[i, j] = A[i, j] + sum((q, d), w[q]*dphi[d, q, i]*dphi[d, q, j])*det {dep=det}"),
+        "A f64 6,6; x f64 6",
     ),
     "action": (
         *(6, 6, "A[i] = A[i] + sum(q, w[q]*phi[q, i]*sum(j, phi[q, j]*u[j]))*det {dep=det}"),
-        {"A": "6", "u": "6", "x": "6"},
+        "A,u,x f64 6",
     ),
     "helmholtz": (
         3,
@@ -81,7 +69,7 @@ _ELEMENTS: dict[str, tuple[int, int, str, dict[str, str]]] = {
         A[i, j] = A[i, j] + det*(sum(q, w[q]*phi[q, i]*phi[q, j])
             + sum((q, d), w[q]*dphi[d, q, i]*dphi[d, q, j])) {dep=det}
         """,
-        {"A": "3,3", "x": "6"},
+        "A f64 3,3; x f64 6",
     ),
     "nonlinear": (
         6,
@@ -95,7 +83,7 @@ _ELEMENTS: dict[str, tuple[int, int, str, dict[str, str]]] = {
             end
         end
         """,
-        {"A": "6", "u": "6", "x": "6"},
+        "A,u,x f64 6",
     ),
     "upwind": (
         2,
@@ -109,9 +97,9 @@ _ELEMENTS: dict[str, tuple[int, int, str, dict[str, str]]] = {
             end
         end
         """,
-        {"A": "3", "u": "3", "v": "3"},
+        "A,u,v f64 3",
     ),
-    "evaluation": (*(6, 6, "A[q] = sum(j, phi[q, j]*u[j])"), {"A": "6", "u": "6"}),
+    "evaluation": (6, 6, "A[q] = sum(j, phi[q, j]*u[j])", "A,u f64 6"),
     "elasticity": (
         3,
         3,
@@ -119,7 +107,7 @@ _ELEMENTS: dict[str, tuple[int, int, str, dict[str, str]]] = {
         A[i, d, j] = A[i, d, j] + sum(q, w[q]*(2*mu*dphi[d, q, i]*dphi[d, q, j]
             + lam*dphi[d, q, i]*(dphi[0, q, j] + dphi[1, q, j])))
         """,
-        {"A": "3,2,3", "mu": "()", "lam": "()"},
+        "A f64 3,2,3; mu,lam f64 ()",
     ),
 }
 
@@ -130,15 +118,14 @@ def _wrapped(*, is_inlined: bool, dofs: int = 3) -> Any:
         f"{{ [i, j] : 0 <= i, j < {dofs} }}",
         "A[i] = A[i] + sum(j, M[i, j]*u[j]) {id=A}",
         [
-            lp.GlobalArg("A", F8, shape=(dofs,), is_input=True, is_output=True),
-            lp.GlobalArg("u", F8, shape=(dofs,)),
-            lp.GlobalArg("M", F8, shape=(dofs, dofs)),
+            *arguments_of(f"A f64 {dofs}", is_input=True, is_output=True),
+            *arguments_of(f"u f64 {dofs}; M f64 {dofs},{dofs}"),
         ],
         name="element",
         lang_version=(2018, 2),
     )
-    wrapper = lp.make_kernel(
-        f"{{ [c, i0, i1, i2] : 0 <= c < n and 0 <= i0, i1, i2 < {dofs} }}",
+    wrapper = made(
+        f"c<n, i0<{dofs}, i1<{dofs}, i2<{dofs}",
         """
         for c
             for i0
@@ -153,16 +140,8 @@ def _wrapped(*, is_inlined: bool, dofs: int = 3) -> Any:
             end
         end
         """,
-        [
-            lp.GlobalArg("u,y", F8, shape="n_dofs"),
-            lp.GlobalArg("cells", I4, shape=f"n,{dofs}"),
-            lp.GlobalArg("M", F8, shape=(dofs, dofs)),
-            lp.TemporaryVariable("t_u", F8, shape=(dofs,)),
-            lp.TemporaryVariable("t_a", F8, shape=(dofs,)),
-            lp.ValueArg("n,n_dofs", I4),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+        f"u,y f64 n_dofs; cells i32 n,{dofs}; M f64 {dofs},{dofs};"
+        f"t_u,t_a f64 {dofs} -; n,n_dofs i32",
     )
     unit = lp.merge([wrapper, element])
     return lp.inline_callable_kernel(unit, "element") if is_inlined else unit
@@ -170,8 +149,8 @@ def _wrapped(*, is_inlined: bool, dofs: int = 3) -> Any:
 
 def _extruded() -> Any:
     """Return a loop over columns of cells whose layers data bounds."""
-    return lp.make_kernel(
-        ["{ [c] : 0 <= c < n }", "{ [l, i] : bottom <= l < top and 0 <= i < 6 }"],
+    return made(
+        ["c<n", "bottom<=l<top, i<6"],
         """
         for c
             <> bottom = layers[c, 0] {id=bottom}
@@ -181,49 +160,31 @@ def _extruded() -> Any:
             end
         end
         """,
-        [
-            lp.GlobalArg("layers", I4, shape="n,2"),
-            lp.GlobalArg("cells", I4, shape="n,6"),
-            lp.GlobalArg("y", F8, shape="n_dofs"),
-            lp.ValueArg("h", F8),
-            lp.ValueArg("n,n_dofs", I4),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+        "layers i32 n,2; cells i32 n,6; y f64 n_dofs; h f64; n,n_dofs i32",
     )
 
 
-def _contracted(
-    subscripts: str, extents: dict[str, int | str], *, dtype: Any = F8, is_tiled: bool = True
-) -> Any:
+def _contracted(subscripts: str, kind: str = "f64", *, split: str = "e:32") -> Any:
     """Return a batched contraction, over elements in ``e``."""
     inputs, output = subscripts.split("->")
     operands = inputs.split(",")
     names = sorted(set("".join(operands)))
     summed = [name for name in names if name not in output]
-    shape = {name: str(extents[name]) for name in names}
-    product = "*".join(f"a{k}[{', '.join(each)}]" for k, each in enumerate(operands))
-    bounds = " and ".join(f"0 <= {name} < {shape[name]}" for name in names)
-    unit = lp.make_kernel(
-        f"{{ [{', '.join(names)}] : {bounds} }}",
-        f"o[{', '.join(output)}] = sum(({', '.join(summed)},), {product})",
-        [
-            *(
-                lp.GlobalArg(f"a{k}", dtype, shape=",".join(shape[name] for name in each))
-                for k, each in enumerate(operands)
-            ),
-            lp.GlobalArg("o", dtype, shape=",".join(shape[name] for name in output)),
-            lp.ValueArg("n", I4),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+    factors = [f"a{k}[{', '.join(operand)}]" for k, operand in enumerate(operands)]
+    arrays = {**{f"a{k}": operand for k, operand in enumerate(operands)}, "o": output}
+    return made(
+        ", ".join(f"{name}<{_EXTENTS[name]}" for name in names),
+        f"o[{', '.join(output)}] = sum(({', '.join(summed)},), {'*'.join(factors)})",
+        "; ".join(
+            f"{array} {kind} {','.join(_EXTENTS[name] for name in axes)}"
+            for array, axes in arrays.items()
+        )
+        + "; n i32",
+        split=split,
     )
-    if is_tiled:
-        unit = lp.split_iname(unit, "e", 32, outer_tag="g.0", inner_tag="l.0")
-    return unit
 
 
-_EXTENTS: dict[str, int | str] = {"e": "n", "i": 35, "j": 35, "f": 4, "x": 3, "r": 3, "k": 15}
+_EXTENTS = {"e": "n", "i": "35", "j": "35", "f": "4", "x": "3", "r": "3", "k": "15"}
 _EINSUMS = {
     "local_derivative": "xre,rij,ej->xei",
     "local_divergence": "xre,rij,xej->ei",
@@ -240,14 +201,14 @@ _MAKERS: dict[str, tuple[Callable[[], Any], dict[str, int]]] = {
     "cells_p2": (partial(_wrapped, is_inlined=True, dofs=6), {"n": 1000, "n_dofs": 2100}),
     "extruded": (_extruded, {"n": 500, "n_dofs": 9000}),
     **{
-        f"einsum_{name}": (partial(_contracted, text, _EXTENTS), {"n": 1000})
+        f"einsum_{name}": (partial(_contracted, text), {"n": 1000})
         for name, text in _EINSUMS.items()
     },
     "einsum_untransformed": (
-        partial(_contracted, _EINSUMS["mass"], _EXTENTS, is_tiled=False),
+        partial(_contracted, _EINSUMS["mass"], split=""),
         {"n": 1000},
     ),
-    "einsum_f32": (partial(_contracted, _EINSUMS["face_mass"], _EXTENTS, dtype=F4), {"n": 1000}),
+    "einsum_f32": (partial(_contracted, _EINSUMS["face_mass"], "f32"), {"n": 1000}),
 }
 
 UNITS: list[Unit] = [(name, make, sizes) for name, (make, sizes) in _MAKERS.items()]

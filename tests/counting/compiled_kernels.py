@@ -2,102 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import loopy as lp
-import numpy as np
+
+from tests.kernels import made
 
 Build = Callable[[], Any]
 
-SQUARE = "{ [i, j] : 0 <= i, j < n }"
-CUBE = "{ [i, j, k] : 0 <= i, j, k < n }"
+SQUARE, CUBE = "i<n, j<n", "i<n, j<n, k<n"
 
 
-def _make(
-    domains: Any, body: str, arrays: Mapping[str, Any], *more: Any, dtype: Any = np.float32
-) -> Any:
+def _kernel(loops: Any, body: str, arguments: str, **options: Any) -> Build:
     """Make a kernel of one parallel loop, in work groups of four."""
-    arguments: list[Any] = [lp.GlobalArg(names, dtype, shape=s) for names, s in arrays.items()]
-    return lp.make_kernel(
-        domains,
-        body,
-        [*arguments, *more, lp.ValueArg("n", np.int32), ...],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
+    more = {"split": "i:4", **options}
+    return lambda: made(loops, body, f"{arguments}; n i32", **more)
 
 
-def _spread(t_unit: Any) -> Any:
-    return lp.split_iname(t_unit, "i", 4, outer_tag="g.0", inner_tag="l.0")
+def _line(body: str, names: str) -> Build:
+    return _kernel("i<n", body, f"{names} f32 n")
 
 
-def _kernel(domains: Any, body: str, arrays: Mapping[str, Any], *more: Any) -> Build:
-    return lambda: _spread(_make(domains, body, arrays, *more))
-
-
-def _line(body: str, arrays: str, **more: Any) -> Build:
-    return _kernel("{ [i] : 0 <= i < n }", body, {arrays: "n", **more})
-
-
-SCALARS = lp.ValueArg("s,t", np.float32)
-VECTORS = {"a,b,c,d": "n"}
-MATRIX = {"c": ("n", "n"), "a,b": "n"}
-
-
-def _tagged(build: Build, tags: Mapping[str, str]) -> Build:
-    return lambda: lp.tag_inames(build(), dict(tags))
-
-
-def _double_sum() -> Any:
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        "c[i] = a[i]*b[i] + c[i]",
-        [
-            lp.GlobalArg("a,b", np.float32, shape="n"),
-            lp.GlobalArg("c", np.float64, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    return _spread(kernel)
-
-
-def _gathered() -> Any:
-    indices = lp.GlobalArg("where", np.int32, shape="n")
-    return _spread(_make(SQUARE, "c[i] = sum(j, a[where[i]]*b[j])", {"a,b,c": "n"}, indices))
-
-
-def _sequential() -> Any:
-    return _make(SQUARE, "c[i, j] = a[i]*b[j] + a[i]", MATRIX)
+VECTORS = "a,b,c,d f32 n"
+SCALED = "a,b,c,d f32 n; s,t f32"
+MATRIX = "c f32 n,n; a,b f32 n"
+MATRICES = "a,b,c f32 n,n"
 
 
 def _row_by_row() -> Any:
-    kernel = _make(CUBE, "c[i, j] = c[i, j] + a[i, k]*b[k, j]", {"a,b,c": ("n", "n")})
+    kernel = _kernel(CUBE, "c[i, j] = c[i, j] + a[i, k]*b[k, j]", MATRICES, split="")()
     return lp.prioritize_loops(kernel, "i,k,j")
 
 
 def _in_groups(body: str, assumptions: str = "n >= 4 and n mod 4 = 0") -> Build:
     """Make a kernel with a local array of four, one element per item."""
-
-    def build() -> Any:
-        kernel = lp.make_kernel(
-            "{ [g, l, j] : 0 <= g and 4*g + l < n and 0 <= l < 4 and 0 <= j < n }",
-            body,
-            [
-                lp.GlobalArg("a,b,c,d", np.float32, shape="n"),
-                lp.ValueArg("n", np.int32),
-                lp.TemporaryVariable(
-                    "tile", np.float32, shape=(4,), address_space=lp.AddressSpace.LOCAL
-                ),
-            ],
-            assumptions=assumptions,
-            lang_version=(2018, 2),
-        )
-        return lp.tag_inames(kernel, {"g": "g.0", "l": "l.0"})
-
-    return build
+    return _kernel(
+        "{ [g, l, j] : 0 <= g and 4*g + l < n and 0 <= l < 4 and 0 <= j < n }",
+        body,
+        f"{VECTORS}; tile f32 4 local",
+        split="",
+        assumptions=assumptions,
+        tags={"g": "g.0", "l": "l.0"},
+    )
 
 
 TILE_BEFORE_LOOP = """
@@ -136,9 +83,8 @@ for i, j
     c[i, j] = {value}*b[j] {{if={condition}, dep=first}}
 end
 """
-UNROLLED = {"a,c": "n", "b": 4}
-ROWS_OF_FOUR = {"a,d": "n", "b": 4, "c": ("n", 4)}
-FOUR_SUMS = "{ [i, j, k] : 0 <= i, k < n and 0 <= j < 4 }"
+ROWS_OF_FOUR = "a,d f32 n; b f32 4; c f32 n,4"
+FOUR_SUMS = "i<n, j<4, k<n"
 
 KERNELS: dict[str, Build] = {
     # rules 1 and 2: values that are there
@@ -179,29 +125,28 @@ KERNELS: dict[str, Build] = {
     "differences of products": _line("e[i] = (c[i] - a[i]*b[i])/(a[i]*d[i] - b[i])", "a,b,c,d,e"),
     "negative first": _line("c[i] = -a[i] + b[i]*d[i]", "a,b,c,d"),
     "product fused and not": _line("c[i] = (a[i]*b[i] + d[i])/(a[i]*b[i])", "a,b,c,d"),
-    "conversion between": _double_sum,
+    "conversion between": _kernel("i<n", "c[i] = a[i]*b[i] + c[i]", "a,b f32 n; c f64 n"),
     "squares": _line("c[i] = a[i]**2 + b[i]**2 + d[i]", "a,b,c,d"),
     # rules 4 and 5: invariants
     "invariant load": _kernel(SQUARE, "c[i] = sum(j, a[i]*b[j])", VECTORS),
     "invariant product": _kernel(SQUARE, "c[i] = sum(j, a[i]*2*b[j])", VECTORS),
-    "product in the wrong order": _kernel(SQUARE, "c[i] = sum(j, b[j]*a[i]*s)", VECTORS, SCALARS),
+    "product in the wrong order": _kernel(SQUARE, "c[i] = sum(j, b[j]*a[i]*s)", SCALED),
     "loop empty for some": _kernel(
         "{ [i, j] : 0 <= i < n and 0 <= j < i }", "c[i] = sum(j, a[i]*b[j])", VECTORS
     ),
     "two loops around": _kernel(CUBE, "c[i] = sum([j, k], a[i]*b[j]*d[k])", VECTORS),
     "inner loop begins empty": _kernel(
-        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < n }", "{ [k] : 0 <= k < j }"],
+        ["i<n", "j<n", "k<j"],
         "c[i] = sum(j, b[j] + sum(k, a[i]*d[k]))",
         VECTORS,
     ),
     "speculated in inner loop": _kernel(
-        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < n }", "{ [k] : 0 <= k < j }"],
+        ["i<n", "j<n", "k<j"],
         "c[i] = sum(j, b[j] + sum(k, s*t*d[k]))",
-        VECTORS,
-        SCALARS,
+        SCALED,
     ),
     "two loops in sequence": _kernel(
-        CUBE, "c[i] = sum(j, a[i]*b[j])\ne[i] = sum(k, a[i]*d[k])", {"a,b,c,d,e": "n"}
+        CUBE, "c[i] = sum(j, a[i]*b[j])\ne[i] = sum(k, a[i]*d[k])", "a,b,c,d,e f32 n"
     ),
     "store to another array": _kernel(SQUARE, "c[i, j] = a[i]*b[j]", MATRIX),
     "condition changes": _kernel(SQUARE, "c[i, j] = a[i]*b[j] {if=j>2}", MATRIX),
@@ -209,20 +154,21 @@ KERNELS: dict[str, Build] = {
     "condition on one of two": _kernel(
         SQUARE,
         GUARDED_AND_NOT.format(value="a[i]", condition="i>2"),
-        {"c,d": ("n", "n"), "a,b": "n"},
+        "c,d f32 n,n; a,b f32 n",
     ),
     "speculated under a condition": _kernel(
         SQUARE,
         GUARDED_AND_NOT.format(value="s*t", condition="j>2"),
-        {"c,d": ("n", "n"), "b": "n"},
-        SCALARS,
+        "c,d f32 n,n; b f32 n; s,t f32",
     ),
     "condition in an expression": _kernel(
         SQUARE, "c[i] = sum(j, a[i]/3*b[j] if j > 1 else b[j])", VECTORS
     ),
     "function": _kernel(SQUARE, "c[i] = sum(j, exp(a[i])*b[j])", VECTORS),
-    "address from data": _gathered,
-    "no hardware axis": _sequential,
+    "address from data": _kernel(
+        SQUARE, "c[i] = sum(j, a[where[i]]*b[j])", "a,b,c f32 n; where i32 n"
+    ),
+    "no hardware axis": _kernel(SQUARE, "c[i, j] = a[i]*b[j] + a[i]", MATRIX, split=""),
     "three sequential loops": _row_by_row,
     "local array": _in_groups(TILE_BEFORE_LOOP),
     "loop with barriers": _in_groups(TILE_IN_LOOP),
@@ -232,34 +178,26 @@ KERNELS: dict[str, Build] = {
         """
         for i
             for j
-                <> z[j] = a[i, j]*2 {id=z}
+                z[j] = a[i, j]*2 {id=z}
             end
             for k
                 c[i, k] = z[1]*z[2]*b[k] {dep=z}
             end
         end
         """,
-        {"a": ("n", 4), "b": "n", "c": ("n", "n")},
+        "a f32 n,4; z f32 4 -; b f32 n; c f32 n,n",
     ),
     # rule 6: accumulators in memory
     "accumulator": _kernel(SQUARE, "c[i] = c[i] + a[i]*b[j] {inames=i:j}", VECTORS),
-    "accumulator per column": _kernel(
-        CUBE, "c[i, j] = c[i, j] + a[i, k]*b[k, j]", {"a,b,c": ("n", "n")}
-    ),
+    "accumulator per column": _kernel(CUBE, "c[i, j] = c[i, j] + a[i, k]*b[k, j]", MATRICES),
     "accumulator under a condition": _kernel(
         SQUARE, "c[i] = c[i] + a[i]*b[j] {inames=i:j, if=j>2}", VECTORS
     ),
     # rule 7: unrolled loops
-    "unrolled": _tagged(
-        _kernel("{ [i, j] : 0 <= i < n and 0 <= j < 4 }", "c[i] = sum(j, a[i]*b[j])", UNROLLED),
-        {"j": "unr"},
-    ),
-    "unrolled stores": _tagged(
-        _kernel("{ [i, j] : 0 <= i < n and 0 <= j < 4 }", "c[i, j] = a[i]*b[j]", ROWS_OF_FOUR),
-        {"j": "unr"},
-    ),
-    "loop in an unrolled one": _tagged(
-        _kernel(FOUR_SUMS, "c[i, j] = sum(k, a[i]*b[j]*d[k])", ROWS_OF_FOUR), {"j": "unr"}
+    "unrolled": _kernel("i<n, j<4", "c[i] = sum(j, a[i]*b[j])", "a,c f32 n; b f32 4", tags="j:unr"),
+    "unrolled stores": _kernel("i<n, j<4", "c[i, j] = a[i]*b[j]", ROWS_OF_FOUR, tags="j:unr"),
+    "loop in an unrolled one": _kernel(
+        FOUR_SUMS, "c[i, j] = sum(k, a[i]*b[j]*d[k])", ROWS_OF_FOUR, tags="j:unr"
     ),
     # rule 8: divisors and powers
     "divisors": _line("c[i] = a[i]/4 + b[i]/3", "a,b,c"),
@@ -341,13 +279,12 @@ LOWER_BOUNDS: dict[str, Build] = {"tiles that do not divide": _tiles_that_do_not
 
 BOUNDS: dict[str, Build] = {
     "addresses that differ": _kernel(
-        SQUARE, "a[i, j + 1] = a[i, 0]*b[j] {inames=i:j}", {"a": ("n", "n + 1"), "b": "n"}
+        SQUARE, "a[i, j + 1] = a[i, 0]*b[j] {inames=i:j}", "a f32 n,n+1; b f32 n"
     ),
     "value on some paths": _kernel(
-        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < n }", "{ [k] : 0 <= k < m }"],
+        ["i<n", "j<n", "k<m"],
         "c[i] = sum(j, b[j] + sum(k, b[j]*d[k]))",
-        {"b,c": "n", "d": "m"},
-        lp.ValueArg("m", np.int32),
+        "b,c f32 n; d f32 m; m i32",
     ),
     "store before a branch": _line(
         """

@@ -5,31 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import loopy as lp
-import numpy as np
-
-VERSION = (2018, 2)
+from tests.kernels import made
 
 
 def rows(body: str, domains: Sequence[str] = ()) -> Any:
     """Make a kernel whose loop ``j`` runs over the elements of row ``i``."""
-    return lp.make_kernel(
-        ["{ [i] : 0 <= i < m }", "{ [j] : 0 <= j < length }", *domains],
+    return made(
+        ["i<m", "j<length", *domains],
         f"""
         for i
             <> length = starts[i + 1] - starts[i] {{id=length}}
             {body}
         end
         """,
-        [
-            lp.GlobalArg("y", np.float64, shape="m"),
-            lp.GlobalArg("v", np.float64, shape="q"),
-            lp.GlobalArg("w", np.float64, shape="q,q"),
-            lp.GlobalArg("starts", np.int32, shape="m + 1"),
-            lp.ValueArg("m,q", np.int32),
-        ],
-        assumptions="m >= 1",
-        lang_version=VERSION,
+        "y f64 m; v f64 q; w f64 q,q; starts i32 m+1; m,q i32",
     )
 
 
@@ -65,8 +54,8 @@ def triangle() -> Any:
 
 def shared_domain() -> Any:
     """Make a kernel in which a loop over data shares a domain with one of two iterations."""
-    return lp.make_kernel(
-        ["{ [t] : 0 <= t < m }", "{ [i, d] : first <= i < last and 0 <= d < 2 }"],
+    return made(
+        ["t<m", "first<=i<last, d<2"],
         """
         for t
             <> first = starts[t]
@@ -76,83 +65,57 @@ def shared_domain() -> Any:
             end
         end
         """,
-        [
-            lp.GlobalArg("starts", np.int32, shape="m + 1"),
-            lp.GlobalArg("x,y", np.float64, shape="2,q"),
-            lp.ValueArg("m,q", np.int32),
-        ],
-        assumptions="m >= 1",
-        lang_version=VERSION,
+        "starts i32 m+1; x,y f64 2,q; m,q i32",
     )
 
 
 def window(width: str) -> Any:
     """Make a kernel with a loop that begins where data says, and runs as often as sizes say."""
-    return lp.make_kernel(
-        ["{ [i] : 0 <= i < m }", f"[first, n] -> {{ [j] : first <= j < first + {width} }}"],
+    return made(
+        ["i<m", f"[first, n] -> {{ [j] : first <= j < first + {width} }}"],
         """
         for i
             <> first = starts[i] {id=first}
             y[i] = sum(j, v[j]) {dep=first}
         end
         """,
-        [
-            lp.GlobalArg("y", np.float64, shape="m"),
-            lp.GlobalArg("v", np.float64, shape="q"),
-            lp.GlobalArg("starts", np.int32, shape="m"),
-            lp.ValueArg("m,n,q", np.int32),
-        ],
-        assumptions="m >= 1",
-        lang_version=VERSION,
+        "y f64 m; v f64 q; starts i32 m; m,n,q i32",
     )
 
 
 def padded(subscript: str) -> Any:
     """Make a kernel over rows of different lengths in one array, a row for each work item."""
-    unit = lp.make_kernel(
-        ["{ [i] : 0 <= i < m }", "{ [j] : 0 <= j < length }"],
+    return made(
+        ["i<m", "j<length"],
         f"""
         for i
             <> length = lengths[i] {{id=length}}
             y[i] = sum(j, a[{subscript}]) {{dep=length}}
         end
         """,
-        [
-            lp.GlobalArg("y", np.float64, shape="m"),
-            lp.GlobalArg("a", np.float64, shape="m,m"),
-            lp.GlobalArg("lengths", np.int32, shape="m"),
-            lp.ValueArg("m", np.int32),
-        ],
-        assumptions="m >= 1",
-        lang_version=VERSION,
+        "y f64 m; a f64 m,m; lengths i32 m; m i32",
+        split="i:16",
     )
-    return lp.split_iname(unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
 
 
 def launched() -> Any:
     """Make a kernel of two launches, of which data decides the groups of the second."""
-    unit = lp.make_kernel(
-        "{ [j] : 0 <= j < number }",
+    return made(
+        "j<number",
         """
         number = counts[0] {id=number}
         ... gbarrier {id=wait, dep=number}
         z[j] = 2*x[j] {dep=wait}
         """,
-        [
-            lp.GlobalArg("x,z", np.float32, shape="n"),
-            lp.GlobalArg("counts", np.int32, shape=(1,)),
-            lp.TemporaryVariable("number", np.int32, address_space=lp.AddressSpace.GLOBAL),
-            lp.ValueArg("n", np.int32),
-        ],
-        lang_version=VERSION,
+        "x,z f32 n; counts i32 1; number i32 () global; n i32",
+        tags="j:g.0",
     )
-    return lp.tag_inames(unit, "j:g.0")
 
 
 def alternatives() -> Any:
     """Make a kernel with two branches of one condition on data."""
-    return lp.make_kernel(
-        "{ [i] : 0 <= i < m }",
+    return made(
+        "i<m",
         """
         for i
             if c[i] > 0
@@ -162,22 +125,11 @@ def alternatives() -> Any:
             end
         end
         """,
-        [lp.GlobalArg("c,v,y", np.float64, shape="m"), lp.ValueArg("m", np.int32)],
-        assumptions="m >= 1",
-        lang_version=VERSION,
+        "c,v,y f64 m; m i32",
     )
 
 
-def elementwise(expression: str, domain: str = "{ [i] : 0 <= i < m }", target: str = "y[i]") -> Any:
+def elementwise(expression: str, loops: str = "i<m", target: str = "y[i]") -> Any:
     """Make a kernel that assigns an expression of ``v[i]``."""
-    return lp.make_kernel(
-        domain,
-        f"{target} = {expression}",
-        [
-            lp.GlobalArg("v", np.float64, shape="m"),
-            lp.GlobalArg("y", np.float64, shape="m,m" if "," in target else "m"),
-            lp.ValueArg("m", np.int32),
-        ],
-        assumptions="m >= 1",
-        lang_version=VERSION,
-    )
+    shape = "m,m" if "," in target else "m"
+    return made(loops, f"{target} = {expression}", f"v f64 m; y f64 {shape}; m i32")

@@ -7,23 +7,21 @@ from typing import Any
 import loopy as lp
 import numpy as np
 
+from tests.kernels import made
+
 _SILENCED = ["write_race*", "array_access_out_of_bounds", "iname-order", "v1_scheduler_fallback"]
 
 
 def make(domain: str, instructions: str, arrays: str, *, assumptions: str = "n >= 1") -> Any:
     """Return a kernel of single-precision arrays, declared as ``x(n+2) y(n,n)``."""
     declared = [part.rstrip(")").split("(") for part in arrays.split()]
-    return lp.make_kernel(
+    return made(
         domain,
         instructions,
-        [
-            *(lp.GlobalArg(name, np.float32, shape=shape) for name, shape in declared),
-            lp.ValueArg("a", np.float32),
-            lp.ValueArg("n", np.int32),
-        ],
+        "a f32; n i32",
+        *(lp.GlobalArg(name, np.float32, shape=shape) for name, shape in declared),
         assumptions=assumptions,
         silenced_warnings=_SILENCED,
-        lang_version=(2018, 2),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from countperf.counting.access_analysis import AccessAnalysis, bank_conflicts, transactions
 from countperf.counting.analysis import KernelAnalysis, footprints_of
-from countperf.counting.places import slots_of
+from countperf.counting.scopes import slots_of
 from tests.oracles.interpreter import Access
 from tests.oracles.lanes import LaneRecorder, Recorded, conflict_degree, lines
 
@@ -19,16 +19,16 @@ def matched(
 ) -> dict[tuple[str, Access], list[AccessAnalysis]]:
     """Sort the analyzed accesses by what the interpreter calls them."""
     result: dict[tuple[str, Access], list[AccessAnalysis]] = {p: [] for p in recorded.addresses}
-    for found in analysis.accesses:
+    for analyzed in analysis.accesses:
         access = Access(
-            array=found.access.array,
-            space=found.access.address_space,
-            direction=found.access.direction,
-            bits=found.access.bits,
-            index=found.access.index,
-            within=found.place.within,
+            array=analyzed.access.array,
+            space=analyzed.access.address_space,
+            direction=analyzed.access.direction,
+            bits=analyzed.access.bits,
+            index=analyzed.access.index,
+            within=analyzed.scope.within,
         )
-        result.setdefault((found.instruction, access), []).append(found)
+        result.setdefault((analyzed.instruction, access), []).append(analyzed)
     return result
 
 
@@ -38,8 +38,8 @@ def stride_mistakes(
     """Compare strides with the addresses of neighbors; return mistakes, and strides not given."""
     mistakes: list[str] = []
     uneven = 0
-    for place, accesses in matched(analysis, recorded).items():
-        points = recorded.points[place]
+    for scope, accesses in matched(analysis, recorded).items():
+        points = recorded.points[scope]
         for access in accesses:
             for stride in access.strides:
                 steps = _steps(points, stride.iname) if stride.iname else {0}
@@ -70,28 +70,26 @@ def transaction_mistakes(
 ) -> list[str]:
     """Compare distributions of lines with those of the recorded addresses."""
     mistakes: list[str] = []
-    for place, accesses in matched(analysis, recorded).items():
-        size = place[1].bits // 8
-        if not recorded.is_direct(place) or any(a.address is None for a in accesses):
-            assert not recorded.is_direct(place)
+    for scope, accesses in matched(analysis, recorded).items():
+        size = scope[1].bits // 8
+        if not recorded.is_direct(scope) or any(a.address is None for a in accesses):
+            assert not recorded.is_direct(scope)
             assert all(a.address is None for a in accesses)
             continue
         expected = Counter(
             lines(addresses, element_bytes=size, line_bytes=line_bytes)
-            for addresses in recorded.sub_groups(place, sub_group_size)
+            for addresses in recorded.sub_groups(scope, sub_group_size)
         )
         found: Counter[int] = Counter()
-        executed = 0
         for access in accesses:
             result = transactions(
                 access, parameters, line_bytes=line_bytes, sub_group_size=sub_group_size
             )
             found.update(dict(result.distribution))
-            executed += result.accesses
             if result.accesses != access.executions.evaluate(parameters):
                 mistakes.append(f"{access.label}: {result.accesses} accesses, {access.executions}")
         if found != expected:
-            mistakes.append(f"{place[0]} {place[1].array}: {dict(found)}, seen {dict(expected)}")
+            mistakes.append(f"{scope[0]} {scope[1].array}: {dict(found)}, seen {dict(expected)}")
     return mistakes
 
 
@@ -106,12 +104,12 @@ def conflict_mistakes(
 ) -> list[str]:
     """Compare conflict degrees with those of the recorded addresses."""
     mistakes: list[str] = []
-    for place, accesses in matched(analysis, recorded).items():
-        if place[1].space != "local" or not recorded.is_direct(place):
+    for scope, accesses in matched(analysis, recorded).items():
+        if scope[1].space != "local" or not recorded.is_direct(scope):
             continue
         expected = Counter(
-            conflict_degree(addresses, element_bytes=place[1].bits // 8, banks=banks, width=width)
-            for addresses in recorded.sub_groups(place, sub_group_size)
+            conflict_degree(addresses, element_bytes=scope[1].bits // 8, banks=banks, width=width)
+            for addresses in recorded.sub_groups(scope, sub_group_size)
         )
         found: Counter[int] = Counter()
         for access in accesses:
@@ -124,7 +122,7 @@ def conflict_mistakes(
             )
             found.update(dict(result.distribution))
         if found != expected:
-            mistakes.append(f"{place[0]} {place[1].array}: {dict(found)}, seen {dict(expected)}")
+            mistakes.append(f"{scope[0]} {scope[1].array}: {dict(found)}, seen {dict(expected)}")
     return mistakes
 
 
@@ -141,7 +139,7 @@ def slot_mistakes(
             executed = instruction.executions.evaluate(parameters)
             if executed != recorded.executions[name]:
                 mistakes.append(f"{name}: executed {executed}, {recorded.executions[name]}")
-            slots = slots_of(instruction.place)
+            slots = slots_of(instruction.scope)
             if slots is not None and slots.evaluate(parameters) != expected:
                 mistakes.append(f"{name}: slots {slots}, seen {expected}")
     return mistakes
@@ -153,7 +151,7 @@ def step_mistakes(
     """Compare the steps of chains with the values of the loop variables that carry them."""
     mistakes: list[str] = []
     for program in analysis.programs:
-        within = {i.id: i.place.within for i in program.instructions}
+        within = {i.id: i.scope.within for i in program.instructions}
         for chain in (chain for region in program.regions for chain in region.chains):
             if chain.steps is None:
                 mistakes.append(f"{chain.loops}: {chain.steps}")
@@ -161,11 +159,11 @@ def step_mistakes(
             around = within[chain.instructions[-1]] - set(chain.loops)
             values: dict[Any, set[Any]] = {}
             for point in recorder.points({*around, *chain.loops}):
-                place = tuple(sorted((n, point[n]) for n in around))
-                values.setdefault(place, set()).add(tuple(point[n] for n in chain.loops))
-            for place, seen in values.items():
-                if len(seen) != chain.steps.evaluate({**parameters, **dict(place)}):
-                    mistakes.append(f"{chain.loops} at {place}: {chain.steps}, seen {seen}")
+                scope = tuple(sorted((n, point[n]) for n in around))
+                values.setdefault(scope, set()).add(tuple(point[n] for n in chain.loops))
+            for scope, seen in values.items():
+                if len(seen) != chain.steps.evaluate({**parameters, **dict(scope)}):
+                    mistakes.append(f"{chain.loops} at {scope}: {chain.steps}, seen {seen}")
     return mistakes
 
 

@@ -22,6 +22,8 @@ from countperf.counting.access_analysis import transactions
 from countperf.counting.analysis import analyze_kernel
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import View
+from countperf.properties.vector import PropertyVector
+from tests.kernels import made
 
 SIZES = ((5, 21), (7, 16), (12, 33), (3, 40), (1, 9))
 WIDTH = 8
@@ -30,37 +32,30 @@ VIEWS: tuple[View, ...] = ("source", "compiled", "structure")
 
 def _kernel(
     expression: Any,
-    *,
     shape: str = "n,m",
+    *,
     lane: str = "j",
-    assumptions: str = "n >= 1 and m >= 1",
-    width: int = WIDTH,
+    more: str = "",
     body: str = "o[i,j] = {}",
-    domain: str = "{ [i,j] : 0 <= i < n and 0 <= j < m }",
-    more: tuple[Any, ...] = (),
+    loops: str = "i<n, j<m",
 ) -> Any:
+    """Make a kernel that loads from an array ``a``, by a text or an expression of pymbolic."""
     assignee = p.Subscript(p.Variable("o"), (p.Variable("i"), p.Variable("j")))
     is_text = isinstance(expression, str)
-    kernel = lp.make_kernel(
-        domain,
+    return made(
+        loops,
         body.format(expression) if is_text else [lp.Assignment(assignee, expression)],
-        [
-            lp.GlobalArg("a", np.float32, shape=shape),
-            lp.GlobalArg("o", np.float32, shape="n,m"),
-            lp.ValueArg("n,m", np.int32),
-            *more,
-        ],
-        assumptions=assumptions,
-        lang_version=(2018, 2),
+        f"a f32 {shape}; o f32 n,m; n,m i32; {more}",
+        split=f"{lane}:{WIDTH}",
     )
-    return lp.split_iname(kernel, lane, width, outer_tag="g.0", inner_tag="l.0")
 
 
-def _loads(t_unit: Any, **sizes: int) -> dict[str, int]:
-    counts = count_kernel(t_unit).evaluate(**sizes)
+def _loads(counted: Any, **sizes: int) -> dict[str, int]:
+    """Return the loads from global memory of a kernel or its counts by their class."""
+    vector = counted if isinstance(counted, PropertyVector) else count_kernel(counted)
     return {
         name.removeprefix("gmem.load.32."): number
-        for name, number in counts.items()
+        for name, number in vector.evaluate(**sizes).items()
         if name.startswith("gmem.load.") and number
     }
 
@@ -97,18 +92,11 @@ def _class_of(stride: int, cells: set[int], *, is_symbolic: bool) -> str:
 def test_subscripts_that_divide_have_the_stride_of_the_flat_address(
     expression: str, shape: str
 ) -> None:
-    more = (lp.ValueArg("k", np.int32),) if "k" in shape else ()
-    kernel = _kernel(expression, shape=shape, more=more)
-    vector = count_kernel(kernel)
+    vector = count_kernel(_kernel(expression, shape, more="k i32" if "k" in shape else ""))
     assert vector["gmem.load.32.stride1"].exact
     for n, m in SIZES:
-        values = {"n": n, "m": m, **({"k": 100} if "k" in vector.parameters else {})}
-        loads = {
-            name: number
-            for name, number in vector.evaluate(values).items()
-            if name.startswith("gmem.load") and number
-        }
-        assert loads == {"gmem.load.32.stride1": n * m}
+        sizes = {"n": n, "m": m, **({"k": 100} if "k" in vector.parameters else {})}
+        assert _loads(vector, **sizes) == {"stride1": n * m}
 
 
 def _steps(address: Callable[[int], int], m: int) -> Counter[int]:
@@ -134,8 +122,9 @@ def test_lanes_that_stay_or_go_on_are_counted_apart(
         if max(steps) > 1:
             continue
         expected = {"uniform": n * steps[0], "stride1": n * steps[1]}
-        found = _loads(_kernel(expression, shape="n,m+5"), n=n, m=m)
-        assert found == {name: number for name, number in expected.items() if number}
+        assert _loads(_kernel(expression, "n,m+5"), n=n, m=m) == {
+            name: number for name, number in expected.items() if number
+        }
 
 
 def test_floors_decided_within_a_group_are_no_steps() -> None:
@@ -188,7 +177,7 @@ def test_subscripts_that_choose_count_on_their_parts(
     source = p.Subscript(p.Variable("a"), (p.Variable("i"), column))
     views: tuple[View, ...] = ("source", "structure")
     for view in views:
-        vector = count_kernel(_kernel(source, shape="n,m+9"), view=view)
+        vector = count_kernel(_kernel(source, "n,m+9"), view=view)
         for n, m in SIZES:
             moving = sum(chooses_a_moving_part(j, m) for j in range(m))
             expected = {"uniform": n * (m - moving), "stride1": n * moving}
@@ -202,11 +191,11 @@ def test_names_for_expressions_read_no_data() -> None:
     body = """
         for i, j
             <> row = (i + 3) % n {{id=row}}
-            <> place = row*1 {{id=place,dep=row}}
-            o[i, j] = {} {{dep=place}}
+            <> same = row*1 {{id=same,dep=row}}
+            o[i, j] = {} {{dep=same}}
         end
         """
-    assert _loads(_kernel("a[place, j]", body=body), n=5, m=21) == {"stride1": 105}
+    assert _loads(_kernel("a[same, j]", body=body), n=5, m=21) == {"stride1": 105}
 
 
 def test_a_name_that_loops_change_is_data() -> None:
@@ -219,18 +208,7 @@ def test_a_name_that_loops_change_is_data() -> None:
             end
         end
         """
-    kernel = lp.make_kernel(
-        "{ [i,j] : 0 <= i < n and 0 <= j < m }",
-        body.format("a[row, j]"),
-        [
-            lp.GlobalArg("a,o", np.float32, shape="n,m"),
-            lp.ValueArg("n,m", np.int32),
-        ],
-        assumptions="n >= 1 and m >= 1",
-        lang_version=(2018, 2),
-    )
-    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
-    assert _loads(kernel, n=5, m=21) == {"indirect": 105}
+    assert _loads(_kernel("a[row, j]", body=body, lane="i"), n=5, m=21) == {"indirect": 105}
 
 
 @pytest.mark.parametrize(
@@ -239,12 +217,12 @@ def test_a_name_that_loops_change_is_data() -> None:
 def test_uneven_lanes_have_the_coarsest_class_and_a_way_out(expression: str) -> None:
     kernel = _kernel(expression)
     for view in VIEWS:
-        found = count_kernel(kernel, view=view)
-        load = found["gmem.load.32.1ofn"]
+        vector = count_kernel(kernel, view=view)
+        load = vector["gmem.load.32.1ofn"]
         assert load.quantity.evaluate({"n": 5, "m": 21}) == 105
         assert not load.exact
         assert "statistics={'a': 'stride1'}" in load.reason
-        assert found["gmem.store.32.stride1"].exact or view == "structure"
+        assert vector["gmem.store.32.stride1"].exact or view == "structure"
         stated = count_kernel(kernel, view=view, statistics={"a": "stride1"})
         load = stated["gmem.load.32.stride1"]
         assert load.quantity.evaluate({"n": 5, "m": 21}) == 105
@@ -260,7 +238,7 @@ def test_a_footprint_with_many_residues_does_not_take_long(
     It needs about as many operations of isl as are allowed; here it needs more.
     """
     monkeypatch.setattr(access_classes, "FOOTPRINT_OPERATIONS", 300_000)
-    vector = count_kernel(_kernel("a[i, (5*j) % 7]", shape="n,7"), view="structure", cache=False)
+    vector = count_kernel(_kernel("a[i, (5*j) % 7]", "n,7"), view="structure", cache=False)
     counts = vector.evaluate(n=5, m=21)
     assert counts["gmem.load.32.1of2"] == 105  # of five lanes in seven, as if none lay between
     assert counts["bytes.kernel.load"] == 5 * 7 * 4
@@ -276,27 +254,25 @@ def test_a_footprint_with_many_residues_does_not_take_long(
         ("a[(j*n + i) // m, (j*n + i) % m]", "n,m", "j", lambda i, j, n, _: j * n + i),
         ("a[j*n + i]", "n*m", "j", lambda i, j, n, _: j * n + i),
         ("a[i*m + m - 1 - j]", "n*m", "i", lambda i, j, _, m: i * m + m - 1 - j),
-        ("a[i*m + m + j]", "n*m + m", "i", lambda i, j, _, m: i * m + m + j),
+        ("a[i*m + m + j]", "n*m+m", "i", lambda i, j, _, m: i * m + m + j),
         ("a[2*i*m + j]", "2*n*m", "i", lambda i, j, _, m: 2 * i * m + j),
     ],
 )
 def test_subscripts_that_multiply_sizes(
     expression: str, shape: str, lane: str, address: Callable[[int, int, int, int], int]
 ) -> None:
-    vector = count_kernel(_kernel(expression, shape=shape, lane=lane))
+    vector = count_kernel(_kernel(expression, shape, lane=lane))
     for n, m in SIZES:
         cells = {address(i, j, n, m) for i, j in itertools.product(range(n), range(m))}
         following = (1, 0) if lane == "i" else (0, 1)
         stride = address(*following, n, m) - address(0, 0, n, m)
-        name = f"gmem.load.32.{_class_of(stride, cells, is_symbolic=True)}"
-        values = vector.evaluate(n=n, m=m)
-        loads = {k: v for k, v in values.items() if k.startswith("gmem.load") and v}
-        assert loads == {name: n * m}
-        assert vector[name].exact
+        name = _class_of(stride, cells, is_symbolic=True)
+        assert _loads(vector, n=n, m=m) == {name: n * m}
+        assert vector[f"gmem.load.32.{name}"].exact
 
 
 def test_a_footprint_that_is_not_countable_gives_a_coarser_class() -> None:
-    vector = count_kernel(_kernel("a[2*(i + n*j)]", shape="2*n*m"))
+    vector = count_kernel(_kernel("a[2*(i + n*j)]", "2*n*m"))
     load = vector["gmem.load.32.1ofn"]
     assert load.quantity.evaluate({"n": 5, "m": 21}) == 105
     assert not load.exact
@@ -317,36 +293,30 @@ def test_transactions_follow_subscripts_that_divide(
 ) -> None:
     (load,) = [
         access
-        for access in analyze_kernel(_kernel(expression, shape=shape)).accesses
+        for access in analyze_kernel(_kernel(expression, shape)).accesses
         if access.access.array == "a"
     ]
     for n, m in ((5, 21), (7, 33)):
-        found = transactions(load, {"n": n, "m": m}, line_bytes=32, sub_group_size=WIDTH)
+        moved = transactions(load, {"n": n, "m": m}, line_bytes=32, sub_group_size=WIDTH)
         lines = 0
         for i, first in itertools.product(range(n), range(0, m, WIDTH)):
             items = range(first, min(first + WIDTH, m))
             lines += len({address(i, j, n, m) * 4 // 32 for j in items})
-        assert found.total == lines
+        assert moved.total == lines
 
 
 def test_lanes_count_apart_in_loops_of_which_the_mean_is_known() -> None:
-    kernel = lp.make_kernel(
-        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"],
+    kernel = made(
+        ["i<n", "j<length"],
         """
         for i
             <> length = lengths[i] {id=length}
             o[i] = sum(j, a[i // 2 + j]) {dep=length}
         end
         """,
-        [
-            lp.GlobalArg("a,o", np.float32, shape="n"),
-            lp.GlobalArg("lengths", np.int32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+        "a,o f32 n; lengths i32 n; n i32",
+        split=f"i:{WIDTH}",
     )
-    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
     vector = count_kernel(kernel, statistics={"j": 12})
     assert vector.parameters == ("n",)
     values = vector.evaluate(n=101)
@@ -357,49 +327,38 @@ def test_lanes_count_apart_in_loops_of_which_the_mean_is_known() -> None:
 # {{{ layouts
 
 
-def _copy(a: Any, *, lane: str = "i", loads: str = "a[i,j]", width: int = WIDTH) -> Any:
-    kernel = lp.make_kernel(
-        "{ [i,j] : 0 <= i < n and 0 <= j < m }",
-        f"o[i,j] = 2*{loads}",
-        [a, lp.GlobalArg("o", np.float32, shape="n,m"), lp.ValueArg("n,m,lda", np.int32)],
-        assumptions="n >= 1 and m >= 1",
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(kernel, lane, width, outer_tag="g.0", inner_tag="l.0")
-
-
 def test_padded_rows_use_their_share_of_what_they_step_over() -> None:
-    kernel = _copy(lp.GlobalArg("a", np.float32, shape="n,m", strides=("lda", 1)))
+    padded = lp.GlobalArg("a", np.float32, shape="n,m", strides=("lda", 1))
+    kernel = made("i<n, j<m", "o[i,j] = 2*a[i,j]", "o f32 n,m; n,m,lda i32", padded, split="i:8")
     vector = count_kernel(kernel)
     for n, m, lda in [(5, 21, 21), (5, 21, 30), (5, 21, 60), (9, 4, 17), (3, 8, 8), (1, 1, 5)]:
         cells = {i * lda + j for i in range(n) for j in range(m)}
-        expected = {f"gmem.load.32.{_class_of(lda, cells, is_symbolic=True)}": n * m}
-        loads = vector.evaluate(n=n, m=m, lda=lda)
-        assert {k: v for k, v in loads.items() if k.startswith("gmem.load") and v} == expected
+        expected = {_class_of(lda, cells, is_symbolic=True): n * m}
+        assert _loads(vector, n=n, m=m, lda=lda) == expected
     used = next(c for name, c in vector.items() if name.startswith("gmem.load"))
     assert not used.exact
     assert "rows do not overlap" in used.reason
 
 
 def test_automatic_strides_are_those_of_c_order_and_say_so() -> None:
-    a = lp.GlobalArg("a", np.float32, shape="n,m", dim_tags="stride:auto,stride:auto")
-    by_row, by_column = count_kernel(_copy(a, lane="j")), count_kernel(_copy(a))
-    assert by_row.parameters == ("lda", "m", "n")
+    by_lane = {lane: _kernel("2*a[i,j]", "n,m stride:auto,stride:auto", lane=lane) for lane in "ij"}
+    by_row, by_column = count_kernel(by_lane["j"]), count_kernel(by_lane["i"])
+    assert by_row.parameters == ("m", "n")
     load = by_row["gmem.load.32.stride1"]
     assert load.quantity.evaluate({"n": 5, "m": 21}) == 105
     assert not load.exact
     assert "loopy.tag_array_axes(t_unit, 'a', 'C,C')" in load.reason
     assert by_column["gmem.load.32.4ofn"].quantity.evaluate({"n": 5, "m": 21}) == 105
-    stated = count_kernel(lp.tag_array_axes(_copy(a, lane="j"), "a", "C,C"))
+    stated = count_kernel(lp.tag_array_axes(by_lane["j"], "a", "C,C"))
     assert stated["gmem.load.32.stride1"].exact
     assert by_row["gmem.store.32.stride1"].exact
-    structure = count_kernel(_copy(a, lane="j"), view="structure")
+    structure = count_kernel(by_lane["j"], view="structure")
     executed = next(c for name, c in structure.items() if name.startswith("site."))
     assert "loopy.tag_array_axes(t_unit, 'a', 'C,C')" in executed.reason
 
 
 def test_arrays_of_unknown_shape_have_one_axis() -> None:
-    kernel = _copy(lp.GlobalArg("a", np.float32, shape=None), loads="a[2*j]", lane="j")
+    kernel = _kernel("2*a[2*j]", "-")
     expected: dict[View, int] = {"source": 5 * 21, "compiled": 21, "structure": 5 * 21}
     for view, executions in expected.items():
         vector = count_kernel(kernel, view=view)
@@ -407,67 +366,33 @@ def test_arrays_of_unknown_shape_have_one_axis() -> None:
 
 
 def test_separate_arrays_are_widened_each_for_itself() -> None:
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        "o[i] = a[0,3*i] + a[1,3*i+1] + a[1,3*i] + a[0,3*i+1] + a[0,3*i+2]",
-        [
-            lp.GlobalArg("a", np.float32, shape="2,3*n", dim_tags="sep,C"),
-            lp.GlobalArg("o", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
-    vector = count_kernel(kernel)
+    text = "o[i] = a[0,3*i] + a[1,3*i+1] + a[1,3*i] + a[0,3*i+1] + a[0,3*i+2]"
+    vector = count_kernel(made("i<n", text, "a f32 2,3*n sep,C; o f32 n; n i32", split="i:8"))
     for n in (1, 2, 7, 100):
         first = {3 * i + k for i in range(n) for k in range(3)}
         second = {3 * i + k for i in range(n) for k in range(2)}
         used = len(first) + len(second)
         widened = sum(len({c + k for c in part for k in range(3)}) for part in (first, second))
-        expected = {f"gmem.load.32.{math.ceil(3 * used / widened)}of3": 5 * n}
-        loads = vector.evaluate(n=n)
-        assert {k: v for k, v in loads.items() if k.startswith("gmem.load") and v} == expected
+        assert _loads(vector, n=n) == {f"{math.ceil(3 * used / widened)}of3": 5 * n}
 
 
 def test_separate_axes_in_unrolled_loops() -> None:
-    kernel = lp.make_kernel(
-        "{ [i,d] : 0 <= i < n and 0 <= d < 3 }",
-        "b[d,i] = 2*a[d,i]",
-        [
-            lp.GlobalArg("a,b", np.float32, shape="3,n", dim_tags="sep,C"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    kernel = lp.tag_inames(kernel, "d:unr")
-    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+    arguments = "a,b f32 3,n sep,C; n i32"
+    kernel = made("i<n, d<3", "b[d,i] = 2*a[d,i]", arguments, tags="d:unr", split="i:8")
     for view in VIEWS:
         vector = count_kernel(kernel, view=view)
         assert vector["gmem.load.32.stride1"].quantity.evaluate({"n": 50}) == 150
         assert vector["gmem.store.32.stride1"].quantity.evaluate({"n": 50}) == 150
 
 
-def test_nothing_depends_on_where_arrays_begin() -> None:
-    for offset, others in ((lp.auto, ()), (3, ()), ("n-1", ()), ("off", ("off",))):
-        kernel = lp.make_kernel(
-            "{ [i] : 0 <= i < n }",
-            "b[i] = 2*a[i]",
-            [
-                lp.GlobalArg("a", np.float32, shape="n", offset=offset),
-                lp.GlobalArg("b", np.float32, shape="n"),
-                lp.ValueArg("n", np.int32),
-                *(lp.ValueArg(name, np.int32) for name in others),
-            ],
-            assumptions="n >= 1",
-            lang_version=(2018, 2),
-        )
-        kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
-        for view in VIEWS:
-            vector = count_kernel(kernel, view=view)
-            assert set(vector.parameters) - set(vector.defaults) == {"n"}
-            assert vector.evaluate(n=50)["gmem.load.32.stride1"] == 50
+@pytest.mark.parametrize(("offset", "more"), [(lp.auto, ""), (3, ""), ("n-1", ""), ("off", ",off")])
+def test_nothing_depends_on_where_arrays_begin(offset: Any, more: str) -> None:
+    a = lp.GlobalArg("a", np.float32, shape="n", offset=offset)
+    kernel = made("i<n", "b[i] = 2*a[i]", f"b f32 n; n{more} i32", a, split="i:8")
+    for view in VIEWS:
+        vector = count_kernel(kernel, view=view)
+        assert set(vector.parameters) - set(vector.defaults) == {"n"}
+        assert vector.evaluate(n=50)["gmem.load.32.stride1"] == 50
 
 
 # }}}
@@ -478,27 +403,15 @@ def test_nothing_depends_on_where_arrays_begin() -> None:
 @pytest.mark.parametrize("step", [1, 2, -1])
 def test_rows_of_three_axes_are_classed_by_closed_forms(step: int) -> None:
     row = {1: "i", 2: "2*i", -1: "n - 1 - i"}[step]
-    kernel = lp.make_kernel(
-        "{ [i,j,k] : 0 <= i < n and 0 <= j < l and 0 <= k < m }",
-        f"c[i,j,k] = 2*a[{row},j,k]",
-        [
-            lp.GlobalArg("a", np.float32, shape="2*n,l,m"),
-            lp.GlobalArg("c", np.float32, shape="n,l,m"),
-            lp.ValueArg("n,l,m", np.int32),
-        ],
-        assumptions="n >= 1 and m >= 1 and l >= 1",
-        lang_version=(2018, 2),
-    )
-    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+    arguments = "a f32 2*n,l,m; c f32 n,l,m; n,l,m i32"
+    kernel = made("i<n, j<l, k<m", f"c[i,j,k] = 2*a[{row},j,k]", arguments, split="i:8")
     vector = count_kernel(kernel)
     assert all(count.exact for count in vector.values())
     for n, depth, m in [(1, 1, 1), (2, 3, 4), (3, 2, 5), (9, 4, 3), (4, 1, 7), (2, 1, 1)]:
         rows = {1: range(n), 2: range(0, 2 * n, 2), -1: range(n)}[step]
         cells = {(i * depth + j) * m + k for i in rows for j in range(depth) for k in range(m)}
         expected = _class_of(step * depth * m, cells, is_symbolic=True)
-        values = vector.evaluate(n=n, l=depth, m=m)
-        loads = {k: v for k, v in values.items() if k.startswith("gmem.load") and v}
-        assert loads == {f"gmem.load.32.{expected}": n * depth * m}
+        assert _loads(vector, n=n, l=depth, m=m) == {expected: n * depth * m}
 
 
 # }}}
@@ -506,10 +419,10 @@ def test_rows_of_three_axes_are_classed_by_closed_forms(step: int) -> None:
 
 def test_the_analysis_has_no_stride_where_some_items_step_otherwise() -> None:
     for expression, stride in (("a[i, (j + 2) % 40]", None), ("a[(i + 3) % n, j]", "1")):
-        analysis = analyze_kernel(_kernel(expression, shape="n,m+40"))
+        analysis = analyze_kernel(_kernel(expression, "n,m+40"))
         (load,) = (access for access in analysis.accesses if access.access.array == "a")
-        found = next(s.stride for s in load.strides if (s.kind, s.axis) == ("local", 0))
-        assert (None if found is None else str(found)) == stride
+        lanes = next(s.stride for s in load.strides if (s.kind, s.axis) == ("local", 0))
+        assert (None if lanes is None else str(lanes)) == stride
 
 
 # {{{ many classes
@@ -534,16 +447,11 @@ def test_stencils_along_the_slowest_axis(
     domain: str, sources: list[tuple[int, int, int]], shape: str
 ) -> None:
     loads = " + ".join(f"a[i + {x}, j + {y}, k + {z}]" for x, y, z in sources)
-    kernel = lp.make_kernel(
+    kernel = made(
         f"{{ [i,j,k] : {domain} }}",
         f"c[i,j,k] = {loads}",
-        [
-            lp.GlobalArg("a", np.float32, shape=shape),
-            lp.GlobalArg("c", np.float32, shape="n,l,m"),
-            lp.ValueArg("n,l,m", np.int32),
-        ],
+        f"a f32 {shape}; c f32 n,l,m; n,l,m i32",
         assumptions="n >= 3 and m >= 3 and l >= 3",
-        lang_version=(2018, 2),
     )
     vector = count_kernel(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
     assert all(count.exact for count in vector.values())
@@ -565,8 +473,7 @@ def test_stencils_along_the_slowest_axis(
         if load == store:
             expected[f"min.32.{load}"] = len(points)
         values = vector.evaluate(n=n, l=depth, m=m)
-        found = {k[5:]: v for k, v in values.items() if k.startswith("gmem.") and v}
-        assert found == expected
+        assert {k[5:]: v for k, v in values.items() if k.startswith("gmem.") and v} == expected
 
 
 # }}}

@@ -16,28 +16,19 @@ from countperf.harness.compile.objects import _NotedTarget  # pyright: ignore[re
 from countperf.harness.cuda.target import NvidiaCudaTarget
 from countperf.properties.transactions import with_transactions
 from countperf.properties.vector import PropertyVector
+from tests.kernels import made
 
 
-def doubled(more: str = "", **declared: Any) -> Any:
-    unit = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "z[i] = 2*x[i]",
-        [
-            lp.GlobalArg("x", np.float32, **{"shape": "n", **declared}),
-            lp.GlobalArg("z", np.float32, shape="n"),
-            lp.ValueArg(f"n{more}", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+def doubled(offset: Any, more: str = "") -> Any:
+    x = lp.GlobalArg("x", np.float32, shape="n", offset=offset)
+    return made("i<n", "z[i] = 2*x[i]", f"z f32 n; n{more} i32", x, split="i:32")
 
 
 @pytest.mark.parametrize(
     ("unit", "name"),
     [
-        (doubled(offset=lp.auto), "x_offset"),
-        (doubled(",off", offset="off"), "off"),
+        (doubled(lp.auto), "x_offset"),
+        (doubled("off", ",off"), "off"),
     ],
     ids=["automatic offset", "offset by name"],
 )
@@ -57,70 +48,34 @@ def test_what_only_says_where_an_array_lies_need_not_be_given(
 
 
 def test_automatic_strides_need_not_be_given() -> None:
-    unit = lp.make_kernel(
-        "{[i,j]: 0<=i<n and 0<=j<m}",
-        "z[i] = sum(j, x[j,0])",
-        [
-            lp.GlobalArg("x", np.float32, shape="m,3", dim_tags="stride:auto,stride:auto"),
-            lp.GlobalArg("z", np.float32, shape="n"),
-            lp.ValueArg("n,m", np.int32),
-        ],
-        assumptions="n >= 1 and m >= 1",
-        lang_version=(2018, 2),
-    )
-    unit = lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
-
-    vector = countperf.count_kernel(unit)
+    strides = "stride:auto,stride:auto"
+    arguments = f"x f32 m,3 {strides}; z f32 n; n,m i32"
+    vector = countperf.count_kernel(made("i<n, j<m", "z[i] = sum(j, x[j,0])", arguments))
 
     assert vector.evaluate(n=64, m=5)["gmem.load.32.uniform"] == 64 * 5
 
 
-def _with_lines(unit: Any) -> PropertyVector:
-    return with_transactions(countperf.count_kernel(unit), unit, ["transactions.32x128"])
-
-
 def test_an_offset_decides_how_many_lines_are_touched() -> None:
-    vector = _with_lines(doubled(offset=lp.auto))
+    def lines(unit: Any, **sizes: int) -> Any:
+        vector = with_transactions(countperf.count_kernel(unit), unit, ["transactions.32x128"])
+        return vector.evaluate(sizes)["transactions.32x128.load"]
 
     # a group loads 128 byte: one line, or two where they begin in the middle of one
-    assert vector.evaluate(n=64)["transactions.32x128.load"] == 2
-    assert vector.evaluate(n=64, x_offset=16)["transactions.32x128.load"] == 4
-    assert vector.evaluate(n=64, x_offset=32)["transactions.32x128.load"] == 2
-
-
-def test_a_constant_offset_decides_how_many_lines_are_touched() -> None:
-    vector = _with_lines(doubled(offset=16))
-
-    assert vector.evaluate(n=64)["transactions.32x128.load"] == 4
+    automatic = doubled(lp.auto)
+    assert lines(automatic, n=64) == lines(automatic, n=64, x_offset=32) == 2
+    assert lines(automatic, n=64, x_offset=16) == lines(doubled(16), n=64) == 4
 
 
 def test_what_decides_no_count_is_not_asked_for() -> None:
-    unit = lp.make_kernel(
-        "{[i]: 0<=i<n}",
-        "z[i] = k*x[i]",
-        [
-            lp.GlobalArg("x,z", np.int32, shape="n"),
-            lp.ValueArg("n,k", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
+    unit = made("i<n", "z[i] = k*x[i]", "x,z i32 n; n,k i32")
 
     assert countperf.count_kernel(unit).evaluate(n=8)["launches"] == 1
 
 
 def test_an_offset_that_bounds_a_loop_has_to_be_given() -> None:
-    unit = lp.make_kernel(
-        "{[i]: off<=i<n}",
-        "z[i] = 2*x[i]",
-        [
-            lp.GlobalArg("x", np.float32, shape="n", offset="off"),
-            lp.GlobalArg("z", np.float32, shape="n"),
-            lp.ValueArg("n,off", np.int32),
-        ],
-        assumptions="n >= 1 and off >= 0",
-        lang_version=(2018, 2),
-    )
+    x = lp.GlobalArg("x", np.float32, shape="n", offset="off")
+    assumptions = "n >= 1 and off >= 0"
+    unit = made("off<=i<n", "z[i] = 2*x[i]", "z f32 n; n,off i32", x, assumptions=assumptions)
 
     with pytest.raises(ParameterError, match="no value for parameter off"):
         countperf.count_kernel(unit).evaluate(n=8)

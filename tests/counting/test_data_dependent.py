@@ -27,6 +27,7 @@ from countperf.properties.taxonomy import View
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from tests.counting import data_kernels as kernels
+from tests.kernels import made
 from tests.oracles import oclgrind
 from tests.oracles.interpreter import Interpreter
 
@@ -212,8 +213,8 @@ def test_statistics_that_say_nothing_are_refused(
 
 
 def test_what_runs_only_where_a_loop_beside_it_does_is_refused() -> None:
-    unit = lp.make_kernel(
-        ["{ [t] : 0 <= t < m }", "{ [i, d] : 0 <= i < last and 0 <= d < 2 }"],
+    unit = made(
+        ["t<m", "i<last, d<2"],
         """
         for t
             <> last = ends[t] {id=last}
@@ -221,13 +222,7 @@ def test_what_runs_only_where_a_loop_beside_it_does_is_refused() -> None:
             y[d, i] = 2*x[d, i] {dep=clear}
         end
         """,
-        [
-            lp.GlobalArg("ends", np.int32, shape="m"),
-            lp.GlobalArg("z", np.float64, shape="2"),
-            lp.GlobalArg("x,y", np.float64, shape="2,q"),
-            lp.ValueArg("m,q", np.int32),
-        ],
-        lang_version=kernels.VERSION,
+        "ends i32 m; z f64 2; x,y f64 2,q; m,q i32",
     )
     with pytest.raises(DataDependentControlFlowError, match="write a domain of its own for 'i'"):
         count_kernel(unit, statistics={"i": 3})
@@ -260,9 +255,7 @@ def test_truth_values_of_loop_variables_are_exact(condition: str) -> None:
 
 
 def test_conditions_that_are_not_affine_are_not_said_to_be_data() -> None:
-    unit = kernels.elementwise(
-        "2*v[i] if i*j < m else v[i] + 1", "{ [i, j] : 0 <= i, j < m }", "y[i, j]"
-    )
+    unit = kernels.elementwise("2*v[i] if i*j < m else v[i] + 1", "i<m, j<m", "y[i, j]")
     with pytest.raises(DataDependentControlFlowError) as caught:
         count_kernel(unit)
     assert "sizes decide whether i*j < m holds (in 'insn'), but by no affine" in str(caught.value)
@@ -286,12 +279,7 @@ def test_remainders_of_real_numbers_are_refused_as_loopy_does(operator: str, vie
 
 
 def test_too_few_subscripts_are_refused() -> None:
-    unit = lp.make_kernel(
-        "{ [i, j] : 0 <= i, j < m }",
-        "s[i] = reduce(any, j, g[i, j])",
-        [lp.GlobalArg("g,s", np.int32, shape="m,m"), lp.ValueArg("m", np.int32)],
-        lang_version=kernels.VERSION,
-    )
+    unit = made("i<m, j<m", "s[i] = reduce(any, j, g[i, j])", "g,s i32 m,m; m i32")
     for statistics in ({}, {"acc_j": 0.5}):
         with pytest.raises(CountingError, match=r"s\[i\] has 1 subscripts, but the array has 2"):
             count_kernel(unit, statistics=statistics)
@@ -301,18 +289,8 @@ def test_too_few_subscripts_are_refused() -> None:
 
 
 def _smallest() -> Any:
-    return lp.make_kernel(
-        "{ [i, j] : 0 <= i < m and 0 <= j < n }",
-        "low[i], at[i] = argmin(j, a[i, j], j)",
-        [
-            lp.GlobalArg("a", np.float64, shape="m,n"),
-            lp.GlobalArg("low", np.float64, shape="m"),
-            lp.GlobalArg("at", np.int32, shape="m"),
-            lp.ValueArg("m,n", np.int32),
-        ],
-        assumptions="m >= 1 and n >= 1",
-        lang_version=kernels.VERSION,
-    )
+    text = "low[i], at[i] = argmin(j, a[i, j], j)"
+    return made("i<m, j<n", text, "a f64 m,n; low f64 m; at i32 m; m,n i32")
 
 
 @pytest.mark.oclgrind
@@ -339,44 +317,33 @@ def test_an_arg_extremum_waits_as_a_minimum_does() -> None:
 
 
 def _axis_unused() -> Any:
-    unit = lp.make_kernel(
-        "{ [i] : 0 <= i < m }",
-        "<> total = 0 {id=begin}\ny[i] = total + v[i] {dep=begin}",
-        [lp.GlobalArg("v,y", np.float64, shape="m"), lp.ValueArg("m", np.int32)],
-        lang_version=kernels.VERSION,
-    )
-    return lp.split_iname(unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    text = "<> total = 0 {id=begin}\ny[i] = total + v[i] {dep=begin}"
+    return made("i<m", text, "v,y f64 m; m i32", split="i:16")
 
 
 def _unallocated() -> Any:
-    unit = lp.make_kernel(
-        "{ [i, j] : 0 <= i < m and 0 <= j < 8 }",
+    return made(
+        "i<m, j<8",
         "t[j] = 2*x[i, j] {id=a}\ny[i, j] = t[7 - j] {id=b, dep=a}",
-        [
-            lp.GlobalArg("x,y", np.float64, shape="m,8"),
-            lp.TemporaryVariable(
-                "t", np.float64, (8,), base_storage="pool", address_space=lp.AddressSpace.LOCAL
-            ),
-            lp.ValueArg("m", np.int32),
-        ],
-        lang_version=kernels.VERSION,
+        "x,y f64 m,8; m i32",
+        lp.TemporaryVariable(
+            "t", np.float64, (8,), base_storage="pool", address_space=lp.AddressSpace.LOCAL
+        ),
+        tags="i:g.0, j:l.0",
     )
-    return lp.tag_inames(unit, "i:g.0, j:l.0")
 
 
 def _slabs() -> Any:
-    unit = lp.make_kernel(
+    return made(
         [
             "{ [a, b] : 5a <= n - 6 and 0 <= a and 0 <= b < 5 and b + 5a < n }",
             "{ [c] : n - 5 <= 5c < n }",
             "[c, n] -> { [d] : 0 <= d < 5 and d + 5c < n }",
         ],
         "y[b + 5*a] = 2*x[b + 5*a] {id=u}\ny[d + 5*c] = 2*x[d + 5*c] + 1 {dep=u, nosync=u}",
-        [lp.GlobalArg("x,y", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=kernels.VERSION,
+        "x,y f32 n; n i32",
+        tags="a:g.0, c:g.0",
     )
-    return lp.tag_inames(unit, "a:g.0, c:g.0")
 
 
 @pytest.mark.parametrize(
@@ -423,13 +390,8 @@ def test_what_loopy_says_to_do_works() -> None:
 @pytest.mark.parametrize("code", ["", " ;\n", "/* end */ // of it\n"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_c_code_without_any_is_nothing(code: str, view: View) -> None:
-    unit = lp.make_kernel(
-        "{ [i] : 0 <= i < m }",
-        ["y[i] = 2*v[i] {id=a}", lp.CInstruction((), code, depends_on=frozenset("a"), id="end")],
-        [lp.GlobalArg("v,y", np.float64, shape="m"), lp.ValueArg("m", np.int32)],
-        assumptions="m >= 1",
-        lang_version=kernels.VERSION,
-    )
+    end = lp.CInstruction((), code, depends_on=frozenset("a"), id="end")
+    unit = made("i<m", ["y[i] = 2*v[i] {id=a}", end], "v,y f64 m; m i32")
     interpreted = Interpreter(kernels.elementwise("2*v[i]")).run({"m": 33}).operations
     for parallel in (unit, lp.split_iname(unit, "i", 16, outer_tag="g.0", inner_tag="l.0")):
         assert count_kernel(parallel, view=view).evaluate(m=33)["flop.mul.f64"] == 33

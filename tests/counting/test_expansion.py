@@ -16,6 +16,7 @@ from countperf.counting.programs import kernel_programs
 from countperf.errors import CountingError
 from measurement_kernels import catalog
 from tests.counting import profiled
+from tests.kernels import made
 from tests.strategies import KernelCase, kernels
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
@@ -231,7 +232,7 @@ def test_long_programs_are_shortened_from_outside(most: int) -> None:
 
 
 def test_statistics_give_trip_counts() -> None:
-    unit = lp.make_kernel(
+    unit = made(
         ["[n] -> { [i]: 0 <= i < n }", "[number] -> { [k]: 0 <= k < number }"],
         """
         for i
@@ -243,14 +244,8 @@ def test_statistics_give_trip_counts() -> None:
             z[i] = total {dep=add}
         end
         """,
-        [
-            lp.GlobalArg("counts", "int32", shape="n"),
-            lp.GlobalArg("x", "float32", shape="99, n"),
-            lp.GlobalArg("z", "float32", shape="n"),
-            lp.ValueArg("n", "int32"),
-        ],
+        "counts i32 n; x f32 99,n; z f32 n; n i32",
         assumptions="n mod 32 = 0 and n >= 32",
-        lang_version=(2018, 2),
     )
     unit = profiled.spread(unit, "i", 32)
     (program,) = kernel_programs(unit, statistics={"k": 6.75})

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-import loopy as lp
-import numpy as np
 import pytest
 
-from countperf.errors import (
-    CountingError,
-)
+from countperf.errors import CountingError
 from countperf.properties.count_properties import count_kernel
+from countperf.properties.taxonomy import View
+from tests.kernels import made
 
 
-def _elementwise(
-    expression: str, *, dtype: Any = np.float32, extra: Any = (), **kwargs: Any
-) -> Any:
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        f"z[i] = {expression}",
-        [
-            lp.GlobalArg("x,y,z", dtype, shape="n"),
-            lp.ValueArg("n", np.int32),
-            *extra,
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        **kwargs,
-    )
-    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+def _elementwise(expression: str, more: str = "") -> Any:
+    return made("i<n", f"z[i] = {expression}", f"x,y,z f32 n; {more} n i32", split="i:64")
 
 
-def _arithmetic(t_unit: Any, **options: Any) -> dict[str, Any]:
-    values = count_kernel(t_unit, **options).evaluate(n=1000)
+def _used(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the loads of single precision from global memory by their class."""
     return {
-        name: value / 1000 for name, value in values.items() if name.startswith(("flop", "iop"))
+        name.removeprefix("gmem.load.32."): value
+        for name, value in counts.items()
+        if name.startswith("gmem.load.32.") and value
     }
 
 
@@ -72,7 +59,9 @@ def _arithmetic(t_unit: Any, **options: Any) -> dict[str, Any]:
 def test_operations_are_those_of_the_generated_code(
     expression: str, expected: dict[str, float]
 ) -> None:
-    assert _arithmetic(_elementwise(expression)) == expected
+    counts = count_kernel(_elementwise(expression)).evaluate(n=1000)
+    operations = {k: v / 1000 for k, v in counts.items() if k.startswith(("flop", "iop"))}
+    assert operations == expected
 
 
 @pytest.mark.parametrize(
@@ -93,41 +82,9 @@ def test_operations_are_those_of_the_generated_code(
 def test_global_loads_are_classed_by_stride_and_utilization(
     expression: str, classes: dict[str, int]
 ) -> None:
-    extra = [
-        lp.GlobalArg("w", np.float32, shape="8*n + 8"),
-        lp.GlobalArg("a", np.float32, shape=("n", "n + 4")),
-    ]
-    counts = count_kernel(_elementwise(expression, extra=extra)).evaluate(n=6400)
-    found = {
-        name.removeprefix("gmem.load.32."): value // 6400
-        for name, value in counts.items()
-        if name.startswith("gmem.load") and value
-    }
-    assert found == classes
-
-
-def test_a_class_that_depends_on_the_size_is_piecewise() -> None:
-    kernel = lp.make_kernel(
-        "{ [i, j] : 0 <= i < n and 0 <= j < m }",
-        "z[i] = sum(j, a[i, j])",
-        [
-            lp.GlobalArg("a", np.float32, shape=("n", 100)),
-            lp.GlobalArg("z", np.float32, shape="n"),
-            lp.ValueArg("n,m", np.int32),
-        ],
-        assumptions="n >= 64 and n mod 64 = 0 and 1 <= m <= 100",
-        lang_version=(2018, 2),
-    )
-    vector = count_kernel(lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0"))
-
-    def used(m: int) -> set[str]:
-        values = vector.evaluate(n=6400, m=m)
-        return {k for k, v in values.items() if k.startswith("gmem.load") and v}
-
-    assert used(10) == {"gmem.load.32.1ofn"}
-    assert used(40) == {"gmem.load.32.2ofn"}
-    assert used(60) == {"gmem.load.32.3ofn"}
-    assert used(100) == {"gmem.load.32.4ofn"}
+    kernel = _elementwise(expression, "w f32 8*n+8; a f32 n,n+4;")
+    counts = _used(count_kernel(kernel).evaluate(n=6400))
+    assert counts == {name: 6400 * number for name, number in classes.items()}
 
 
 @pytest.mark.parametrize(
@@ -138,28 +95,43 @@ def test_a_class_that_depends_on_the_size_is_piecewise() -> None:
         (3, "sum(j, a[i, j])", {1: "1of3", 2: "2of3", 3: "3of3"}),
         # the last cell of each row too, always
         (4, "sum(j, a[i, j]) + a[i, 3]", {1: "2of4", 2: "3of4", 3: "4of4", 4: "4of4"}),
+        (100, "sum(j, a[i, j])", {10: "1ofn", 40: "2ofn", 60: "3ofn", 100: "4ofn"}),
     ],
 )
 def test_classes_change_with_the_size_as_the_definition_does(
     width: int, subscripts: str, classes: dict[int, str]
 ) -> None:
-    kernel = lp.make_kernel(
-        "{ [i, j] : 0 <= i < n and 0 <= j < m }",
+    kernel = made(
+        "i<n, j<m",
         f"z[i] = {subscripts}",
-        [
-            lp.GlobalArg("a", np.float32, shape=("n", width)),
-            lp.GlobalArg("z", np.float32, shape="n"),
-            lp.ValueArg("n,m", np.int32),
-        ],
+        f"a f32 n,{width}; z f32 n; n,m i32",
         assumptions=f"n >= 64 and n mod 64 = 0 and 1 <= m <= {width}",
-        lang_version=(2018, 2),
+        split="i:64",
     )
-    vector = count_kernel(lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0"))
+    vector = count_kernel(kernel)
     for m, name in classes.items():
-        values = vector.evaluate(n=640, m=m)
-        assert {k for k, v in values.items() if k.startswith("gmem.load") and v} == {
-            f"gmem.load.32.{name}"
-        }
+        assert set(_used(vector.evaluate(n=640, m=m))) == {name}
+
+
+@pytest.mark.parametrize("view", ["source", "compiled", "structure"])
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("real(a[i])*2", {"flop.mul.f64": 40}),
+        ("conj(a[i])*2", {"flop.mul.f64": 40}),
+        ("imag(a[i])*2 + 1.5", {"flop.mul.f64": 40, "flop.add.f64": 40}),
+        ("abs(a[i])", {"flop.special.f64.fabs": 40}),  # fabs() is what Loopy emits
+        ("fabs(a[i])", {"flop.special.f64.fabs": 40}),
+    ],
+)
+def test_parts_of_real_numbers_are_free(
+    view: View, expression: str, expected: dict[str, int]
+) -> None:
+    kernel = made("i<n", f"o[i] = {expression}", "a,o f64 n; n i32", split="i:8")
+    values = count_kernel(kernel, view=view).evaluate(n=40)
+    if view == "compiled" and "flop.add.f64" in expected:
+        expected = {"flop.fma.f64": 40}
+    assert {name: v for name, v in values.items() if name.startswith("flop")} == expected
 
 
 def test_something_else_than_a_kernel_is_refused() -> None:

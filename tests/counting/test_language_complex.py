@@ -13,6 +13,7 @@ import pytest
 
 from countperf.errors import UnsupportedExpressionError
 from countperf.properties.count_properties import count_kernel
+from tests.kernels import made
 from tests.oracles import oclgrind
 
 needs_oclgrind = pytest.mark.skipif(
@@ -21,21 +22,11 @@ needs_oclgrind = pytest.mark.skipif(
 N = 8
 
 
-def _kernel(expression: str, dtype: Any = np.complex64, **options: Any) -> Any:
-    real = np.float32 if dtype is np.complex64 else np.float64
-    return lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        f"z[i] = {expression}",
-        [
-            lp.GlobalArg("a,b,z", dtype, shape="n"),
-            lp.GlobalArg("r,s", real, shape="n"),
-            lp.GlobalArg("d", np.float64, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        **options,
-    )
+def complex_kernel(expression: str, kind: str = "c64", **options: Any) -> Any:
+    """Make a kernel of complex a and b, and real r, s and d."""
+    real = "f32" if kind == "c64" else "f64"
+    arguments = f"a,b,z {kind} n; r,s {real} n; d f64 n; n i32"
+    return made("i<n", f"z[i] = {expression}", arguments, **options)
 
 
 def counted_of(counts: dict[str, Any]) -> dict[str, int]:
@@ -51,7 +42,7 @@ def counted_of(counts: dict[str, Any]) -> dict[str, int]:
             if k.startswith(f"gmem.{direction}.")
         )
 
-    found = {
+    sums = {
         "additions": total(r"flop\.add\..*"),
         "multiplications": total(r"flop\.(mul|neg)\..*"),
         "divisions": total(r"flop\.div\..*"),
@@ -63,8 +54,8 @@ def counted_of(counts: dict[str, Any]) -> dict[str, int]:
     }
     for name, value in counts.items():
         if name.startswith("flop.special."):
-            found[f"calls of {name.split('.')[-1]}"] = int(value)
-    return found
+            sums[f"calls of {name.split('.')[-1]}"] = int(value)
+    return sums
 
 
 def executed_of(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
@@ -72,7 +63,7 @@ def executed_of(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
     size = np.dtype(dtype).itemsize
     within = dynamic.copied(1, 1)  # from global memory to global memory
     loaded, stored = dynamic.copied(1, 0) + within, dynamic.copied(0, 1) + within
-    found = {
+    sums = {
         "additions": dynamic.of("fadd", "fsub"),
         "multiplications": dynamic.of("fmul", "fneg"),
         "divisions": dynamic.of("fdiv"),
@@ -84,8 +75,8 @@ def executed_of(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
     }
     for name in ("fabs", "hypot", "atan2", "log", "exp", "sqrt", "sincos", "sinh", "cosh"):
         if calls := dynamic.calls(name):
-            found[f"calls of {name}"] = calls
-    return found
+            sums[f"calls of {name}"] = calls
+    return sums
 
 
 EXPRESSIONS = [
@@ -129,13 +120,16 @@ MIXED = [
 ]
 
 
+def _assert_executed(kernel: Any, dtype: Any, folder: Path) -> None:
+    executed = executed_of(oclgrind.run(kernel, {"n": N}, folder), dtype)
+    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
+
+
 @needs_oclgrind
 @pytest.mark.oclgrind
 @pytest.mark.parametrize("expression", [*EXPRESSIONS, *MIXED])
 def test_single_precision_is_what_is_executed(expression: str, tmp_path: Path) -> None:
-    kernel = _kernel(expression)
-    executed = executed_of(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
-    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
+    _assert_executed(complex_kernel(expression), np.complex64, tmp_path)
 
 
 @needs_oclgrind
@@ -144,9 +138,7 @@ def test_single_precision_is_what_is_executed(expression: str, tmp_path: Path) -
     "expression", ["a[i]*b[i] + r[i]*a[i]", "a[i] / b[i]", "a[i] + b[i]**2", "exp(a[i]) / 2"]
 )
 def test_double_precision_is_what_is_executed(expression: str, tmp_path: Path) -> None:
-    kernel = _kernel(expression, np.complex128)
-    executed = executed_of(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex128)
-    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
+    _assert_executed(complex_kernel(expression, "c128"), np.complex128, tmp_path)
 
 
 @needs_oclgrind
@@ -156,49 +148,34 @@ def test_double_precision_is_what_is_executed(expression: str, tmp_path: Path) -
     ["a[i] + b[i]*a[i]", "r[i] + a[i] + s[i]", "r[i]*a[i]*s[i]*b[i]", "r[i]*s[i]*a[i] - b[i]"],
 )
 def test_operations_in_the_order_they_are_written(expression: str, tmp_path: Path) -> None:
-    kernel = lp.set_options(_kernel(expression), allow_fp_reordering=False)
-    executed = executed_of(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
-    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
+    kernel = lp.set_options(complex_kernel(expression), allow_fp_reordering=False)
+    _assert_executed(kernel, np.complex64, tmp_path)
 
 
 @needs_oclgrind
 @pytest.mark.oclgrind
 @pytest.mark.parametrize("operation", ["sum", "product"])
 def test_reductions_are_what_is_executed(operation: str, tmp_path: Path) -> None:
-    kernel = lp.make_kernel(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 5 }",
-        f"z[i] = {operation}(j, a[i, j] * r[j])",
-        [
-            lp.GlobalArg("a", np.complex64, shape=("n", 5)),
-            lp.GlobalArg("z", np.complex64, shape="n"),
-            lp.GlobalArg("r", np.float32, shape=5),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    executed = executed_of(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
-    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
+    text = f"z[i] = {operation}(j, a[i, j] * r[j])"
+    kernel = made("i<n, j<5", text, "a c64 n,5; z c64 n; r f32 5; n i32")
+    _assert_executed(kernel, np.complex64, tmp_path)
 
 
-def test_elements_are_accesses_of_64_and_128_bits() -> None:
-    for dtype, bits in ((np.complex64, 64), (np.complex128, 128)):
-        kernel = lp.split_iname(
-            _kernel("a[i] + b[i]", dtype), "i", 4, outer_tag="g.0", inner_tag="l.0"
-        )
-        counts = count_kernel(kernel).evaluate(n=N)
-        assert counts[f"gmem.load.{bits}.stride1"] == 2 * N
-        assert counts[f"gmem.store.{bits}.stride1"] == N
+@pytest.mark.parametrize(("kind", "bits"), [("c64", 64), ("c128", 128)])
+def test_elements_are_accesses_of_64_and_128_bits(kind: str, bits: int) -> None:
+    counts = count_kernel(complex_kernel("a[i] + b[i]", kind, split="i:4")).evaluate(n=N)
+    assert counts[f"gmem.load.{bits}.stride1"] == 2 * N
+    assert counts[f"gmem.store.{bits}.stride1"] == N
 
 
 def test_a_choice_between_complex_numbers_selects_both_parts() -> None:
-    counts = count_kernel(_kernel("a[i] if i < 3 else b[i]")).evaluate(n=N)
+    counts = count_kernel(complex_kernel("a[i] if i < 3 else b[i]")).evaluate(n=N)
     assert counts["flop.select.f32"] == 2 * N
     assert counts["gmem.load.64.uniform"] == N
 
 
 def test_constants_join_for_free() -> None:
-    kernel = _kernel("a[i]", np.complex128)
+    kernel = complex_kernel("a[i]", "c128")
     element, one, two = p.Variable("a")[p.Variable("i")], np.complex128(1j), np.complex128(2j)
     for expression, additions in ((p.Sum((element, one, two)), 2), (p.Sum((one, two)), 0)):
         (instruction,) = kernel.default_entrypoint.instructions
@@ -213,7 +190,7 @@ def test_constants_join_for_free() -> None:
 @pytest.mark.oclgrind
 @pytest.mark.parametrize("function", ["sqrt", "tan", "tanh"])
 def test_helpers_that_branch_on_data_are_calls(function: str, tmp_path: Path) -> None:
-    kernel = _kernel(f"{function}(a[i])*r[i]")
+    kernel = complex_kernel(f"{function}(a[i])*r[i]")
     executed = oclgrind.run(kernel, {"n": N}, tmp_path).instructions
     counts = count_kernel(kernel).evaluate(n=N)
     assert counts[f"flop.special.f32.c{function}"] == executed[f"call cfloat_{function}()"] == N
@@ -222,4 +199,4 @@ def test_helpers_that_branch_on_data_are_calls(function: str, tmp_path: Path) ->
 
 def test_comparisons_of_complex_numbers_are_refused() -> None:
     with pytest.raises(UnsupportedExpressionError, match="comparison"):
-        count_kernel(_kernel("r[i] if a[i] == b[i] else 0"))
+        count_kernel(complex_kernel("r[i] if a[i] == b[i] else 0"))

@@ -6,15 +6,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import loopy as lp
-import numpy as np
 import pytest
 
 from countperf.errors import CountingError, DataDependentControlFlowError
 from countperf.properties.count_properties import count_kernel
+from tests.kernels import arguments_of, made
 from tests.oracles import oclgrind
 
 needs_oclgrind = pytest.mark.skipif(
@@ -25,96 +26,32 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 N = 6
 
 
-def _make(domains: Any, body: str, *arguments: Any, **options: Any) -> Any:
-    return lp.make_kernel(
-        domains,
-        body,
-        [*arguments, lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        silenced_warnings=["v1_scheduler_fallback", "write_race*"],
-        **options,
-    )
-
-
-def reduction(operation: str, dtype: Any = np.float32, *, length: int = 16, tree: bool) -> Any:
-    kernel = _make(
-        f"{{ [i, j] : 0 <= i < n and 0 <= j < {length} }}",
+def reduction(operation: str, kind: str = "f32", *, length: int = 16, tree: bool) -> Any:
+    return made(
+        f"i<n, j<{length}",
         f"z[i] = reduce({operation}, j, a[i, j])",
-        lp.GlobalArg("a", dtype, shape=("n", length)),
-        lp.GlobalArg("z", dtype, shape="n"),
+        f"a {kind} n,{length}; z {kind} n; n i32",
+        tags={"j": "l.0", "i": "g.0"} if tree else None,
     )
-    return lp.tag_inames(kernel, {"j": "l.0", "i": "g.0"}) if tree else kernel
 
 
 def pair_reduction(operation: str, second: str, *, tree: bool) -> Any:
-    kernel = _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 16 }",
+    return made(
+        "i<n, j<16",
         f"z[i], y[i] = reduce({operation}, j, (a[i, j], {second}))",
-        lp.GlobalArg("a", np.float32, shape=("n", 16)),
-        lp.GlobalArg("flags", np.int32, shape=("n", 16)),
-        lp.GlobalArg("z", np.float32, shape="n"),
-        lp.GlobalArg("y", np.int32, shape="n"),
+        "a f32 n,16; flags i32 n,16; z f32 n; y i32 n; n i32",
+        tags={"j": "l.0", "i": "g.0"} if tree else None,
     )
-    return lp.tag_inames(kernel, {"j": "l.0", "i": "g.0"}) if tree else kernel
 
 
-def scan(operation: str, length: int, *, parallel: bool) -> Any:
-    kernel = _make(
+def scan(operation: str, length: Any, *, parallel: bool) -> Any:
+    kernel = made(
         f"[n] -> {{ [i, j] : 0 <= i < {length} and 0 <= j <= i }}",
         f"z[i] = reduce({operation}, j, a[j])",
-        lp.GlobalArg("a,z", np.float32, shape=length),
-    )
-    if parallel:
-        kernel = lp.tag_inames(kernel, {"i": "l.0"})
-    return lp.realize_reduction(kernel, force_scan=True)
-
-
-def symbolic_scan() -> Any:
-    kernel = _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j <= i }",
-        "z[i] = reduce(sum, j, a[j])",
-        lp.GlobalArg("a,z", np.float32, shape="n"),
+        f"a,z f32 {length}; n i32",
+        tags={"i": "l.0"} if parallel else None,
     )
     return lp.realize_reduction(kernel, force_scan=True)
-
-
-def mixed_types() -> Any:
-    return _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 16 }",
-        """
-        z[i] = sum(j, a[i, j] * d[j] + k[j]) + k[i] // 3
-        k[i] = k[i] % 5 + 2
-        """,
-        lp.GlobalArg("a", np.float32, shape=("n", 16)),
-        lp.GlobalArg("d", np.float64, shape=16),
-        lp.GlobalArg("z", np.float64, shape="n"),
-        lp.GlobalArg("k", np.int64, shape=16),
-        seq_dependencies=True,
-    )
-
-
-def tuples() -> Any:
-    return _make(
-        "{ [i] : 0 <= i < n }",
-        "z[i], y[i] = make_tuple(2*a[i] + 1, a[i]*a[i])",
-        lp.GlobalArg("a", np.float32, shape="n"),
-        lp.GlobalArg("y", np.float32, shape="n"),
-        lp.GlobalArg("z", np.float64, shape="n"),
-    )
-
-
-def substitutions() -> Any:
-    kernel = _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 16 }",
-        """
-        pair(p, q) := a[p, q]*a[p, 15 - q]
-        z[i] = sum(j, pair(i, j) + pair(0, j))
-        """,
-        lp.GlobalArg("a", np.float32, shape=("n", 16)),
-        lp.GlobalArg("z", np.float32, shape="n"),
-    )
-    return lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
 
 
 def callees() -> Any:
@@ -131,15 +68,12 @@ def callees() -> Any:
         kept[p] = given[p] * given[p]  {id=square}
         [q]: out[q] = scale([q]: kept[q]) {dep=square}
         """,
-        [
-            lp.GlobalArg("given,out", np.float32, shape=4),
-            lp.TemporaryVariable("kept", np.float32, shape=(4,)),
-        ],
+        arguments_of("given,out f32 4; kept f32 4 -"),
         name="scaled_square",
         lang_version=(2018, 2),
     )
-    caller = _make(
-        "{ [i, j, l, m, o] : 0 <= i < n and 0 <= j, l, m, o < 4 }",
+    caller = made(
+        "i<n, j<4, l<4, m<4, o<4",
         """
         for i
             [j]: y[i, j] = scale([j]: a[i, j]) {id=first}
@@ -147,44 +81,53 @@ def callees() -> Any:
             [m]: c[i, m] = scaled_square([m]: z[i, m]) {dep=second}
         end
         """,
-        lp.GlobalArg("a,c,y,z", np.float32, shape=("n", 4)),
+        "a,c,y,z f32 n,4; n i32",
     )
     return lp.merge([caller, outer, inner])
 
 
-def ilp() -> Any:
-    kernel = _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 16 }",
-        "z[i, j] = 3*a[i, j]*a[i, j]",
-        lp.GlobalArg("a,z", np.float32, shape=("n", 16)),
+def unused_local_axis() -> Any:
+    kernel = made(
+        "i<n, j<n",
+        "<> row = a[i] * 3 {id=row, inames=i}\nb[i, j] = row + 1 {dep=row}",
+        "a f32 n; b f32 n,n; n i32",
+        split="i:4:g.0,l.1 j:8:,l.0",
     )
-    kernel = lp.split_iname(kernel, "j", 4, inner_tag="ilp")
-    return lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    return lp.add_inames_for_unused_hw_axes(kernel)
 
 
-def unrolled_remainder() -> Any:
-    kernel = _make(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = 3*a[i]*a[i]",
-        lp.GlobalArg("a,z", np.float32, shape="n"),
-    )
-    return lp.split_iname(kernel, "i", 4, inner_tag="unr", outer_tag="g.0")
-
-
-def unrolled_numbers() -> Any:
-    """Use unrolled loop variables as numbers, which the emitted code has as literals."""
-    kernel = _make(
-        "{ [i, j, k] : 0 <= i < n and 0 <= j, k < 4 }",
-        "z[i, k] = sum(j, a[i, j]*(j + 1) + j // 2) + k",
-        lp.GlobalArg("a,z", np.float32, shape=("n", 4)),
-    )
-    return lp.tag_inames(kernel, {"j": "unr", "k": "ilp"})
-
-
-def three_launches() -> Any:
-    """Run three device programs with different geometry, one of them with a local barrier."""
-    kernel = _make(
-        "{ [i, j, k, l] : 0 <= i, j, k < n and 0 <= l < 16 }",
+_SIMPLE: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "mixed types": (
+        "i<n, j<16",
+        "z[i] = sum(j, a[i, j] * d[j] + k[j]) + k[i] // 3\nk[i] = k[i] % 5 + 2",
+        "a f32 n,16; d f64 16; z f64 n; k i64 16; n i32",
+        {"seq_dependencies": True},
+    ),
+    "tuples": (
+        *("i<n", "z[i], y[i] = make_tuple(2*a[i] + 1, a[i]*a[i])"),
+        *("a,y f32 n; z f64 n; n i32", {}),
+    ),
+    "substitutions": (
+        "i<n, j<16",
+        "pair(p, q) := a[p, q]*a[p, 15 - q]\nz[i] = sum(j, pair(i, j) + pair(0, j))",
+        "a f32 n,16; z f32 n; n i32",
+        {"split": "i:4"},
+    ),
+    "ilp": (
+        *("i<n, j<16", "z[i, j] = 3*a[i, j]*a[i, j]", "a,z f32 n,16; n i32"),
+        {"split": "j:4:,ilp i:4"},
+    ),
+    "unrolled remainder": (
+        *("i<n", "z[i] = 3*a[i]*a[i]", "a,z f32 n; n i32", {"split": "i:4:g.0,unr"}),
+    ),
+    # the emitted code has loop variables as literals
+    "unrolled numbers": (
+        *("i<n, j<4, k<4", "z[i, k] = sum(j, a[i, j]*(j + 1) + j // 2) + k"),
+        *("a,z f32 n,4; n i32", {"tags": {"j": "unr", "k": "ilp"}}),
+    ),
+    # with different geometry, one of them with a local barrier
+    "three launches": (
+        "i<n, j<n, k<n, l<16",
         """
         y[i] = 2*a[i] {id=first}
         ... gbarrier {id=one, dep=first}
@@ -192,36 +135,70 @@ def three_launches() -> Any:
         ... gbarrier {id=two, dep=second}
         c[k] = z[k] + 1 {dep=two}
         """,
-        lp.GlobalArg("a,c,y,z", np.float32, shape="n"),
-        lp.GlobalArg("b", np.float32, shape=16),
-    )
-    kernel = lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
-    kernel = lp.tag_inames(kernel, {"j": "g.0", "l": "l.0"})
-    return lp.split_iname(kernel, "k", 2, outer_tag="g.0", inner_tag="l.0")
+        "a,c,y,z f32 n; b f32 16; n i32",
+        {"split": "i:4 k:2", "tags": {"j": "g.0", "l": "l.0"}},
+    ),
+    "partial groups": (
+        *("i<n", "b[i] = a[i]*2 + 1 + rsqrt(a[i])", "a,b f32 n; n i32", {"split": "i:12"}),
+    ),
+    "affine condition": (
+        "i<n, j<n",
+        "b[i] = sum(j, a[i, j] / a[j, j] if i != j and j < n - 2 else a[i, i])",
+        *("a f32 n,n; b f32 n; n i32", {"split": "i:8"}),
+    ),
+    "predicated": (
+        "i<n",
+        """
+        for i
+            if i >= 2 and i < n - 3
+                b[i] = a[i-2] + a[i+3]
+            else
+                c[i] = a[i]
+            end
+        end
+        """,
+        *("a,b,c f32 n; n i32", {"split": "i:8"}),
+    ),
+    "barrier in a triangular loop": (
+        "{ [g, l, k] : 0 <= g and 8*g + l < n and 0 <= l < 8 and 0 <= k <= g }",
+        """
+        for g, l
+            <float32> total = 0 {id=init}
+            for k
+                tile[l] = a[8*k + l] {id=fill, dep=init}
+                total = total + tile[7 - l] {id=use, dep=fill}
+            end
+            b[8*g + l] = total {dep=use}
+        end
+        """,
+        "a,b f32 n; tile f32 8 local; n i32",
+        {"assumptions": "n >= 8 and n mod 8 = 0", "tags": {"g": "g.0", "l": "l.0"}},
+    ),
+}
 
 
+def _simple(name: str) -> Any:
+    loops, body, arguments, options = _SIMPLE[name]
+    return made(loops, body, arguments, **options)
+
+
+SIZES = {"partial groups": 31, "predicated": 21, "barrier in a triangular loop": 24}
 KERNELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     **{
-        f"{operation} {np.dtype(dtype).name} {'tree' if tree else 'loop'}": (
-            lambda o=operation, d=dtype, t=tree: reduction(o, d, tree=t),
+        f"{operation} {kind} {'tree' if tree else 'loop'}": (
+            partial(reduction, operation, kind, tree=tree),
             {},
         )
-        for operation, dtype in (
-            ("sum", np.float32),
-            ("sum", np.float64),
-            ("sum", np.int32),
-            ("product", np.float32),
-            ("product", np.int64),
-            ("max", np.float32),
-            ("max", np.int32),
-            ("min", np.float64),
+        for operation, kind in (
+            *(("sum", "f32"), ("sum", "f64"), ("sum", "i32"), ("product", "f32")),
+            *(("product", "i64"), ("max", "f32"), ("max", "i32"), ("min", "f64")),
         )
         for tree in (False, True)
     },
     "sum of 13 tree": (lambda: reduction("sum", length=13, tree=True), {}),
     **{
         f"{operation} {'tree' if tree else 'loop'}": (
-            lambda o=operation, t=tree: pair_reduction(o, "j", tree=t),
+            partial(pair_reduction, operation, "j", tree=tree),
             {},
         )
         for operation in ("argmax", "argmin")
@@ -239,17 +216,12 @@ KERNELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         },
     ),
     "scan": (lambda: scan("sum", 13, parallel=False), {}),
-    "scan of n": (symbolic_scan, {}),
+    "scan of n": (lambda: scan("sum", "n", parallel=False), {}),
     "parallel scan": (lambda: scan("sum", 13, parallel=True), {}),
     "parallel scan of maxima": (lambda: scan("max", 16, parallel=True), {}),
-    "mixed types": (mixed_types, {}),
-    "tuples": (tuples, {}),
-    "substitutions": (substitutions, {}),
     "callees": (callees, {}),
-    "ilp": (ilp, {}),
-    "unrolled remainder": (unrolled_remainder, {}),
-    "unrolled numbers": (unrolled_numbers, {}),
-    "three launches": (three_launches, {}),
+    "unused local axis": (unused_local_axis, {}),
+    **{name: (partial(_simple, name), {}) for name in _SIMPLE},
 }
 
 
@@ -266,8 +238,9 @@ def _inlined(t_unit: Any) -> Any:
 @pytest.mark.parametrize("name", KERNELS)
 def test_constructs_are_what_is_executed(name: str, tmp_path: Path) -> None:
     build, statistics = KERNELS[name]
-    counts = count_kernel(build(), statistics=statistics).evaluate(n=N)
-    dynamic = oclgrind.run(_inlined(build()), {"n": N}, tmp_path)
+    sizes = {"n": SIZES.get(name, N)}
+    counts = count_kernel(build(), statistics=statistics).evaluate(sizes)
+    dynamic = oclgrind.run(_inlined(build()), sizes, tmp_path)
     assert oclgrind.disagreements(counts, dynamic) == {}
 
     def total(pattern: str) -> int:
@@ -277,19 +250,19 @@ def test_constructs_are_what_is_executed(name: str, tmp_path: Path) -> None:
     assert total(r"flop\.convert\..*") == dynamic.of(*conversions)
     assert total(r"flop\.compare\..*") == dynamic.of("fcmp")
     assert total(r"iop\.bitwise\..*") == dynamic.of("or")
-    if any(word in name for word in ("max float", "max tree", "of maxima")) and "arg" not in name:
+    if any(word in name for word in ("max f32", "of maxima")):
         assert total(r"flop\.minmax\..*") == dynamic.calls("fmax")
+
+
+def _logical(operation: str) -> Any:
+    text = f"z[i] = {operation}(j, a[i, j] > 0)"
+    return made("i<n, j<16", text, "a f32 n,16; z i32 n; n i32")
 
 
 @needs_oclgrind
 @pytest.mark.oclgrind
 def test_any_stops_at_the_first_that_holds(tmp_path: Path) -> None:
-    kernel = _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 16 }",
-        "z[i] = any(j, a[i, j] > 0)",
-        lp.GlobalArg("a", np.float32, shape=("n", 16)),
-        lp.GlobalArg("z", np.int32, shape="n"),
-    )
+    kernel = _logical("any")
     with pytest.raises(DataDependentControlFlowError, match="insn_j_update"):
         count_kernel(kernel)
     # all elements are 1.5: after the first, the accumulator holds
@@ -300,32 +273,15 @@ def test_any_stops_at_the_first_that_holds(tmp_path: Path) -> None:
 
 
 def test_an_all_reduction_names_its_condition() -> None:
-    kernel = _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 16 }",
-        "z[i] = all(j, a[i, j] > 0)",
-        lp.GlobalArg("a", np.float32, shape=("n", 16)),
-        lp.GlobalArg("z", np.int32, shape="n"),
-    )
-    vector = count_kernel(kernel, statistics={"acc_j": 0.5})
+    vector = count_kernel(_logical("all"), statistics={"acc_j": 0.5})
     assert vector.evaluate(n=N)["flop.compare.f32"] == 8 * N
     assert not vector["flop.compare.f32"].exact
 
 
-def test_a_segment_flag_that_loops_decide_is_exact() -> None:
-    vector = count_kernel(
-        _make(
-            "{ [i, j] : 0 <= i < n and 0 <= j < 16 }",
-            "z[i], y[i] = reduce(segmented(sum), j, (a[i, j], j % 4))",
-            lp.GlobalArg("a", np.float32, shape=("n", 16)),
-            lp.GlobalArg("z", np.float32, shape="n"),
-            lp.GlobalArg("y", np.int32, shape="n"),
-        )
-    )
+def test_a_segment_flag_is_exact_where_loops_decide_it_and_needs_a_probability_in_data() -> None:
+    vector = count_kernel(pair_reduction("segmented(sum)", "j % 4", tree=False))
     assert vector.is_exact
     assert vector.evaluate(n=N)["flop.add.f32"] == 4 * N
-
-
-def test_a_segment_flag_in_data_needs_a_probability() -> None:
     kernel = pair_reduction("segmented(sum)", "flags[i, j]", tree=False)
     message = r"flags\[i, j\] holds \(in 'insn_j_update'\).*0\.5"
     with pytest.raises(DataDependentControlFlowError, match=message):
@@ -336,12 +292,7 @@ def test_a_segment_flag_in_data_needs_a_probability() -> None:
 
 
 def test_half_precision_is_a_type_of_its_own() -> None:
-    kernel = _make(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = h[i]*g[i] + a[i]",
-        lp.GlobalArg("h,g", np.float16, shape="n"),
-        lp.GlobalArg("a,z", np.float32, shape="n"),
-    )
+    kernel = made("i<n", "z[i] = h[i]*g[i] + a[i]", "h,g f16 n; a,z f32 n; n i32")
     counts = count_kernel(kernel).evaluate(n=N)
     assert (counts["flop.mul.f16"], counts["flop.add.f32"]) == (N, N)
     assert counts["flop.convert.f32"] == N
@@ -354,43 +305,30 @@ def test_inames_that_equal_a_lane_are_strided() -> None:
 
 
 def test_a_power_by_an_unrolled_variable_is_refused() -> None:
-    kernel = _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 4 }",
-        "z[i, j] = a[i, j]**j",
-        lp.GlobalArg("a,z", np.float32, shape=("n", 4)),
-    )
+    kernel = made("i<n, j<4", "z[i, j] = a[i, j]**j", "a,z f32 n,4; n i32", tags="j:unr")
     with pytest.raises(CountingError, match="each copy of the unrolled loop"):
-        count_kernel(lp.tag_inames(kernel, {"j": "unr"}))
+        count_kernel(kernel)
 
 
 def test_callees_that_loopy_cannot_inline_are_refused() -> None:
     external = lp.make_function(
         "{ [k] : 0 <= k < 4 }", "out[k] = given[k]", name="copied", lang_version=(2018, 2)
     )
-    caller = _make(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 4 }",
-        "[j]: z[i, j] = copied([j]: a[i, j])",
-        lp.GlobalArg("a,z", np.float32, shape=("n", 4)),
-    )
+    caller = made("i<n, j<4", "[j]: z[i, j] = copied([j]: a[i, j])", "a,z f32 n,4; n i32")
     assert count_kernel(lp.merge([caller, external])).evaluate(n=N)["gmem.load.32.uniform"] == 4 * N
     with pytest.raises(CountingError):
         count_kernel(caller)
 
 
+@needs_oclgrind
 @pytest.mark.oclgrind
-@pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
-@pytest.mark.parametrize("dtype", [np.int32, np.float64])
-def test_integer_powers_with_a_variable_exponent_are_calls(dtype: Any, tmp_path: Path) -> None:
-    kernel = _make(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = 2*a[i]**k[i]",
-        lp.GlobalArg("a,z", dtype, shape="n"),
-        lp.GlobalArg("k", np.int32, shape="n"),
-    )
-    name = "i32" if dtype is np.int32 else "f64"
+@pytest.mark.parametrize(("kind", "family"), [("i32", "iop"), ("f64", "flop")])
+def test_integer_powers_with_a_variable_exponent_are_calls(
+    kind: str, family: str, tmp_path: Path
+) -> None:
+    kernel = made("i<n", "z[i] = 2*a[i]**k[i]", f"a,z {kind} n; k i32 n; n i32")
     executed = oclgrind.run(kernel, {"n": N}, tmp_path).instructions
     counts = count_kernel(kernel).evaluate(n=N)
-    helper = f"call loopy_pow_{np.dtype(dtype).name}_int32()"
-    family = "iop" if dtype is np.int32 else "flop"
-    assert counts[f"{family}.special.{name}.pown"] == executed[helper] == N
-    assert counts[f"{family}.mul.{name}"] == N
+    helper = f"call loopy_pow_{'int32' if kind == 'i32' else 'float64'}_int32()"
+    assert counts[f"{family}.special.{kind}.pown"] == executed[helper] == N
+    assert counts[f"{family}.mul.{kind}"] == N

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,42 +25,29 @@ from countperf.errors import (
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import property_unit
 from countperf.properties.vector import PropertyVector
+from tests.kernels import made
 from tests.oracles import oclgrind
 
 N = 64
 
 
-def _make(body: Any, *arguments: Any, domains: Any = "{ [i] : 0 <= i < n }") -> Any:
-    kernel = lp.make_kernel(
-        domains,
-        body,
-        [*arguments, lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        silenced_warnings=["write_race*"],
+def _c_code(code: str, reads: str, predicates: frozenset[Any] = frozenset()) -> Any:
+    return lp.CInstruction(
+        "i",
+        code,
+        id="raw",
+        assignees=("z[i]",),
+        read_variables=frozenset(reads),
+        predicates=predicates,
     )
-    return lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
-
-
-# {{{ counts of instructions
 
 
 def _raw(predicates: frozenset[Any] = frozenset()) -> Any:
-    return _make(
-        [
-            lp.CInstruction(
-                "i",
-                "z[i] = x[i]*x[i] + x[i];",
-                id="raw",
-                assignees=("z[i]",),
-                read_variables=frozenset(["x"]),
-                predicates=predicates,
-            ),
-            "y[i] = 2*x[i] {id=plain}",
-        ],
-        lp.GlobalArg("x,y,z", np.float32, shape="n"),
-    )
+    raw = _c_code("z[i] = x[i]*x[i] + x[i];", "x", predicates)
+    return made("i<n", [raw, "y[i] = 2*x[i] {id=plain}"], "x,y,z f32 n; n i32", split="i:16")
 
+
+# {{{ counts of instructions
 
 SUPPLIED = {
     "flop.add.f32": 1,
@@ -92,30 +80,11 @@ def _one_instruction(*, raw: bool, in_loop: bool, guarded: bool) -> Any:
     """Make a kernel of C code, or the same of an assignment."""
     added = "1.0f" if in_loop else "w[0]"  # which need not be loaded in each iteration
     predicates = frozenset([parse("i >= 3")]) if guarded else frozenset[Any]()
-    instruction = lp.CInstruction(
-        "i",
-        f"z[i] = exp(x[i])*x[i] + {added};",
-        id="raw",
-        assignees=("z[i]",),
-        read_variables=frozenset(["x", "w"]),
-        predicates=predicates,
-    )
+    instruction = _c_code(f"z[i] = exp(x[i])*x[i] + {added};", "xw", predicates)
     condition = ", if=i >= 3" if guarded else ""
     plain = f"z[i] = exp(x[i])*x[i] + {added.removesuffix('f')} {{id=raw{condition}}}"
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        [instruction if raw else plain],
-        [
-            lp.GlobalArg("x,z", np.float32, shape="n"),
-            lp.GlobalArg("w", np.float32, shape=(1,)),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    if in_loop:
-        return kernel
-    return lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    split = "" if in_loop else "i:16"
+    return made("i<n", [instruction if raw else plain], "x,z f32 n; w f32 1; n i32", split=split)
 
 
 @pytest.mark.parametrize("guarded", [False, True])
@@ -124,21 +93,17 @@ def test_supplied_counts_are_executed_as_those_of_an_assignment(
     in_loop: bool, guarded: bool
 ) -> None:
     counts = {k: v for k, v in EXECUTED.items() if not in_loop or "uniform" not in k}
-    plain = count_kernel(
-        _one_instruction(raw=False, in_loop=in_loop, guarded=guarded), view="structure"
-    ).evaluate(n=64)
-    raw = count_kernel(
-        _one_instruction(raw=True, in_loop=in_loop, guarded=guarded),
-        view="structure",
-        instruction_counts={"raw": counts},
-    )
-    found = raw.evaluate(n=64)
+    build = partial(_one_instruction, in_loop=in_loop, guarded=guarded)
+    plain = count_kernel(build(raw=False), view="structure").evaluate(n=64)
+    supplied = {"raw": counts}
+    raw = count_kernel(build(raw=True), view="structure", instruction_counts=supplied)
+    values = raw.evaluate(n=64)
 
     executed = {name: plain[name] for name in plain if name.startswith("site.")}
-    assert {name: found[name] for name in found if name.startswith("site.")} == executed
+    assert {name: values[name] for name in values if name.startswith("site.")} == executed
     site = "site.free.loop.1x1" if in_loop else "site.free.flat.16x1"
     assert "instruction 'raw'" in raw[f"{site}.flop.fma.f32"].reason
-    counted = {name: found[name] for name in found if name.startswith(("flop.", "gmem."))}
+    counted = {name: values[name] for name in values if name.startswith(("flop.", "gmem."))}
     assert counted == {
         name: number * (61 if guarded else 64)
         for name, number in (counts | {"gmem.min.32.stride1": 1}).items()
@@ -152,19 +117,17 @@ def test_supplied_accesses_are_of_distinct_bytes_and_uniform_ones_once_a_group()
         "gmem.store.32.1ofn": 3,
         "lmem.load.32": 5,
     }
-    vector = count_kernel(
-        _one_instruction(raw=True, in_loop=False, guarded=False),
-        view="structure",
-        instruction_counts={"raw": counts},
-    ).evaluate(n=64)
+    kernel = _one_instruction(raw=True, in_loop=False, guarded=False)
+    vector = count_kernel(kernel, view="structure", instruction_counts={"raw": counts})
+    values = vector.evaluate(n=64)
 
     # 64 items in 4 groups of 16
-    assert vector["bytes.group.load.dense"] == 64 * 2 * 4 + 4 * 8
-    assert vector["bytes.group.store.sparse"] == 64 * 3 * 4
-    assert (vector["segments.group.load"], vector["segments.group.store"]) == (4 * 2 + 4, 64 * 3)
-    assert vector["site.free.flat.16x1.lmem.load.32.next"] == 5 * 64
-    assert vector["site.free.flat.16x1.gmem.load.64.same"] == 64
-    assert vector["site.free.flat.16x1.gmem.store.32.l1_reuse"] == 3 * 64
+    assert values["bytes.group.load.dense"] == 64 * 2 * 4 + 4 * 8
+    assert values["bytes.group.store.sparse"] == 64 * 3 * 4
+    assert (values["segments.group.load"], values["segments.group.store"]) == (4 * 2 + 4, 64 * 3)
+    assert values["site.free.flat.16x1.lmem.load.32.next"] == 5 * 64
+    assert values["site.free.flat.16x1.gmem.load.64.same"] == 64
+    assert values["site.free.flat.16x1.gmem.store.32.l1_reuse"] == 3 * 64
 
 
 def test_only_what_supplied_counts_enter_is_not_exact() -> None:
@@ -191,10 +154,12 @@ def test_supplied_counts_respect_predicates() -> None:
 
 
 def test_atomic_updates_take_supplied_counts() -> None:
-    kernel = _make(
+    kernel = made(
+        "i<n",
         "z[i % 20] = z[i % 20] + 2*x[i] {id=update, atomic}",
+        "x f32 n; n i32",
         lp.GlobalArg("z", np.float32, shape=20, for_atomic=True),
-        lp.GlobalArg("x", np.float32, shape="n"),
+        split="i:16",
     )
     with pytest.raises(UnsupportedExpressionError, match=r"atomic.*instruction_counts=\{'update'"):
         count_kernel(kernel)
@@ -205,7 +170,7 @@ def test_atomic_updates_take_supplied_counts() -> None:
 def test_supplied_counts_take_the_place_of_a_refused_expression() -> None:
     element = Variable("z")[Variable("i")]
     smaller = lp.Assignment("z[i]", Min((element, 2 * element)), id="insn")
-    kernel = _make([smaller], lp.GlobalArg("z", np.complex64, shape="n"))
+    kernel = made("i<n", [smaller], "z c64 n; n i32", split="i:16")
     with pytest.raises(UnsupportedExpressionError, match="instruction_counts"):
         count_kernel(kernel)
     vector = count_kernel(kernel, instruction_counts={"insn": {"flop.special.f32.sqrt": 1}})
@@ -213,15 +178,8 @@ def test_supplied_counts_take_the_place_of_a_refused_expression() -> None:
 
 
 def test_an_array_that_unknown_code_accesses_has_no_footprint() -> None:
-    kernel = _make(
-        [
-            lp.CInstruction(
-                "i", "z[i] = x[3*i];", id="raw", assignees=("z[i]",), read_variables=frozenset("x")
-            ),
-            "y[i] = x[2*i] {id=plain}",
-        ],
-        lp.GlobalArg("x,y,z", np.float32, shape="3*n"),
-    )
+    instructions = [_c_code("z[i] = x[3*i];", "x"), "y[i] = x[2*i] {id=plain}"]
+    kernel = made("i<n", instructions, "x,y,z f32 3*n; n i32", split="i:16")
     with pytest.raises(UnsupportedExpressionError, match=r"'x'.*footprint.*'raw'"):
         count_kernel(kernel, instruction_counts={"raw": {}})
 
@@ -251,11 +209,8 @@ def test_supplied_counts_are_checked(supplied: Any, error: type[Exception], mess
 
 
 def _gather() -> Any:
-    return _make(
-        "y[i] = x[index[i]] + x[2*index[i]] + w[index[i]]",
-        lp.GlobalArg("x,w,y", np.float32, shape="n"),
-        lp.GlobalArg("index", np.int32, shape="n"),
-    )
+    text = "y[i] = x[index[i]] + x[2*index[i]] + w[index[i]]"
+    return made("i<n", text, "x,w,y f32 n; index i32 n; n i32", split="i:16")
 
 
 def _loads(vector: PropertyVector) -> dict[str, int]:
@@ -288,11 +243,7 @@ def test_the_pattern_of_one_access_wins_over_that_of_its_array() -> None:
 
 
 def test_scattered_stores_take_patterns_too() -> None:
-    kernel = _make(
-        "y[index[i]] = x[i]",
-        lp.GlobalArg("x,y", np.float32, shape="n"),
-        lp.GlobalArg("index", np.int32, shape="n"),
-    )
+    kernel = made("i<n", "y[index[i]] = x[i]", "x,y f32 n; index i32 n; n i32", split="i:16")
     assert count_kernel(kernel).evaluate(n=N)["gmem.store.32.indirect"] == N
     vector = count_kernel(kernel, statistics={"y": "stride1"})
     assert vector.evaluate(n=N)["gmem.store.32.stride1"] == N
@@ -304,13 +255,13 @@ def test_a_pattern_of_what_is_known_is_refused() -> None:
         count_kernel(_gather(), statistics={"index": "uniform"})
 
 
-@pytest.mark.parametrize("name", ACCESS_CLASSES)
-def test_every_class_that_can_be_stated_is_a_property(name: str) -> None:
-    assert property_unit(f"gmem.load.32.{name}") == "access"
+def test_every_class_that_can_be_stated_is_a_property() -> None:
+    assert {property_unit(f"gmem.load.32.{name}") for name in ACCESS_CLASSES} == {"access"}
 
 
 def _branching() -> Any:
-    return _make(
+    return made(
+        "i<n",
         """
         for i
             <> k = index[i] {id=key}
@@ -321,14 +272,9 @@ def _branching() -> Any:
             z[i] = x[i] + 1 {id=last}
         end
         """,
-        lp.GlobalArg("x,w,y,z", np.float32, shape="n"),
-        lp.GlobalArg("index", np.int32, shape="n"),
+        "x,w,y,z f32 n; index i32 n; n i32",
+        split="i:16",
     )
-
-
-def test_a_missing_probability_is_named_with_the_way_to_pass_it() -> None:
-    with pytest.raises(DataDependentControlFlowError, match=r"'first'.*statistics=\{"):
-        count_kernel(_branching())
 
 
 def test_probabilities_by_instruction() -> None:
@@ -339,7 +285,7 @@ def test_probabilities_by_instruction() -> None:
 
 
 def test_the_text_of_a_condition_names_it_everywhere() -> None:
-    with pytest.raises(DataDependentControlFlowError) as caught:
+    with pytest.raises(DataDependentControlFlowError, match=r"'first'.*statistics=\{") as caught:
         count_kernel(_branching())
     assert caught.value.statistics is not None
     assert len(caught.value.statistics) == 1
@@ -368,16 +314,16 @@ def test_statistics_are_checked(statistics: Any, message: str) -> None:
 
 
 def test_mean_trip_counts_make_only_what_is_in_the_loop_inexact() -> None:
-    kernel = _make(
+    kernel = made(
+        ["i<n", "j<length"],
         """
         for i
             <> length = starts[i + 1] - starts[i] {id=length}
             z[i] = sum(j, x[j]) + 1 {dep=length}
         end
         """,
-        lp.GlobalArg("starts", np.int32, shape="n + 1"),
-        lp.GlobalArg("x,z", np.float32, shape="n"),
-        domains=["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"],
+        "starts i32 n+1; x,z f32 n; n i32",
+        split="i:16",
     )
     vector = count_kernel(kernel, statistics={"j": 12.5})
     counts = vector.evaluate(n=N)

@@ -14,77 +14,45 @@ from pyopencl import cltypes
 
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.properties.count_properties import count_kernel
+from tests.kernels import made
 from tests.oracles import oclgrind
 
 needs_oclgrind = pytest.mark.skipif(
     oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed"
 )
-SILENCED = ["v1_scheduler_fallback", "vectorize_failed"]
 N = 8
 
 
 def typed(body: str) -> Any:
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
+    return made(
+        "i<n",
         body,
-        [
-            lp.GlobalArg("a,b,z", cltypes.float4, shape="n"),
-            lp.GlobalArg("r,s", np.float32, shape="n"),
-            lp.GlobalArg("q,u", cltypes.int2, shape="n"),
-            lp.GlobalArg("p,w", cltypes.double8, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        silenced_warnings=SILENCED,
+        "r,s f32 n; n i32",
+        lp.GlobalArg("a,b,z", cltypes.float4, shape="n"),
+        lp.GlobalArg("q,u", cltypes.int2, shape="n"),
+        lp.GlobalArg("p,w", cltypes.double8, shape="n"),
+        split="i:4",
     )
-    return lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
 
 
 def _axis(body: str, tag: str = "vec", width: int = 4) -> Any:
-    kernel = lp.make_kernel(
-        f"{{ [i, j] : 0 <= i < n and 0 <= j < {width} }}",
-        body,
-        [
-            lp.GlobalArg("a,b,z", np.float32, shape=("n", width), dim_tags="N0,vec"),
-            lp.GlobalArg("r,s", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        silenced_warnings=SILENCED,
-    )
-    kernel = lp.tag_inames(kernel, {"j": tag})
-    return lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    arguments = f"a,b,z f32 n,{width} N0,vec; r,s f32 n; n i32"
+    return made(f"i<n, j<{width}", body, arguments, split="i:4", tags={"j": tag})
 
 
 def plain() -> Any:
     """Vectorize a loop over an array without a vector axis, which Loopy unrolls."""
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = 2*a[i] + b[i]",
-        [lp.GlobalArg("a,b,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        silenced_warnings=SILENCED,
-    )
-    return lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="vec")
+    return made("i<n", "z[i] = 2*a[i] + b[i]", "a,b,z f32 n; n i32", split="i:4:g.0,vec")
 
 
-def partial() -> Any:
+def not_full() -> Any:
     """Vectorize a loop whose last vector is not full, which Loopy unrolls with conditions."""
-    kernel = lp.make_kernel(
+    return made(
         "{ [i, j] : 0 <= i < n and 0 <= j < 4 and 4*i + j < 4*n - 2 }",
         "z[i, j] = 2*a[i, j]",
-        [
-            lp.GlobalArg("a,z", np.float32, shape=("n", 4), dim_tags="N0,vec"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        silenced_warnings=SILENCED,
+        "a,z f32 n,4 N0,vec; n i32",
+        tags={"j": "vec"},
     )
-    return lp.tag_inames(kernel, {"j": "vec"})
 
 
 # what is executed once for each component: Oclgrind counts vector instructions once
@@ -111,7 +79,7 @@ KERNELS: dict[str, tuple[Callable[[], Any], int]] = {
     "axis of two": (lambda: _axis("z[i, j] = 2*a[i, j] + b[i, j]", width=2), 2),
     "once in the loop": (lambda: _axis("s[i] = 2*r[i] {inames=i:j}"), 1),
     "plain": (plain, 1),
-    "partial": (partial, 1),
+    "partial": (not_full, 1),
 }
 
 
@@ -137,8 +105,9 @@ def test_vectors_are_what_is_executed(name: str, tmp_path: Path) -> None:
     counts = count_kernel(build()).evaluate(n=N)
     dynamic = oclgrind.run(build(), {"n": N}, tmp_path)
     for direction in ("load", "store"):
-        found = dynamic.of(f"{direction} global"), dynamic.bytes.get(f"{direction} global", 0)
-        assert _moved(counts, direction) == found, direction
+        name = f"{direction} global"
+        executed = dynamic.of(name), dynamic.bytes.get(name, 0)
+        assert _moved(counts, direction) == executed, direction
     assert _operations(counts, r"flop\.add\..*") == width * dynamic.of("fadd", "fsub")
     assert _operations(counts, r"flop\.(mul|neg)\..*") == width * dynamic.of("fmul", "fneg")
     assert _operations(counts, r"flop\.div\..*") == width * dynamic.of("fdiv")
@@ -146,20 +115,21 @@ def test_vectors_are_what_is_executed(name: str, tmp_path: Path) -> None:
     assert _operations(counts, r".*\.dot") == dynamic.calls("dot")
 
 
-def test_integers_count_for_each_component() -> None:
-    counts = count_kernel(typed("q[i] = q[i]*u[i] + u[i]")).evaluate(n=N)
-    assert (counts["iop.mul.i32"], counts["iop.add.i32"]) == (2 * N, 2 * N)
-
-
-def test_whole_vectors_are_neighbors_and_components_are_strided() -> None:
-    whole = count_kernel(_axis("z[i, j] = 2*a[i, j]")).evaluate(n=N)
-    assert whole["gmem.load.128.stride1"] == whole["gmem.store.128.stride1"] == N
-    parts = count_kernel(_axis("z[i, j] = 2*a[i, 3 - j]")).evaluate(n=N)
-    assert parts["gmem.store.32.4of4"] == 4 * N
-    one = count_kernel(typed("z[i].y = r[i]")).evaluate(n=N)
-    assert one["gmem.store.32.1of4"] == N
-    whole = count_kernel(typed("z[i] = a[i]")).evaluate(n=N)
-    assert whole["gmem.load.128.stride1"] == whole["gmem.store.128.stride1"] == N
+@pytest.mark.parametrize(
+    ("build", "counts"),
+    [
+        (KERNELS["integers"][0], {"iop.mul.i32": 2 * N, "iop.add.i32": 2 * N}),
+        (KERNELS["axis"][0], {"gmem.load.128.stride1": 2 * N, "gmem.store.128.stride1": N}),
+        (KERNELS["axis reversed"][0], {"gmem.store.32.4of4": 4 * N}),
+        (KERNELS["stored component"][0], {"gmem.store.32.1of4": N}),
+        (KERNELS["sum"][0], {"gmem.load.128.stride1": 2 * N, "gmem.store.128.stride1": N}),
+    ],
+)
+def test_whole_vectors_are_neighbors_and_components_are_strided(
+    build: Callable[[], Any], counts: dict[str, int]
+) -> None:
+    counted = count_kernel(build()).evaluate(n=N)
+    assert {name: counted[name] for name in counts} == counts
 
 
 REFUSED = {
@@ -184,16 +154,7 @@ def test_what_has_no_exact_rule_is_refused(name: str) -> None:
 
 def test_structures_are_refused() -> None:
     pair = np.dtype([("first", np.float32), ("second", np.int32)])
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = a[i].first",
-        [
-            lp.GlobalArg("a", pair, shape="n"),
-            lp.GlobalArg("z", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        lang_version=(2018, 2),
-        silenced_warnings=SILENCED,
-    )
+    structures = lp.GlobalArg("a", pair, shape="n")
+    kernel = made("i<n", "z[i] = a[i].first", "z f32 n; n i32", structures)
     with pytest.raises(CountingError, match=r"of type .*'a'.*arrays of their own"):
         count_kernel(kernel)

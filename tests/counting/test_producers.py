@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import loopy as lp
@@ -15,77 +14,34 @@ import countperf
 from countperf.counting.producers import known_unit, translation_unit
 from countperf.errors import CountingError, KernelSpecificationError
 from countperf.measurements import KernelCase
+from tests.kernels import made
 from tests.models.builders import make_weights
 
 
 def _double(name: str = "double") -> Any:
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = 2*x[i]",
-        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        name=name,
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+    return made("i<n", "z[i] = 2*x[i]", "x,z f32 n; n i32", name=name, split="i:32")
+
+
+def _bound_program(program: Any) -> Any:
+    """Stand for `pytato.target.BoundProgram`: what `pytato.generate_loopy` returns."""
+    return SimpleNamespace(
+        program=program, bound_arguments={}, target=None, kernel="of the entry point"
     )
-    return lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
 
-@dataclass
-class BoundProgram:
-    """As `pytato.target.BoundProgram`: what `pytato.generate_loopy` returns."""
-
-    program: Any
-    bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    target: Any = None
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError("counting runs nothing")
-
-    @property
-    def kernel(self) -> Any:
-        return self.program.default_entrypoint
+def _compiled(program: Any) -> Any:
+    """Stand for `arraycontext.impl.pytato.compile.CompiledFunction`."""
+    return SimpleNamespace(pytato_program=_bound_program(program), actx=None)
 
 
-@dataclass
-class Executor:
-    """As `loopy.ExecutorBase`, which pytato's executables hold."""
-
-    t_unit: Any
-    entrypoint: str = "double"
+def _caller(**programs: Any) -> Any:
+    """Stand for what ``actx.compile(f)`` returns."""
+    return SimpleNamespace(f=heat, actx=None, program_cache=programs)
 
 
-@dataclass
-class CompiledFunction:
-    """As `arraycontext.impl.pytato.compile.CompiledFunction`."""
-
-    pytato_program: BoundProgram
-    actx: Any = None
-
-
-@dataclass
-class CompilingCaller:
-    """As what ``actx.compile(f)`` returns."""
-
-    f: Callable[..., Any]
-    actx: Any = None
-    program_cache: dict[Any, CompiledFunction] = field(default_factory=dict[Any, CompiledFunction])
-
-
-@dataclass
-class LocalKernel:
-    """As `pyop2.local_kernel.LocalKernel`."""
-
-    code: Any
-    name: str = "form_cell_integral"
-    accesses: Any = None
-
-
-@dataclass
-class TsfcKernel:
-    """As `tsfc.kernel_interface.common.Kernel`."""
-
-    ast: Any
-    name: str = "form_cell_integral"
+def _local_kernel(code: Any) -> Any:
+    """Stand for `pyop2.local_kernel.LocalKernel`."""
+    return SimpleNamespace(code=code, name="form_cell_integral", accesses=None)
 
 
 class KernelInfo(NamedTuple):
@@ -102,13 +58,6 @@ class SplitKernel(NamedTuple):
     kinfo: KernelInfo
 
 
-@dataclass
-class GlobalKernel:
-    """As `pyop2.global_kernel.GlobalKernel`."""
-
-    local_kernel: LocalKernel
-
-
 def heat(u: Any) -> Any:
     """Stand for a function that arraycontext compiles."""
     return u
@@ -116,19 +65,19 @@ def heat(u: Any) -> Any:
 
 def _objects() -> dict[str, Any]:
     unit = _double()
-    compiled = CompiledFunction(BoundProgram(Executor(unit)))
-    split = SplitKernel((None,), KernelInfo(LocalKernel(unit), "cell"))
+    executor = SimpleNamespace(t_unit=unit, entrypoint="double")  # as `loopy.ExecutorBase`
+    split = SplitKernel((None,), KernelInfo(_local_kernel(unit), "cell"))
     return {
         "a translation unit": unit,
         "a kernel of Loopy": unit.default_entrypoint,
-        "an executor": Executor(unit),
-        "pytato's program": BoundProgram(unit),
-        "pytato's executable": BoundProgram(Executor(unit)),
-        "arraycontext's compiled function": compiled,
-        "arraycontext's compiling caller": CompilingCaller(heat, program_cache={"f64": compiled}),
-        "PyOP2's local kernel": LocalKernel(unit),
-        "PyOP2's global kernel": GlobalKernel(LocalKernel(unit)),
-        "TSFC's kernel": TsfcKernel(unit),
+        "an executor": executor,
+        "pytato's program": _bound_program(unit),
+        "pytato's executable": _bound_program(executor),
+        "arraycontext's compiled function": _compiled(executor),
+        "arraycontext's compiling caller": _caller(f64=_compiled(executor)),
+        "PyOP2's local kernel": _local_kernel(unit),
+        "PyOP2's global kernel": SimpleNamespace(local_kernel=_local_kernel(unit)),
+        "TSFC's kernel": SimpleNamespace(ast=unit, name="form_cell_integral"),
         "Firedrake's split kernel": split,
         "a form with one integral": (split,),
     }
@@ -142,13 +91,13 @@ def test_counts_are_those_of_the_kernel_inside(handed_out: Any) -> None:
     vector = countperf.count_kernel(handed_out)
 
     # one multiplication, one load and one store for each of 64 elements
-    found = vector.evaluate(n=64)
-    assert (found["flop.mul.f32"], found["gmem.load.32.stride1"]) == (64, 64)
-    assert (found["gmem.store.32.stride1"], found["groups"]) == (64, 2)
+    counts = vector.evaluate(n=64)
+    assert (counts["flop.mul.f32"], counts["gmem.load.32.stride1"]) == (64, 64)
+    assert (counts["gmem.store.32.stride1"], counts["groups"]) == (64, 2)
 
 
 def test_every_entry_point_takes_them(tmp_path: Path) -> None:
-    program = BoundProgram(_double())
+    program = _bound_program(_double())
     weights = make_weights({"launches": 1e-5, "gmem.load.32.stride1": 1e-10})
 
     prediction = weights.predict(program, n=64, incomplete_ok=True)
@@ -162,9 +111,9 @@ def test_every_entry_point_takes_them(tmp_path: Path) -> None:
 
     file = tmp_path / "program.py"
     file.write_text(
-        "from tests.counting.test_producers import BoundProgram, _double\n"
-        "program = BoundProgram(_double())\n"
-        "def make():\n    return BoundProgram(_double('made'))\n"
+        "from tests.counting.test_producers import _bound_program, _double\n"
+        "program = _bound_program(_double())\n"
+        "def make():\n    return _bound_program(_double('made'))\n"
     )
     assert isinstance(countperf.load_kernel(f"{file}:program"), lp.TranslationUnit)
     made: Any = countperf.load_kernel(f"{file}:make")
@@ -172,19 +121,14 @@ def test_every_entry_point_takes_them(tmp_path: Path) -> None:
 
 
 REFUSED: tuple[tuple[Any, str], ...] = (
-    (CompilingCaller(heat), "heat has not been compiled yet"),
+    (_caller(), "heat has not been compiled yet"),
     (
-        CompilingCaller(
-            heat,
-            program_cache={
-                kind: CompiledFunction(BoundProgram(_double())) for kind in ("f32", "f64")
-            },
-        ),
+        _caller(f32=_compiled(_double()), f64=_compiled(_double())),
         "heat was compiled for 2 sets of argument types",
     ),
-    (LocalKernel("void f(double *x) {}"), "'form_cell_integral' is C code"),
+    (_local_kernel("void f(double *x) {}"), "'form_cell_integral' is C code"),
     (
-        (TsfcKernel(_double(), "first"), TsfcKernel(_double(), "second")),
+        (SimpleNamespace(ast=_double()), SimpleNamespace(ast=_double())),
         r"2 kernels were given; pass them one by one, kernels\[0\] first",
     ),
     (heat, "was expected, not function"),
@@ -202,12 +146,12 @@ def test_what_has_no_single_kernel_is_refused(handed_out: Any, said: str) -> Non
 def test_advice_on_several_compiled_kernels_works() -> None:
     caller = REFUSED[1][0]
 
-    for each in list(caller.program_cache.values()):
-        assert translation_unit(each).default_entrypoint.name == "double"
+    for function in list(caller.program_cache.values()):
+        assert translation_unit(function).default_entrypoint.name == "double"
 
 
 def test_others_are_not_known_and_stay_what_they_are(tmp_path: Path) -> None:
-    assert all(known_unit(each) is None for each in (None, 3, "x", {}, heat, object, np.zeros(3)))
+    assert all(known_unit(other) is None for other in (None, 3, "x", {}, heat, object, np.zeros(3)))
     file = tmp_path / "kernels.py"
     file.write_text("number = 3\n")
     with pytest.raises(KernelSpecificationError, match=r"no loopy\.TranslationUnit"):
@@ -230,9 +174,9 @@ def test_released_pytato_generates_a_program_that_counts() -> None:
     except TypeError as error:
         pytest.skip(f"pytato {getattr(pytato, '__version__', '')} is for an older Loopy: {error}")
 
-    found = countperf.count_kernel(program).evaluate()
+    counts = countperf.count_kernel(program).evaluate()
 
-    assert (found["flop.mul.f64"], found["flop.add.f64"]) == (600, 600)
+    assert (counts["flop.mul.f64"], counts["flop.add.f64"]) == (600, 600)
 
 
 @_WARNINGS
@@ -257,9 +201,9 @@ def test_released_arraycontext_compiles_a_function_that_counts() -> None:
     except TypeError as error:
         pytest.skip(f"this release is for an older Loopy: {error}")
 
-    found = countperf.count_kernel(caller).evaluate()
+    counts = countperf.count_kernel(caller).evaluate()
 
-    assert (found["flop.mul.f64"], found["flop.add.f64"]) == (600, 600)
+    assert (counts["flop.mul.f64"], counts["flop.add.f64"]) == (600, 600)
 
 
 # }}}

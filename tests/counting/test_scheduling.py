@@ -13,13 +13,14 @@ from countperf.counting.kernel import count_loopy_kernel
 from countperf.counting.programs import kernel_programs
 from countperf.errors import CountingError
 from countperf.properties.count_properties import count_kernel
+from tests.kernels import made
 
 _STEPS = ("preprocess_program", "get_one_linearized_kernel")
 
 
 def _reversal() -> Any:
     """Two barriers: local memory is written again in each pass of the loop."""
-    t_unit = lp.make_kernel(
+    return made(
         "[n] -> {[g, l, k]: 0 <= 16*g + l < n and 0 <= l < 16 and 0 <= k < 8}",
         """
         for g, l, k
@@ -27,17 +28,10 @@ def _reversal() -> Any:
             b[k, 16*g + l] = tile[15 - l] {id=read, dep=write}
         end
         """,
-        [
-            lp.GlobalArg("a,b", "float32", shape=("8", "n")),
-            lp.TemporaryVariable(
-                "tile", "float32", shape=(16,), address_space=lp.AddressSpace.LOCAL
-            ),
-            lp.ValueArg("n", "int32"),
-        ],
-        lang_version=(2018, 2),
+        "a,b f32 8,n; tile f32 16 local; n i32",
         assumptions="n mod 16 = 0 and n >= 16",
+        tags={"g": "g.0", "l": "l.0"},
     )
-    return lp.tag_inames(t_unit, {"g": "g.0", "l": "l.0"})
 
 
 @pytest.fixture
@@ -68,9 +62,9 @@ def test_a_scheduled_kernel_is_not_scheduled_again(steps: list[str]) -> None:
     t_unit = lp.preprocess_program(_reversal())
     kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
     steps.clear()
-    found = count_kernel(t_unit.with_kernel(kernel), cache=False)
+    vector = count_kernel(t_unit.with_kernel(kernel), cache=False)
     assert steps == []
-    assert found == count_kernel(_reversal(), cache=False)
+    assert vector == count_kernel(_reversal(), cache=False)
 
 
 def test_the_schedule_of_the_caller_is_the_one_that_counts() -> None:
@@ -98,20 +92,14 @@ def test_a_kernel_that_loopy_cannot_schedule_is_refused_without_a_question(
         raise AssertionError(f"asked {prompt!r}")
 
     monkeypatch.setattr("builtins.input", asked)
-    t_unit = lp.make_kernel(
+    t_unit = made(
         ["[n] -> { [i]: 0 <= i < 5 }", "[n] -> { [j]: 0 <= j < n + 2 }"],
         """
         y[0] = max(i, (1.0 if a[i] > a[2] else 2.0)) {id=first}
         z[j] = max(i, b[i])*2 {id=second}
         """,
-        [
-            lp.GlobalArg("a,b", "float32", shape=6),
-            lp.GlobalArg("y", "float32", shape=1),
-            lp.GlobalArg("z", "float32", shape="n + 2"),
-            lp.ValueArg("n", "int32"),
-        ],
+        "a,b f32 6; y f32 1; z f32 n+2; n i32",
         assumptions="n >= 4",
-        lang_version=(2018, 2),
         silenced_warnings=["v1_scheduler_fallback", "write_race(first)", "write_race(second)"],
     )
     t_unit = lp.split_iname(t_unit, "j", 2, inner_tag="ilp")
@@ -121,17 +109,9 @@ def test_a_kernel_that_loopy_cannot_schedule_is_refused_without_a_question(
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("view", ["source", "compiled", "structure"])
-def test_places_along_separate_axes_have_to_be_constants(view: Any) -> None:
-    kernel = lp.make_kernel(
-        "{[d, i]: 0 <= d < 3 and 0 <= i < n}",
-        "o[i] = sum(d, u[d, i])",
-        [
-            lp.GlobalArg("o", "float64", shape="n"),
-            lp.GlobalArg("u", "float64", shape="3,n", dim_tags="sep,C"),
-            lp.ValueArg("n", "int32"),
-        ],
-        lang_version=(2018, 2),
-    )
+def test_indices_along_separate_axes_have_to_be_constants(view: Any) -> None:
+    arguments = "o f64 n; u f64 3,n sep,C; n i32"
+    kernel = made("d<3, i<n", "o[i] = sum(d, u[d, i])", arguments, assumptions="")
     with pytest.raises(CountingError, match=r"no code for it.*unroll the iname\(s\) 'd'"):
         count_kernel(kernel, view=view)
     # as Loopy advises

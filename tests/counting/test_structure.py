@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
 
 import loopy as lp
-import numpy as np
 import pytest
 
 import countperf
 from countperf.counting.access_analysis import AccessAnalysis, bank_conflicts, transactions
 from countperf.counting.analysis import ChainAnalysis, KernelAnalysis, analyze_kernel, footprints_of
-from countperf.counting.places import slots_of
+from countperf.counting.scopes import slots_of
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
     ParameterError,
-    UnsupportedExpressionError,
 )
 from countperf.report.predictions import analysis as printed
 from tests.counting import applications
@@ -27,13 +24,13 @@ from tests.counting.structure_kernels import (
     register_blocked_matmul,
     tiled_matmul,
 )
+from tests.kernels import made
 
 
 def _access(analysis: KernelAnalysis, direction: str, array: str) -> AccessAnalysis:
-    (found,) = (
-        a for a in analysis.accesses if (a.access.direction, a.access.array) == (direction, array)
-    )
-    return found
+    wanted = (direction, array)
+    (access,) = (a for a in analysis.accesses if (a.access.direction, a.access.array) == wanted)
+    return access
 
 
 def _strides(access: AccessAnalysis) -> dict[str, str]:
@@ -68,7 +65,7 @@ def test_regions_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
     assert str(own_loop.entries) == "(1/16)*n^3"
     assert not fetch.loops
     for instruction in fetch.instructions:
-        assert instruction.executions == slots_of(instruction.place)
+        assert instruction.executions == slots_of(instruction.scope)
 
 
 def test_the_chain_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
@@ -151,17 +148,12 @@ def test_what_is_written_anew_in_each_iteration_carries_nothing() -> None:
 
 
 def test_an_accumulator_set_to_zero_outside_the_inner_loop_is_carried_by_that_loop() -> None:
-    kernel = lp.make_kernel(
-        "{ [i, j, k] : 0 <= i, j, k < n }",
+    kernel = made(
+        "i<n, j<n, k<n",
         "c[i, j] = sum(k, a[i, k])",
-        [
-            lp.GlobalArg("a,c", np.float32, shape=("n", "n")),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+        "a,c f32 n,n; n i32",
+        tags={"i": "g.0"},
     )
-    kernel = lp.tag_inames(kernel, {"i": "g.0"})
     (chain,) = (c for r in analyze_kernel(kernel).programs[0].regions for c in r.chains)
     assert chain.loops == ("k",)
     assert chain.operations == (("add.f32", 1),)
@@ -192,14 +184,12 @@ def test_sparse_products_take_statistics() -> None:
 
 
 def test_a_probability_decides_what_is_touched() -> None:
-    kernel: Any = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
+    kernel = made(
+        "i<n",
         "a[i] = 1.0 {id=some, if=b[i] > 0}",
-        [lp.GlobalArg("a,b", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+        "a,b f32 n; n i32",
+        split="i:8",
     )
-    kernel = lp.split_iname(kernel, "i", 8, outer_tag="g.0", inner_tag="l.0")
     analysis = analyze_kernel(kernel, statistics={"some": 0.5})
     store = _access(analysis, "store", "a")
     assert store.executions.evaluate({"n": 20}) == 10
@@ -210,23 +200,17 @@ def test_a_probability_decides_what_is_touched() -> None:
         stored.cells_at({"n": 20})
     assert loaded.cells_at({"n": 20}) == 20
     (instruction,) = analysis.programs[0].instructions
-    slots = slots_of(instruction.place)
+    slots = slots_of(instruction.scope)
     assert slots is not None
     assert slots.evaluate({"n": 20}) == 24
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Loopy's scans on newer islpy
 def test_a_loop_that_runs_with_another_one_is_a_step_of_it() -> None:
-    kernel: Any = lp.make_kernel(
+    kernel = made(
         "{ [i, j] : 0 <= i < n and 0 <= j <= i }",
         "out[i] = sum(j, a[2*j])",
-        [
-            lp.GlobalArg("a", np.float32, shape="2*n"),
-            lp.GlobalArg("out", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+        "a f32 2*n; out f32 n; n i32",
     )
     analysis = analyze_kernel(lp.realize_reduction(kernel, force_scan=True))
     assert _strides(_access(analysis, "load", "a"))["loop i"] == "2"
@@ -268,21 +252,14 @@ def test_wrong_parameters_and_geometries_are_refused(matmul: KernelAnalysis) -> 
 
 
 def test_a_pattern_may_depend_on_the_size() -> None:
-    kernel: Any = lp.make_kernel(
-        "{ [g, i] : 0 <= g < n and 0 <= i < 16 }",
+    kernel = made(
+        "g<n, i<16",
         """
         t[i] = a[16*g + i]              {id=fetch}
         ... lbarrier                    {id=wait, dep=fetch}
         b[g, i] = t[i] if i < n else 0  {id=use, dep=wait}
         """,
-        [
-            lp.GlobalArg("a", np.float32, shape="16*n"),
-            lp.GlobalArg("b", np.float32, shape=("n", 16)),
-            lp.TemporaryVariable("t", np.float32, shape=(16,), address_space=lp.AddressSpace.LOCAL),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
+        "a f32 16*n; b f32 n,16; t f32 16 local; n i32",
     )
     analysis = analyze_kernel(lp.tag_inames(kernel, {"g": "g.0", "i": "l.0"}))
     load = _access(analysis, "load", "t")
@@ -290,17 +267,6 @@ def test_a_pattern_may_depend_on_the_size() -> None:
     highest = [max(dict(conflicts(load, {"n": n}).distribution)) for n in (3, 5, 30)]
     assert highest == [1, 2, 4]
     assert conflicts(_access(analysis, "store", "t"), {"n": 3}).distribution == ((4, 3),)
-
-
-def test_instructions_without_a_rule_are_refused() -> None:
-    kernel: Any = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        [lp.CInstruction("i", "x[i] = 1;", id="raw", assignees=("x[i]",))],
-        [lp.GlobalArg("x", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2),
-    )
-    with pytest.raises(UnsupportedExpressionError, match="raw"):
-        analyze_kernel(kernel)
 
 
 def test_statistics_are_checked() -> None:

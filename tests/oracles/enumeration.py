@@ -8,25 +8,26 @@ from typing import Any
 import islpy as isl
 
 
-def points(text: str, parameters: Mapping[str, int]) -> list[tuple[int, ...]]:
-    """List the points of a set in isl's notation at given parameters."""
-    integer_set: Any = isl.Set(text)
+def _at(integer_set: Any, parameters: Mapping[str, int]) -> Any:
     kind = isl.dim_type.param
     for position in range(integer_set.dim(kind)):
         name = integer_set.get_dim_name(kind, position)
         integer_set = integer_set.fix_val(kind, position, isl.Val(parameters[name]))
-    found: list[tuple[int, ...]] = []
-    dimensions = integer_set.dim(isl.dim_type.set)
+    return integer_set
+
+
+def points(text: str, parameters: Mapping[str, int]) -> list[tuple[int, ...]]:
+    """List the points of a set in isl's notation at given parameters."""
+    integer_set = _at(isl.Set(text), parameters)
+    dimensions = range(integer_set.dim(isl.dim_type.set))
+    listed: list[tuple[int, ...]] = []
 
     def collect(point: Any) -> None:
-        found.append(
-            tuple(
-                point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(dimensions)
-            )
-        )
+        values = (point.get_coordinate_val(isl.dim_type.set, k) for k in dimensions)
+        listed.append(tuple(value.to_python() for value in values))
 
     integer_set.foreach_point(collect)
-    return found
+    return listed
 
 
 def weighted_sum(
@@ -40,25 +41,11 @@ def extents(
     integer_set: Any, names: Collection[str], parameters: Mapping[str, int]
 ) -> dict[str, int]:
     """Return how many values some dimensions of a set run through, at given parameters."""
-    kinds = isl.dim_type
-    whole: Any = isl.Set.from_basic_set(integer_set)
-    for position in range(whole.dim(kinds.param)):
-        name = whole.get_dim_name(kinds.param, position)
-        whole = whole.fix_val(kinds.param, position, isl.Val(parameters[name]))
-    found: dict[str, int] = {}
-    for position in range(whole.dim(kinds.set)):
-        name = whole.get_dim_name(kinds.set, position)
+    whole = _at(isl.Set.from_basic_set(integer_set), parameters)
+    sizes: dict[str, int] = {}
+    for position in range(whole.dim(isl.dim_type.set)):
+        name = whole.get_dim_name(isl.dim_type.set, position)
         if name in names:
             low, high = whole.dim_min_val(position), whole.dim_max_val(position)
-            found[name] = high.to_python() - low.to_python() + 1
-    return found
-
-
-def holds(assumptions: str, parameters: Mapping[str, int]) -> bool:
-    """Tell whether parameters lie in a parameter set in isl's notation."""
-    integer_set: Any = isl.Set(assumptions)
-    kind = isl.dim_type.param
-    for position in range(integer_set.dim(kind)):
-        name = integer_set.get_dim_name(kind, position)
-        integer_set = integer_set.fix_val(kind, position, isl.Val(parameters[name]))
-    return not integer_set.is_empty()
+            sizes[name] = high.to_python() - low.to_python() + 1
+    return sizes

@@ -6,7 +6,7 @@ contraction, the instructions are those of the source: ``fadd`` and ``fsub`` are
 
 Clang copies a whole structure, such as a complex number, by the intrinsic ``llvm.memcpy``, one call
 for each. Oclgrind counts the call by the address spaces (``p1i8`` global, ``p0i8`` private), and no
-load, store or byte: `DynamicCounts.copied` counts these (`tests/oracles/test_structures.py`).
+load, store or byte: `DynamicCounts.copied` counts these.
 
 For the compiler's view the same code is compiled with contraction on, and LLVM's passes at -O3 run
 over it (``llvm_ir.py``): Oclgrind's own optimization is -Oz, which shares values, but leaves loops
@@ -79,7 +79,7 @@ class DynamicCounts:
     def copied(self, source: int, target: int) -> int:
         """Structures copied whole between two address spaces."""
         name = rf"call llvm\.memcpy\.p{target}i8\.p{source}i8\.i64\(\)"
-        return sum(n for each, n in self.instructions.items() if re.fullmatch(name, each))
+        return sum(n for call, n in self.instructions.items() if re.fullmatch(name, call))
 
     def calls(self, function: str) -> int:
         """Calls of an OpenCL built-in, whatever its argument types."""

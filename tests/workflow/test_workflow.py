@@ -63,7 +63,7 @@ def test_what_names_no_kernel_is_an_error(specification: str) -> None:
 
 
 def test_a_module_path_names_a_kernel() -> None:
-    assert kernels.load_kernel("tests.counting.test_against_oclgrind:partial_groups")
+    assert kernels.load_kernel("tests.counting.profiled:guarded_saxpy")
 
 
 def test_a_damaged_property_vector_names_its_field(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Places at which instructions are executed."""
+"""Scopes in which instructions are executed: loops, conditions on them, the grid of the launch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Place:
-    """Place at which an instruction, or a part of it, is executed."""
+class Scope:
+    """Loops and conditions under which an instruction, or a part of it, is executed."""
 
     domains: Domains  # of the kernel
     within: frozenset[str]  # loop variables around it
@@ -31,7 +31,7 @@ class Place:
     # sequential loops around it, outermost first; barrier loops and unrolled ones too
     loops: tuple[str, ...]
     own_loops: frozenset[str]  # those of them that each item runs at its own pace
-    memo: dict[Any, Any] = field(default_factory=dict[Any, Any])  # shared by the places of a kernel
+    memo: dict[Any, Any] = field(default_factory=dict[Any, Any])  # shared by the scopes of a kernel
 
     @property
     def lanes(self) -> dict[str, int]:
@@ -87,64 +87,64 @@ def _trips(
     return count_within(joint, around)
 
 
-def slots_of(place: Place) -> Known:
+def slots_of(scope: Scope) -> Known:
     """Count the slots of an instruction: passes of a group through it, times the items of a group.
 
     Items that have nothing to do in a pass (partial groups, guarded fetches, loops that end
     earlier, conditions) have a slot all the same.
     """
-    domains = place.domains
-    counted, _ = domains.trip_statistics(place.within)
-    if counted != place.within:
+    domains = scope.domains
+    counted, _ = domains.trip_statistics(scope.within)
+    if counted != scope.within:
         return None  # data decides how often a loop runs in each item
-    with _limited(domains, f"the slots in {', '.join(sorted(place.within))}"):
-        return _slots(place)
+    with _limited(domains, f"the slots in {', '.join(sorted(scope.within))}"):
+        return _slots(scope)
     return None
 
 
-def _slots(place: Place) -> Known:
-    domains, lanes = place.domains, place.lanes
+def _slots(scope: Scope) -> Known:
+    domains, lanes = scope.domains, scope.lanes
     starts: dict[str, QuasiPolynomial] = {}
-    if lanes and place.own_loops & place.within:
-        factored = domains.factored(place.within)
-        for name in place.loops:
-            if name not in place.own_loops or name not in place.within:
+    if lanes and scope.own_loops & scope.within:
+        factored = domains.factored(scope.within)
+        for name in scope.loops:
+            if name not in scope.own_loops or name not in scope.within:
                 continue
             if factored is None:
-                if not _is_apart(place, name):
+                if not _is_apart(scope, name):
                     return None
                 continue
-            lower = _lane_dependent_start(place, factored, name)
+            lower = _lane_dependent_start(scope, factored, name)
             if lower is None:
                 return None
             if lower:
                 starts[name] = lower
-    kept = place.within.difference(lanes)
+    kept = scope.within.difference(lanes)
     if not starts:
-        return domains.executions(kept, (), place.grid)
+        return domains.executions(kept, (), scope.grid)
     functions = [
         QuasiPolynomial.name(name) - starts.get(name, QuasiPolynomial()) for name in sorted(kept)
     ]
-    passes = domains.counter.count(sets.image(domains.domain(place.within), functions))
+    passes = domains.counter.count(sets.image(domains.domain(scope.within), functions))
     used = {domains.group_axes.get(name) for name in kept}
-    for axis, size in place.grid.groups.items():
+    for axis, size in scope.grid.groups.items():
         if axis not in used:
             passes = passes * size
-    return passes.scale(place.grid.group_size)
+    return passes.scale(scope.grid.group_size)
 
 
-def _is_apart(place: Place, name: str) -> bool:
+def _is_apart(scope: Scope, name: str) -> bool:
     """Return whether no work-item index bears on a loop."""
-    whole = place.domains.domain(place.within)
-    return all(sets.is_independent(whole, {name}, lane) for lane in place.lanes)
+    whole = scope.domains.domain(scope.within)
+    return all(sets.is_independent(whole, {name}, lane) for lane in scope.lanes)
 
 
 def _lane_dependent_start(
-    place: Place, factored: FactoredDomain, name: str
+    scope: Scope, factored: FactoredDomain, name: str
 ) -> QuasiPolynomial | None:
     """Return the first value of a loop where it depends on the item, else 0; None if not known."""
-    axes = (place.domains.local_axes, place.domains.group_axes)
-    outside = set(place.loops[: place.loops.index(name)]).union(*axes) & place.within
+    axes = (scope.domains.local_axes, scope.domains.group_axes)
+    outside = set(scope.loops[: scope.loops.index(name)]).union(*axes) & scope.within
     polyhedra = factored.onto(frozenset(outside | {name}))
     if polyhedra is None:
         return None
@@ -153,7 +153,7 @@ def _lane_dependent_start(
     column = 1 + names.index(name)
     both_ways = [*polyhedron.equalities, *(tuple(-c for c in r) for r in polyhedron.equalities)]
     rows = [row for row in (*polyhedron.inequalities, *both_ways) if row[column] > 0]
-    lanes = [1 + names.index(lane) for lane in place.lanes if lane in names]
+    lanes = [1 + names.index(lane) for lane in scope.lanes if lane in names]
     if not any(row[lane] for row in rows for lane in lanes):
         return QuasiPolynomial()
     (row, *more) = rows
