@@ -20,13 +20,13 @@ from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure
 from tests.models.builders import sum_model
 
-PAIRED: tuple[str, ...] = ("gmem.load.32.1of2", "gmem.store.32.1of2", "gmem.min.32.1of2")
+PAIRED = ("gmem.load.32.1of2", "gmem.store.32.1of2", "gmem.min.32.1of2")
 SCALE_ADD = MadeUpKernel(
     name="scale-add",
     family="stride2-half",
     counts=dict(zip(PAIRED, ("[n] -> { 2n }", "[n] -> { n }", "[n] -> { n }"), strict=True)),
 )
-SCALE_ADD_WEIGHTS = dict(zip((*PAIRED, "launches"), (4e-11, 9e-11, -1e-11, 4e-6), strict=True))
+SCALE_ADD_WEIGHTS: dict[str, float] = dict(zip((*PAIRED, "launches"), (4e-11, 9e-11, -1e-11, 4e-6), strict=True))
 # without "pairs", loads at half-used stride 2 occur only together with the stores
 DEPENDENT = tuple(kernel for kernel in KERNELS if kernel.name != "pairs")
 
