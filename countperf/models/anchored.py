@@ -30,7 +30,6 @@ from countperf.errors import DeviceMismatchError, ParameterError, PredictionErro
 from countperf.features import vector_of
 from countperf.measurements.sets import TimingDocument
 from countperf.models.cost_function import CostFunction, compile_cost
-from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import Calibration
 from countperf.models.validity import Level
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
@@ -38,6 +37,7 @@ from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement
+    from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
 Run = tuple[Mapping[str, int], float]
@@ -51,7 +51,7 @@ _LEAST_SCATTER = 0.01
 class AnchoredWeights(ShortRepr):
     """Weights for one kernel, corrected by runs of it."""
 
-    weights: FittedWeights  # the weights as fitted
+    weights: WeightSet  # the weights as fitted
     vector: PropertyVector  # the kernel
     factor: float  # by what predictions are multiplied
     shrink: float  # by what the logarithmic width of intervals is multiplied, at most one
@@ -131,7 +131,7 @@ class AnchoredWeights(ShortRepr):
 class WeightsAndKernel:
     """Weights and the kernel that they predicted; the origin of a prediction."""
 
-    weights: FittedWeights  # the weights, not anchored
+    weights: WeightSet  # the weights, not anchored
     kernel: object  # the kernel, as `WeightSet.predict` took it
     parameters: Mapping[str, ParameterValue]  # values of the size parameters
     level: Level  # of the interval
@@ -143,7 +143,7 @@ class WeightsAndKernel:
 
 
 def anchor(
-    weights: FittedWeights, kernel: object, given: Sequence[Run | Measurement | TimingDocument]
+    weights: WeightSet, kernel: object, given: Sequence[Run | Measurement | TimingDocument]
 ) -> AnchoredWeights:
     """Correct weights by measured runs of a kernel; see `WeightSet.anchored`."""
     vector = weights.counted(kernel)
@@ -185,7 +185,7 @@ def _variances(calibration: Calibration) -> tuple[float, float]:
 
 
 def _runs(
-    weights: FittedWeights, kernel: object, given: Run | Measurement | TimingDocument
+    weights: WeightSet, kernel: object, given: Run | Measurement | TimingDocument
 ) -> list[Run] | list[Measurement]:
     """Return the runs of a timing, if it is of the kernel and of the weights' device; or a run."""
     if not isinstance(given, TimingDocument):
@@ -211,7 +211,7 @@ def _run(run: Any) -> Run:
 
 
 def _log_ratio(
-    weights: FittedWeights, vector: PropertyVector, parameters: Mapping[str, int], time_s: float
+    weights: WeightSet, vector: PropertyVector, parameters: Mapping[str, int], time_s: float
 ) -> float:
     if not (math.isfinite(time_s) and time_s > 0):
         raise ParameterError(

@@ -57,7 +57,7 @@ ORDERS: Mapping[Order, ExecutionPolicy] = {
 """Orders in which lanes access memory: neighbors side by side everywhere, as under Intel's runtime;
 or item after item through the items' own loops, unless barriers are in them, as under PoCL."""
 
-STREAMS = 16
+_MOST_STREAMS = 16
 """Pieces of memory of a group up to which prefetchers follow each of them."""
 
 LAST_LEVEL_SHARE = 0.75
@@ -81,7 +81,6 @@ _IN_L2 = {
 }
 """Work that memory accesses hide where data is beyond the second level."""
 
-_UNITS = ("vector", "scalar")
 _BYTES = "max(1, bytes_kernel_load + bytes_kernel_store)"
 _PIECES = "max(1, segments_group_load + segments_group_store)/max(1, groups)"
 _COVERED = ("issue.*", "code.*", "miss.*", "spill.*", "bytes.*", "segments.*", "barrier.*")
@@ -134,14 +133,14 @@ def _shares(memory: MemoryHierarchy) -> dict[str, str]:
     return {
         "beyond_l2": f"max(0, 1 - {second.size_bytes}/{_BYTES})",
         "beyond_llc": f"max(0, 1 - {round(LAST_LEVEL_SHARE * last.size_bytes)}/{_BYTES})",
-        "in_streams": f"max(0, 1 - {STREAMS}/({_PIECES}))",
+        "in_streams": f"max(0, 1 - {_MOST_STREAMS}/({_PIECES}))",
         "out_of_reach": f"max(0, 1 - {memory.translation_reach_bytes}/{_BYTES})",
     }
 
 
 def _sums() -> dict[str, str]:
     """Return instructions that are charged together, and cycles that wait for results."""
-    roots = (f"code_sqrt_{kind}_{unit}" for kind in ("f32", "f64") for unit in _UNITS)
+    roots = (f"code_sqrt_{kind}_{unit}" for kind in ("f32", "f64") for unit in ("vector", "scalar"))
     return {
         "waiting_cycles": "max(0, code_cycles - code_cycles_throughput)",
         "divisions_f32": "code_div_f32_vector + code_div_f32_scalar",

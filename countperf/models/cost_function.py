@@ -23,7 +23,6 @@ from countperf.features import covers
 from countperf.models.correction import Correction, profile
 from countperf.models.definition import ModelDefinition
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
-from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import Column, ModelFunction
 from countperf.models.validity import refuse_negative, unmeasured_error
 from countperf.predictions import ParameterValue, Quantity
@@ -31,6 +30,7 @@ from countperf.properties.transactions import transaction_roots
 from countperf.symbolic.compiled import BLOCK, CountSource
 
 if TYPE_CHECKING:
+    from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
 
@@ -51,7 +51,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     correction: Correction | None = None
 
     @classmethod
-    def build(cls, weights: FittedWeights, vector: PropertyVector) -> Self:
+    def build(cls, weights: WeightSet, vector: PropertyVector) -> Self:
         """Compile a kernel with weights; what has no weight is left out, and listed."""
         model, known = weights.definition, set(weights.function.columns)
         based = {n for n in vector for base in model.base_properties.values() if covers(base, n)}
@@ -186,7 +186,7 @@ def _columns_of(model: ModelDefinition, name: str) -> set[Column]:
 
 
 def compile_cost(
-    weights: FittedWeights,
+    weights: WeightSet,
     kernel: object,
     *,
     incomplete_ok: bool = False,

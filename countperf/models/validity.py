@@ -1,22 +1,27 @@
-"""Validity of a prediction from fitted weights: its interval and its verdicts."""
+"""What stands beside a predicted time: its interval, its verdicts, and its explanation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.display import Drawable, ShortRepr, Table
 from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
     UnmeasuredPropertyError,
 )
-from countperf.predictions import Quantity, Verdict
+from countperf.models.function import Weight, model_inputs
+from countperf.predictions import Prediction, Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.hardware.identity import DeviceIdentity
-    from countperf.models.function import FitQuality, IndistinguishableGroup, Weight
+    from countperf.models.function import FitQuality, IndistinguishableGroup
+    from countperf.models.weights import WeightSet
+    from countperf.properties.vector import PropertyVector
 
 Level = float
 """In which share of cases an interval is to hold the time: 0.9 or 0.95."""
@@ -60,9 +65,8 @@ def log_quantile(quality: FitQuality, level: Level) -> float | None:
     or of the fit itself, whichever is larger; else None.
     """
     check_level(level)
-    if quality.calibration is not None:
-        found = quality.calibration
-        return found.log_errors_95 if level == 0.95 else found.log_errors_90
+    if (own := quality.calibration) is not None:
+        return own.log_errors_95 if level == 0.95 else own.log_errors_90
     scatters = (quality.in_sample_scatter, quality.held_out_scatter)
     known = [scatter for scatter in scatters if scatter is not None]
     return NORMAL_QUANTILES[level] * max(known) if known else None
@@ -228,3 +232,61 @@ def device_verdict(fitted: DeviceIdentity, asked: DeviceIdentity | None) -> Verd
         message=f"not quite the device of the weights: {text}",
         remedy="measure and fit anew on this device",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPart(ShortRepr):
+    """A part of a time that the breakdown names."""
+
+    name: str
+    weight: Weight | None  # none for the correction
+    count: float | None  # of the feature
+    part_s: float  # weight times count times the scale of its term; parts sum to the time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation(Table, Drawable, ShortRepr):
+    """A prediction with what it is made of."""
+
+    prediction: Prediction  # at one size
+    expression: str
+    parts: tuple[ExplainedPart, ...]  # largest first
+    global_bytes: float  # what the kernel asks of global memory
+    flops: float  # a fused multiply-add as two
+
+
+def explain(weights: WeightSet, vector: PropertyVector, prediction: Prediction) -> Explanation:
+    """Explain a prediction of a kernel by weights."""
+    if isinstance(prediction.time_s, np.ndarray):
+        raise ParameterError("a prediction is explained at one size at a time, not at an array")
+    counts = vector.evaluate(prediction.parameters)
+    values = weights.charge(model_inputs(weights.definition, counts)).values
+    by_feature = weights.by_feature
+    return Explanation(
+        prediction=prediction,
+        expression=weights.definition.expression,
+        parts=tuple(
+            ExplainedPart(
+                name=name,
+                weight=by_feature.get(name),
+                count=float(values[name]) if name in by_feature else None,
+                part_s=float(np.asarray(seconds).item()),
+            )
+            for name, seconds in prediction.breakdown.items()
+        ),
+        global_bytes=_total(counts, _access_bytes),
+        flops=_total(counts, _flops),
+    )
+
+
+def _total(counts: Mapping[str, Any], size: Any) -> float:
+    return sum(size(*name.split(".")) * float(count) for name, count in counts.items())
+
+
+def _access_bytes(kind: str, *rest: str) -> float:
+    return int(rest[1]) / 8 if kind == "gmem" and rest[0] in ("load", "store") else 0.0
+
+
+def _flops(kind: str, *rest: str) -> float:
+    work = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
+    return work.get(rest[0], 0.0) if kind == "flop" else 0.0

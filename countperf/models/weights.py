@@ -1,26 +1,83 @@
-"""Fitted weights, with predictions, explanations and corrections."""
+"""Fitted weights: the time that they give for counts, and what they can be used for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from countperf import display
+from countperf.display import ShortRepr, Table, shortened
+from countperf.documents import Document
+from countperf.errors import (
+    DeviceMismatchError,
+    MismatchError,
+    ModelNotApplicableError,
+    PredictionError,
+)
+from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.features import vector_of
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, anchor
+from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, compile_cost
-from countperf.models.explanation import Explanation
-from countperf.models.fitted_weights import FittedWeights
-from countperf.models.validity import Level
-from countperf.predictions import ParameterValue, Prediction
+from countperf.models.definition import ModelDefinition, Unread
+from countperf.models.function import (
+    FitQuality,
+    IndistinguishableGroup,
+    MeasurementSource,
+    ModelFunction,
+    ModelInputs,
+    Range,
+    Weight,
+    model_inputs,
+    unit_of,
+)
+from countperf.models.validity import (
+    EXTRAPOLATION_FACTOR,
+    EXTRAPOLATION_WIDENING,
+    Explanation,
+    Level,
+    broken_groups,
+    device_verdict,
+    extrapolation_verdict,
+    features_outside,
+    incomplete_verdict,
+    indistinguishable_verdict,
+    interval,
+    log_quantile,
+    sign_verdict,
+    unmeasured_error,
+)
+from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules, View
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement, TimingDocument
+    from countperf.properties.vector import PropertyVector
 
 
-class WeightSet(FittedWeights):
+MOST_GUESSED = 0.5
+"""Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Charge(ShortRepr):
+    """A time, and what it is made of."""
+
+    time_s: Quantity
+    values: dict[str, Quantity]  # features by key of the weights
+    parts: dict[str, Quantity]  # the breakdown of the time, s
+    changes: dict[str, Quantity]  # derivatives of the time by weights: rows of `scaled`, by key
+
+
+class WeightSet(Table, Document):
     """Weights of a fitted model on a device.
 
     Attributes
@@ -60,6 +117,100 @@ class WeightSet(FittedWeights):
         Version of countperf.
     """
 
+    format: Literal["countperf-weights"] = "countperf-weights"
+    version: Literal[4] = 4
+    remade_by = (
+        "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
+    )
+    model: str
+    definition: ModelDefinition
+    device: DeviceIdentity
+    counting_rules: CountingRules
+    view: View = "source"
+    counted_caches: CountedCaches = DEFAULT_CACHES
+    weights: tuple[Weight, ...]
+    ranges: dict[str, Range] = Field(default_factory=dict)
+    indistinguishable: tuple[IndistinguishableGroup, ...] = ()
+    quality: FitQuality | None = None
+    source: MeasurementSource | None = None
+    exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    candidates: Unread = Field(default=(), exclude=True)
+    correction: Correction | None = None
+    remark: str = ""
+    written_by: str = ""
+
+    @field_validator("weights")
+    @classmethod
+    def _terms_have_weights(
+        cls, weights: tuple[Weight, ...], info: ValidationInfo
+    ) -> tuple[Weight, ...]:
+        definition = info.data.get("definition")
+        if definition is not None and definition.terms and not weights:
+            raise ValueError("the model has terms, and there is no weight")
+        return weights
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        columns = [(weight.term, weight.feature) for weight in self.weights]
+        if len(set(columns)) < len(columns):
+            raise ValueError("two weights are for the same feature")
+        if strange := {term for term, _ in columns} - set(self.definition.terms):
+            raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
+        for key, value, low, high in zip(
+            self.function.keys,
+            self.unknowns,
+            self.function.lower.tolist(),
+            self.function.upper.tolist(),
+            strict=True,
+        ):
+            if not low <= value <= high:
+                side, bound = ("below", low) if value < low else ("above", high)
+                raise ValueError(f"{key} is {value}, {side} the bound of its model, {bound}")
+        if strange := set(self.ranges) - set(self.definition.scales):
+            raise ValueError(f"no term has the scale {', '.join(sorted(strange))}")
+        if self.correction is not None and len(self.correction.roots[0]) != len(columns):
+            raise ValueError(f"the correction is not of {len(columns)} weights")
+        grouped = {name for group in self.indistinguishable for name in group.features}
+        if unweighted := grouped - set(self.function.keys):
+            raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
+        return self
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the document as plain values; the source's view goes without saying."""
+        content = super().to_object()
+        if self.view == "source":
+            del content["view"]
+        if self.view != "structure":
+            del content["counted_caches"]
+        if self.correction is None:
+            del content["correction"]
+        return content
+
+    @cached_property
+    def function(self) -> ModelFunction:
+        """The model over the weights."""
+        columns = tuple((weight.term, weight.feature) for weight in self.weights)
+        return ModelFunction(model=self.definition, columns=columns)
+
+    @cached_property
+    def unknowns(self) -> tuple[float, ...]:
+        """The weights, s per unit."""
+        return tuple(weight.value_s for weight in self.weights)
+
+    @cached_property
+    def by_feature(self) -> dict[str, Weight]:
+        """The weights by feature; by ``term:feature`` where several terms charge it."""
+        return dict(zip(self.function.keys, self.weights, strict=True))
+
+    def __str__(self) -> str:
+        """Return the costs: a line for each weight, 25 at most."""
+        rows = [
+            f"  {key}: {weight.value_s:.3g} s per {unit_of(weight, self.definition)}"
+            for key, weight in self.by_feature.items()
+        ]
+        head = f"{self.model} weights of {self.device.slug} ({self.device.name})"
+        return shortened("\n".join([head, *rows]))
+
     def predict(
         self,
         kernel: object,
@@ -98,17 +249,60 @@ class WeightSet(FittedWeights):
         device: DeviceIdentity | None = None,
         force: bool = False,
     ) -> Prediction:
-        """Predict as `FittedWeights.predict_counts`; the prediction can be anchored."""
-        prediction = super().predict_counts(
-            kernel,
-            parameters,
-            incomplete_ok=incomplete_ok,
-            level=level,
-            device=device,
-            force=force,
+        """Predict the time of one launch of a kernel, or of a vector with all that is needed."""
+        self.check_counting_rules()
+        self.check_device(device, force=force)
+        vector = self.counted(kernel)
+        self._check_what_has_no_formula(vector)
+        counts = vector.evaluate(parameters)
+        inputs = model_inputs(self.definition, counts)
+        missing = self.missing(inputs)
+        if missing and not incomplete_ok:
+            known = {name: self.exercising_kernels.get(name, ()) for name in missing}
+            raise unmeasured_error(vector.kernel, self.device.slug, known)
+        charge = self.charge(inputs)
+        time_s, parts, corrected = self.corrected(charge)
+        outside = features_outside(self.weights, charge.values, parts)
+        outside += [
+            name
+            for name, value in inputs.variables.items()
+            if name in self.ranges
+            and np.any(np.asarray(value) > EXTRAPOLATION_FACTOR * self.ranges[name].largest)
+        ]
+        complete = incomplete_verdict(missing)
+        told_apart = indistinguishable_verdict(self.indistinguishable, charge.changes)
+        if not told_apart.passed and not incomplete_ok:
+            self._check_guessed(vector.kernel, charge, told_apart)
+        interval_s = None
+        if complete.passed and told_apart.passed:
+            quantile = None if self.quality is None else log_quantile(self.quality, level)
+            factor = EXTRAPOLATION_WIDENING if outside else 1.0
+            interval_s = interval(time_s, quantile, factor=factor)
+        verdicts = (
+            complete,
+            told_apart,
+            extrapolation_verdict(outside, has_interval=interval_s is not None),
+            sign_verdict(time_s),
+            device_verdict(self.device, device),
+            *(() if corrected is None else (corrected,)),
+            *((Verdict(name="weights", passed=False, message=self.remark),) if self.remark else ()),
         )
-        origin = WeightsAndKernel(weights=self, kernel=kernel, parameters=parameters, level=level)
-        return replace(prediction, origin=origin)
+        return Prediction(
+            kernel=vector.kernel,
+            device=self.device.slug if device is None else device.slug,
+            model=self.model,
+            parameters=dict(parameters),
+            time_s=time_s,
+            interval_s=interval_s,
+            interval_level=level,
+            breakdown=largest_first(parts),
+            missing=missing,
+            ignored=inputs.ignored,
+            verdicts=verdicts,
+            origin=WeightsAndKernel(
+                weights=self, kernel=kernel, parameters=parameters, level=level
+            ),
+        )
 
     def compile(self, kernel: object, *, incomplete_ok: bool = False) -> CostFunction:
         """Return the predicted time of a kernel as a fast function of its parameters.
@@ -178,6 +372,149 @@ class WeightSet(FittedWeights):
             There is no run, or a time is not positive.
         """
         return anchor(self, kernel, runs)
+
+    def _check_guessed(self, kernel: str, charge: Charge, verdict: Verdict) -> None:
+        """Refuse a time of which much is shared among weights that were never told apart."""
+        names = {
+            n for g in broken_groups(self.indistinguishable, charge.changes) for n in g.features
+        }
+        sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
+        guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))
+        whole = sum(sizes.values(), start=np.zeros(()))
+        if np.any(guessed > MOST_GUESSED * whole):
+            raise PredictionError(
+                f"kernel {kernel!r}: {verdict.message}; {verdict.remedy}, or ask for the guess"
+                " (incomplete_ok=True)"
+            )
+
+    def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
+        """Return the features and names that the kernel has and the fit had not."""
+        known = set(self.function.columns)
+        names = self.definition.base_properties
+        return (
+            *dict.fromkeys(
+                feature for term, feature in inputs.values if (term, feature) not in known
+            ),
+            *(
+                names.get(name, name)
+                for name, value in inputs.variables.items()
+                if name not in self.ranges and np.any(np.asarray(value) != 0)
+            ),
+            *inputs.unknown,
+        )
+
+    def charge(self, inputs: ModelInputs) -> Charge:
+        """Charge what the model sees of a kernel; what has no weight is left out."""
+        rows = [inputs.values.get(column, 0.0) for column in self.function.columns]
+        shape = np.broadcast_shapes(*map(np.shape, (*rows, *inputs.variables.values())))
+        full = [np.broadcast_to(row, shape) for row in rows] if shape else rows
+        values = np.array(full, np.float64)
+        scaled = self.function.scaled(values, inputs.variables)
+        times = np.tensordot(np.asarray(self.unknowns, np.float64), scaled, 1)
+        if not np.all(np.isfinite(times)):
+            raise ModelNotApplicableError(
+                f"the {self.model} model gives no finite time here: a derived feature divides by"
+                " zero, or takes the logarithm of what is not positive"
+            )
+        keys = self.function.keys
+        return Charge(
+            time_s=_plain(times),
+            values={key: _plain(row) for key, row in zip(keys, values, strict=True)},
+            changes={key: _plain(row) for key, row in zip(keys, scaled, strict=True)},
+            parts=self.function.breakdown(scaled, self.unknowns),
+        )
+
+    def corrected(self, charge: Charge) -> tuple[Quantity, dict[str, Quantity], Verdict | None]:
+        """Return the time that is predicted, s, its parts, s, and what it is corrected by."""
+        if self.correction is None:
+            return charge.time_s, charge.parts, None
+        values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
+        told = profile(self.function.columns, values, scaled, self.unknowns)
+        log_factor = self.correction.log_factor(*told)
+        time_s = charge.time_s * np.exp(log_factor)
+        time_s = time_s if np.ndim(time_s) else float(time_s)
+        parts = {**charge.parts, CORRECTION: time_s - charge.time_s}
+        return time_s, parts, self.correction.verdict(log_factor, told)
+
+    def counted(self, kernel: object) -> PropertyVector:
+        """Return the vector of a kernel, counted under the view of the weights."""
+        vector = vector_of(
+            kernel,
+            view=self.view,
+            transactions=self.definition.named_transactions,
+            caches=self.counted_caches,
+        )
+        if self.view == "source":
+            vector = vector.emitted()
+        if vector.view == self.view:
+            if self.view != "structure":
+                return vector
+            self._check_caches(vector)
+            return vector.mapped(self.definition.made_of)
+        raise MismatchError(
+            f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
+            f" {self.device.slug} were fitted to the {self.view} view: count it with"
+            f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view",
+            expected=self.view,
+            found=vector.view,
+        )
+
+    def _check_caches(self, vector: PropertyVector) -> None:
+        """Raise `MismatchError` if a vector was counted for other caches than those fitted."""
+        wanted, caches = self.counted_caches, vector.caches
+        if caches is None or wanted.counts_alike(caches):
+            if caches is None or not self.definition.reads_code or wanted.code == caches.code:
+                return
+            expected, there = wanted.code.text, caches.code.text
+        else:
+            expected, there = wanted.text, caches.text
+        raise MismatchError(
+            f"kernel '{vector.kernel}' was counted for caches of {there}, and the {self.model}"
+            f" weights for {self.device.slug} are for {expected}: predict the kernel itself, or"
+            " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
+            " counts of measurements are made anew by countperf.workflow.fitting.recount",
+            expected=expected,
+            found=there,
+        )
+
+    def _check_what_has_no_formula(self, vector: PropertyVector) -> None:
+        if lacking := [n for n in self.definition.named_transactions if not vector.knows(n)]:
+            raise PredictionError(
+                f"the {self.model} model names {', '.join(lacking)}, which counts of kernel"
+                f" {vector.kernel!r} do not say: pass the kernel itself"
+            )
+        if self.definition.reads_code and not vector.knows("code"):
+            raise PredictionError(
+                f"the {self.model} model reads compiled code, and there is none with the counts of"
+                f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
+                f" device), or predict by load_weights({self.device.slug!r})"
+            )
+
+    def check_counting_rules(self) -> None:
+        """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
+        if self.counting_rules != COUNTING_RULES_VERSION:
+            message = (
+                f"the weights for {self.device.slug} were fitted under counting rules"
+                f" {self.counting_rules}, and kernels are now counted under"
+                f" {COUNTING_RULES_VERSION}: refit from measurements"
+            )
+            raise PredictionError(message)
+
+    def check_device(self, device: DeviceIdentity | None, *, force: bool = False) -> None:
+        """Raise `DeviceMismatchError` if the weights belong to another device."""
+        if device is None or force or self.device.matches(device):
+            return
+        raise DeviceMismatchError(
+            f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
+            f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
+            " for it, or force the use of these (force=True)",
+            expected=self.device.slug,
+            found=device.slug,
+        )
+
+
+def _plain(row: NDArray[np.float64]) -> Quantity:
+    return row if row.ndim else float(row)
 
 
 def _with_sizes_of(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from countperf.measurements import TimedSize, TimingDocument
     from countperf.mechanistic.predict_all import ModelAnswers
     from countperf.mechanistic.sweep import Sweep, SweepPoint
-    from countperf.models.explanation import Explanation
+    from countperf.models.validity import Explanation
     from countperf.predictions import Prediction
 
 

@@ -22,8 +22,8 @@ from countperf.measurements import TimingDocument
 from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep
 from countperf.metrics import Evaluation
-from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
+from countperf.models.validity import Explanation
 from countperf.predictions import Prediction
 from countperf.report.breakdown import breakdown_rows
 from countperf.report.curves import (

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
     from countperf.counting.scopes import Known
     from countperf.hardware.parameters import DeviceParameters
-    from countperf.models.explanation import Explanation
+    from countperf.models.validity import Explanation
     from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 

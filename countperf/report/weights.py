@@ -158,7 +158,9 @@ def fit(of: FitResult) -> Printed:
     if quality is not None and quality.held_out_error is not None:
         errors.append(f"families left out {format_percent(quality.held_out_error)}")
     expression = (
-        [f"time_s = {of.weights.expression}"] if len(of.weights.definition.terms) > 1 else []
+        [f"time_s = {of.weights.definition.expression}"]
+        if len(of.weights.definition.terms) > 1
+        else []
     )
     held_out = {case.name: case.predicted_s for case in of.held_out}
     return Printed(

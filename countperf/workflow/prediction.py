@@ -18,9 +18,9 @@ from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import discover, find_device
 from countperf.measurements import TimingDocument
 from countperf.models.compiled import COMPILED
-from countperf.models.explanation import explain as explain_prediction
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
 from countperf.models.validity import Level, refuse_negative
+from countperf.models.validity import explain as explain_prediction
 from countperf.models.weights import WeightSet
 from countperf.properties.transactions import with_transactions as added
 from countperf.properties.vector import PropertyVector
@@ -29,7 +29,7 @@ from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 
 if TYPE_CHECKING:
     from countperf.measurements import InstructionCounts, Statistic
-    from countperf.models.explanation import Explanation
+    from countperf.models.validity import Explanation
     from countperf.predictions import Prediction
 
 
