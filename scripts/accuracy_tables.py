@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.metrics import Evaluation
-from countperf.models.compiled import COMPILED
-from countperf.models.structural import STRUCTURAL
+from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.report.rows import PURPOSES, cell, format_percent, width_text
 

@@ -21,15 +21,13 @@ from countperf.fitting.prior import (
     KnownModel,
     ModelKind,
     prior_for,
+    with_columns,
 )
-from countperf.fitting.with_prior import with_columns
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CALIBRATION
 from countperf.measurements import Header, MeasurementSet, measurements_in
-from countperf.models.compiled import COMPILED
 from countperf.models.library import fits_folders
-from countperf.models.shipped import fitted_model
-from countperf.models.structural import STRUCTURAL
+from countperf.models.shipped import COMPILED, STRUCTURAL, fitted_model
 from countperf.workflow.calibrating import CODE_S
 from known_devices import MeasuredDevice, fit_devices, shares_of
 

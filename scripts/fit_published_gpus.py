@@ -28,7 +28,7 @@ from countperf.measurements.tables import identity_elsewhere
 from countperf.metrics import Evaluation
 from countperf.models.definition import ModelDefinition
 from countperf.models.weights import WeightSet
-from countperf.properties.transactions import TransactionCounts
+from countperf.properties.counts import TransactionCounts
 from countperf.workflow.fitting import evaluate, fit
 from measurement_kernels.catalog import entry
 from published_left_out import (

@@ -13,10 +13,12 @@ from countperf.fitting.prior import (
     KnownDevice,
     KnownModel,
     ModelKind,
+    guesses,
     prior_for,
+    prior_recipe,
+    with_columns,
 )
 from countperf.fitting.solve import LogPrior, Matrix, Solution, Vector, solve
-from countperf.fitting.with_prior import guesses, prior_recipe, with_columns
 from countperf.hardware.identity import DeviceIdentity
 
 _ROUNDS = 2

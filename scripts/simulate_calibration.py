@@ -35,11 +35,17 @@ from calibration_data import (
 from countperf.fitting.design import Design
 from countperf.fitting.fit import FitResult
 from countperf.fitting.leaving_out import conformal_quantile
-from countperf.fitting.prior import ChosenKernel, ExpectedErrors, KnownModel, ModelKind
-from countperf.fitting.with_prior import fit_with_prior, with_columns
+from countperf.fitting.prior import (
+    ChosenKernel,
+    ExpectedErrors,
+    KnownModel,
+    ModelKind,
+    fit_with_prior,
+    with_columns,
+)
 from countperf.hardware.identity import memory_hierarchy_of
 from countperf.metrics import mean_error
-from countperf.models.compiled import COMPILED
+from countperf.models.shipped import COMPILED
 from countperf.models.validity import NORMAL_QUANTILES
 
 JUDGES = ("test", "application", "variant")

@@ -35,7 +35,7 @@ LIGHT = {
     "countperf.measurements.lines": "measurements are read without isl",
     "countperf.measurements.sets": "weights are loaded without readers of tables",
     "countperf.measurements.tables": "measurements are read without Loopy and isl",
-    "countperf.properties.transactions": "weights are loaded without Loopy and isl",
+    "countperf.properties.counts": "weights are loaded without Loopy and isl",
     "countperf.sizes": "the help is made without NumPy",
     "countperf.workflow.kernels": "users' kernels need no catalogue",
 }

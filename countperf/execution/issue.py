@@ -18,7 +18,7 @@ as many in all. Vectors are of 32 bits per lane: one of wider elements takes as 
 
 A kernel's counts of the structure view say where each operation stands and how addresses change. A
 policy turns them into what the device issues: vector or scalar instructions, gathers, partial
-vectors. Which policy a device follows, its runtime says (`countperf.models.structural.POLICIES`).
+vectors. Which policy a device follows, its runtime says (`countperf.models.shipped.POLICIES`).
 
 `docs/models-priced.md` has the price of each option. `along` is for sub-groups of GPUs.
 """

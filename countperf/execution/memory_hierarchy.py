@@ -5,7 +5,7 @@ its source; `read_system` makes one of what the operating system says. Sizes of 
 three places, and at all of them they are those of the device:
 
 - *Derived features of models* (``beyond_l2``, ``beyond_llc``, ``out_of_reach`` and their products,
-  `countperf.models.structural` and `countperf.models.compiled`) have the caches and the translation
+  `countperf.models.shipped` and `countperf.models.shipped`) have the caches and the translation
   reach of the device's hierarchy, which a weights document states (`ModelDefinition.memory`).
 - *Reuse classes of counts* (``l1_reuse``, ``l2_reuse``, ``beyond_l2``, ``data_l2_reuse``,
   ``..._conflict1`` and so on, `countperf.execution.reuse`), and *misses and spills* of compiled

@@ -11,8 +11,7 @@ import numpy as np
 from countperf.display import Table, printed
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
-from countperf.fitting import verdicts
-from countperf.fitting.correcting import learn
+from countperf.fitting import judging
 from countperf.fitting.design import (
     Design,
     Diagnosis,
@@ -35,6 +34,7 @@ from countperf.fitting.leaving_out import (
     coverage_without_own_family,
     held_out_factor,
     interval_calibration,
+    learn,
     leave_families_out,
     log_scatter,
 )
@@ -47,9 +47,8 @@ from countperf.models.function import DERIVED, FitQuality, MeasurementSource, Ra
 from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
-from countperf.properties.counts import says_group_shape
+from countperf.properties.counts import says_group_shape, transaction_roots
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, property_unit
-from countperf.properties.transactions import transaction_roots
 from countperf.properties.vector import PropertyVector
 from countperf.version import __version__
 
@@ -173,12 +172,12 @@ def fit(
     return FitResult(
         weights=weights,
         verdicts=(
-            verdicts.rank_verdict(fitted.diagnosis, len(fitted.function.keys)),
-            verdicts.exercise_verdict(fitted.design),
-            verdicts.error_verdict(observations, errors, held_out, quality.coverage),
-            verdicts.cases_verdict(observations, tuple(uncounted), lacking),
+            judging.rank_verdict(fitted.diagnosis, len(fitted.function.keys)),
+            judging.exercise_verdict(fitted.design),
+            judging.error_verdict(observations, errors, held_out, quality.coverage),
+            judging.cases_verdict(observations, tuple(uncounted), lacking),
             *(
-                [verdicts.memory_verdict(definition.memory, caches)]
+                [judging.memory_verdict(definition.memory, caches)]
                 if definition.memory is not None
                 else []
             ),

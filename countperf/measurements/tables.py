@@ -283,7 +283,7 @@ def _count(unit: Any, transactions: Sequence[str], caches: CountedCaches) -> _Co
     """Count a kernel; one that cannot be counted keeps its times, with the reason."""
     from countperf.counting.preparation import PreparedKernel
     from countperf.properties.count_properties import count_kernel
-    from countperf.properties.transactions import TransactionCounts
+    from countperf.properties.counts import TransactionCounts
 
     try:
         vector = count_kernel(unit, view="structure", caches=caches)

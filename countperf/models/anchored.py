@@ -1,4 +1,4 @@
-r"""Predictions of one kernel, corrected by measured runs of it.
+r"""Predictions of one kernel, corrected by measured runs of it, and explained term by term.
 
 A model's errors are nearly constant per kernel. With :math:`r = \log(m/p)` of measured and
 predicted times, a kernel's :math:`r` scatter about a value of its own with :math:`\sigma_w` (within
@@ -29,19 +29,16 @@ from countperf.display import ShortRepr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.features import vector_of
 from countperf.measurements.sets import TimingDocument
-from countperf.models.cost_function import CostFunction, compile_cost
-from countperf.models.function import Calibration
-from countperf.models.validity import Level
+from countperf.models.cost_function import CostFunction
+from countperf.models.function import Calibration, model_inputs
+from countperf.models.validity import ExplainedPart, Explanation, Level
+from countperf.models.weights import Run, WeightsAndKernel, WeightSet
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement
-    from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
-
-Run = tuple[Mapping[str, int], float]
-"""Parameters of a run, and its measured time, s."""
 
 _LEAST_SCATTER = 0.01
 """No kernel's times are taken to be known better than to one percent."""
@@ -117,7 +114,7 @@ class AnchoredWeights(ShortRepr):
         """Return the corrected time as a fast function of the parameters."""
         if kernel is not None:
             self._check(self.weights.counted(kernel))
-        return replace(compile_cost(self.weights, self.vector), factor=self.factor)
+        return replace(self.weights.compile(self.vector), factor=self.factor)
 
     def _check(self, other: PropertyVector) -> None:
         if other.to_document()["counts"] != self.vector.to_document()["counts"]:
@@ -125,21 +122,6 @@ class AnchoredWeights(ShortRepr):
                 f"these weights are anchored on runs of {self.vector.kernel!r}, and"
                 f" {other.kernel!r} has other counts: anchor the weights on a run of it"
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WeightsAndKernel:
-    """Weights and the kernel that they predicted; the origin of a prediction."""
-
-    weights: WeightSet  # the weights, not anchored
-    kernel: object  # the kernel, as `WeightSet.predict` took it
-    parameters: Mapping[str, ParameterValue]  # values of the size parameters
-    level: Level  # of the interval
-
-    def anchored(self, *runs: Run | Measurement | TimingDocument) -> Prediction:
-        """Return the prediction, corrected by measured runs; errors as of `anchor`."""
-        corrected = anchor(self.weights, self.kernel, runs)
-        return corrected.predict(None, self.parameters, level=self.level)
 
 
 def anchor(
@@ -224,3 +206,40 @@ def _log_ratio(
             f" {dict(parameters)}, which no factor corrects: use a model with weights >= 0"
         )
     return math.log(time_s / predicted_s)
+
+
+def explain(weights: WeightSet, vector: PropertyVector, prediction: Prediction) -> Explanation:
+    """Explain a prediction of a kernel by weights."""
+    if isinstance(prediction.time_s, np.ndarray):
+        raise ParameterError("a prediction is explained at one size at a time, not at an array")
+    counts = vector.evaluate(prediction.parameters)
+    values = weights.charge(model_inputs(weights.definition, counts)).values
+    by_feature = weights.by_feature
+    return Explanation(
+        prediction=prediction,
+        expression=weights.definition.expression,
+        parts=tuple(
+            ExplainedPart(
+                name=name,
+                weight=by_feature.get(name),
+                count=float(values[name]) if name in by_feature else None,
+                part_s=float(np.asarray(seconds).item()),
+            )
+            for name, seconds in prediction.breakdown.items()
+        ),
+        global_bytes=_total(counts, _access_bytes),
+        flops=_total(counts, _flops),
+    )
+
+
+def _total(counts: Mapping[str, Any], size: Any) -> float:
+    return sum(size(*name.split(".")) * float(count) for name, count in counts.items())
+
+
+def _access_bytes(kind: str, *rest: str) -> float:
+    return int(rest[1]) / 8 if kind == "gmem" and rest[0] in ("load", "store") else 0.0
+
+
+def _flops(kind: str, *rest: str) -> float:
+    work = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
+    return work.get(rest[0], 0.0) if kind == "flop" else 0.0

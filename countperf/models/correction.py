@@ -16,8 +16,8 @@ charges, for each of :math:`g` groups, and the median :math:`m` of :math:`|\lamb
 over pairs of measured kernels. Predictions are multiplied by :math:`e^{\hat r}`, which is about one
 where nothing alike was measured. Each kernel counts once, with the means over its sizes.
 
-The kernel is the exponential one, the length scales and :math:`\tau^2` are constants
-(`countperf.fitting.correcting`). Whether a fit has a correction is decided by leaving out families.
+The kernel is the exponential one, the length scales and :math:`\tau^2` are constants. Whether a fit
+has a correction is decided by leaving out families (`countperf.fitting.leaving_out`).
 Documents have kernels and numbers as base64 of what zlib makes of their JSON; lists are read, too.
 
 Source: Rasmussen, Williams (2006), "Gaussian Processes for Machine Learning", equations 2.25

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countperf.display import FieldsAlone, ShortRepr
-from countperf.errors import ModelNotApplicableError, PredictionError
+from countperf.errors import ModelNotApplicableError
 from countperf.features import covers
 from countperf.models.correction import Correction, profile
 from countperf.models.definition import ModelDefinition
@@ -26,11 +26,9 @@ from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.function import Column, ModelFunction
 from countperf.models.validity import refuse_negative, unmeasured_error
 from countperf.predictions import ParameterValue, Quantity
-from countperf.properties.transactions import transaction_roots
 from countperf.symbolic.compiled import BLOCK, CountSource
 
 if TYPE_CHECKING:
-    from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
 
@@ -49,30 +47,6 @@ class CostFunction(ShortRepr, FieldsAlone):
     supplied_by: Mapping[str, tuple[str, ...]] | None = None
     factor: float = 1.0  # what the time is multiplied by: that of an anchor
     correction: Correction | None = None
-
-    @classmethod
-    def build(cls, weights: WeightSet, vector: PropertyVector) -> Self:
-        """Compile a kernel with weights; what has no weight is left out, and listed."""
-        model, known = weights.definition, set(weights.function.columns)
-        based = {n for n in vector for base in model.base_properties.values() if covers(base, n)}
-        lacking = [
-            name
-            for name in vector
-            if not _columns_of(model, name) <= known
-            or not (_columns_of(model, name) or name in based or model.features.ignores(name))
-        ]
-        charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}
-        derived = {name for _, name in charged - known if name in model.derived}
-        lacking += [*sorted(derived), *(n for n in model.scales if n not in weights.ranges)]
-        return cls(
-            kernel=vector.kernel,
-            device=weights.device.slug,
-            vector=vector,
-            function=weights.function,
-            weights_s=np.array(weights.unknowns, np.float64),
-            lacking=tuple(lacking),
-            correction=weights.correction,
-        )
 
     @cached_property
     def _at_one_size(self) -> Callable[..., list[Any]]:
@@ -185,29 +159,18 @@ def _columns_of(model: ModelDefinition, name: str) -> set[Column]:
     return {(term, feature) for term, spec in specs if (feature := spec.feature_of(name))}
 
 
-def compile_cost(
-    weights: WeightSet,
-    kernel: object,
-    *,
-    incomplete_ok: bool = False,
-) -> CostFunction:
-    """Return the predicted time of a kernel as a fast function; see `WeightSet.compile`."""
-    weights.check_counting_rules()
-    vector = weights.counted(kernel)
-    if weights.definition.reads_code:
-        raise PredictionError(
-            f"the {weights.model} model reads compiled code, and a cost function has formulas"
-            " only: predict(...) at the sizes of interest, or compile weights of a model that reads"
-            f" none, such as load_weights({weights.device.slug!r}, model='structural')"
-        )
-    there = transaction_roots(vector)
-    if without := [n for n in weights.definition.named_transactions if n not in there]:
-        raise PredictionError(
-            f"the {weights.model} model names {', '.join(without)}, which is found at single sizes"
-            " and has no formula, and a cost function has formulas only: predict(...) at the"
-            " sizes of interest, or compile weights of a model that does not name it"
-        )
-    function = CostFunction.build(weights, vector)
-    if incomplete_ok:
-        return function
-    return replace(function, supplied_by=weights.exercising_kernels)
+def lacking_cost(
+    function: ModelFunction, ranges: Container[str], vector: PropertyVector
+) -> tuple[str, ...]:
+    """Return properties, derived features and scales of a kernel whose cost is not known."""
+    model, known = function.model, set(function.columns)
+    based = {n for n in vector for base in model.base_properties.values() if covers(base, n)}
+    lacking = [
+        name
+        for name in vector
+        if not _columns_of(model, name) <= known
+        or not (_columns_of(model, name) or name in based or model.features.ignores(name))
+    ]
+    charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}
+    derived = {name for _, name in charged - known if name in model.derived}
+    return (*lacking, *sorted(derived), *(name for name in model.scales if name not in ranges))

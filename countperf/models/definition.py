@@ -58,9 +58,8 @@ from countperf.execution.keys import SITE_ROOT
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.features import FeatureSpec
 from countperf.models.expressions import FUNCTIONS, Formula, parse
-from countperf.properties.counts import GROUP_SHAPE, group_shape
+from countperf.properties.counts import AT_SIZES, GROUP_SHAPE, group_shape, transaction_roots
 from countperf.properties.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
-from countperf.properties.transactions import AT_SIZES, transaction_roots
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]

@@ -20,8 +20,7 @@ from countperf.documents.base import parse_json
 from countperf.documents.lines import locked
 from countperf.errors import DocumentError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
-from countperf.models.compiled import COMPILED
-from countperf.models.structural import STRUCTURAL
+from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")

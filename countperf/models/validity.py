@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,14 +14,11 @@ from countperf.errors import (
     ParameterError,
     UnmeasuredPropertyError,
 )
-from countperf.models.function import Weight, model_inputs
 from countperf.predictions import Prediction, Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.hardware.identity import DeviceIdentity
-    from countperf.models.function import FitQuality, IndistinguishableGroup
-    from countperf.models.weights import WeightSet
-    from countperf.properties.vector import PropertyVector
+    from countperf.models.function import FitQuality, IndistinguishableGroup, Weight
 
 Level = float
 """In which share of cases an interval is to hold the time: 0.9 or 0.95."""
@@ -253,40 +250,3 @@ class Explanation(Table, Drawable, ShortRepr):
     parts: tuple[ExplainedPart, ...]  # largest first
     global_bytes: float  # what the kernel asks of global memory
     flops: float  # a fused multiply-add as two
-
-
-def explain(weights: WeightSet, vector: PropertyVector, prediction: Prediction) -> Explanation:
-    """Explain a prediction of a kernel by weights."""
-    if isinstance(prediction.time_s, np.ndarray):
-        raise ParameterError("a prediction is explained at one size at a time, not at an array")
-    counts = vector.evaluate(prediction.parameters)
-    values = weights.charge(model_inputs(weights.definition, counts)).values
-    by_feature = weights.by_feature
-    return Explanation(
-        prediction=prediction,
-        expression=weights.definition.expression,
-        parts=tuple(
-            ExplainedPart(
-                name=name,
-                weight=by_feature.get(name),
-                count=float(values[name]) if name in by_feature else None,
-                part_s=float(np.asarray(seconds).item()),
-            )
-            for name, seconds in prediction.breakdown.items()
-        ),
-        global_bytes=_total(counts, _access_bytes),
-        flops=_total(counts, _flops),
-    )
-
-
-def _total(counts: Mapping[str, Any], size: Any) -> float:
-    return sum(size(*name.split(".")) * float(count) for name, count in counts.items())
-
-
-def _access_bytes(kind: str, *rest: str) -> float:
-    return int(rest[1]) / 8 if kind == "gmem" and rest[0] in ("load", "store") else 0.0
-
-
-def _flops(kind: str, *rest: str) -> float:
-    work = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
-    return work.get(rest[0], 0.0) if kind == "flop" else 0.0

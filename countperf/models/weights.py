@@ -23,9 +23,8 @@ from countperf.errors import (
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.features import vector_of
 from countperf.hardware.identity import DeviceIdentity
-from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, anchor
 from countperf.models.correction import CORRECTION, Correction, profile
-from countperf.models.cost_function import CostFunction, compile_cost
+from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
 from countperf.models.function import (
     FitQuality,
@@ -55,6 +54,7 @@ from countperf.models.validity import (
     unmeasured_error,
 )
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
+from countperf.properties.counts import transaction_roots
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules, View
 from countperf.sizes import given_sizes
 
@@ -65,6 +65,10 @@ if TYPE_CHECKING:
 
 MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
+
+
+Run = tuple[Mapping[str, int], float]
+"""Parameters of a run, and its measured time, s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -318,7 +322,31 @@ class WeightSet(Table, Document):
             As in `predict`. A property without a weight raises when the function is called with
             parameters at which it is not zero.
         """
-        return compile_cost(self, kernel, incomplete_ok=incomplete_ok)
+        self.check_counting_rules()
+        vector = self.counted(kernel)
+        if self.definition.reads_code:
+            raise PredictionError(
+                f"the {self.model} model reads compiled code, and a cost function has formulas"
+                " only: predict(...) at the sizes of interest, or compile weights of a model that"
+                f" reads none, such as load_weights({self.device.slug!r}, model='structural')"
+            )
+        there = transaction_roots(vector)
+        if without := [n for n in self.definition.named_transactions if n not in there]:
+            raise PredictionError(
+                f"the {self.model} model names {', '.join(without)}, which is found at single sizes"
+                " and has no formula, and a cost function has formulas only: predict(...) at the"
+                " sizes of interest, or compile weights of a model that does not name it"
+            )
+        return CostFunction(
+            kernel=vector.kernel,
+            device=self.device.slug,
+            vector=vector,
+            function=self.function,
+            weights_s=np.array(self.unknowns, np.float64),
+            lacking=lacking_cost(self.function, self.ranges, vector),
+            supplied_by=None if incomplete_ok else self.exercising_kernels,
+            correction=self.correction,
+        )
 
     def explain(
         self,
@@ -344,9 +372,7 @@ class WeightSet(Table, Document):
         sizes = _with_sizes_of(options, parameters)
         return display.above.explain(kernel, sizes, weights=self, **options)
 
-    def anchored(
-        self, kernel: object, *runs: Run | Measurement | TimingDocument
-    ) -> AnchoredWeights:
+    def anchored(self, kernel: object, *runs: Run | Measurement | TimingDocument) -> Any:
         """Correct a kernel's predictions by measured runs of it.
 
         Parameters
@@ -371,7 +397,7 @@ class WeightSet(Table, Document):
         ParameterError
             There is no run, or a time is not positive.
         """
-        return anchor(self, kernel, runs)
+        return display.above.anchor(self, kernel, runs)
 
     def _check_guessed(self, kernel: str, charge: Charge, verdict: Verdict) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
@@ -515,6 +541,21 @@ class WeightSet(Table, Document):
 
 def _plain(row: NDArray[np.float64]) -> Quantity:
     return row if row.ndim else float(row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightsAndKernel:
+    """Weights and the kernel that they predicted; the origin of a prediction."""
+
+    weights: WeightSet  # the weights, not anchored
+    kernel: object  # the kernel, as `WeightSet.predict` took it
+    parameters: Mapping[str, ParameterValue]  # values of the size parameters
+    level: Level  # of the interval
+
+    def anchored(self, *runs: Run | Measurement | TimingDocument) -> Prediction:
+        """Return the prediction, corrected by measured runs; errors as of `WeightSet.anchored`."""
+        corrected = self.weights.anchored(self.kernel, *runs)
+        return corrected.predict(None, self.parameters, level=self.level)
 
 
 def _with_sizes_of(

@@ -1,17 +1,32 @@
-"""Counts of properties, symbolic in the sizes, with what one unit of each is executed by."""
+"""Counts of properties, symbolic in the sizes, with what one unit of each is executed by.
+
+Some properties of sub-groups, which models may name, have no formula.
+``transactions.32x128.load`` are the lines of 128 bytes that sub-groups of 32 work items touch in
+all loads from global memory, each line once whenever a sub-group executes an access; likewise
+``store``; ``transactions.32x128`` are both. How lines are shared depends on how every access lies
+in its array, so that there is no formula: the number is found at given sizes, exactly
+(`countperf.counting.access_analysis`).
+
+``subgroups.32.launched``, ``.arithmetic``, ``.load``, ``.store``, ``.local``, ``.passes`` and
+``.barrier`` are what sub-groups of 32 work items execute (`countperf.counting.programs`);
+``distinct.load`` and ``distinct.store`` the distinct bytes of global memory that the kernel
+accesses. They are found at given sizes likewise.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from countperf.counting.keys import Granularity
-from countperf.display import shortened
+from countperf.display import FieldsAlone, shortened
 from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError, DocumentError
 from countperf.execution.keys import site_key
@@ -25,6 +40,12 @@ from countperf.steps import stepped
 from countperf.symbolic.isl_counts import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import parse_polynomial
+
+if TYPE_CHECKING:
+    from countperf.counting.access_analysis import AccessAnalysis
+    from countperf.counting.analysis import Footprint
+    from countperf.counting.preparation import PreparedKernel
+    from countperf.counting.programs import KernelProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +128,6 @@ class Count:
         return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
 
 
-# --- The shape of work groups as counts: work items, and rows of them, of all groups of a kernel
-# Names of properties of the structure view carry it (``site.free.flat.16x4...``: rows of 16 items
-# along local axis 0, four of them), so that stored counts say it, too. ``items`` are the work items
-# of all groups, and ``rows`` their rows: ``items/groups`` are the items of a group, ``items/rows``
-# the length of a row, ``rows/groups`` the rows of a group. They are no work of their own: only
-# models that name them see them.
-
-
 GROUP_SHAPE = ("items", "rows")
 """Names of properties that say how large work groups are."""
 
@@ -161,9 +174,6 @@ def granularity_of(name: str) -> Granularity:
     return _GRANULARITIES.get(name, Granularity.WORK_ITEM)
 
 
-# --- Values of counts, and whether assumptions hold, at sizes given as integers or arrays
-
-
 CountsAt = Callable[[Mapping[str, int]], Mapping[str, int]]
 
 
@@ -183,9 +193,6 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
         for name, count in counts.items():
             arrays[name][place] = count
     return arrays
-
-
-# --- The document of a property vector
 
 
 class _GuardsPart(Part):
@@ -267,9 +274,6 @@ def vector_fields(document: Any) -> dict[str, Any]:
     }
 
 
-# --- Caches that a stored property vector was counted for
-
-
 def caches_of(document: Mapping[str, Any]) -> CountedCaches:
     """Return the caches that the document of a property vector states.
 
@@ -280,3 +284,86 @@ def caches_of(document: Mapping[str, Any]) -> CountedCaches:
     if stated is None:
         return DEFAULT_CACHES
     return validate(CountedCaches, stated, root="$.properties.caches")
+
+
+TRANSACTIONS = "transactions"
+"""First part of the names of transactions."""
+
+SUB_GROUPS = "subgroups"
+"""First part of the names of instructions of sub-groups."""
+
+DISTINCT = "distinct"
+"""First part of the names of distinct bytes."""
+
+AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT)
+"""First part of all names of this module."""
+
+_NUMBER = r"[1-9]\d*"
+_ROOT = re.compile(
+    rf"(?:{TRANSACTIONS}\.{_NUMBER}x{_NUMBER}|{SUB_GROUPS}\.{_NUMBER}|{DISTINCT})(?![^.])"
+)
+
+
+def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what names, or patterns of them, begin with that say which transactions are meant."""
+    found = (_ROOT.match(name) for name in names)
+    return tuple(sorted({match.group() for match in found if match is not None}))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TransactionCounts(FieldsAlone):
+    """A function from sizes to the transactions of a kernel; picklable."""
+
+    kernel: Any
+    # which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``,
+    # ``subgroups.<work items of a sub-group>``, ``distinct``
+    roots: tuple[str, ...]
+    statistics: Mapping[str, Any]  # what data decides, as for `countperf.count_kernel`
+
+    @cached_property
+    def _prepared(self) -> PreparedKernel:
+        from countperf.counting.preparation import PreparedKernel
+
+        return PreparedKernel(self.kernel, statistics=self.statistics)
+
+    @cached_property
+    def _programs(self) -> tuple[KernelProgram, ...]:
+        from countperf.counting.programs import kernel_programs
+
+        return kernel_programs(self._prepared)
+
+    @cached_property
+    def _accesses(self) -> tuple[AccessAnalysis, ...]:
+        from countperf.counting.analysis import analyzed_accesses
+
+        with self._prepared.counting():
+            return analyzed_accesses(self._prepared)
+
+    @cached_property
+    def _footprints(self) -> tuple[Footprint, ...]:
+        from countperf.counting.analysis import footprints_of
+
+        return footprints_of(self._accesses)
+
+    def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
+        """Count the transactions at sizes."""
+        sizes: dict[str, int] = {}
+        for root in self.roots:
+            counted = self._counted(root, parameters)
+            sizes |= {f"{root}.{name}": number for name, number in counted.items()}
+        return sizes
+
+    def _counted(self, root: str, parameters: Mapping[str, int]) -> dict[str, int]:
+        kind, _, numbers = root.partition(".")
+        if kind == DISTINCT:
+            from countperf.counting.analysis import distinct_bytes
+
+            return distinct_bytes(self._footprints, parameters)
+        if kind == SUB_GROUPS:
+            from countperf.counting.programs import sub_group_work
+
+            return sub_group_work(self._programs, parameters, sub_group_size=int(numbers))
+        from countperf.counting.access_analysis import lines_moved
+
+        items, line_bytes = map(int, numbers.split("x"))
+        return lines_moved(self._accesses, parameters, line_bytes=line_bytes, sub_group_size=items)

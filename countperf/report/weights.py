@@ -22,7 +22,7 @@ from countperf.report.rows import (
 
 if TYPE_CHECKING:
     from countperf.fitting.fit import FitResult
-    from countperf.fitting.with_prior import CalibrationResult
+    from countperf.fitting.prior import CalibrationResult
     from countperf.harness.characterization.bench import Characterization
     from countperf.harness.devices import DeviceReport
     from countperf.models.definition import ModelDefinition

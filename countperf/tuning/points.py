@@ -22,7 +22,7 @@ from countperf.errors import (
 from countperf.harness.device import DeviceLimits
 from countperf.models.correction import CORRECTION
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.transactions import with_transactions
+from countperf.properties.vector import with_transactions
 from countperf.tuning.space import Choice, SearchSpace, Value
 from countperf.user_code import find_in_user_code
 

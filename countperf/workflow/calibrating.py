@@ -23,20 +23,18 @@ from countperf.errors import (
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches, MemoryHierarchy
 from countperf.fitting.fit import FitResult, observations_of
 from countperf.fitting.prior import (
+    CalibratedModel,
+    CalibrationResult,
     ChosenKernel,
     ExpectedErrors,
     KernelChoice,
     KnownDevice,
     KnownDevices,
     KnownModel,
+    fit_with_prior,
     is_alike,
     shipped_choice,
     shipped_devices,
-)
-from countperf.fitting.with_prior import (
-    CalibratedModel,
-    CalibrationResult,
-    fit_with_prior,
     widening,
 )
 from countperf.hardware.identity import counted_caches_of, memory_hierarchy_of
@@ -52,7 +50,6 @@ from countperf.machine_code import object_file, throughput
 from countperf.machine_code.object_file import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import KernelCase, Measurement, MeasurementSet
-from countperf.models.compiled import COMPILED
 from countperf.models.library import (
     OWN,
     checked_own_name,
@@ -60,7 +57,7 @@ from countperf.models.library import (
     store_own_fit,
     user_fits_folder,
 )
-from countperf.models.structural import STRUCTURAL
+from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.steps import report

@@ -29,8 +29,7 @@ from countperf.measurements.recorded import read_times
 from countperf.measurements.tables import identity_elsewhere
 from countperf.models.shipped import fitted_model
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.counts import caches_of
-from countperf.properties.transactions import TransactionCounts, transaction_roots
+from countperf.properties.counts import TransactionCounts, caches_of, transaction_roots
 from countperf.steps import report, stepped
 from countperf.workflow.kernels import table_kernels
 from countperf.workflow.prediction import Target

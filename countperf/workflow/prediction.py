@@ -17,13 +17,13 @@ from countperf.hardware.identity import DeviceIdentity, counted_caches_of
 from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import discover, find_device
 from countperf.measurements import TimingDocument
-from countperf.models.compiled import COMPILED
+from countperf.models.anchored import explain as explain_prediction
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
+from countperf.models.shipped import COMPILED
 from countperf.models.validity import Level, refuse_negative
-from countperf.models.validity import explain as explain_prediction
 from countperf.models.weights import WeightSet
-from countperf.properties.transactions import with_transactions as added
 from countperf.properties.vector import PropertyVector
+from countperf.properties.vector import with_transactions as added
 from countperf.sizes import given_sizes
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.documents import check_writable
-from countperf.models.compiled import COMPILED
+from countperf.models.shipped import COMPILED
 from countperf.workflow.fitting import evaluate, evaluate_ranking, fit, read_measurements
 from countperf.workflow.prediction import Target
 from measurement_kernels.catalog import families

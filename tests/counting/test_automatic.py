@@ -14,8 +14,7 @@ from countperf.counting.automatic import AssumedOrder
 from countperf.errors import ParameterError
 from countperf.harness.compile.objects import _NotedTarget  # pyright: ignore[reportPrivateUsage]
 from countperf.harness.cuda.target import NvidiaCudaTarget
-from countperf.properties.transactions import with_transactions
-from countperf.properties.vector import PropertyVector
+from countperf.properties.vector import PropertyVector, with_transactions
 from tests.kernels import made
 
 

@@ -19,9 +19,9 @@ from countperf.execution.memory_hierarchy import (
     read_system,
 )
 from countperf.execution.reuse import ReuseLimits
-from countperf.fitting.verdicts import memory_verdict
+from countperf.fitting.judging import memory_verdict
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
-from countperf.models.structural import structural
+from countperf.models.shipped import structural
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -18,9 +18,8 @@ from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.judging import evaluate, evaluate_ranking
 from countperf.measurements import Measurement, MeasurementSet
-from countperf.models.compiled import ORDERS, Order, compiled
 from countperf.models.function import model_inputs
-from countperf.models.structural import structural
+from countperf.models.shipped import ORDERS, Order, compiled, structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import MadeUpKernel, measure

@@ -14,15 +14,13 @@ import pytest
 from countperf.errors import DocumentError
 from countperf.execution.issue import ExecutionPolicy
 from countperf.features import FeatureSpec
-from countperf.fitting.correcting import LARGEST_LOG, NOISE, learn
 from countperf.fitting.design import Observation
 from countperf.fitting.estimate import Estimate, estimate, recipe_of
 from countperf.fitting.fit import FitResult, fit
-from countperf.fitting.leaving_out import corrected, leave_families_out
+from countperf.fitting.leaving_out import LARGEST_LOG, NOISE, corrected, learn, leave_families_out
 from countperf.models.correction import CORRECTION, as_points, profile, similarity
 from countperf.models.library import load_weights
-from countperf.models.shipped import LINEAR
-from countperf.models.structural import structural
+from countperf.models.shipped import LINEAR, structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, MadeUpKernel, measure, observe_all

@@ -26,7 +26,9 @@ SCALE_ADD = MadeUpKernel(
     family="stride2-half",
     counts=dict(zip(PAIRED, ("[n] -> { 2n }", "[n] -> { n }", "[n] -> { n }"), strict=True)),
 )
-SCALE_ADD_WEIGHTS: dict[str, float] = dict(zip((*PAIRED, "launches"), (4e-11, 9e-11, -1e-11, 4e-6), strict=True))
+SCALE_ADD_WEIGHTS: dict[str, float] = dict(
+    zip((*PAIRED, "launches"), (4e-11, 9e-11, -1e-11, 4e-6), strict=True)
+)
 # without "pairs", loads at half-used stride 2 occur only together with the stores
 DEPENDENT = tuple(kernel for kernel in KERNELS if kernel.name != "pairs")
 

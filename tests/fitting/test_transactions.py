@@ -15,8 +15,7 @@ from countperf.fitting.fit import fit as fit_model
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
-from countperf.properties.transactions import with_transactions
-from countperf.properties.vector import PropertyVector
+from countperf.properties.vector import PropertyVector, with_transactions
 from countperf.workflow.fitting import evaluate, evaluate_ranking, fit
 from countperf.workflow.prediction import predict
 from countperf.workflow.tuning import rank

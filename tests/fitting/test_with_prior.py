@@ -11,7 +11,6 @@ import pytest
 from scipy.optimize import minimize
 
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
-from countperf.fitting import with_prior
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.estimate import Estimate, estimate_design
 from countperf.fitting.fit import FitResult
@@ -22,12 +21,13 @@ from countperf.fitting.prior import (
     ExpectedErrors,
     KnownDevice,
     KnownModel,
+    fit_with_prior,
     prior_for,
+    prior_recipe,
     shipped_choice,
     shipped_devices,
 )
 from countperf.fitting.solve import LogPrior
-from countperf.fitting.with_prior import fit_with_prior, prior_recipe
 from countperf.hardware.identity import DeviceIdentity, memory_hierarchy_of
 from countperf.models.definition import ModelDefinition, Term
 from countperf.models.function import Column
@@ -240,7 +240,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         return LogPrior(mean=mean, covariance=np.eye(len(columns)))
 
     monkeypatch.setattr(KnownModel, "definition", lambda *_: MODEL)
-    monkeypatch.setattr(with_prior, "prior_for", prior)
+    monkeypatch.setattr(prior, "prior_for", prior)
 
 
 def _fitted(known: KnownModel, speed: float = 2.0, noise: float = 0.0) -> FitResult:

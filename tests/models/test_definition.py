@@ -14,8 +14,7 @@ from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.features import FeatureSpec
 from countperf.models.definition import ModelDefinition, property_of
 from countperf.models.function import column_keys, model_inputs
-from countperf.models.shipped import LINEAR, fitted_model
-from countperf.models.structural import structural
+from countperf.models.shipped import LINEAR, fitted_model, structural
 from tests.models.builders import sum_model
 
 TEXT = """

@@ -11,7 +11,7 @@ import pytest
 from countperf.execution.issue import ExecutionPolicy, IssuedEvents, Serving, Unit, apply_policy
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.library import load_weights, named_fits
-from countperf.models.structural import POLICIES, policy_on, structural
+from countperf.models.shipped import POLICIES, policy_on, structural
 from tests.models.builders import make_device
 
 COUNTS = {

@@ -11,9 +11,9 @@ import pytest
 
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.properties.count_properties import count_kernel
+from countperf.properties.counts import transaction_roots
 from countperf.properties.taxonomy import is_emitted, property_unit
-from countperf.properties.transactions import transaction_roots, with_transactions
-from countperf.properties.vector import PropertyVector
+from countperf.properties.vector import PropertyVector, with_transactions
 
 ROOTS = ("transactions.16x32", "transactions.32x128")
 

@@ -13,7 +13,7 @@ from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import IndistinguishableGroup, unit_of
 from countperf.models.library import load_weights
-from countperf.models.structural import structural
+from countperf.models.shipped import structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.report.weights import implied_rate, weights_table

@@ -11,8 +11,7 @@ import pytest
 from countperf.display import MOST_LINES
 from countperf.errors import DeviceError, MeasurementError, ParameterError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
-from countperf.fitting.prior import KernelChoice, shipped_choice
-from countperf.fitting.with_prior import CalibrationResult
+from countperf.fitting.prior import CalibrationResult, KernelChoice, shipped_choice
 from countperf.hardware.identity import memory_hierarchy_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
