@@ -115,13 +115,13 @@ def compare_models(
     judging = set(purposes) - {"measurement"}
     unprofiled: dict[str, str] = {}
     cases: list[_Case] = []
-    for each in stepped(measurements, "profiling kernels"):
-        if each.purpose not in {"measurement", *judging}:
+    for measurement in stepped(measurements, "profiling kernels"):
+        if measurement.purpose not in {"measurement", *judging}:
             continue
         try:
-            cases.append(_Case(measurement=each, kernel=profile(each)))
+            cases.append(_Case(measurement=measurement, kernel=profile(measurement)))
         except CountperfError as error:
-            unprofiled[each.kernel] = str(error)
+            unprofiled[measurement.kernel] = str(error)
     if not cases:
         raise FitError(f"none of the {len(measurements)} measured cases has a profile")
     classes = {name for case in cases for name in case.kernel.profile.alpha}

@@ -140,26 +140,26 @@ def build_design(observations: Sequence[Observation], definition: ModelDefinitio
             message = f"case {case.name!r}: a measured time must be positive, not {case.time_s} s"
             raise FitError(message)
     number = len(observations)
-    found = model_inputs(definition, _counts_table(observations, definition))
-    present = _present(definition, set(found.issued)) | set(found.values)
+    inputs = model_inputs(definition, _counts_table(observations, definition))
+    present = _present(definition, set(inputs.issued)) | set(inputs.values)
     ordered = sorted(present, key=lambda column: _position(definition, column))
-    columns = tuple(column for column in ordered if column in found.values)
+    columns = tuple(column for column in ordered if column in inputs.values)
     if not columns:
         raise FitError("no measured kernel has a property that the model charges")
     function = ModelFunction(model=definition, columns=columns)
     has_unknown = np.zeros(number, np.bool_)
-    for name in found.unknown:
-        has_unknown |= np.asarray(found.issued[name]) != 0
+    for name in inputs.unknown:
+        has_unknown |= np.asarray(inputs.issued[name]) != 0
     design = Design(
         function=function,
         names=function.keys,
-        counts=np.column_stack([np.broadcast_to(found.values[c], number) for c in columns]),
+        counts=np.column_stack([np.broadcast_to(inputs.values[c], number) for c in columns]),
         times_s=np.array([case.time_s for case in observations]),
         noise=np.array([case.noise for case in observations]),
         has_unknown=has_unknown,
-        scales={n: np.array(np.broadcast_to(v, number)) for n, v in found.variables.items()},
-        ignored=found.ignored,
-        unknown=found.unknown,
+        scales={n: np.array(np.broadcast_to(v, number)) for n, v in inputs.variables.items()},
+        ignored=inputs.ignored,
+        unknown=inputs.unknown,
     )
     design = design.of_cases(np.ones(number, np.bool_))
     if not design.names:
@@ -196,8 +196,8 @@ def _present(model: ModelDefinition, names: set[str]) -> set[Column]:
 def _position(model: ModelDefinition, column: Column) -> tuple[int, int, str]:
     term, feature = column
     charged = model.terms[term].charged
-    place, _ = model.term_features[term].position(feature)
-    return list(model.terms).index(term), place + charged.count(feature), feature
+    rank, _ = model.term_features[term].position(feature)
+    return list(model.terms).index(term), rank + charged.count(feature), feature
 
 
 def diagnose(design: Design) -> Diagnosis:
@@ -269,15 +269,15 @@ def _simplest(value: float) -> float:
 
 def common_view(measurements: Iterable[Measurement]) -> View:
     """Return the view under which all kernels were counted."""
-    found = {
+    case_of_view = {
         m.properties.get("view", "source"): m.case for m in measurements if m.properties is not None
     }
-    if len(found) > 1:
-        cases = " and ".join(f"{case!r} in the {view} view" for view, case in found.items())
+    if len(case_of_view) > 1:
+        cases = " and ".join(f"{case!r} in the {view} view" for view, case in case_of_view.items())
         raise FitError(
             f"the measured kernels were not all counted alike ({cases}): count them again in one"
         )
-    view = next(iter(found), "source")
+    view = next(iter(case_of_view), "source")
     if view not in VIEWS:
         raise FitError(
             f"kernels were counted in the {view!r} view; there are {' and '.join(VIEWS)}"
@@ -292,18 +292,19 @@ def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
         return DEFAULT_CACHES
     known = [(m, caches) for m, caches in stated if m.code is not None] or stated[:1]
     caches = known[0][1]
-    for each, others in stated:
+    for measurement, others in stated:
         if not others.counts_alike(caches):
             raise FitError(
-                f"the measured kernels were not all counted for the same caches ({each.case!r} for"
-                f" {others.text}, {known[0][0].case!r} for {caches.text}): count them again"
-                " (countperf.workflow.fitting.recount)"
+                "the measured kernels were not all counted for the same caches"
+                f" ({measurement.case!r} for {others.text}, {known[0][0].case!r} for"
+                f" {caches.text}): count them again (countperf.workflow.fitting.recount)"
             )
-    for each, others in known:
+    for measurement, others in known:
         if others.code != caches.code:
             raise FitError(
-                f"the compiled code of {each.case!r} was read for a cache of {others.code.text},"
-                f" that of {known[0][0].case!r} for {caches.code.text}: fit to either part"
+                f"the compiled code of {measurement.case!r} was read for a cache of"
+                f" {others.code.text}, that of {known[0][0].case!r} for {caches.code.text}:"
+                " fit to either part"
             )
     return caches
 

@@ -77,12 +77,12 @@ class Estimate(ShortRepr):
     def at_cases(self, cases: Design) -> Vector:
         """Predict cases that were not in the fit, s; NaN where the fit does not determine it."""
         function = self.function
-        places = {column: position for position, column in enumerate(function.columns)}
-        values = np.zeros((len(places), len(cases.times_s)))
+        positions = {column: position for position, column in enumerate(function.columns)}
+        values = np.zeros((len(positions), len(cases.times_s)))
         known = ~cases.has_unknown
         for column, numbers in zip(cases.function.columns, cases.counts.T, strict=True):
-            if column in places:
-                values[places[column]] = numbers
+            if column in positions:
+                values[positions[column]] = numbers
             else:
                 known &= numbers == 0
         scaled = function.scaled(values, cases.scales)
@@ -181,7 +181,7 @@ def _shared(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
     spread = (inside - null.T @ (null @ inside)) / norms
     low, high = problem.low / problem.scale, problem.high / problem.scale
     shared = np.clip(np.where(concerned, spread, weights), low, high)
-    before, after = (problem.relative @ each for each in (weights, shared))
+    before, after = (problem.relative @ candidate for candidate in (weights, shared))
     unchanged = np.all(np.abs(after - before) <= _SAME_TIME * np.abs(before))
     return shared if unchanged else weights
 

@@ -311,16 +311,16 @@ def weight_set(
     )
 
 
-def _standard_error(fitted: Estimate, place: int) -> float | None:
+def _standard_error(fitted: Estimate, column: int) -> float | None:
     """Return a standard error; None at a bound, among inseparable unknowns, and without effect."""
     covariance = fitted.solution.covariance
-    key = fitted.function.keys[place]
+    key = fitted.function.keys[column]
     grouped = {name for group in fitted.diagnosis.groups for name in group.features}
-    if covariance is None or fitted.solution.at_bound[place]:
+    if covariance is None or fitted.solution.at_bound[column]:
         return None
     if key in grouped:
         return None
-    return max(float(covariance[place, place]), 0.0) ** 0.5
+    return max(float(covariance[column, column]), 0.0) ** 0.5
 
 
 def _weights(fitted: Estimate) -> tuple[Weight, ...]:

@@ -74,15 +74,15 @@ class RankedSet(Part):
             return None
         if len(set(ranks)) == 1:
             return 0.0
-        # by place, for the difference of two infinite times is none
-        places = np.unique(ranks, return_inverse=True)[1]
+        # by position, for the difference of two infinite times is none
+        positions = np.unique(ranks, return_inverse=True)[1]
         times_s = [variant.measured_s for variant in self.variants]
-        return float(cast("float", kendalltau(times_s, places)[0]))
+        return float(cast("float", kendalltau(times_s, positions)[0]))
 
     def regret(self, top: int = 1) -> float:
         """Return the least time among the `top` predicted to be fastest over the least of all."""
-        first = sorted(self.variants, key=lambda each: (each.rank_s, -each.measured_s))[:top]
-        return min(each.measured_s for each in first) / self.times_s[0]
+        first = sorted(self.variants, key=lambda v: (v.rank_s, -v.measured_s))[:top]
+        return min(variant.measured_s for variant in first) / self.times_s[0]
 
 
 class RankingEvaluation(Table, Document):
@@ -97,12 +97,12 @@ class RankingEvaluation(Table, Document):
     @property
     def kendall_tau(self) -> float | None:
         """Arithmetic mean over the sets that have one."""
-        taus = [tau for each in self.sets if (tau := each.kendall_tau) is not None]
+        taus = [tau for variants in self.sets if (tau := variants.kendall_tau) is not None]
         return float(np.mean(taus)) if taus else None
 
     def regret(self, top: int = 1) -> float | None:
         """Return the geometric mean over the sets; None if there is none."""
-        logs = [np.log(each.regret(top)) for each in self.sets]
+        logs = [np.log(variants.regret(top)) for variants in self.sets]
         return float(np.exp(np.mean(logs))) if logs else None
 
 
@@ -118,8 +118,8 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
         device=weights.device.slug,
         model=weights.model,
         sets=tuple(
-            RankedSet(family=family, parameters=dict(parameters), variants=tuple(found))
-            for (family, parameters), found in sets.items()
+            RankedSet(family=family, parameters=dict(parameters), variants=tuple(variants))
+            for (family, parameters), variants in sets.items()
         ),
     )
 
@@ -130,8 +130,8 @@ def _ranked(weights: WeightSet, measurement: Measurement) -> RankedVariant:
     if (vector := measurement.property_vector()) is not None:
         check_counting_rules(measurement)
         try:
-            found = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
-            time_s, complete = float(found.time_s), found.complete
+            prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
+            time_s, complete = float(prediction.time_s), prediction.complete
         except CountperfError:
             pass
     return RankedVariant(
@@ -215,13 +215,13 @@ def exercise_verdict(design: Design) -> Verdict:
         return Verdict(
             name="exercise", passed=True, message="every property of the kernels is exercised"
         )
-    found = [f"never exercised: {', '.join(design.unexercised)}"] if design.unexercised else []
+    lacking = [f"never exercised: {', '.join(design.unexercised)}"] if design.unexercised else []
     if design.unknown:
-        found.append(f"the model has no rule for: {', '.join(design.unknown)}")
+        lacking.append(f"the model has no rule for: {', '.join(design.unknown)}")
     return Verdict(
         name="exercise",
         passed=False,
-        message="; ".join(found),
+        message="; ".join(lacking),
         remedy="these get no weight; measure kernels that exercise them at other parameters",
     )
 
@@ -295,7 +295,7 @@ def cases_verdict(
 ) -> Verdict:
     """Name cases whose samples spread too far, and kernels that are not in the fit, with why."""
     unstable = [case.name for case in observations if not case.stable]
-    found = [
+    caveats = [
         (f"the samples of {len(unstable)} of {len(observations)} cases spread too far", unstable),
         ("measured but not counted, so not in the fit", list(uncounted)),
         ("without what the model names, so not in the fit", list(dict.fromkeys(lacking))),
@@ -303,7 +303,7 @@ def cases_verdict(
     told = [
         f"{what}: {', '.join(names[:_WORST])}"
         + (f" and {len(names) - _WORST} more" if len(names) > _WORST else "")
-        for what, names in found
+        for what, names in caveats
         if names
     ]
     return Verdict(

@@ -155,21 +155,21 @@ def left_out_corrections(
         cho_solve(cho_factor(profiles.covariance), np.eye(len(profiles.kernels))), np.float64
     )
     alike = similarity(profiles.of_cases, profiles.points)
-    found = np.zeros(len(observations))
+    log_factors = np.zeros(len(observations))
     times_s = fitted.design.times_s
-    for each in left_out.values():
-        members = profiles.members[each.outside]
+    for part in left_out.values():
+        members = profiles.members[part.outside]
         number = len(profiles.kernels)
         inside = np.bincount(members, minlength=number) == 0
-        if np.all(inside) or np.any(each.predicted_s <= 0):
+        if np.all(inside) or np.any(part.predicted_s <= 0):
             continue
-        off = _mean_logs(np.log(times_s[each.outside] / each.predicted_s), members, number)
+        off = _mean_logs(np.log(times_s[part.outside] / part.predicted_s), members, number)
         alpha = inverse @ off  # zero where a kernel is left out
         own = inverse[np.ix_(inside, inside)]
         alpha -= inverse[:, inside] @ np.linalg.solve(own, alpha[inside])
         alpha[inside] = 0.0
-        found[~each.outside] = alike[~each.outside] @ alpha
-    return found
+        log_factors[~part.outside] = alike[~part.outside] @ alpha
+    return log_factors
 
 
 def _off(profiles: _Profiles, times_s: Vector, predicted_s: Vector) -> Vector:
@@ -268,8 +268,8 @@ def leave_families_out(
     )
     factors = left_out_corrections(near, observations, left_out) if with_correction else None
     times = np.full(len(observations), np.nan)
-    for each in left_out.values():
-        times[~each.outside] = each.times_s
+    for part in left_out.values():
+        times[~part.outside] = part.times_s
     cases = [
         HeldOutCase(
             name=case.name,
@@ -297,7 +297,7 @@ def leave_out(
     groups: Sequence[Group],
 ) -> dict[Group, LeftOut]:
     """Predict groups of families, each by a fit of the others."""
-    found: dict[Group, LeftOut] = {}
+    left_out: dict[Group, LeftOut] = {}
     for group in stepped(groups, "leaving out families"):
         inside = np.isin(labels, group)
         times = np.full(int(inside.sum()), np.nan)
@@ -315,8 +315,8 @@ def leave_out(
             raise FitNotConvergedError(f"without the family {named}: {error}") from error
         except FitError:  # nothing is left to fit
             pass
-        found[group] = LeftOut(times_s=times, outside=~inside, predicted_s=predicted_s)
-    return found
+        left_out[group] = LeftOut(times_s=times, outside=~inside, predicted_s=predicted_s)
+    return left_out
 
 
 def _only_launches(counts: Mapping[str, CountValue]) -> bool:
@@ -381,8 +381,8 @@ def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | N
     number = len(families) - 1
     covered: list[tuple[float, float]] = []
     widths: list[float] = []
-    for place in range(len(families)):
-        inside = family == place
+    for own in range(len(families)):
+        inside = family == own
         low, high = (
             conformal_quantile(logs[~inside], shares[~inside] / number, level, units=number)
             for level in (0.9, 0.95)
@@ -412,8 +412,8 @@ def conformal_quantile(
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(shares[order])
     wanted = min(level * (1.0 + 1.0 / units), 1.0)
-    place = int(np.searchsorted(reached, wanted - 1e-12))
-    return float(values[order[min(place, values.size - 1)]])
+    position = int(np.searchsorted(reached, wanted - 1e-12))
+    return float(values[order[min(position, values.size - 1)]])
 
 
 def scatter_of_kernels(logs: NDArray[np.float64], kernels: Sequence[str]) -> tuple[float, float]:

@@ -130,7 +130,7 @@ class KnownModel(Part):
         Machine code costs about as much on a processor whatever runtime made it, so that models
         that read it keep all devices.
         """
-        alike = sum(is_alike(each.device, device) for each in self.devices)
+        alike = sum(is_alike(known.device, device) for known in self.devices)
         if self.kind == COMPILED or alike < _ENOUGH_ALIKE:
             return self
         return self.without(lambda other: not is_alike(other, device))
@@ -142,9 +142,9 @@ class KnownModel(Part):
         (`CARRIED`) of the mean over known devices of the platform.
         """
         carried: dict[str, list[float]] = {}
-        for each in self.devices:
-            if is_alike(each.device, device):
-                for kernel, off in zip(self.kernels, each.residuals, strict=False):
+        for known in self.devices:
+            if is_alike(known.device, device):
+                for kernel, off in zip(self.kernels, known.residuals, strict=False):
                     if off is not None:
                         carried.setdefault(kernel, []).append(off)
         return {kernel: CARRIED * float(np.mean(offs)) for kernel, offs in carried.items()}
@@ -156,7 +156,7 @@ class KnownModel(Part):
 
     def errors_on(self, device: DeviceIdentity, kernels: int) -> ExpectedErrors | None:
         """Return the errors expected after so many kernels, if a known device has the platform."""
-        if not self.errors or not any(is_alike(each.device, device) for each in self.devices):
+        if not self.errors or not any(is_alike(known.device, device) for known in self.devices):
             return None
         wanted = [error for error in self.errors if error.kernels <= kernels]
         return wanted[-1] if wanted else self.errors[0]
@@ -225,19 +225,19 @@ def prior_for(
 ) -> LogPrior:
     """Return the prior of a new device's weights."""
     known = model.devices
-    near = [is_alike(each.device, device) for each in known]
-    places = {column: position for position, column in enumerate(model.columns)}
+    near = [is_alike(other.device, device) for other in known]
+    positions = {column: position for position, column in enumerate(model.columns)}
     mean, variance = np.empty(len(columns)), np.empty(len(columns))
     for number, column in enumerate(columns):
-        position = places.get(column)
-        found = [] if position is None else _values(known, near, position)
-        if not found:
+        position = positions.get(column)
+        values = [] if position is None else _values(known, near, position)
+        if not values:
             value = guess(column)
             mean[number] = -30.0 if value is None else value
             variance[number] = _LARGEST_SPREAD**2
             continue
-        mean[number], variance[number] = _of_new_device(*map(np.array, zip(*found, strict=True)))
-    is_kin = any(each.device.device_type == device.device_type for each in known)
+        mean[number], variance[number] = _of_new_device(*map(np.array, zip(*values, strict=True)))
+    is_kin = any(other.device.device_type == device.device_type for other in known)
     covariance = np.diag(variance)
     for members in _shared(columns):
         covariance += (_SPEED if is_kin else _OTHER_SPEED) ** 2 * np.outer(members, members)
@@ -245,12 +245,12 @@ def prior_for(
 
 
 def _values(
-    known: Sequence[KnownDevice], near: Sequence[bool], place: int
+    known: Sequence[KnownDevice], near: Sequence[bool], position: int
 ) -> list[tuple[float, float, bool]]:
     """Return logarithm, variance and platform of each device that has a weight."""
     values: list[tuple[float, float, bool]] = []
-    for each, alike in zip(known, near, strict=True):
-        log, variance = each.logs[place], each.variances[place]
+    for device, alike in zip(known, near, strict=True):
+        log, variance = device.logs[position], device.variances[position]
         if log is not None and variance is not None:
             values.append((log, variance, alike))
     return values
@@ -370,17 +370,17 @@ def fit_with_prior(
     off = np.array([carried.get(case.kernel, 0.0) for case in observations])
     without = replace(design, times_s=design.times_s * np.exp(-off))
     recipe = prior_recipe(known.error)
-    found = estimate_design(without, recipe, prior=prior)
+    fitted = estimate_design(without, recipe, prior=prior)
     held_out = leave_families_out(
-        observations, found, recipe, design=without, prior=prior, parts=_FOLDS
+        observations, fitted, recipe, design=without, prior=prior, parts=_FOLDS
     )
-    found = replace(found, design=design)
-    quality = fit_quality(found, held_out, known.error)
+    fitted = replace(fitted, design=design)
+    quality = fit_quality(fitted, held_out, known.error)
     expected = known.errors_on(device, len({case.kernel for case in observations}))
     calibration = _calibration(quality, expected, noise)
     weights = weight_set(
         observations,
-        found,
+        fitted,
         quality.model_copy(update={"calibration": calibration}),
         header,
         view="structure",
@@ -390,7 +390,7 @@ def fit_with_prior(
         weights=weights,
         verdicts=(),
         observations=tuple(observations),
-        estimate=found,
+        estimate=fitted,
         held_out=held_out,
     )
 
@@ -402,25 +402,25 @@ def prior_recipe(error: float) -> Recipe:
 
 def with_columns(design: Design, columns: Sequence[Column]) -> Design:
     """Return a design over given columns; those that it lacks are zero, others are dropped."""
-    places = {column: position for position, column in enumerate(design.function.columns)}
+    positions = {column: position for position, column in enumerate(design.function.columns)}
     counts = np.zeros((len(design.times_s), len(columns)))
     for number, column in enumerate(columns):
-        if column in places:
-            counts[:, number] = design.counts[:, places[column]]
+        if column in positions:
+            counts[:, number] = design.counts[:, positions[column]]
     function = ModelFunction(model=design.function.model, columns=tuple(columns))
     return replace(design, function=function, names=function.keys, counts=counts)
 
 
 def guesses(design: Design) -> Callable[[Column], float | None]:
     """Return what guesses the logarithm of a weight: that of a small share of the time."""
-    places = {column: position for position, column in enumerate(design.function.columns)}
+    positions = {column: position for position, column in enumerate(design.function.columns)}
     slopes = design.scaled
 
     def guess(column: Column) -> float | None:
-        place = places.get(column)
-        if place is None or not np.any(has := slopes[:, place] > 0):
+        position = positions.get(column)
+        if position is None or not np.any(has := slopes[:, position] > 0):
             return None
-        return float(np.log(_FIRST_SHARE * np.median(design.times_s[has] / slopes[has, place])))
+        return float(np.log(_FIRST_SHARE * np.median(design.times_s[has] / slopes[has, position])))
 
     return guess
 
@@ -438,9 +438,11 @@ def _calibration(
     own = quality.calibration
     if own is None:
         return None
-    found = {0.9: own.log_errors_90, 0.95: own.log_errors_95}
+    errors = {0.9: own.log_errors_90, 0.95: own.log_errors_95}
     if expected is not None:
         factor = widening(quality.held_out_error, expected)
-        found = {0.9: expected.log_error_90 * factor, 0.95: expected.log_error_95 * factor}
-    wider = {at: float(np.hypot(each, NORMAL_QUANTILES[at] * noise)) for at, each in found.items()}
+        errors = {0.9: expected.log_error_90 * factor, 0.95: expected.log_error_95 * factor}
+    wider = {
+        at: float(np.hypot(error, NORMAL_QUANTILES[at] * noise)) for at, error in errors.items()
+    }
     return own.model_copy(update={"log_errors_90": wider[0.9], "log_errors_95": wider[0.95]})

@@ -471,7 +471,7 @@ def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vec
     columns = matrix.shape[1]
     penalty = _PENALTY * float(np.linalg.norm(matrix)) * np.eye(columns)
     try:
-        found = (
+        unknowns = (
             low
             + nnls(
                 np.vstack([matrix, penalty]),
@@ -481,7 +481,7 @@ def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vec
         )
     except RuntimeError as error:
         raise FitNotConvergedError(f"nonnegative least squares gave up: {error}") from error
-    return found if np.all(found <= high) else _bounded(matrix, target, low, high)
+    return unknowns if np.all(unknowns <= high) else _bounded(matrix, target, low, high)
 
 
 def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:

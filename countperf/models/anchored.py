@@ -129,7 +129,7 @@ def anchor(
 ) -> AnchoredWeights:
     """Correct weights by measured runs of a kernel; see `WeightSet.anchored`."""
     vector = weights.counted(kernel)
-    runs = [run for each in given for run in _runs(weights, kernel, each)]
+    runs = [run for one in given for run in _runs(weights, kernel, one)]
     calibration = None if weights.quality is None else weights.quality.calibration
     if calibration is None:
         raise PredictionError(

@@ -73,10 +73,10 @@ def unpack(content: Any) -> Any:
         return _tuples(content)
     unpacker = zlib.decompressobj()
     try:
-        found = unpacker.decompress(base64.b64decode(content, validate=True), _MOST_BYTES)
+        text = unpacker.decompress(base64.b64decode(content, validate=True), _MOST_BYTES)
         if not unpacker.eof:
             raise ValueError("they are cut off")
-        return _tuples(json.loads(found, parse_constant=_refuse))
+        return _tuples(json.loads(text, parse_constant=_refuse))
     except (binascii.Error, zlib.error, ValueError) as error:
         raise ValueError(f"packed numbers of a damaged document: {error}") from error
 
@@ -133,9 +133,9 @@ class Correction(Part):
     def of_columns(self, columns: Sequence[int] | NDArray[np.intp]) -> _LogFactor:
         """Return the same as a function of some columns, for kernels that have no other."""
         width = len(self._axes) // 2
-        places = [*columns, *(width + column for column in columns)]
-        axes, alpha = self._axes[places], np.array(self.coefficients)
-        rest = (np.delete(self._axes, places, axis=0) ** 2).sum(axis=0)
+        positions = [*columns, *(width + column for column in columns)]
+        axes, alpha = self._axes[positions], np.array(self.coefficients)
+        rest = (np.delete(self._axes, positions, axis=0) ** 2).sum(axis=0)
         squares = (axes**2).sum(axis=0)
 
         def log_factor(roots: Array, logs: Array) -> Quantity:

@@ -105,9 +105,9 @@ class CostFunction(ShortRepr, FieldsAlone):
         names = self.vector.parameters
         if len(parameters) == len(names) and {type(v) for v in parameters.values()} <= {int}:
             with suppress(ArithmeticError, LookupError, ValueError):  # which arrays tell of
-                found = self._at_one_size(*[parameters[name] for name in names])
-                time_s = self._time(found)
-                is_known = self.supplied_by is None or not any(found[2])
+                rows = self._at_one_size(*[parameters[name] for name in names])
+                time_s = self._time(rows)
+                is_known = self.supplied_by is None or not any(rows[2])
                 if is_known and math.isfinite(time_s) and time_s >= 0.0:
                     return float(time_s)
         values = self.vector.checked_parameters(parameters, {})
@@ -117,9 +117,9 @@ class CostFunction(ShortRepr, FieldsAlone):
         with np.errstate(all="ignore"):
             for start in range(0, times.size, BLOCK):
                 block = slice(start, start + BLOCK)
-                found = self._at_arrays(*(line[block] for line in lines))
-                self._check_measured(found[2])
-                times[block] = self._time(found)
+                rows = self._at_arrays(*(line[block] for line in lines))
+                self._check_measured(rows[2])
+                times[block] = self._time(rows)
         if not np.all(np.isfinite(times)):
             raise ModelNotApplicableError(
                 f"the {self.function.model.name} model gives no finite time here for"
@@ -129,15 +129,15 @@ class CostFunction(ShortRepr, FieldsAlone):
         refuse_negative(self.function.model.name, self.kernel, times)
         return times.reshape(shape) if shape else float(times[0])
 
-    def _time(self, found: list[Any]) -> Any:
-        time_s = self.factor * sum(map(operator.mul, self._costs, found[1]))
+    def _time(self, rows: list[Any]) -> Any:
+        time_s = self.factor * sum(map(operator.mul, self._costs, rows[1]))
         if self.correction is None:
             return time_s
         if shape := np.shape(time_s):
-            found = [[np.broadcast_to(row, shape) for row in rows] for rows in found[:2]]
-        rows = np.array(found[:2], float)
+            rows = [[np.broadcast_to(row, shape) for row in parts] for parts in rows[:2]]
+        parts = np.array(rows[:2], float)
         columns, corrected = self._similar
-        return time_s * np.exp(corrected(*profile(columns, rows[0], rows[1], self._costs)))
+        return time_s * np.exp(corrected(*profile(columns, parts[0], parts[1], self._costs)))
 
     @cached_property
     def _similar(self) -> tuple[list[Column], Callable[..., Quantity]]:

@@ -11,7 +11,7 @@ written                                    meaning
 ``sqrt(a)``, ``log(a)``, ``exp(a)``        elementary functions
 =========================================  =======================================================
 
-Everything else is refused with its place in the text.
+Everything else is refused with its position in the text.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Formula:
     """A formula that has been read."""
 
     text: str  # as it was written
-    places: tuple[tuple[str, int], ...]  # names, each once in the order of the text, and where
+    positions: tuple[tuple[str, int], ...]  # names, each once in the order of the text, and where
     source: str  # the checked tree alone, in Python: values["groups"], divide(a, b)
     code: CodeType  # the same
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names, each once, in the order of the text."""
-        return tuple(name for name, _ in self.places)
+        return tuple(name for name, _ in self.positions)
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value at numbers or arrays by name; infinity or NaN where there is none."""
@@ -94,12 +94,12 @@ class Formula:
             return
         listed = ", ".join(repr(name) for name in unknown)
         there = ", ".join(known) or "none"
-        place = dict(self.places)[unknown[0]]
+        position = dict(self.positions)[unknown[0]]
         _refuse(
             f"unknown name{'s' if len(unknown) > 1 else ''} {listed} (known here: {there}; "
             "properties are written with underscores: gmem_load_32_stride1)",
             self.text,
-            place,
+            position,
             names=unknown,
         )
 
@@ -124,16 +124,16 @@ def parse(text: str) -> Formula:
         tree = ast.Expression(checker.visit(raw.body))
         code = compile(ast.fix_missing_locations(tree), "<formula>", "eval")
     except SyntaxError as error:
-        place = checker.blanks + error.offset - 1 if error.offset else len(text)
-        _refuse(f"not a formula ({error.msg})", text, place)
+        position = checker.blanks + error.offset - 1 if error.offset else len(text)
+        _refuse(f"not a formula ({error.msg})", text, position)
     except (RecursionError, MemoryError):
         _refuse("nested too deeply", text, None)
     except ValueError as error:
         if isinstance(error, ExpressionError):
             raise
         _refuse(f"not a formula ({error})", text, None)
-    places = sorted(checker.places.items(), key=lambda item: item[1])
-    return Formula(text=text, places=tuple(places), source=ast.unparse(tree), code=code)
+    positions = sorted(checker.positions.items(), key=lambda item: item[1])
+    return Formula(text=text, positions=tuple(positions), source=ast.unparse(tree), code=code)
 
 
 _ONE_LINE = {ord(blank): " " for blank in "\n\r\t\f"} | {ord("#"): "?"}
@@ -146,7 +146,7 @@ class _Checker(ast.NodeTransformer):
     def __init__(self, text: str, blanks: int) -> None:
         self.text = text
         self.blanks = blanks  # before the first character
-        self.places: dict[str, int] = {}
+        self.positions: dict[str, int] = {}
 
     def generic_visit(self, node: ast.AST) -> NoReturn:
         self._refuse(f"formulas have no {type(node).__name__}", node)
@@ -170,7 +170,7 @@ class _Checker(ast.NodeTransformer):
             self._refuse(f"{node.id!r} is no name", node)
         if node.id in FUNCTIONS:
             self._refuse(f"{node.id} is a function: give its arguments", node)
-        self.places.setdefault(node.id, self.blanks + node.col_offset)
+        self.positions.setdefault(node.id, self.blanks + node.col_offset)
         return ast.Subscript(_name("values"), ast.Constant(node.id), ast.Load())
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:

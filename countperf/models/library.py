@@ -144,8 +144,8 @@ def named_fits() -> dict[str, NamedFit]:
         NamedFit(name=f"{OWN}{path.name}", folder=path, is_own=True)
         for path in user_fits_folder().glob("*/")
     ]
-    found = {fit.name: fit for fit in mine if fit.default is not None}
-    return dict(sorted(shipped.items())) | dict(sorted(found.items()))
+    own = {fit.name: fit for fit in mine if fit.default is not None}
+    return dict(sorted(shipped.items())) | dict(sorted(own.items()))
 
 
 def _identity_of(fit: NamedFit) -> DeviceIdentity | None:
@@ -194,11 +194,11 @@ def store_own_fit(
 ) -> tuple[str, Path]:
     """Store weights among the user's own; no other fit is overwritten unless that is asked for."""
     plain = checked_own_name(name)
-    place = user_fits_folder()
-    every = {short_name(each.model): each for each in (weights, *others)}
-    with locked(place, wait=True):
+    parent = user_fits_folder()
+    every = {short_name(fitted.model): fitted for fitted in (weights, *others)}
+    with locked(parent, wait=True):
         for number in range(1, _MOST_FITS):
-            folder = place / (plain if number == 1 else f"{plain}-{number}")
+            folder = parent / (plain if number == 1 else f"{plain}-{number}")
             fit = NamedFit(name=f"{OWN}{folder.name}", folder=folder, is_own=True)
             paths = {model: fit.models.get(model, folder / f"{model}.json") for model in every}
             there = [path for path in paths.values() if path.exists()]
@@ -234,8 +234,8 @@ def find_fit(name: str) -> NamedFit | None:
     if mine:
         return max(mine, key=_age)
     folder = Path(name)
-    found = NamedFit(name=name, folder=folder)
-    return found if folder.is_dir() and found.default is not None else None
+    stored = NamedFit(name=name, folder=folder)
+    return stored if folder.is_dir() and stored.default is not None else None
 
 
 def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:

@@ -140,8 +140,8 @@ def compiled(
         "lines": tuple(lines),
         "traffic": ("segments.group.store", *traffic),
     }
-    each = "max(1, groups)/max(1, launches)"
-    rounds = {"rounds": f"{units}*ceil({each}/{units})/({each})"} if units else {}
+    groups = "max(1, groups)/max(1, launches)"
+    rounds = {"rounds": f"{units}*ceil({groups}/{units})/({groups})"} if units else {}
     return ModelDefinition(
         name=COMPILED,
         description=f"Cycles and instructions of the compiled code, cache lines of {order} in"
@@ -333,8 +333,8 @@ def structural(
     rounds = "rounds" if policy.units else ""
     if policy.units:
         # those of a launch, where there are several
-        each = "max(1, groups)/max(1, launches)"
-        shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
+        groups = "max(1, groups)/max(1, launches)"
+        shares["rounds"] = f"{policy.units}*ceil({groups}/{policy.units})/({groups})"
     return ModelDefinition(
         name=STRUCTURAL,
         description=f"What the device issues: {policy.text}",

@@ -183,15 +183,15 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
     if not shape:
         return dict(counts_at({name: int(value) for name, value in values.items()}))
     rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
-    found = {
-        place: counts_at({name: int(row[place]) for name, row in rows.items()})
-        for place in stepped(np.ndindex(shape), "following code", total=int(np.prod(shape)))
+    counts_by_index = {
+        index: counts_at({name: int(row[index]) for name, row in rows.items()})
+        for index in stepped(np.ndindex(shape), "following code", total=int(np.prod(shape)))
     }
-    names = sorted({name for counts in found.values() for name in counts})
+    names = sorted({name for counts in counts_by_index.values() for name in counts})
     arrays = {name: np.zeros(shape, np.int64) for name in names}
-    for place, counts in found.items():
+    for index, counts in counts_by_index.items():
         for name, count in counts.items():
-            arrays[name][place] = count
+            arrays[name][index] = count
     return arrays
 
 
@@ -237,11 +237,11 @@ def damaged(field: str, error: Exception) -> DocumentError:
 
 def vector_fields(document: Any) -> dict[str, Any]:
     """Return the arguments of `countperf.properties.vector.PropertyVector` from its document."""
-    found = VectorDocument.from_object(document)
+    stored = VectorDocument.from_object(document)
     field = "$"
     try:
         counts: dict[str, Count] = {}
-        for name, entry in found.counts.items():
+        for name, entry in stored.counts.items():
             field = f"$.counts[{name!r}]"
             terms = [term.model_dump() for term in entry.terms]
             counts[name] = Count(
@@ -256,21 +256,21 @@ def vector_fields(document: Any) -> dict[str, Any]:
                 frozenset(map(parse_polynomial, entry.nonnegative)),
                 frozenset(map(parse_polynomial, entry.zero)),
             )
-            for entry in found.assumption_guards
+            for entry in stored.assumption_guards
         )
         field = "$.defaults"
-        defaults = {name: parse_polynomial(value) for name, value in found.defaults.items()}
+        defaults = {name: parse_polynomial(value) for name, value in stored.defaults.items()}
     except (ValueError, CountingError) as error:
         raise damaged(field, error) from error
     return {
         "counts": counts,
-        "kernel": found.kernel,
-        "parameters": found.parameters,
-        "assumptions": found.assumptions,
+        "kernel": stored.kernel,
+        "parameters": stored.parameters,
+        "assumptions": stored.assumptions,
         "assumption_guards": guards,
-        "view": found.view,
+        "view": stored.view,
         "defaults": defaults,
-        "caches": (found.caches or DEFAULT_CACHES) if found.view == "structure" else None,
+        "caches": (stored.caches or DEFAULT_CACHES) if stored.view == "structure" else None,
     }
 
 
@@ -306,8 +306,8 @@ _ROOT = re.compile(
 
 def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
     """Return what names, or patterns of them, begin with that say which transactions are meant."""
-    found = (_ROOT.match(name) for name in names)
-    return tuple(sorted({match.group() for match in found if match is not None}))
+    matches = (_ROOT.match(name) for name in names)
+    return tuple(sorted({match.group() for match in matches if match is not None}))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
