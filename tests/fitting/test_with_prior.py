@@ -240,7 +240,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         return LogPrior(mean=mean, covariance=np.eye(len(columns)))
 
     monkeypatch.setattr(KnownModel, "definition", lambda *_: MODEL)
-    monkeypatch.setattr(prior, "prior_for", prior)
+    monkeypatch.setattr("countperf.fitting.prior.prior_for", prior)
 
 
 def _fitted(known: KnownModel, speed: float = 2.0, noise: float = 0.0) -> FitResult:
