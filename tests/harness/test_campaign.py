@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from countperf.documents.lines import locked
 from countperf.errors import (
     CountingError,
     DocumentError,
@@ -21,14 +22,17 @@ from countperf.errors import (
     OutputError,
     WrongResultError,
 )
-from countperf.harness.campaign import measure
+from countperf.harness.campaign import Rewriting, measure
+from countperf.harness.runner import KernelRunner
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from countperf.steps import listening
+from countperf.workflow import measuring
+from countperf.workflow.fitting import recount
 from measurement_kernels import catalog
-from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device
 
 RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
 
@@ -190,7 +194,11 @@ def test_a_campaign_resumes_after_any_cut(store: Path) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from countperf.harness.campaign import measure
+from countperf.documents.lines import locked
+from countperf.harness.campaign import Rewriting, measure
+from countperf.harness.runner import KernelRunner
+from countperf.workflow import measuring
+from countperf.workflow.fitting import recount
 from countperf.steps import listening
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
@@ -391,3 +399,49 @@ def test_once_no_case_is_to_begin_those_that_have_begun_are_finished(store: Path
     found = _measure(store, runner, begin_no_more=lambda *_: False)
     assert [entry.case for entry in found] == NAMES
     assert Counter(runner.rounds)[NAMES[0]] == 2
+
+
+def test_no_sizes_are_chosen_while_another_campaign_has_the_store(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = make_device("fake:0", "Abacus")
+    monkeypatch.setattr("countperf.workflow.measuring.find_device", lambda _: device)
+    monkeypatch.setattr(KernelRunner, "open", lambda _: FakeRunner())
+
+    with (
+        locked(store),
+        pytest.raises(MeasurementError, match="in use by another campaign"),
+    ):
+        measuring.measure_catalogue(store=store, device="fake:0")
+
+    assert not [*store.parent.iterdir()]
+
+
+def test_a_file_that_is_written_anew_stays_locked(store: Path) -> None:
+    found = _measure(store, FakeRunner())
+
+    with Rewriting(store) as file:
+        assert file.read() == found
+        for _ in range(2):
+            with pytest.raises(MeasurementError, match="in use by another campaign"):
+                _measure(store, FakeRunner())
+            file.write(found)
+        with pytest.raises(MeasurementError, match="in use by another campaign"):
+            _measure(store, FakeRunner())
+
+    assert _measure(store, FakeRunner()).measurements == found.measurements
+    assert [path.name for path in store.parent.iterdir()] == ["store.jsonl"]
+
+
+def test_a_file_that_is_measured_or_missing_is_not_written_anew(store: Path) -> None:
+    store.parent.mkdir()
+    with pytest.raises(DocumentError, match="No such file"):
+        recount(store)
+    assert not list(store.parent.iterdir())
+
+    _measure(store, FakeRunner())
+    with (
+        locked(store),
+        pytest.raises(MeasurementError, match="in use by another campaign"),
+    ):
+        recount(store)

@@ -1,18 +1,33 @@
-"""Profiles with the registers that nvcc gives a kernel."""
+"""Profiles of kernels on NVIDIA GPUs: registers, PTX and machine code of nvcc."""
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.errors import CountperfError, DeviceError, ParameterError
+from countperf.errors import (
+    CountperfError,
+    DeviceError,
+    KernelBuildError,
+    ModelNotApplicableError,
+    ParameterError,
+)
 from countperf.hardware.parameters import load_device
-from countperf.harness.compile.ptx import compiled_registers, profile_kernel
-from countperf.harness.nvcc import compile_for, find_nvcc
+from countperf.harness.compile.ptx import (
+    MachineCodeProfiler,
+    compiled_registers,
+    profile_kernel,
+    with_machine_code,
+)
+from countperf.harness.nvcc import compile_for, find_disassembler, find_nvcc
+from countperf.harness.ptx import compile_ptx
 from countperf.mechanistic.model import MechanisticPrediction
+from countperf.mechanistic.profile import KernelProfile
 from countperf.workflow.mechanistic import predict_all
 from measurement_kernels import catalog
 from tests.counting import profiled
@@ -136,3 +151,191 @@ def test_statistics_say_what_data_decides() -> None:
     assert bytes_moved("indirect") - base == pytest.approx((32 - 4) * items)
     assert bytes_moved("2ofn") - base == pytest.approx((16 - 4) * items)
     assert bytes_moved("stride1", lines={"x": 32}) == bytes_moved("indirect")
+
+
+DEVICE = load_device("nvidia-h200")
+INTEGERS = ("i32", "i64")
+
+
+def _compiled(unit: Any, sizes: dict[str, int], registers: int = 32) -> KernelProfile:
+    profiler = profile_kernel(unit, DEVICE, registers_per_work_item=registers)
+    return with_machine_code(profiler, unit, "ptx").at(sizes).profile
+
+
+def _without_addresses(alpha: Any) -> dict[str, float]:
+    return {name: n for name, n in alpha.items() if not name.endswith(INTEGERS)}
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("matmul-tiled/square/16x16", {"n": 64, "m": 128, "l": 64}),
+        ("matmul-skinny/16x16", {"n": 64, "m": 128, "l": 64}),
+        ("transpose/tiled/16x16", {"n": 64, "m": 64}),
+        ("transpose/stride1-reads/16x16", {"n": 64, "m": 64}),
+    ],
+)
+def test_instructions_of_ptx_are_those_that_are_counted(name: str, sizes: dict[str, int]) -> None:
+    unit: Any = catalog.entry(name).builder()
+
+    compiled = _compiled(unit, sizes)
+    counted = profile_kernel(unit, DEVICE, registers_per_work_item=32).at(sizes).profile
+
+    assert _without_addresses(compiled.alpha) == dict(counted.alpha)
+    assert any(name.endswith(INTEGERS) for name in compiled.alpha)
+
+
+@needs_nvcc
+def test_the_compiler_reads_a_point_once_that_the_source_reads_often() -> None:
+    unit: Any = catalog.entry("n-body").builder()
+
+    compiled = _compiled(unit, {"n": 512})
+    counted = profile_kernel(unit, DEVICE, registers_per_work_item=32).at({"n": 512}).profile
+
+    same = ("fma.f32", "add.f32", "special.f32.rsqrt", "load.local.32", "barrier")
+    assert {name: compiled.alpha[name] for name in same} == {
+        name: counted.alpha[name] for name in same
+    }
+    assert compiled.alpha["load.global.32.x3"] == 3 + 6  # its own point, and two blocks
+    assert counted.alpha["load.global.32.x3"] == 3 * 512 + 6
+
+
+@needs_nvcc
+def test_dependencies_of_saxpy() -> None:
+    graph = _compiled(profiled.saxpy(), {"n": 128}, 16).idg
+
+    assert graph is not None
+    numbers = [k for k, name in enumerate(graph.nodes) if not name.endswith(INTEGERS)]
+    assert [graph.nodes[k] for k in numbers] == [
+        "load.global.32",
+        "load.global.32",
+        "fma.f32",
+        "store.global.32",
+    ]
+    kept = [(numbers.index(i), numbers.index(j)) for i, j in graph.edges if {i, j} <= set(numbers)]
+    assert kept == [(0, 2), (1, 2), (2, 3)]
+
+
+@needs_nvcc
+def test_a_loop_that_is_entered_only_if_its_size_is_positive() -> None:
+    # nvcc guards the loop by a forward branch that is taken: n multiply-adds for each item
+    unit: Any = catalog.entry("matmul-naive/16x16/f32").build()
+    alpha = _compiled(unit, {"n": 64, "m": 2000, "l": 64}).alpha
+
+    assert alpha["fma.f32"] == 2000
+    assert sum(n for name, n in alpha.items() if name.startswith("load.global")) == 2 * 2000
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("function", "kind", "name", "fewest"),
+    [("log", np.float64, "fma.f64", 16), ("sin", np.float32, "fma.f32", 5)],
+)
+def test_functions_take_the_way_of_normal_numbers(
+    function: str, kind: Any, name: str, fewest: int
+) -> None:
+    # of log's 17 multiply-adds, one is for infinities; sin's slow reduction has a loop
+    arrays = lp.GlobalArg("x, z", kind, shape="n")
+    unit = make(LINE, f"z[i] = {function}(x[i])", "n:i4", arrays, group=64)
+    alpha = _compiled(unit, {"n": 4096}).alpha
+
+    assert alpha[name] >= fewest
+    assert sum(n for key, n in alpha.items() if key.startswith("load.")) == 1
+
+
+@needs_nvcc
+def test_code_that_does_not_compile_and_a_missing_nvcc_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(KernelBuildError, match="nvcc for sm_90"):
+        compile_ptx("__global__ void broken( {")
+    monkeypatch.setenv("COUNTPERF_NVCC", "/no/such/nvcc")
+    with pytest.raises(DeviceError, match="no nvcc found"):
+        compile_ptx("")
+
+
+needs_tools = pytest.mark.skipif(
+    find_nvcc() is None or find_disassembler() is None, reason="no nvcc or nvdisasm (extra 'nvcc')"
+)
+SAXPY: Any = catalog.entry("published-saxpy2/256x1").build()
+
+
+def _profiler(kernel: Any, device: str, analysis: Any, registers: int = 16) -> MachineCodeProfiler:
+    counted = profile_kernel(kernel, load_device(device), registers_per_work_item=registers)
+    return with_machine_code(counted, kernel, analysis)
+
+
+@needs_tools
+def test_a_loop_of_a_kernel_takes_what_its_machine_code_says() -> None:
+    profiler = _profiler(SAXPY, "nvidia-rtx-2070", "sass")
+
+    few, many = (profiler.at({"n": 10**6, "a": a}).profile for a in (32, 64))
+
+    # addition of the counter, comparison, addition of x, branch, in an order that nvcc chooses:
+    # counter (4 cycles), comparison (4), branch that is taken (12), or issue (3 each) and branch
+    bounds = [profile.latency_bound or 0 for profile in (few, many)]
+    assert 9 + 12 <= (bounds[1] - bounds[0]) / 32 <= 3 + 4 + 4 + 12
+    issued = [profile.ins_issued or 0 for profile in (few, many)]
+    assert issued[1] - issued[0] == 32 * 4
+    assert profiler.note == "instructions: machine code for compute capability 7.5"
+
+
+@needs_tools
+def test_nested_loops_multiply() -> None:
+    unit: Any = catalog.entry("published-rodinia/kmeans-kernel-c/256x1").build()
+
+    profiler = _profiler(unit, "nvidia-a100", "sass")
+
+    (code,) = profiler.sass.values()
+    executed = {1.0: 0, 5.0: 0, 170.0: 0}
+    for segment in code.segments:
+        times = math.prod((5.0, 34.0)[loop] for loop in segment.loops)
+        executed[times] += segment.count("global")
+    assert executed == {1.0: 1, 5.0: 0, 170.0: 2}  # the store, and a feature and a center
+    found = profiler.at({"n": 1000}).profile
+    assert found.ins_issued == code.ins_issued(5, 34)
+    assert found.latency_bound == code.latency_bound(5, 34)
+
+
+@needs_tools
+def test_ptx_stands_in_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old = _profiler(SAXPY, "nvidia-gtx-970", "sass")
+    monkeypatch.setenv("COUNTPERF_NVDISASM", str(tmp_path / "none"))
+    without = _profiler(SAXPY, "nvidia-rtx-2070", "sass")
+
+    assert old.note.startswith("instructions: PTX for compute capability")
+    assert "sm_52" in old.note
+    assert without.note.startswith("instructions: PTX for compute capability 7.5 instead of")
+    assert "no nvdisasm found" in without.note
+    for profiler in (old, without):
+        alpha = profiler.at({"n": 1000, "a": 32}).profile.alpha
+        assert alpha["add.f32"] == 33
+        assert alpha["load.global.32"] == 2
+
+
+@needs_tools
+def test_all_models_take_ptx() -> None:
+    counted, found = (
+        predict_all(
+            SAXPY,
+            "nvidia-rtx-2070",
+            n=10**6,
+            a=8,
+            profile_options={"registers_per_work_item": 16, **more},
+        )
+        for more in ({}, {"analysis": "ptx"})
+    )
+
+    assert found.note == "instructions: PTX for compute capability 7.5"
+    # more instructions are issued than Loopy counts, and the memory's share stays
+    gpumech = [each.predictions["gpumech-gto"].time_s for each in (counted, found)]
+    assert gpumech[0] < gpumech[1]
+    roofline = [each.predictions["roofline-bytes"].time_s for each in (counted, found)]
+    assert roofline[0] == roofline[1]
+
+
+def test_a_processor_has_no_such_code() -> None:
+    profiler = profile_kernel(SAXPY, load_device("pocl-epyc-zen5"))
+    with pytest.raises(ModelNotApplicableError, match="no compute capability"):
+        with_machine_code(profiler, SAXPY, "sass")

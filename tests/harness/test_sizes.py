@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,23 +62,57 @@ def _time(case: str, turn: int, run: int) -> float:
     return 1e-7 * int(case.rpartition("=")[2])
 
 
-def test_the_smallest_size_clearly_exceeds_the_launch_overhead() -> None:
-    choice = choose_sizes(Entry(), _linear(1e-7), LIMITS)
+@pytest.mark.parametrize(
+    ("entry", "run_s", "setup_s", "limits", "exponents", "reason"),
+    [
+        # 1e-4 s is reached at 1000 elements, so from 2**10 on
+        pytest.param({}, (1e-7, 1), 0, {}, (10, 11, 12, 13), "", id="beyond the overhead"),
+        # 1e-3 s is reached from 2**14 on, but of 2**14 to 2**17 only two take at most 5e-3 s; 2**12
+        # is still clearly longer than a launch
+        pytest.param(
+            *({}, (1e-7, 1), 0, {"overhead_factor": 100.0, "max_run_s": 5e-3}, (12, 13, 14, 15)),
+            "longer than 0.005 s",
+            id="all sizes from a smaller one are better than some",
+        ),
+        pytest.param(
+            *({"bytes_per_element": 4}, (1e-9, 1), 0, {}, (17, 18)),
+            "more than 1048576 byte of memory",
+            id="memory",
+        ),
+        pytest.param(
+            *({"exponent_steps": (0, 2, 4, 6, 8)}, (1e-8, 2), 0, {}, (7, 9, 11)),
+            "longer than 0.1 s",
+            id="time",
+        ),
+        pytest.param({}, (1e-4, 0), 1 / 8, {}, (2, 3), "to set up", id="time to set up"),
+        pytest.param(
+            {"exponents": range(2, 5)}, (1e-9, 1), 0, {}, (4, 5, 6, 7), "no size takes 0.0001 s",
+            id="a device too fast for all sizes",
+        ),
+        pytest.param({"largest": 12}, (1e-7, 1), 0, {}, (10, 11, 12), "no array has", id="refused"),
+        pytest.param({}, (0.05, 1), 0, {}, (2,), "longer than", id="slow at any size"),
+        pytest.param({}, (1.0, 1), 0, {}, (), "longer than", id="hopeless"),
+    ],
+)  # fmt: skip
+def test_sizes_are_chosen_by_overhead_memory_and_time(
+    entry: Any, run_s: Any, setup_s: float, limits: Any, exponents: Any, reason: str
+) -> None:
+    asked: list[int] = []
+    factor, power = run_s
 
-    # 1e-4 s is reached at 1000 elements, so from 2**10 on
-    assert choice.exponents == (10, 11, 12, 13)
-    assert choice.run_s == pytest.approx([1e-7 * 2**e for e in choice.exponents])
-    assert choice.reason == ""
+    def cost_of(case: KernelCase) -> tuple[float, float]:
+        n = case.parameters["n"]
+        asked.append(n)
+        return factor * n**power, setup_s * n
 
+    choice = choose_sizes(Entry(**entry), cost_of, LIMITS.model_copy(update=limits))
 
-def test_all_sizes_from_a_smaller_one_are_better_than_some() -> None:
-    limits = LIMITS.model_copy(update={"overhead_factor": 100.0, "max_run_s": 5e-3})
-
-    choice = choose_sizes(Entry(), _linear(1e-7), limits)
-
-    # 1e-3 s is reached from 2**14 on, but of 2**14 to 2**17 only two take at most 5e-3 s; 2**12 is
-    # still clearly longer than a launch
-    assert choice.exponents == (12, 13, 14, 15)
+    assert choice.exponents == exponents
+    assert choice.run_s == pytest.approx([factor * 2 ** (power * e) for e in exponents])
+    assert reason in choice.reason
+    # larger sizes than one that does not fit are not tried
+    assert max(asked) <= LIMITS.memory_bytes
+    assert max(asked) <= 4 * 2 ** (max(exponents) if exponents else 2)
 
 
 def test_no_size_comes_near_the_launch_overhead_for_the_sake_of_others() -> None:
@@ -88,58 +123,6 @@ def test_no_size_comes_near_the_launch_overhead_for_the_sake_of_others() -> None
     assert choice.run_s[0] >= limits.clear_run_s
 
 
-def test_sizes_that_exceed_the_memory_are_left_out() -> None:
-    asked: list[int] = []
-
-    def cost_of(case: KernelCase) -> tuple[float, float]:
-        asked.append(case.global_memory_bytes)
-        return (1e-9 * case.parameters["n"], 0.0)
-
-    choice = choose_sizes(Entry(bytes_per_element=4), cost_of, LIMITS)
-
-    assert choice.exponents == (17, 18)
-    assert "more than 1048576 byte of memory" in choice.reason
-    assert max(asked) <= LIMITS.memory_bytes
-
-
-def test_sizes_that_exceed_the_time_are_left_out_and_larger_ones_not_tried() -> None:
-    asked: list[int] = []
-
-    def cost_of(case: KernelCase) -> tuple[float, float]:
-        asked.append(case.parameters["n"])
-        return (1e-8 * case.parameters["n"] ** 2, 0.0)
-
-    choice = choose_sizes(Entry(exponent_steps=(0, 2, 4, 6, 8)), cost_of, LIMITS)
-
-    assert choice.exponents == (7, 9, 11)
-    assert max(asked) == 2**13
-    assert "longer than 0.1 s" in choice.reason
-
-
-def test_sizes_that_take_too_long_to_set_up_are_left_out() -> None:
-    def cost_of(case: KernelCase) -> tuple[float, float]:
-        return (1e-4, case.parameters["n"] / 8)
-
-    choice = choose_sizes(Entry(), cost_of, LIMITS)
-
-    assert choice.exponents == (2, 3)
-    assert "to set up" in choice.reason
-
-
-def test_a_device_too_fast_for_all_sizes_gets_the_largest() -> None:
-    choice = choose_sizes(Entry(exponents=range(2, 5)), _linear(1e-9), LIMITS)
-
-    assert choice.exponents == (4, 5, 6, 7)
-    assert choice.reason == "no size takes 0.0001 s"
-
-
-def test_sizes_that_the_kernel_refuses_are_left_out() -> None:
-    choice = choose_sizes(Entry(largest=12), _linear(1e-7), LIMITS)
-
-    assert choice.exponents == (10, 11, 12)
-    assert "no array has" in choice.reason
-
-
 def test_a_kernel_without_arrays_shows_the_overhead_at_its_smallest_size() -> None:
     entry = Entry(bytes_per_element=0, exponent_steps=(0, 1, 2, 3, 4, 5))
 
@@ -147,14 +130,6 @@ def test_a_kernel_without_arrays_shows_the_overhead_at_its_smallest_size() -> No
 
     assert choice.exponents == (9, 10, 11, 12, 13, 14)
     assert choice.run_s[0] < LIMITS.shortest_run_s <= choice.run_s[-1]
-
-
-def test_a_kernel_that_is_slow_at_any_size_gets_its_smallest_and_a_hopeless_one_none() -> None:
-    slow, hopeless = (choose_sizes(Entry(), _linear(time_s), LIMITS) for time_s in (0.05, 1.0))
-
-    assert (slow.exponents, hopeless.exponents) == ((2,), ())
-    assert slow.run_s == pytest.approx((0.2,))
-    assert "longer than" in hopeless.reason
 
 
 def test_a_trial_does_not_count_its_first_run_and_does_not_repeat_hopeless_ones() -> None:
