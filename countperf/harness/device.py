@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -163,7 +163,7 @@ OPENCL_PRELUDE, CUDA_PRELUDE = (
 numbers are those of OpenCL; ``F4`` is four f32 in a row.
 """
 
-# --- timing of one run: by the device's event timer, or by a script in tests
+# --- timing of one run: by the device's event timer
 
 # host minus event is 5 to 40 us on CPU devices; what is beyond this is no launch overhead
 _PLAUSIBLE_OVERHEAD_S = 1e-3
@@ -213,33 +213,6 @@ class EventClock:
         after = time.perf_counter()
         elapsed_ns = events[-1].profile.end - events[0].profile.start
         return Timing(time_s=elapsed_ns * 1e-9, host_s=after - before)
-
-
-class FakeClock:
-    """Scripted run times for tests; nothing is launched and nobody waits."""
-
-    def __init__(self, durations: Iterable[float] = (), *, overhead_s: float = 1e-5) -> None:
-        self._durations = iter(durations)
-        self._overhead_s = overhead_s
-        self._now = 0.0
-
-    def now(self) -> float:
-        """Return the sum of what was spent, s."""
-        return self._now
-
-    def sleep(self, seconds: float) -> None:
-        """Let scripted time pass, s."""
-        self._now += seconds
-
-    def time_run(self, launch: Launch) -> Timing:
-        """Return the next scripted time."""
-        del launch
-        duration = next(self._durations)
-        self.sleep(duration + self._overhead_s)
-        return Timing(time_s=duration, host_s=duration + self._overhead_s)
-
-
-Clock = EventClock | FakeClock
 
 
 def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:

@@ -19,7 +19,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.arrays import without_vectors
 from countperf.harness.binding import bind_arguments, default_inputs
 from countperf.harness.description import Kernel
-from countperf.harness.device import Clock, Device, DeviceLimits, EventClock, Session, Timing
+from countperf.harness.device import Device, DeviceLimits, EventClock, Session, Timing
 from countperf.harness.devices import open_session
 from countperf.harness.environment import Neighbors, time_of_others_s
 from countperf.measurements import KernelCase, Protocol, Summary, summarize
@@ -205,7 +205,7 @@ class CaseRunner(ABC):
 
     identity: DeviceIdentity
     limits: DeviceLimits
-    clock: Clock
+    clock: EventClock
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, as `Session.versions`."""
@@ -242,12 +242,12 @@ class CaseRunner(ABC):
 class KernelRunner(CaseRunner):
     """Runs cases on a device."""
 
-    def __init__(self, session: Session, clock: Clock | None = None, *, seed: int = 0) -> None:
+    def __init__(self, session: Session, clock: EventClock | None = None, *, seed: int = 0) -> None:
         self.session = session
         self.device = session.device
         self.identity = session.device.identity
         self.limits = session.device.limits
-        self.clock: Clock = clock or EventClock()
+        self.clock: EventClock = clock or EventClock()
         self._seed = seed
         self._displacements = np.random.default_rng(seed)
         self._kernels: dict[str, Kernel] = {}
@@ -255,7 +255,7 @@ class KernelRunner(CaseRunner):
         self._drawn: tuple[object, dict[str, Any]] | None = None
 
     @classmethod
-    def open(cls, device: Device, clock: Clock | None = None) -> KernelRunner:
+    def open(cls, device: Device, clock: EventClock | None = None) -> KernelRunner:
         """Open a device and return what runs cases on it."""
         return cls(open_session(device), clock)
 

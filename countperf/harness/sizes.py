@@ -24,7 +24,7 @@ from countperf.documents import Document, Part, read_file_text
 from countperf.errors import DeviceLostError, MeasurementError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.campaign import refuse_differences
-from countperf.harness.device import Clock, DeviceLimits, EventClock, Session, Timing
+from countperf.harness.device import DeviceLimits, EventClock, Session, Timing
 from countperf.harness.environment import available_memory
 from countperf.harness.runner import CaseRunner
 from countperf.measurements import KernelCase
@@ -119,7 +119,7 @@ def size_key(kernel: Sizable | SizeChoice) -> tuple[str, str, str]:
 
 
 def measure_launch_overhead(
-    session: Session, clock: Clock | None = None, *, runs: int = 40
+    session: Session, clock: EventClock | None = None, *, runs: int = 40
 ) -> Timing:
     """Return the median times of the launch of a single group that does nothing."""
     clock = clock or EventClock()
@@ -146,7 +146,7 @@ def memory_limit(limits: DeviceLimits, host_bytes: int | None) -> int:
 
 def measure_limits(
     session: Session,
-    clock: Clock | None = None,
+    clock: EventClock | None = None,
     *,
     overhead_factor: float = 10.0,
     max_run_s: float = 0.25,

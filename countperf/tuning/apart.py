@@ -25,7 +25,7 @@ import cloudpickle
 
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, ParameterError
 from countperf.harness import campaign
-from countperf.harness.device import Clock, Device, EventClock, Timing
+from countperf.harness.device import Device, EventClock, Timing
 from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.runner import BROAD, CaseRunner, KernelRunner, Run
 from countperf.tuning.pools import START_S, Remote, WorkerLostError
@@ -50,7 +50,7 @@ class ApartRunner(CaseRunner):
     def __init__(
         self,
         device: Device,
-        clock: Clock | None = None,
+        clock: EventClock | None = None,
         *,
         longest_s: float = LONGEST_S,
     ) -> None:
@@ -60,7 +60,7 @@ class ApartRunner(CaseRunner):
         self.device = device
         self.identity = device.identity
         self.limits = device.limits
-        self.clock: Clock = clock or EventClock()
+        self.clock: EventClock = clock or EventClock()
         self._longest_s = longest_s
         self._opening = device.label, cloudpickle.dumps(self.clock)
         self._cases: dict[str, tuple[KernelCase, bytes]] = {}
@@ -150,7 +150,7 @@ def _reason(lost: WorkerLostError) -> str:
 def running(
     runner: CaseRunner | None,
     device: str | Device | None,
-    clock: Clock | None,
+    clock: EventClock | None,
     *,
     longest_s: float = LONGEST_S,
 ) -> AbstractContextManager[CaseRunner]:
@@ -219,7 +219,7 @@ def measure(
     device: str | Device | None = None,
     protocol: Protocol = BROAD,
     count: CountKernel | None = None,
-    clock: Clock | None = None,
+    clock: EventClock | None = None,
     runner: CaseRunner | None = None,
     retry_failed: bool = False,
     begin_no_more: IsOver | None = None,

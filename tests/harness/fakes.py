@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from countperf.hardware.identity import DeviceIdentity
-from countperf.harness.device import Device, DeviceLimits, FakeClock, Timing
+from countperf.harness.device import Device, DeviceLimits, EventClock, Timing
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase, Protocol
 
@@ -75,6 +75,27 @@ def make_case(
         "check_parameters": {"n": 16},
     }
     return KernelCase(**{**fields, **changes})
+
+
+class FakeClock(EventClock):
+    """Scripted run times; nothing is launched and nobody waits."""
+
+    def __init__(self, durations: Iterable[float] = ()) -> None:
+        self._durations = iter(durations)
+        self._now = 0.0
+
+    def now(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+    def time_run(self, launch: object) -> Timing:
+        """Return the next scripted time."""
+        del launch
+        duration = next(self._durations)
+        self.sleep(duration + 1e-5)
+        return Timing(time_s=duration, host_s=duration + 1e-5)
 
 
 class FakeRunner(CaseRunner):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from countperf.harness.device import EventClock, FakeClock, Timing, check_clocks
+from countperf.harness.device import EventClock, check_clocks
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,3 @@ def test_several_launches_last_from_the_first_start_to_the_last_end() -> None:
 
     assert timing.time_s == pytest.approx(3e-6)
     assert events[-1].waited
-
-
-def test_the_fake_clock_follows_its_script() -> None:
-    clock = FakeClock([2.0, 3.0], overhead_s=0.5)
-
-    assert clock.time_run(list) == Timing(time_s=2.0, host_s=2.5)
-    clock.sleep(10)
-    assert clock.time_run(list).time_s == 3.0
-    assert clock.now() == 16.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from countperf.harness.device import FakeClock, Timing
+from countperf.harness.device import Timing
 from countperf.harness.runner import (
     BROAD,
     QUICK,
@@ -17,7 +17,7 @@ from countperf.harness.runner import (
     time_round,
 )
 from countperf.measurements import Protocol
-from tests.harness.fakes import PROTOCOL, make_case
+from tests.harness.fakes import PROTOCOL, FakeClock, make_case
 
 SEPARATION_S = PROTOCOL.separation_s
 

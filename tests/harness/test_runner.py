@@ -14,10 +14,10 @@ import pytest
 
 import countperf
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
-from countperf.harness.device import Device, FakeClock
+from countperf.harness.device import Device
 from countperf.harness.runner import QUICK, KernelRunner, compare
 from countperf.measurements import KernelCase
-from tests.harness.fakes import make_case
+from tests.harness.fakes import FakeClock, make_case
 from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
 from tests.made import make
 

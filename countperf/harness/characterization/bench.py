@@ -18,7 +18,7 @@ from countperf.documents import Document, Part
 from countperf.errors import MeasurementError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.parameters import DeviceParameters
-from countperf.harness.device import Clock, Program, Session
+from countperf.harness.device import EventClock, Program, Session
 from countperf.harness.environment import read_clocks
 from countperf.measurements import Environment
 
@@ -157,7 +157,7 @@ class Bounds:
 class Bench:
     """A session with a clock, and what the device is."""
 
-    def __init__(self, session: Session, clock: Clock, effort: Effort) -> None:
+    def __init__(self, session: Session, clock: EventClock, effort: Effort) -> None:
         self.session = session
         self.load: Callable[[str], Program] = cache(session.load)
         self.clock = clock

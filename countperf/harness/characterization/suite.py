@@ -47,7 +47,7 @@ from countperf.harness.characterization.experiments import (
     moved_together,
     wanted_tests,
 )
-from countperf.harness.device import Clock, Device, EventClock, Session
+from countperf.harness.device import Device, EventClock, Session
 from countperf.harness.environment import gather_environment
 from countperf.steps import stepped
 
@@ -76,7 +76,7 @@ def _experiments(bench: Bench) -> list[_Experiment]:
 def characterize(
     session: Session,
     *,
-    clock: Clock | None = None,
+    clock: EventClock | None = None,
     effort: Effort = FULL,
     store: Path | str | None = None,
     max_seconds: float | None = None,
