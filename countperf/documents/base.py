@@ -44,7 +44,7 @@ def parse_json(
 
     def refuse(message: str) -> NoReturn:
         where = "" if first_line == 1 else f" (line {first_line})"
-        raise DocumentError(located(message + where, path), path=path_text(path))
+        raise bad_document(message + where, path)
 
     def whole(pairs: list[tuple[str, object]]) -> dict[str, object]:
         content = dict(pairs)
@@ -74,12 +74,10 @@ def parse_json(
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno + first_line - 1}, column {error.colno}"
-        message = located(f"damaged JSON at {where}: {error.msg}", path)
         offset = len(text[: error.pos].encode("utf-8", errors="surrogatepass"))
-        raise DocumentError(message, path=path_text(path), offset=offset) from error
+        raise bad_document(f"damaged JSON at {where}: {error.msg}", path, offset=offset) from error
     except RecursionError as error:
-        message = located("damaged JSON: nested too deeply", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        raise bad_document("damaged JSON: nested too deeply", path) from error
 
 
 def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object]:
@@ -87,13 +85,11 @@ def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object
     try:
         content: Any = parse_json(json.dumps(tomllib.loads(text), allow_nan=False), path=path)
     except RecursionError as error:
-        message = located("damaged TOML: nested too deeply", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        raise bad_document("damaged TOML: nested too deeply", path) from error
     except (TypeError, ValueError) as error:  # besides a date, an infinite or a huge number
         is_damaged = isinstance(error, tomllib.TOMLDecodeError)
         wanted = "texts, finite numbers of 64 bits, arrays and tables are wanted, no dates"
-        message = located(f"damaged TOML: {error if is_damaged else wanted}", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        raise bad_document(f"damaged TOML: {error if is_damaged else wanted}", path) from error
     return content
 
 
@@ -124,11 +120,9 @@ def read_file_text(path: Path | str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        message = located(f"cannot be read: {error.strerror or error}", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        raise bad_document(f"cannot be read: {error.strerror or error}", path) from error
     except UnicodeDecodeError as error:
-        message = located(f"not a text file (byte {error.start} is not UTF-8)", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        raise bad_document(f"not a text file (byte {error.start} is not UTF-8)", path) from error
 
 
 def located(message: str, path: Path | str | None) -> str:
@@ -136,9 +130,11 @@ def located(message: str, path: Path | str | None) -> str:
     return message if path is None else f"{path}: {message}"
 
 
-def path_text(path: Path | str | None) -> str | None:
-    """Return a path as errors hold it."""
-    return None if path is None else str(path)
+def bad_document(message: str, path: Path | str | None, **details: Any) -> DocumentError:
+    """Make the error of a document, with the path of its file if there is one."""
+    return DocumentError(
+        located(message, path), path=None if path is None else str(path), **details
+    )
 
 
 _PROBE = b"\0" * 4096
@@ -310,7 +306,7 @@ class Document(Part):
             mend = "a newer countperf wrote it: upgrade countperf"
             mend = mend if version > current else cls.remade_by
             message = f"version {version} is not read, {current} is: {mend}"
-            _fail(message, path=path, field="$.version")
+            raise bad_document(f"$.version: {message}", path, field="$.version")
         return validate(cls, fields, path=path)
 
     @classmethod
@@ -335,10 +331,11 @@ def check_format(content: object, wanted: str, *, path: Path | str | None = None
     """Return parsed JSON as a dict if it is a document of the wanted format, else refuse it."""
     if not isinstance(content, dict):
         kind = "an array" if isinstance(content, list) else f"the value {_abbreviated(content)}"
-        _fail(f"a {wanted} document is wanted, not {kind}", path=path, field="$")
+        raise bad_document(f"$: a {wanted} document is wanted, not {kind}", path, field="$")
     if content.get("format") != wanted:
         there = _abbreviated(content.get("format"))
-        _fail(f"a {wanted} document is wanted, not one of {there}", path=path, field="$.format")
+        message = f"$.format: a {wanted} document is wanted, not one of {there}"
+        raise bad_document(message, path, field="$.format")
     return dict(content)
 
 
@@ -350,8 +347,7 @@ def validate(
         # strict validation of JSON text takes arrays for tuples, that of Python values does not
         return part_type.model_validate_json(json.dumps(content, allow_nan=False))
     except RecursionError as error:
-        message = located(f"{root}: nested too deeply", path)
-        raise DocumentError(message, path=path_text(path), field=root) from error
+        raise bad_document(f"{root}: nested too deeply", path, field=root) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)
@@ -360,8 +356,7 @@ def validate(
         others = error.error_count() - 1
         more = f"; {others} more bad field{'s' if others > 1 else ''}" if others else ""
         said = first["msg"].removeprefix(_OWN_WORDS)
-        message = located(f"{field}: {said}{input_text}{more}", path)
-        raise DocumentError(message, path=path_text(path), field=field) from error
+        raise bad_document(f"{field}: {said}{input_text}{more}", path, field=field) from error
 
 
 def field_path(location: Sequence[str | int], *, root: str = "$") -> str:
@@ -373,10 +368,6 @@ def field_path(location: Sequence[str | int], *, root: str = "$") -> str:
         for step in location
     )
     return root + "".join(steps)
-
-
-def _fail(message: str, *, path: Path | str | None, field: str) -> NoReturn:
-    raise DocumentError(located(f"{field}: {message}", path), path=path_text(path), field=field)
 
 
 def _abbreviated(value: object, limit: int = 40) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self, TypeVar
 
-from countperf.documents.base import append_synced, located, output_error, path_text
+from countperf.documents.base import append_synced, bad_document, located, output_error
 from countperf.errors import DocumentError, MeasurementError
 
 COMPRESSED = ".gz"
@@ -47,8 +47,7 @@ def read_bytes(path: Path | str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        message = located(f"cannot be read: {error.strerror or error}", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        raise bad_document(f"cannot be read: {error.strerror or error}", path) from error
 
 
 def read_content(path: Path | str) -> bytes:
@@ -60,12 +59,11 @@ def read_content(path: Path | str) -> bytes:
         with gzip.open(io.BytesIO(content)) as file:
             plain = file.read(_LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
-        message = located(f"damaged gzip file: {error}; restore it from a copy", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        raise bad_document(f"damaged gzip file: {error}; restore it from a copy", path) from error
     if len(plain) > _LARGEST:
         size = f"more than {_LARGEST >> 20} MiB of {len(content) / 2**20:.3g} MiB"
         message = f"decompresses to {size}; if that is right, decompress it with gunzip first"
-        raise DocumentError(located(message, path), path=path_text(path))
+        raise bad_document(message, path)
     return plain
 
 
@@ -124,10 +122,9 @@ def damaged_line(
     field: str | None = None,
 ) -> DocumentError:
     """Make the error of a damaged line, with the advice that mends it."""
-    message = located(f"{said} (byte {offset}, line {number})", path)
-    return DocumentError(
-        f"{message}; {_mend(number, path)}",
-        path=path_text(path),
+    return bad_document(
+        f"{said} (byte {offset}, line {number}); {_mend(number, path)}",
+        path,
         field=field or f"line {number}: $",
         line=number,
         offset=offset,

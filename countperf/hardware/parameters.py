@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -30,7 +30,8 @@ from countperf.documents import (
     read_file_text,
     validate,
 )
-from countperf.errors import DeviceError, DeviceParameterError, DocumentError
+from countperf.documents.base import bad_document
+from countperf.errors import DeviceError, DeviceParameterError
 
 InstructionKind = Literal["compute", "memory", "barrier"]
 TransferDirection = Literal["h2d", "d2h"]
@@ -357,7 +358,8 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
         source = values.pop("source")
         if not named.get(source):
             known = ", ".join(named) or "none"
-            _fail(f"{source!r} is not in [sources] ({known})", f"{where}.source", path)
+            message = f"{where}.source: {source!r} is not in [sources] ({known})"
+            raise bad_document(message, path, field=f"{where}.source")
         return values, named[source]
 
     plain: dict[str, Any] = {}
@@ -366,7 +368,8 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
         if name in UNITS:
             number, sources[name] = read(_Number, entry, f"$.{name}")
             if number["unit"] != UNITS[name]:
-                _fail(f"the unit must be {UNITS[name]!r}", f"$.{name}.unit", path)
+                field = f"$.{name}.unit"
+                raise bad_document(f"{field}: the unit must be {UNITS[name]!r}", path, field=field)
             plain[name] = number["value"]
         elif name in _TABLES and isinstance(entry, dict):
             plain[name] = {}
@@ -409,10 +412,3 @@ class _Link(_Row):
 
 
 _TABLES: Mapping[str, type[_Row]] = {"classes": _Class, "links": _Link}
-
-
-def _fail(message: str, field: str, path: Path | str | None) -> NoReturn:
-    prefix = "" if path is None else f"{path}: "
-    raise DocumentError(
-        f"{prefix}{field}: {message}", path=None if path is None else str(path), field=field
-    )

@@ -47,7 +47,8 @@ from pydantic import (
 )
 
 from countperf.documents import Document, Part, parse_json, validate
-from countperf.errors import CountingError, DocumentError, ParameterError, PropertyNameError
+from countperf.documents.base import bad_document
+from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.cases import KernelCase, Purpose
 from countperf.properties.taxonomy import validate_name
@@ -458,13 +459,7 @@ def parse_line(text: str, number: int, *, path: Path | str | None = None) -> Lin
     content = parse_json(text, path=path, first_line=number)
     status = content.get("status") if isinstance(content, dict) else None
     if not isinstance(status, str) or status not in _LINE_TYPES:
-        field = f"line {number}: $.status"
-        wanted = ", ".join(_LINE_TYPES)
-        message = located(f"{field}: one of {wanted} is wanted, not {status!r}", path)
-        raise DocumentError(message, path=None if path is None else str(path), field=field)
+        field, wanted = f"line {number}: $.status", ", ".join(_LINE_TYPES)
+        message = f"{field}: one of {wanted} is wanted, not {status!r}"
+        raise bad_document(message, path, field=field)
     return validate(_LINE_TYPES[status], content, path=path, root=f"line {number}: $")
-
-
-def located(message: str, path: Path | str | None) -> str:
-    """Put the file before a message, if there is one."""
-    return message if path is None else f"{path}: {message}"

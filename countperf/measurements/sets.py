@@ -25,6 +25,7 @@ from countperf.documents import (
     split_lines,
     write_atomically,
 )
+from countperf.documents.base import bad_document
 from countperf.errors import DocumentError, PredictionError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of
@@ -37,7 +38,6 @@ from countperf.measurements.lines import (
     Protocol,
     Resumption,
     format_line,
-    located,
     parse_line,
 )
 from countperf.metrics import NOISE_DEVIATIONS
@@ -202,8 +202,8 @@ class MeasurementSet(Table, ShortRepr):
         """Parse the lines of a measurement file, without line feeds; errors as in `read_file`."""
         if not lines or not lines[0]:
             field = "line 1: $"
-            message = located(f"{field}: empty; a countperf-measurements file is wanted", path)
-            raise DocumentError(message, path=None if path is None else str(path), field=field)
+            message = f"{field}: empty; a countperf-measurements file is wanted"
+            raise bad_document(message, path, field=field)
         measured: dict[str, Measurement] = {}
         failed: dict[str, FailedCase] = {}
         resumed: list[Resumption] = []
