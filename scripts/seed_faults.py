@@ -23,6 +23,7 @@ import random
 import re
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -314,11 +315,15 @@ def record(tree: Path, map_file: Path, arguments: list[str]) -> None:
 def chosen(known: Any, name: str, most: list[float]) -> tuple[list[str], float]:
     """Choose tests that execute a function, the fastest of each file first; add their seconds."""
     number = known["functions"].index(name) if name in known["functions"] else -1
-    seconds = {test: s for test, (s, reached) in known["tests"].items() if number in reached}
-    turns, ranked = Counter[str](), list[tuple[int, float, str]]()
-    for test in sorted(seconds, key=lambda test: seconds[test]):
-        turns[test.split("::")[0]] += 1
-        ranked.append((turns[test.split("::")[0]], seconds[test], test))
+    of_files: dict[str, dict[str, float]] = defaultdict(dict)
+    for test, (s, _) in known["tests"].items():
+        of_files[test.split("::")[0]][test] = s
+    ranked: list[tuple[int, float, str]] = []
+    for of_file in of_files.values():  # whose first test pays for the fixtures
+        first = max(next(iter(of_file.values())) - statistics.median(of_file.values()), 0)
+        executing = [test for test in of_file if number in known["tests"][test][1]]
+        for turn, test in enumerate(sorted(executing, key=lambda test: of_file[test])):
+            ranked.append((turn, of_file[test] + (0 if turn else first), test))
     tests, total = list[str](), 0.0
     for _, s, test in sorted(ranked):
         if len(tests) < most[0] and total + s <= most[1]:

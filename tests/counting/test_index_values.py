@@ -100,6 +100,20 @@ def test_rows_of_different_lengths_are_gone_through() -> None:
     assert (outside.value, outside.extent, outside.at) == (6, 6, {"i": 2, "j": 4})
 
 
+def test_elements_that_the_kernel_writes_are_followed() -> None:
+    text = """
+        w[i] = if(abs(at[i]) > 4, 4, abs(at[i])) {id=all}
+        w[0] = 2 {id=first, dep=all}
+        z[j] = x[w[j]] {dep=first}
+    """
+    kernel = _kernel(["i<n", "j<n"], text, "at,w i32 n; x f64 k; z f64 n; n,k i32")
+    sizes, shapes = {"n": 4, "k": 4}, {"at": (4,), "w": (4,), "x": (4,), "z": (4,)}
+
+    assert _outside(kernel, sizes, shapes, {"at": _int(-9, 3, -3, 0)}) is None
+    outside = _outside(kernel, sizes, shapes, {"at": _int(0, -3, -9, 0)})
+    assert (outside.access, outside.value, outside.at) == ("load x[w[j]]", 4, {"j": 2})
+
+
 def test_many_points_are_gone_through_in_blocks() -> None:
     n = 2_500_000
     at = np.zeros(n, I4)

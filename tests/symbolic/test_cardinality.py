@@ -68,6 +68,7 @@ def test_minimum_is_decided_where_assumptions_allow() -> None:
         ("n^2 - 5*n + 5", False),  # -1 at 2
         ("n*m - n - m", False),  # -1 at n = m = 1
         ("n - floor(n/2)", True),
+        ("n - 1 - 2*floor(n/2)", False),  # -1 at 2
     ],
 )
 def test_signs_are_proved_or_left_open(polynomial: str, provable: bool) -> None:
@@ -98,6 +99,7 @@ _COUPLED = "[n, m] -> { : (n + m) mod 4 = 0 and n >= 1 and m >= 1 }"
         (_COUPLED, "n + m - 2", (), True),
         (_COUPLED, "n + m - 4", (), False),  # true: 2 at n = m = 1 is impossible
         (_COUPLED, "n*m - n", (), True),
+        ("[n] -> { : n >= 0 }", "3 - n", ("4 - n",), False),
     ],
 )
 def test_signs_under_congruences(
