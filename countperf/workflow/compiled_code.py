@@ -16,7 +16,7 @@ from countperf.errors import (
 from countperf.execution.memory_hierarchy import CacheSize
 from countperf.harness.campaign import Rewriting
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
-from countperf.harness.compile.gpu_counts import GpuCounts, GpuKernel
+from countperf.harness.compile.ptx import GpuCounts, GpuKernel
 from countperf.harness.devices import find_device
 from countperf.machine_code.classify_x86 import CYCLES
 from countperf.properties.counts import caches_of

@@ -1,12 +1,20 @@
-"""Profiles of Loopy kernels with instructions from machine code (SASS), or from PTX."""
+"""Machine code (SASS) of NVIDIA GPUs and PTX: followed, and in profiles of Loopy kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
+from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     DeviceError,
@@ -14,16 +22,230 @@ from countperf.errors import (
     ModelNotApplicableError,
 )
 from countperf.hardware.parameters import DeviceParameters, load_device
-from countperf.harness.compile.gpu_counts import GpuKernel, GpuLaunch, gpu_launches
-from countperf.harness.cuda.target import Launches, generate_cuda
+from countperf.harness.cuda.target import Launches, Shape, generate_cuda, three
 from countperf.harness.description import describe_kernel
-from countperf.harness.nvcc import compile_for, find_nvcc
-from countperf.harness.ptx import compile_ptx
+from countperf.harness.nvcc import compile_for, compile_sass, find_nvcc
+from countperf.harness.ptx import compile_ptx, with_loops_kept
+from countperf.machine_code.sass_instruction import SassInstruction
+from countperf.machine_code.warp import Executed, WarpProgram, launched
+from countperf.machine_code.warp_state import LANES
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
 from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of
+from countperf.mechanistic.sass_listing import parse_sass
+
+# --- Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed
+#
+# The kernel is compiled by nvcc and disassembled, and sub-groups are followed through its machine
+# code (`countperf.machine_code.warp`): all of the first, the middle and the last work group along
+# each axis. The middle one stands for those between if the second and the last but one along each
+# axis execute as much; else all groups are followed.
+
+_BANKS = {
+    **dict.fromkeys((5, 6), (0x140, 0x8, 0x14)),
+    **dict.fromkeys((7, 8), (0x160, 0x0, 0xC)),
+    9: (0x210, 0x0, 0xC),
+    **dict.fromkeys((10, 12), (0x380, 0x360, 0x370)),
+}
+"""Places in constant bank 0 of arguments, extents of a group, and of the grid, by major number."""
+
+_MOST_GROUPS = 4096
+"""Groups of a launch that are followed without being asked for."""
+
+_NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCounts(ShortRepr):
+    """Instructions that all sub-groups of all launches execute."""
+
+    # by class (`countperf.machine_code.sass_instruction`), once for a sub-group
+    instructions: Mapping[str, int]
+    lanes: Mapping[str, int]  # the same for each lane whose predicate is true
+    sub_groups: int  # sub-groups
+    # work groups that were not followed: they are taken to execute what their middle one does
+    assumed_groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLaunch:
+    """A device program and what it is launched with."""
+
+    kernel: str
+    groups: Shape
+    shape: Shape
+    arguments: tuple[Any, ...]  # NumPy scalars; None for arrays
+
+    @property
+    def middle(self) -> Shape:
+        """The work group in the middle of the grid."""
+        return three([extent // 2 for extent in self.groups])
+
+
+def gpu_launches(launches: Launches, parameters: Mapping[str, int]) -> list[GpuLaunch]:
+    """Return the launches of a kernel in CUDA at given sizes."""
+    return [
+        GpuLaunch(
+            kernel,
+            groups,
+            shape,
+            tuple(a if isinstance(a, np.generic) else None for a in arguments),
+        )
+        for kernel, groups, shape, arguments in launches.noted(parameters)
+    ]
+
+
+class GpuKernel:
+    """A kernel compiled for an NVIDIA GPU, to be followed at any sizes."""
+
+    def __init__(self, t_unit: Any, capability: str = "9.0", *, keeps_loops: bool = False) -> None:
+        self.capability = capability
+        self._major = int(capability.partition(".")[0])
+        if self._major not in _BANKS:
+            known = ", ".join(map(str, _BANKS))
+            raise CountingError(
+                f"machine code for compute capability {capability} is not followed; it is for the"
+                f" major numbers {known}"
+            )
+        self._code = generate_cuda(t_unit)
+        self.launches = Launches(self._code, describe_kernel(t_unit, lambda _: []))
+        source = with_loops_kept(self._code.source) if keeps_loops else self._code.source
+        self.listing = compile_sass(source, capability)
+
+    @cached_property
+    def programs(self) -> dict[str, WarpProgram]:
+        """The code of each device program, by name."""
+        programs = parse_sass(self.listing)
+        return {
+            name: WarpProgram(
+                [
+                    replace(instruction, operands=_operands(instruction, self._major))
+                    for instruction in programs[name].instructions
+                ],
+                name,
+            )
+            for name in self._code.kernels
+        }
+
+    def counts(self, parameters: Mapping[str, int], *, every_group: bool = False) -> GpuCounts:
+        """Follow sub-groups of each launch; return instructions of all."""
+        instructions: Counter[str] = Counter()
+        lanes: Counter[str] = Counter()
+        sub_groups = assumed = 0
+        for launch in gpu_launches(self.launches, parameters):
+            program = self.programs[launch.kernel]
+            sub_groups += prod(launch.groups) * -(-prod(launch.shape) // LANES)
+            axes = self._chosen(launch, program, every_group=every_group)
+            assumed += prod(launch.groups) - prod(map(len, axes))
+            for executed, times in self._followed(launch, program, axes):
+                for position, instruction in enumerate(program.instructions):
+                    for counter, number in (
+                        (instructions, executed.instructions[position]),
+                        (lanes, executed.lanes[position]),
+                    ):
+                        counter[instruction.name] += number * times
+                        counter["all"] += number * times
+        return GpuCounts(
+            instructions={name: n for name, n in sorted(instructions.items()) if n},
+            lanes={name: n for name, n in sorted(lanes.items()) if n},
+            sub_groups=sub_groups,
+            assumed_groups=assumed,
+        )
+
+    def of_middle(self, launch: GpuLaunch) -> Executed:
+        """Return what the first sub-group of the middle work group executes."""
+        program = self.programs[launch.kernel]
+        state, lanes = launched(self._constants(launch), launch.middle, launch.shape, 0)
+        return program.executed(state, lanes)
+
+    def _chosen(
+        self, launch: GpuLaunch, program: WarpProgram, *, every_group: bool
+    ) -> list[list[tuple[int, int]]]:
+        """Return the numbers of groups to follow along each axis, and for how many each stands."""
+        few = [_representatives(extent) for extent in launch.groups]
+        if not every_group and self._are_alike(launch, program):
+            return few
+        if not every_group and prod(launch.groups) > _MOST_GROUPS:
+            raise CountingError(
+                f"kernel '{launch.kernel}': work groups execute different numbers of instructions,"
+                f" and there are {prod(launch.groups)} of them; follow all with every_group=True,"
+                " which takes long, or take smaller sizes"
+            )
+        return [[(group, 1) for group in range(extent)] for extent in launch.groups]
+
+    def _are_alike(self, launch: GpuLaunch, program: WarpProgram) -> bool:
+        """Return whether groups between the first and the last execute as much, along each axis."""
+        middle = [extent // 2 for extent in launch.groups]
+        others = [
+            [*middle[:axis], number, *middle[axis + 1 :]]
+            for axis, extent in enumerate(launch.groups)
+            for number in {1, extent - 2} - {middle[axis]}
+            if extent > 3
+        ]
+        followed = (
+            [
+                (followed.instructions, followed.lanes)
+                for followed, _ in self._followed(launch, program, [[(k, 1)] for k in group])
+            ]
+            for group in (middle, *others)
+        )
+        first = next(followed)
+        return all(other == first for other in followed)
+
+    def _followed(
+        self, launch: GpuLaunch, program: WarpProgram, axes: Sequence[Sequence[tuple[int, int]]]
+    ) -> Iterator[tuple[Executed, int]]:
+        """Yield what each sub-group of the chosen groups executes, and how many are like it."""
+        constants = self._constants(launch)
+        for chosen in product(*axes):
+            group = [number_along_axis for number_along_axis, _ in chosen]
+            times = prod(number for _, number in chosen)
+            for number in range(-(-prod(launch.shape) // LANES)):
+                state, lanes = launched(constants, group, launch.shape, number)
+                yield program.executed(state, lanes), times
+
+    def _constants(self, launch: GpuLaunch) -> dict[int, int | None]:
+        """Return the words of constant bank 0; places of arrays and real numbers are data."""
+        offset, *shapes = _BANKS[self._major]
+        constants: dict[int, int | None] = {
+            first + 4 * axis: extent
+            for first, extents in zip(shapes, (launch.shape, launch.groups), strict=True)
+            for axis, extent in enumerate(extents)
+        }
+        for argument in launch.arguments:
+            size = 8 if argument is None else argument.nbytes
+            offset = -(-offset // size) * size
+            is_whole = isinstance(argument, np.integer | np.bool_)
+            for number, byte in enumerate(argument.tobytes() if is_whole else bytes(size)):
+                word = (offset + number) & ~3
+                bits = byte << 8 * (offset + number - word)
+                constants[word] = (constants.get(word) or 0) | bits if is_whole else None
+            offset += size
+        return constants
+
+
+def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:
+    """Return operands, with signs where nvdisasm leaves them out.
+
+    Immediates of Maxwell's and Pascal's instructions have 20 bits, the first of which is the sign;
+    of ``IADD3`` it is printed as a digit.
+    """
+    if major not in (5, 6) or instruction.base != "IADD3":
+        return instruction.operands
+    return tuple(
+        hex(int(operand, 16) - (1 << 20)) if _NEGATIVE.match(operand) else operand
+        for operand in instruction.operands
+    )
+
+
+def _representatives(extent: int) -> list[tuple[int, int]]:
+    """Return numbers of groups along an axis, and for how many each stands."""
+    if extent < 3:
+        return [(number, 1) for number in range(extent)]
+    return [(0, 1), (extent // 2, extent - 2), (extent - 1, 1)]
+
 
 _DECLARED = ("registers_per_work_item", "occupancy", "active_groups")
 

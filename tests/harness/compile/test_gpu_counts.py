@@ -9,8 +9,8 @@ import pytest
 
 from countperf.cli import main
 from countperf.errors import CountingError
-from countperf.harness.compile import gpu_counts
-from countperf.harness.compile.gpu_counts import GpuKernel
+from countperf.harness.compile import ptx
+from countperf.harness.compile.ptx import GpuKernel
 from countperf.harness.nvcc import find_disassembler, find_nvcc
 from measurement_kernels.catalog import entry
 from tests.made import LINE, make
@@ -100,7 +100,7 @@ def _by_data() -> Any:
 
 
 def test_what_is_not_followed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_counts, "_MOST_GROUPS", 8)
+    monkeypatch.setattr(ptx, "_MOST_GROUPS", 8)
     with pytest.raises(CountingError, match="depends on data"):
         GpuKernel(_by_data()).counts({"n": 64})
     with pytest.raises(CountingError, match="every_group=True"):
