@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
-import countperf
 from countperf.errors import KernelBuildError, KernelSpecificationError, WrongResultError
 from countperf.harness.device import Device
-from countperf.harness.runner import QUICK, KernelRunner
+from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
 from countperf.workflow.timing import time_kernel
 from tests.made import LINE, make
@@ -58,21 +56,6 @@ def test_the_default_tolerance_follows_the_type(device: Device) -> None:
     runner.check(case("close", 2 + 1e-6))
     with pytest.raises(WrongResultError, match="wrong numbers"):
         runner.check(case("off", 2 + 1e-2))
-
-
-@pytest.mark.device
-def test_a_campaign_of_such_cases(device: Device, tmp_path: Path) -> None:
-    case = KernelCase(name="double/n=100", kernel=doubled(), parameters={"n": 100})
-
-    measured_set = countperf.measure(
-        [case],
-        device=device.label,
-        store=tmp_path / "store.jsonl",
-        protocol=QUICK.changed(name="test", extra_rounds=0),
-    )
-
-    (measured,) = measured_set
-    assert (measured.kernel, measured.parameters) == ("double/n=100", {"n": 100})
 
 
 @dataclass

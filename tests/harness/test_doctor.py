@@ -100,14 +100,6 @@ def test_of_a_failed_build_only_the_compilers_words_are_kept() -> None:
     assert len(build_message("x" * 5000)) == 600
 
 
-@pytest.mark.device
-def test_the_doctor_of_this_machine() -> None:
-    report = examine()
-
-    assert report.is_healthy
-    assert report.default in [device.label for device in report.devices if device.works]
-
-
 def test_programs_that_read_machine_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "llvm-mca-99"
     program.touch(mode=0o755)

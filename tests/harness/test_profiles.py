@@ -38,9 +38,7 @@ H200 = "nvidia-h200"
 
 
 @needs_nvcc
-@pytest.mark.parametrize(
-    "name", ["matmul-tiled/square/16x16", "n-body", "finite-differences/16x16", "convolution/16x16"]
-)
+@pytest.mark.parametrize("name", ["matmul-tiled/square/16x16", "finite-differences/16x16"])
 def test_local_memory_is_what_ptxas_allocates(name: str) -> None:
     entry = catalog.entry(name)
     unit: Any = entry.builder()

@@ -239,7 +239,7 @@ needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 
 
 
 @needs_nvcc
-@pytest.mark.parametrize("capability", ["7.5", "9.0"])
+@pytest.mark.parametrize("capability", [pytest.param("7.5", marks=pytest.mark.nightly), "9.0"])
 def test_nvcc_takes_the_microbenchmarks(capability: str) -> None:
     sources = {name: CUDA_PRELUDE + source for name, source in SOURCES.items()}
     compiled = compile_sources(sources, capability)

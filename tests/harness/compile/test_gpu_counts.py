@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     find_nvcc() is None or find_disassembler() is None,
     reason="no nvcc or nvdisasm (the extra 'nvcc')",
 )
-capabilities = pytest.mark.parametrize("capability", ["7.5", "9.0", "10.0", "12.0"])
+capabilities = pytest.mark.parametrize("capability", ["7.5", "9.0", "12.0"])
 
 
 @capabilities

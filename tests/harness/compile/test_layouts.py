@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(
     find_objdump() is None or find_analyzer() is None, reason="no objdump or no llvm-mca"
 )
 NAMES = [
-    *("plain", "offset of the output", "large offset", "offset by name", "automatic offset"),
-    *("backwards", "pitch by name", "automatic strides", "split", "unknown shapes"),
+    *("large offset", "offset by name", "automatic offset", "backwards"),
+    *("pitch by name", "automatic strides", "split", "unknown shapes"),
 ]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from countperf.harness.cuda.session import CudaDriver
+from countperf.harness.cuda.target import generate_cuda
 from tests.harness.cuda.emulator import CompileError, EmulatedModule, Memory
 
 _COMPILED: dict[str, EmulatedModule] = {}  # by source
@@ -120,6 +121,13 @@ class FakeCupy:
     def driver(self, nvml: Any = None) -> CudaDriver:
         """Return what the backend works with."""
         return CudaDriver(self, nvml)
+
+
+def compiled_at_once(units: Mapping[str, Any], folder: Path) -> FakeCupy:
+    """Return a fake for which the code of many kernels is compiled already."""
+    sources = {name: generate_cuda(unit).source for name, unit in units.items()}
+    module = EmulatedModule(sources, folder)
+    return FakeCupy(folder, ready={source: (module, name) for name, source in sources.items()})
 
 
 class _Runtime:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from countperf.harness.cuda.backend import CudaBackend
 from countperf.harness.runner import KernelRunner
 from tests.harness.cuda.emulator import COMPILER
-from tests.harness.cuda.fake_cupy import FakeCupy, FakeNvml
+from tests.harness.cuda.fake_cupy import FakeNvml, compiled_at_once
 from tests.harness.layout_kernels import LAID
 
+NAMES = [name for name in LAID if "vectors" not in name]
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++")
 
-@pytest.mark.skipif(COMPILER is None, reason="no g++")
-@pytest.mark.parametrize("name", [name for name in LAID if "vectors" not in name])
-def test_every_element_is_written_in_its_place_and_nothing_else(tmp_path: Path, name: str) -> None:
-    cupy = FakeCupy(tmp_path)  # whose memory tells if something is written outside of a buffer
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    # the fake's memory tells if something is written outside of a buffer
+    cupy = compiled_at_once(
+        {name: LAID[name].build() for name in NAMES}, tmp_path_factory.mktemp("layouts")
+    )
     (device,) = CudaBackend(lambda: cupy.driver(FakeNvml())).discover().devices
+    return KernelRunner.open(device).session
 
-    LAID[name].assert_doubled(KernelRunner.open(device).session)
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_element_is_written_in_its_place_and_nothing_else(session: Any, name: str) -> None:
+    LAID[name].assert_doubled(session)

@@ -1,10 +1,9 @@
-"""CUDA code of a quarter of the catalogue, run on the host, against its references."""
+"""CUDA code of a sixth of the catalogue, run on the host, against its references."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,23 +12,20 @@ from numpy.typing import NDArray
 
 from countperf.errors import WrongResultError
 from countperf.harness.cuda.backend import CudaBackend
-from countperf.harness.cuda.target import generate_cuda
 from countperf.harness.runner import KernelRunner
 from measurement_kernels.catalog import entries
-from tests.harness.cuda.emulator import COMPILER, EmulatedModule
-from tests.harness.cuda.fake_cupy import FakeCupy
+from tests.harness.cuda.emulator import COMPILER
+from tests.harness.cuda.fake_cupy import compiled_at_once
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++")
-CHECKED = entries(element_type=None, purpose=None)[::4]
+CHECKED = entries(element_type=None, purpose=None)[::6]
 
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> KernelRunner:
     """Return a runner of the CUDA backend for which all kernels are compiled already."""
-    folder: Path = tmp_path_factory.mktemp("numbers")
-    sources = {each.name: generate_cuda(each.build()).source for each in CHECKED}
-    module = EmulatedModule(sources, folder)
-    cupy = FakeCupy(folder, ready={source: (module, name) for name, source in sources.items()})
+    units = {entry.name: entry.build() for entry in CHECKED}
+    cupy = compiled_at_once(units, tmp_path_factory.mktemp("numbers"))
     (device,) = CudaBackend(cupy.driver).discover().devices
     return KernelRunner.open(device)
 
