@@ -34,6 +34,8 @@ Powers = Literal["emitted", "written"]
 Key = Operation | MemoryAccess
 Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
 
+_REWRITE = "rewrite the expression, or pass its instruction's counts in instruction_counts"
+
 
 class AccessCounter(RefusingMapper):
     """Tallies the accesses of one execution of each of a kernel's instructions.
@@ -128,7 +130,7 @@ class AccessCounter(RefusingMapper):
         except Exception as error:  # type inference fails in many ways
             raise self._refusal(
                 f"{text_of(expr)}, whose type Loopy does not infer ({type(error).__name__})",
-                "rewrite it, or pass its instruction's counts in instruction_counts",
+                _REWRITE,
             ) from error
 
     def _add(self, key: Key, number: Number = 1) -> None:
@@ -168,7 +170,7 @@ class AccessCounter(RefusingMapper):
         """Refuse an expression node without a counting rule."""
         raise self._refusal(
             f"{type(expr).__name__} ({text_of(expr)})",
-            "rewrite the expression, or pass its instruction's counts in instruction_counts",
+            _REWRITE,
         )
 
     def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
@@ -218,7 +220,7 @@ class AccessCounter(RefusingMapper):
         if variable is None:
             variable = self.kernel.temporary_variables.get(name)
         if variable is None:
-            raise self._refusal(f"the name '{name}'", "declare it as an argument or temporary")
+            raise self._refusal(f"the name '{name}'", _REWRITE)
         return variable
 
     def _element_type(self, variable: Any) -> DType:
@@ -289,9 +291,7 @@ class AccessCounter(RefusingMapper):
             return self._subscripted("store", assignee.aggregate.name, index)
         if issubclass(kind, p.Subscript):
             return self._subscripted("store", assignee.aggregate.name, assignee.index_tuple)
-        raise self._refusal(
-            f"the assignee {assignee} ({type(assignee).__name__})", "assign to array elements"
-        )
+        raise self._refusal(f"the assignee {assignee} ({type(assignee).__name__})", _REWRITE)
 
 
 def is_linear(part: Any) -> bool:

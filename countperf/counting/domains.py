@@ -262,7 +262,8 @@ class Domains:
             raise CountingError(
                 f"kernel '{self.kernel.name}': Loopy has no domain for the loops "
                 f"{', '.join(sorted(within))} together, and generates no code for them: {error}; "
-                "have the domain of an inner loop name the loops around it, '[a] -> { [b] : ... }'"
+                "have the domain of an inner loop name the loops around it, and what else it reads,"
+                " '[a, n] -> { [b] : ... }'"
             ) from error
 
     def trip_statistics(
@@ -284,8 +285,7 @@ class Domains:
         if given is None:
             raise DataDependentControlFlowError(
                 f"kernel '{self.kernel.name}': the trip count of the loop '{loop.iname}' depends "
-                f"on {', '.join(loop.reads)}, which is data; pass its mean, "
-                f"statistics={{{loop.iname!r}: 12.5}}"
+                f"on {', '.join(loop.reads)}, which is data"
             )
         return _ONCE.scale(given)
 

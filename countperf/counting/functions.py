@@ -67,6 +67,8 @@ class TupleCounter(InstructionCounter):
         if not (isinstance(call, p.Call) and isinstance(self._callable(call), MakeTupleCallable)):
             return super().tally(instruction)
         self._start(instruction)
+        if len(instruction.assignees) != len(call.parameters):
+            raise self._refusal(f"an assignment of part of the tuple {call}", "assign it whole")
         for assignee, operand in zip(instruction.assignees, call.parameters, strict=True):
             target = self._store(assignee)
             self._in_context(context_of(target), operand, target)

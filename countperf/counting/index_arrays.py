@@ -127,6 +127,10 @@ def size_arguments(kernel: Any) -> frozenset[str]:
     return frozenset(names & set(kernel.arg_dict))
 
 
+class SelfWrittenIndexError(CountingError):
+    """A kernel computes what subscripts are read from, so that no inputs decide them."""
+
+
 @dataclass
 class _Limits:
     kernel: Any
@@ -258,7 +262,7 @@ class _Limits:
             if name not in self.kernel.get_written_variables():
                 return self.limits[name]
             if name in seen:
-                raise CountingError(
+                raise SelfWrittenIndexError(
                     f"the kernel writes {name!r} from its own elements, and reads subscripts from"
                     " it"
                 )

@@ -45,8 +45,6 @@ _FUSED_FUNCTIONS = {"fma", "mad"}
 _IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
 """Of real numbers, as Loopy names them in its code."""
 
-_LOOPYS_FUNCTIONS = {"make_tuple", "indexof", "indexof_vec"}
-
 
 class InstructionCounter(AccessCounter):
     """Tallies the operations and accesses of one execution of each of a kernel's instructions.
@@ -114,7 +112,8 @@ class InstructionCounter(AccessCounter):
     def _quotient(self, expr: Any, children: Sequence[Any], result: DType | None) -> DType | None:
         if result is None or result.kind != "f":
             raise self._refusal(
-                f"the quotient of integers {expr}", "use // or cast an operand to a real type"
+                f"the quotient of integers {expr}",
+                "use // or cast an operand, loopy.TypeCast(np.float32, operand)",
             )
         if not all(is_constant(child) for child in children):
             self._operation("div", result)
@@ -133,9 +132,11 @@ class InstructionCounter(AccessCounter):
         with self._set(_context="i"):
             dtype = self._operands(children)
         if dtype is not None and dtype.kind not in "iub":
+            number, mend = ("real", "write it as a - b*floor(a / b)")
+            if dtype.kind != "f":
+                number, mend = ("complex", "write it in real() and imag()")
             raise self._refusal(
-                f"{text_of(expr)} of real numbers, for which Loopy generates no code",
-                "write it as a - b*floor(a / b)",
+                f"{text_of(expr)} of {number} numbers, for which Loopy generates no code", mend
             )
         if not all(is_constant(child) for child in children):
             self._operation(kind, dtype)
@@ -234,14 +235,10 @@ class InstructionCounter(AccessCounter):
         if not isinstance(expr.function, ResolvedFunction):
             raise self._refusal(f"the unresolved function in {expr}", "register the callable")
         callable_ = self.callables[expr.function.name]
-        name = getattr(callable_, "name_in_target", None) or getattr(callable_, "name", None)
-        if name is None or hasattr(callable_, "subkernel"):
-            raise self._refusal(f"the call {expr}", "inline the callee first")
+        name = getattr(callable_, "name_in_target", None) or callable_.name
         if str(name).startswith(_IDENTITIES):
             return self.rec(expr.parameters[0])
         types = signature_of(callable_)
-        if not isinstance(callable_.name, str) or callable_.name in _LOOPYS_FUNCTIONS:
-            raise self._refusal(f"the call of {text_of(expr)}", "assign its result whole")
         name = callable_.name
         if any(dtype is not None and dtype.kind == "c" for dtype in types.values()):
             raise self._refusal(f"the complex function {name}", "write it in real operations")

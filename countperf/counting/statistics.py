@@ -116,8 +116,7 @@ class Statistics:
             text = text_of(condition)
             raise DataDependentControlFlowError(
                 f"kernel '{self.kernel.name}', instruction '{instruction_id}': whether {text} "
-                f"holds depends on data; pass its probability, statistics={{{text!r}: 0.5}} or "
-                f"statistics={{{instruction_id!r}: 0.5}}"
+                "holds depends on data"
             )
         self._lacking[text_of(condition), instruction_id] = condition
 

@@ -154,7 +154,13 @@ class VectorRules(ComplexRules):
         axis = vector_axis(variable)
         if axis is not None:
             width = int(variable.shape[axis])
-            vector = self.kernel.target.vector_dtype(NumpyType(dtype), width).numpy_dtype
+            try:
+                vector = self.kernel.target.vector_dtype(NumpyType(dtype), width).numpy_dtype
+            except KeyError as error:
+                raise self._refusal(
+                    f"vectors of {width} {dtype}",
+                    "leave the tag 'vec' out of the kernel's axes and arrays",
+                ) from error
             return vector, dtype, width
         if not dtype.fields:
             return None
@@ -219,17 +225,20 @@ class VectorRules(ComplexRules):
         dtype = self.rec(expr.aggregate)
         components = None if dtype is None else component_of(dtype)
         if components is None:
-            raise self._refusal(f"the member {expr}", "keep members in arrays of their own")
+            raise self._refusal(f"the member {expr}", "keep its members in arrays of their own")
         return components[0]
 
     def _store(self, assignee: Any) -> DType | None:
         if not isinstance(assignee, p.Lookup):
             return super()._store(assignee)
         element: Any = assignee.aggregate
-        variable = self._variable(element.aggregate.name if hasattr(element, "aggregate") else "")
+        if not isinstance(element, p.Subscript):
+            mend = "assign the whole vector, or to an element of an array"
+            raise self._refusal(f"the assignee {assignee}", mend)
+        array: Any = element.aggregate
+        variable = self._variable(array.name)
         vector = self._vector(variable)
-        if vector is None or not isinstance(element, p.Subscript):
-            raise self._refusal(f"the assignee {assignee}", "assign whole elements")
+        assert vector is not None  # what has members is a vector
         number = _number_of(vector[0], assignee.name)
         self._component_store(variable, (*element.index_tuple, number), vector)
         return vector[1]
@@ -295,7 +304,8 @@ class VectorRules(ComplexRules):
     def map_if(self, expr: Any) -> DType | None:
         """Conditional expressions of vectors are refused."""
         if self._lane is not None:
-            width = self._whole_vectors(frozenset([self._lane]), self._lane)
+            within = self.kernel.id_to_insn[self._instruction].within_inames
+            width = self._whole_vectors(within, self._lane)
             if VectorizabilityChecker(self.kernel, self._lane, width or 0)(expr):
                 raise self._refusal(f"the conditional vector {expr}", "tag the loop 'unr'")
         return super().map_if(expr)

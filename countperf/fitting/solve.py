@@ -509,8 +509,7 @@ def _bounded(scaled: Matrix, target: Vector, low: Vector, high: Vector) -> Vecto
         matrix, wanted, bounds=(low, high), method="bvls", tol=1e-14, max_iter=20 * columns
     )
     if not bounded.success:
-        message = f"bounded least squares gave up: {bounded.message}; fit without the bounds"
-        raise FitNotConvergedError(message)
+        raise FitNotConvergedError(f"bounded least squares gave up: {bounded.message}")
     return np.where(
         bounded.active_mask == 0, bounded.x, np.where(bounded.active_mask < 0, low, high)
     )

@@ -367,9 +367,8 @@ def evaluate_integer(expression: Any, parameters: Mapping[str, Any]) -> int:
     try:
         return int(evaluate(expression, dict(parameters)))
     except UnknownVariableError as error:
-        missing = error.args[0]
         raise KernelBuildError(
-            f"no value for {missing}, on which {expression} depends; pass {missing}=..."
+            f"no value for {error.args[0]}, on which {expression} depends"
         ) from error
 
 

@@ -13,7 +13,12 @@ from loopy import AddressSpace
 from numpy.typing import NDArray
 from pymbolic import evaluate
 
-from countperf.counting.index_arrays import index_limits, shapes_of_temporaries, size_arguments
+from countperf.counting.index_arrays import (
+    SelfWrittenIndexError,
+    index_limits,
+    shapes_of_temporaries,
+    size_arguments,
+)
 from countperf.counting.index_values import deciding_arrays, find_outside
 from countperf.errors import CountingError, KernelBuildError
 from countperf.harness.arrays import KernelArray, Placement, as_scalar, components_of
@@ -399,8 +404,11 @@ def _limits(
     try:
         limits = index_limits(source, sizes, shapes, contents)
     except CountingError as error:
+        mend = ", pass make_arguments"
+        if isinstance(error, SelfWrittenIndexError):
+            mend = ": compute the subscript of integer arguments that the kernel does not write"
         raise KernelBuildError(
-            f"kernel {kernel.name!r}: {error}; no inputs are made for it, pass make_arguments"
+            f"kernel {kernel.name!r}: {error}; no inputs are made for it{mend}"
         ) from error
     wrong = [a.name for a in kernel.arrays if a.name in limits and a.dtype.kind not in "iu"]
     if wrong:

@@ -134,7 +134,7 @@ def anchor(
     if calibration is None:
         raise PredictionError(
             f"the weights of {weights.device.slug} do not say how kernels scatter, which anchoring"
-            " needs: fit them anew, from at least three families of kernels"
+            " needs: fit them anew, from at least three families of kernels that share properties"
         )
     if not runs:
         raise ParameterError("anchoring needs a measured run", parameter="runs")

@@ -53,6 +53,8 @@ _SHOWN = 200  # characters of a text, in messages
 
 def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
     """Parse a piecewise quasi-polynomial in isl's notation."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - of callers
+        raise CountingError(f"{text!r} is no count; pass an integer or a text, '[n] -> {{ 2n }}'")
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     try:
         parsed = isl.PwQPolynomial(text)

@@ -159,7 +159,7 @@ def _extended(
             edge = rest // -c
             high = edge if high is None else np.minimum(high, edge)
     if low is None or high is None:
-        raise CountingError("a loop is unbounded: give it a bound in the domain")
+        raise CountingError("a loop is unbounded")
     lengths = np.maximum(high - low + 1, 0)
     total = int(lengths.sum(dtype=object)) if number else 0
     if total > limit:

@@ -333,6 +333,13 @@ def compare(
     profile_options: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, and scaled by a factor."""
+    if (kernel is None) != (timing is None):
+        message = (
+            "a kernel of yours is compared with its measured times: pass both"
+            " (kernel=KERNEL, timing=FILE), where FILE comes from: countperf time KERNEL n=..."
+            " --device DEVICE --save FILE"
+        )
+        raise ParameterError(message, parameter="timing")
     known = measured_devices()
     source = (
         known.get(measurements, measurements) if isinstance(measurements, str) else measurements
@@ -353,8 +360,8 @@ def compare(
         )
     profiles = _catalogue_profiles(device)
     cases = tuple(measured)
-    if kernel is not None or timing is not None:
-        own = _own_cases(kernel, timing, measured.device.slug)
+    if timing is not None:
+        own = _own_cases(timing, measured.device.slug)
         cases = (*(case for case in cases if case.purpose == "measurement"), *own)
         profiles = _own_profiles(kernel, device, profiles, profile_options)
         purposes = ("application",)
@@ -383,17 +390,8 @@ def _described(slug: str, source: object) -> DeviceParameters:
 _OWN = "own kernel: "
 
 
-def _own_cases(
-    kernel: Any, timing: TimingDocument | Path | str | None, slug: str
-) -> list[Measurement]:
+def _own_cases(timing: TimingDocument | Path | str, slug: str) -> list[Measurement]:
     """Return the measured times of a kernel of the user's, as cases on which errors are taken."""
-    if kernel is None or timing is None:
-        message = (
-            "a kernel of yours is compared with its measured times: pass both"
-            " (kernel=KERNEL, timing=FILE), where FILE comes from: countperf time KERNEL n=..."
-            " --device DEVICE --save FILE"
-        )
-        raise ParameterError(message, parameter="timing")
     timings = timing if isinstance(timing, TimingDocument) else TimingDocument.read_file(timing)
     if timings.device.slug != slug:
         message = (

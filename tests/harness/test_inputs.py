@@ -206,7 +206,7 @@ def test_numbers_are_positive_and_of_the_declared_types() -> None:
                 f"x:f8[m] at:i4[n] z:f8[n] {_SIZES}",
             ),
             SIZES,
-            r"the kernel writes 'at'.*pass make_arguments",
+            r"the kernel writes 'at'.*compute the subscript of integer arguments",
         ),
     ],
     ids=["sizes", "subscripts that the kernel makes"],

@@ -1,0 +1,236 @@
+"""What the lines of the tables are made of: short ways to write kernels and files."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+from pymbolic import parse
+from pyopencl import cltypes
+
+import countperf
+from countperf.harness.binding import check_accesses, resolve_arguments
+from countperf.harness.description import describe_kernel
+from countperf.harness.inputs import default_inputs
+from countperf.measurements.recorded import read_times
+from countperf.workflow.measured import measurements_of_table
+from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel
+from tests.fitting.builders import measure as made
+from tests.test_recorded_times import t4_row
+from tests.test_tables import MY_KERNELS
+
+
+def arguments_of(text: str) -> list[Any]:
+    """Read arguments such as 'x,y:f4[n] k:i4[n,n] m:i4'; those without axes are sizes."""
+    arguments: list[Any] = []
+    for part in text.split():
+        names, _, rest = part.partition(":")
+        kind, _, shape = rest.partition("[")
+        dtype = getattr(cltypes, kind) if hasattr(cltypes, kind) else np.dtype(kind)
+        arguments.append(
+            lp.GlobalArg(names, dtype, shape=shape[:-1]) if shape else lp.ValueArg(names, dtype)
+        )
+    return arguments
+
+
+def kernel(
+    code: Any,
+    arguments: str = "x,y,z:f4[n]",
+    *more: Any,
+    domain: Any = "{ [i] : 0 <= i < n }",
+    sizes: str = "n:i4",
+    name: str = "k",
+    vec: str = "",
+    **options: Any,
+) -> Any:
+    """Make a kernel with one loop over `n`; of `vec`, the last axis of its arrays is a vector."""
+    arrays = arguments_of(arguments)
+    if vec:
+        domain = "{ [i, j] : 0 <= i < n and 0 <= j < 4 }"
+        arrays = [
+            arg.copy(dim_tags="N0,vec") if len(getattr(arg, "shape", ())) > 1 else arg
+            for arg in arrays
+        ]
+    unit = lp.make_kernel(
+        domain,
+        code,
+        [*arrays, *more, *arguments_of(sizes)],
+        name=name,
+        lang_version=(2018, 2),
+        silenced_warnings=["v1_scheduler_fallback", "vectorize_failed", "write_race*"],
+        **options,
+    )
+    return lp.tag_inames(unit, {"j": vec}) if vec else unit
+
+
+def rows(body: str, *domains: str) -> Any:
+    """Make a kernel whose loop ``j`` runs over the elements of row ``i``."""
+    return kernel(
+        f"for i\n <> length = starts[i + 1] - starts[i] {{id=length}}\n {body}\nend",
+        "y:f8[n] v:f8[q] w:f8[q,q] starts:i4[n+1]",
+        domain=["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }", *domains],
+        sizes="n,q:i4",
+    )
+
+
+def assign(expression: Any, arguments: str = "x,y,z:f4[n]", *more: Any, **options: Any) -> Any:
+    """Make a kernel whose one instruction assigns an expression to ``z[i]``."""
+    written = parse(expression) if isinstance(expression, str) else expression
+    return kernel([lp.Assignment("z[i]", written, id="insn")], arguments, *more, **options)
+
+
+class Twice(lp.ScalarCallable):
+    """A function of users that Loopy knows once it is registered."""
+
+    def with_types(self, arg_id_to_dtype: Any, clbl_inf_ctx: Any) -> Any:
+        """Give the result the type of the argument."""
+        types = {0: arg_id_to_dtype[0], -1: arg_id_to_dtype[0]}
+        return self.copy(name_in_target="twice", arg_id_to_dtype=types), clbl_inf_ctx
+
+
+SUM = "for j\n y[i] = y[i] + v[j] {id=add, dep=length}\n end"
+IF = "for j\n if v[j] > 0\n y[i] = y[i] + v[j] {id=add, dep=length}\n end\n end"
+
+
+PAIR = np.dtype([("first", np.float32), ("second", np.float32)])
+
+
+def array(name: str, dtype: Any, shape: str = "n", **options: Any) -> Any:
+    """Declare an array that `arguments_of` has no text for."""
+    return lp.GlobalArg(name, dtype, shape=shape, **options)
+
+
+def square(code: str, arguments: str, *more: Any, extent: int = 4, **options: Any) -> Any:
+    """Make a kernel with an inner loop ``j`` of constant length."""
+    domain = f"{{ [i, j] : 0 <= i < n and 0 <= j < {extent} }}"
+    return kernel(code, arguments, *more, domain=domain, **options)
+
+
+def table(content: str, kernels: str = "my.py", **options: Any) -> Any:
+    """Read a table of times of `my.py`."""
+    path = write("table.csv", content)
+    return measurements_of_table(path, kernels=kernels, device="nvidia-titan-x", **options)
+
+
+def tuner(row: dict[str, Any], **fields: Any) -> Any:
+    """Read a cache of Kernel Tuner with one configuration."""
+    cache = {"tune_params_keys": ["x"], "cache": {"1": row}, **fields}
+    return read_times(write("cache.json", cache))
+
+
+def t4(unit: str, **metadata: str) -> Any:
+    """Read a result of T4 with a time in a unit."""
+    content = {"results": [t4_row(1, 2, unit)], "metadata": metadata}
+    return read_times(write("t4.json", content))
+
+
+EXTRA_P = "PARAMETER n\nPOINTS 1 2\nREGION scale\nMETRIC time\nDATA 1 2\nDATA 3 4\n"
+
+
+def groups(unit: Any, items: int = 32) -> Any:
+    """Split the loop over `n` into groups of work items."""
+    return lp.split_iname(unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+
+
+DEPENDENT = tuple(k for k in KERNELS if "gmem.load.32.stride1" not in k.counts)
+EMPTY = {"launches": 1}
+ALIKE = tuple(
+    MadeUpKernel(name=family, family=family, counts={"flop.add.f32": f"[n] -> {{ {k}n }}"})
+    for k, family in enumerate("abcd", start=1)
+)
+CHEAP = {**TRUE_WEIGHTS, "gmem.store.32.stride1": -2e-12}
+"""Weights of which a fit finds one that is negative."""
+
+
+def bound(unit: Any, inputs: Any = None, statistics: Any = None, **sizes: Any) -> Any:
+    """Make a kernel's inputs and find where they lie, as before a launch; no device is needed."""
+    described = describe_kernel(unit, lambda _: [])
+    rng = np.random.default_rng(3)
+    given = default_inputs(described, rng, sizes, inputs, statistics)
+    bindings = resolve_arguments(described, sizes, given)
+    for name, laid in bindings.placements.items():
+        if name in given:
+            laid.contents(np.asarray(given[name]))
+    check_accesses(described, bindings, given)
+    return bindings
+
+
+def catalogued(*views: Any, device: str = "", **changes: Any) -> str:
+    """Write measurements of a kernel of the catalogue, counted in some views."""
+    kernel: dict[str, Any] = {"name": "short-launches/axpy/512x1/f32"}
+    kernel["counts"] = {"flop.add.f32": "[n] -> { n }"}
+    both = tuple(
+        MadeUpKernel(**kernel, family="short", view=view, sizes=(2 ** (10 + k),))
+        for k, view in enumerate(views or ("structure",))
+    )
+    tests = [MadeUpKernel(**kernel, family="short", purpose="test", sizes=(2**12,))]
+    measured = made([*both, *(tests if device else [])], **changes)
+    if device:
+        known = countperf.load_weights(device).device
+        measured = replace(measured, header=measured.header.model_copy(update={"device": known}))
+    measured.write_file("measured.jsonl")
+    return "measured.jsonl"
+
+
+def write(path: str, content: Any) -> str:
+    """Write a file of text, or of what JSON can hold."""
+    Path(path).write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def names() -> dict[str, Any]:
+    """Return the names that lines may use."""
+    return {
+        **{name: value for name, value in globals().items() if not name.startswith("_")},
+        **{name: getattr(countperf, name) for name in countperf.__all__},
+        "count": countperf.count_kernel,
+    }
+
+
+TABLE = "kernel,items,n,seconds,GFLOPS\n" + "\n".join(
+    f"scale,{items},{n},{4e-6 + 2e-9 * (n // items)},1.5"
+    for items in (32, 64)
+    for n in (2**k for k in range(10, 15))
+)
+SPACE = """
+import my
+from countperf import SearchSpace
+
+def build(items=(32, 64)):
+    return my.scale(items)
+
+variants = SearchSpace.from_function(build, sizes={"n": 4096})
+"""
+MODEL = """format = "countperf-model"
+version = 3
+name = "mine"
+ignored = ["flop.*", "iop.*", "gmem.*"]
+[terms]
+launch = ["launches", "groups"]
+"""
+
+
+def write_files() -> None:
+    """Write what lines take for files of a user."""
+    write("my.py", MY_KERNELS)
+    write("mine.toml", MODEL)
+    write("extra.csv", TABLE)
+    write("good.csv", re.sub(",[^,\n]*$", "", TABLE, flags=re.MULTILINE))
+    write("space.py", SPACE)
+    write("app.txt", "h2d 4e6\nd2h 4e6\n")
+
+
+def reasons(unit: Any, **options: Any) -> str:
+    """Say why counts of a kernel are not exact."""
+    return "; ".join(count.reason for count in countperf.count_kernel(unit, **options).values())
+
+
+def access_of(unit: Any, array: str) -> Any:
+    """Return the first access to an array of a kernel that is analyzed."""
+    accesses = countperf.analyze_kernel(unit).accesses
+    return next(access for access in accesses if access.access.array == array)
