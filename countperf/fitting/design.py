@@ -276,7 +276,7 @@ def common_view(measurements: Iterable[Measurement]) -> View:
         cases = " and ".join(f"{case!r} in the {view} view" for view, case in case_of_view.items())
         raise FitError(
             f"the measured kernels were not all counted alike ({cases}): count them again"
-            " (countperf.workflow.measured.recount)"
+            " (countperf.workflow.fitting.recount)"
         )
     view = next(iter(case_of_view), "source")
     if view not in VIEWS:

@@ -14,11 +14,10 @@ from pymbolic import parse
 from pyopencl import cltypes
 
 import countperf
-from countperf.harness.binding import check_accesses, resolve_arguments
+from countperf.harness.binding import check_accesses, default_inputs, resolve_arguments
 from countperf.harness.description import describe_kernel
-from countperf.harness.inputs import default_inputs
 from countperf.measurements.recorded import read_times
-from countperf.workflow.measured import measurements_of_table
+from countperf.workflow.fitting import measurements_of_table
 from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel
 from tests.fitting.builders import measure as made
 from tests.test_recorded_times import t4_row
