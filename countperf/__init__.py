@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.counts import Count
     from countperf.properties.vector import PropertyVector
-    from countperf.tuning.apart import measure
+    from countperf.tuning.measuring import measure
     from countperf.tuning.space import SearchSpace
     from countperf.workflow.fits import available_weights, devices
     from countperf.workflow.fitting import evaluate, fit
@@ -50,7 +50,7 @@ _HOMES = {
     "predictions": "Prediction",
     "properties.count_properties": "count_kernel",
     "properties.vector": "Count PropertyVector",
-    "tuning.apart": "measure",
+    "tuning.measuring": "measure",
     "tuning.space": "SearchSpace",
     "workflow.fits": "available_weights devices",
     "workflow.fitting": "evaluate fit",

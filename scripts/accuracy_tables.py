@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from countperf.metrics import Evaluation
@@ -46,51 +47,70 @@ def _left_out_cells(weights: WeightSet) -> list[str]:
 
 
 def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
-    """Write the mean errors of devices and models as a Markdown table.
+    """Write the mean errors, in percent, as two Markdown tables.
 
-    Kernels go down, by purpose, with their geometric mean (of variants only that), and devices
-    across: by the `structural` models, or by the first model, if none is of that name. At last how
-    many of all cases lie in their 90 % intervals, and how wide these are: the median factor by
-    which their ends lie from the middle. Of other models means alone follow below.
+    The first has a column for each device, and for each model the means of test kernels,
+    applications and variants, and how many of all cases lie in their 90 % intervals, and how wide
+    these are: the median factor by which their ends lie from the middle. The second has a row for
+    each test kernel and application: means over the devices of a runtime, by two models.
     """
-    devices = list(dict.fromkeys(each.device for each in evaluations))
-    models = list(dict.fromkeys(_short(each.model) for each in evaluations))
+    devices = list(dict.fromkeys(evaluation.device for evaluation in evaluations))
+    known = {
+        (_short(evaluation.model), evaluation.device): evaluation for evaluation in evaluations
+    }
+    models = list(dict.fromkeys(model for model, _ in known))
     first = (STRUCTURAL, COMPILED)
     models.sort(key=lambda model: first.index(model) if model in first else len(first))
-    known = {(each.device, _short(each.model)): each for each in evaluations}
-    rows = [["kernel", *devices], ["---", *["---:"] * len(devices)]]
-    for number, model in enumerate(models):
-        found = [known.get((device, model)) for device in devices]
-        rows += _accuracy_rows(found, "" if number == 0 else f", {model}")
-    return _markdown(rows)
+    rows = [["mean error, %", *devices], ["---", *["---:"] * len(devices)]]
+    for model in models:
+        rows += _means([known.get((model, device)) for device in devices], f", {model}")
+    runtimes = list(dict.fromkeys(device.partition("-")[0] for device in devices))
+    columns = [(runtime, model) for runtime in runtimes for model in first]
+    errors = [_errors(known, *column) for column in columns]
+    kernels = [["mean error, %", *(f"{runtime}, {model}" for runtime, model in columns)]]
+    kernels.append(["---", *["---:"] * len(columns)])
+    for kernel in errors[0]:
+        cells = (_percent(geometric_mean(e[kernel])) if kernel in e else "" for e in errors)
+        kernels.append([kernel, *cells])
+    return f"{_markdown(rows)}\n\n{_markdown(kernels)}"
 
 
-def _accuracy_rows(evaluations: Sequence[Evaluation | None], suffix: str) -> list[list[str]]:
-    """Return the rows of a model; those of single kernels if it has no suffix."""
-    rows: list[list[str]] = []
-    by_purpose = [{} if each is None else each.by_purpose() for each in evaluations]
-    for purpose, plural in PURPOSES.items():
-        parts = [found.get(purpose) for found in by_purpose]
-        means = [{} if part is None else part.by_kernel() for part in parts]
-        kernels = dict.fromkeys(kernel for found in means for kernel in found)
-        if not kernels:
+def _errors(
+    known: Mapping[tuple[str, str], Evaluation], runtime: str, model: str
+) -> dict[str, list[float]]:
+    """Return the errors of each test kernel and application on the devices of a runtime."""
+    errors: dict[str, list[float]] = {}
+    for (name, device), evaluation in known.items():
+        if name != model or not device.startswith(runtime):
             continue
-        if purpose != "variant" and not suffix:
-            rows += [
-                [kernel, *(format_percent(m[kernel].value) if kernel in m else "" for m in means)]
-                for kernel in kernels
-            ]
-        overall = ["" if part is None else format_percent(part.overall().value) for part in parts]
-        rows.append([f"**{plural}**{suffix}", *overall])
-    held = ["" if each is None else _held(each) for each in evaluations]
-    rows.append([f"cases in their 90 % intervals, half-width{suffix}", *held])
-    return rows
+        for purpose, part in evaluation.by_purpose().items():
+            for kernel, mean in part.by_kernel().items() if purpose != "variant" else ():
+                errors.setdefault(kernel, []).append(mean.value)
+    return errors
+
+
+def _means(evaluations: Sequence[Evaluation | None], suffix: str) -> list[list[str]]:
+    by_purpose = [{} if e is None else e.by_purpose() for e in evaluations]
+    rows = [
+        [
+            f"{plural}{suffix}",
+            *(_percent(m[purpose].overall().value) if purpose in m else "" for m in by_purpose),
+        ]
+        for purpose, plural in PURPOSES.items()
+        if any(purpose in means for means in by_purpose)
+    ]
+    held = ["" if e is None else _held(e) for e in evaluations]
+    return [*rows, [f"90 % intervals{suffix}", *held]]
+
+
+def _percent(share: float) -> str:
+    return format_percent(share).removesuffix(" %")
 
 
 def _held(evaluation: Evaluation) -> str:
     inside, of = evaluation.coverage()
     factor = evaluation.interval_factor()
-    return "" if factor is None else f"{format_percent(inside / of)} of {of}, {width_text(factor)}"
+    return "" if factor is None else f"{_percent(inside / of)} of {of}, {width_text(factor)}"
 
 
 def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = True) -> str:
@@ -164,10 +184,10 @@ def tuning_means_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
     for each in benchmarks:
         for search, mean in each["geometric_mean"].items():
             means.setdefault(search, {})[each["device"]["slug"]] = mean
-    devices = sorted({device for found in means.values() for device in found})
-    rows = [["search", *devices], ["---", *["---:"] * len(devices)]]
-    for search, found in means.items():
-        cells = (format_percent(found[device]) if device in found else "" for device in devices)
+    devices = sorted({device for by_device in means.values() for device in by_device})
+    rows = [["search, %", *devices], ["---", *["---:"] * len(devices)]]
+    for search, mean_of in means.items():
+        cells = (_percent(mean_of[device]) if device in mean_of else "" for device in devices)
         rows.append([search, *cells])
     return _markdown(rows)
 

@@ -23,7 +23,7 @@ import uuid
 from pathlib import Path
 
 from countperf.errors import DocumentError
-from countperf.tuning.journal import read_journal
+from countperf.tuning.result import read_journal
 
 _MARK = "COUNTPERF_KILLED_SEARCH"
 

@@ -20,7 +20,7 @@ from countperf.harness.description import describe_kernel
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
 from countperf.sizes import combine_sizes, parse_sizes, size_arrays
-from countperf.tuning.apart import ApartRunner
+from countperf.tuning.measuring import ApartRunner
 from countperf.tuning.result import Budget
 from countperf.workflow.measuring import measure_catalogue, measure_variants
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device

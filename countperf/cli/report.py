@@ -25,8 +25,7 @@ from countperf.report.predictions import explanation, prediction_head
 from countperf.report.printing import printed
 from countperf.report.rows import Printed, format_quantity, picked, point_text
 from countperf.report.weights import weights_table
-from countperf.tuning.journal import read_journal
-from countperf.tuning.result import Trial
+from countperf.tuning.result import Trial, read_journal
 from countperf.version import __version__
 from countperf.workflow.fits import known_device
 from countperf.workflow.fitting import evaluate, evaluate_ranking

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from countperf.integrations.cost import Cost, predicted_times
+from countperf.integrations import Cost, predicted_times
 from countperf.tuning.posterior import FIRST, Chooser
 
 _MS = 1e-3
@@ -51,11 +51,11 @@ class PosteriorStrategy:
             predicted_s = predicted_times(self._cost, configurations)
         chooser = Chooser(configurations, predicted_s, first=self._first, seed=self._seed)
         best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
-        while (place := chooser.ask()) is not None:
-            objective = float(func(values[place]))
-            chooser.tell(place, _time_like(objective))
+        while (index := chooser.ask()) is not None:
+            objective = float(func(values[index]))
+            chooser.tell(index, _time_like(objective))
             if objective < best[1]:
-                best = values[place], objective
+                best = values[index], objective
         return best
 
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from countperf.errors import MissingExtraError
-from countperf.integrations.cost import Cost, predicted_times
+from countperf.integrations import Cost, predicted_times
 from countperf.tuning.posterior import FIRST, Chooser
 from countperf.tuning.space import Choice
 
@@ -34,7 +34,7 @@ except ImportError as error:
         "this sampler needs Optuna 4 or later: pip install 'countperf[tuners]'", extra="tuners"
     ) from error
 
-_PLACE = "countperf:configuration"
+_INDEX = "countperf:configuration"
 
 
 class PosteriorSampler(BaseSampler):
@@ -79,7 +79,7 @@ class PosteriorSampler(BaseSampler):
             study.stop()
             return dict(self._configurations[self._chooser.best])
         trial_id = trial._trial_id  # pyright: ignore[reportPrivateUsage]  # Optuna's storage takes it
-        study._storage.set_trial_system_attr(trial_id, _PLACE, index)  # pyright: ignore[reportPrivateUsage]
+        study._storage.set_trial_system_attr(trial_id, _INDEX, index)  # pyright: ignore[reportPrivateUsage]
         return dict(self._configurations[index])
 
     def sample_independent(
@@ -100,7 +100,7 @@ class PosteriorSampler(BaseSampler):
         values: Sequence[float] | None,
     ) -> None:
         """Learn from a trial that has ended."""
-        index = trial.system_attrs.get(_PLACE)
+        index = trial.system_attrs.get(_INDEX)
         if index is None:
             return
         ran = state == TrialState.COMPLETE and values is not None and values[0] > 0

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from countperf.errors import ParameterError
-from countperf.integrations.cost import Cost, predicted_times
+from countperf.integrations import Cost, predicted_times
 
 Prune: TypeAlias = Callable[..., list[Any]]
 
@@ -54,7 +54,7 @@ def early_config_prune(cost: Cost, *, keep: int) -> Prune:
         arguments = {**named_args, **more}
         times = predicted_times(cost, [configuration_of(config, arguments) for config in configs])
         order = np.argsort(np.where(np.isnan(times), np.inf, times), kind="stable")
-        return [configs[place] for place in order[:keep]]
+        return [configs[position] for position in order[:keep]]
 
     return prune
 

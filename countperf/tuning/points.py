@@ -1,12 +1,23 @@
-"""Predicted time of one choice, or the reason why there is none."""
+"""Predicted time of one choice, or the reason why there is none; the task of predicting some.
+
+A task holds a model with all that was measured for it, some megabytes: packing and unpacking it for
+each chunk, and finding anew what a model remembers of kernels, takes as long as predicting. So it
+is packed once, and unpacked once in each process.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import pickle
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import cloudpickle
 
 from countperf.counting.producers import translation_unit
 from countperf.counting.resources import scheduled
@@ -23,6 +34,7 @@ from countperf.harness.device import DeviceLimits
 from countperf.models.correction import CORRECTION
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import with_transactions
+from countperf.tuning.pools import WorkerLostError, process_pool
 from countperf.tuning.space import Choice, SearchSpace, Value
 from countperf.user_code import find_in_user_code
 
@@ -30,9 +42,9 @@ if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
 
+
 _SMALLEST_SHARE = 0.01
 _DIGITS = 4  # of shares
-
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
 ]
@@ -76,14 +88,14 @@ class PredictionTask:
     limits: DeviceLimits | None = None  # of the device
     incomplete_ok: bool = False  # whether to leave out properties without a weight
 
-    def found_space(self) -> SearchSpace:
+    def named_space(self) -> SearchSpace:
         """Return the space, found by its name if that is what is given."""
         return user_space(self.space) if isinstance(self.space, str) else self.space
 
 
 def predict_points(question: PredictionTask, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points."""
-    space = question.found_space()
+    space = question.named_space()
     with without_disk_caches():  # which take longer than what variants would gain from them
         return [predict_point(question, space, choice) for choice in choices]
 
@@ -187,11 +199,97 @@ def one_line(text: str, limit: int = 400) -> str:
 @lru_cache(maxsize=32)
 def user_space(specification: str) -> SearchSpace:
     """Find the search space of a user's code that a text names."""
-    found = find_in_user_code(
+    space = find_in_user_code(
         specification,
         SearchSpace,
         kind_name="countperf.SearchSpace",
         error=SearchSpaceError,
     )
-    assert isinstance(found, SearchSpace)
-    return found
+    assert isinstance(space, SearchSpace)
+    return space
+
+
+NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
+"""Errors that a task raises if it cannot be pickled."""
+
+_LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A question on its way.
+
+    Functions of the caller's main module, of notebooks and of functions go along by value, those of
+    other modules by name.
+    """
+
+    digest: str  # of the content, by which processes know it again
+    content: bytes = field(compare=False)  # the question, pickled and compressed
+
+    @classmethod
+    def of(cls, question: PredictionTask) -> Packed:
+        """Pack a question."""
+        pickled: bytes = cloudpickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+        content = zlib.compress(pickled, _LEVEL)
+        return cls(hashlib.sha256(content).hexdigest(), content)
+
+    def question(self) -> PredictionTask:
+        """Unpack it, or return what this process unpacked before."""
+        return _unpacked(self)
+
+
+@lru_cache(maxsize=4)
+def _unpacked(packed: Packed) -> PredictionTask:
+    return pickle.loads(zlib.decompress(packed.content))
+
+
+def predict_sent(asked: Packed, choices: Sequence[Choice]) -> list[Point]:
+    """Predict some points; what a process of the pool is asked to do."""
+    return predict_points(asked.question(), choices)
+
+
+_PROBED = 8  # variants, to find out which sizes kernels of a space have
+_PROBE_S = 10.0  # for each of them
+
+
+def checked_space(space: SearchSpace | str, sizes: Mapping[str, int]) -> SearchSpace:
+    """Find a space, and see to it before any work that it can be asked for these sizes."""
+    if isinstance(space, str):
+        space = user_space(space)
+    for name, value in sizes.items():
+        if value < 0 or (not value and name not in _known_sizes(space)[1]):
+            raise ParameterError(
+                f"space '{space.name}': {name} = {value}; sizes are positive", parameter=name
+            )
+    unknown = [name for name in sizes if name not in space.sizes]
+    there = {*space.sizes, *_known_sizes(space)[0]} if unknown else set[str]()
+    for name in unknown:
+        if there and name not in there:
+            raise ParameterError(
+                f"space '{space.name}' has no size {name}; there are {', '.join(sorted(there))}",
+                parameter=name,
+            )
+    return space
+
+
+@lru_cache(maxsize=32)
+def _known_sizes(space: SearchSpace) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the parameters of the first variant that can be counted, and those with defaults.
+
+    A process of its own builds and counts variants, since builders are anybody's code. Both are
+    empty if none of the first variants can be counted.
+    """
+    with process_pool(1) as pool:
+        for choice in islice(space.choices(), _PROBED):
+            try:
+                return pool.submit_within(_PROBE_S, _parameters_of, space, dict(choice)).result()
+            except (CountperfError, WorkerLostError):
+                continue
+            except NOT_SENT:
+                break
+    return (), frozenset()
+
+
+def _parameters_of(space: SearchSpace, choice: Choice) -> tuple[tuple[str, ...], frozenset[str]]:
+    vector = count_kernel(built(space, choice), cache=False)
+    return tuple(vector.parameters), frozenset(vector.defaults)

@@ -313,12 +313,12 @@ def capacity(executor: Executor) -> int:
 
     Of Dask's executor the threads of all workers now, of those of Python and MPI the workers.
     """
-    found: Any = executor
+    runner: Any = executor
     for name in ("_max_workers", "num_workers"):
-        workers = getattr(found, name, None)
+        workers = getattr(runner, name, None)
         if isinstance(workers, int) and workers > 0:
             return workers
-    client = getattr(found, "_client", None)
+    client = getattr(runner, "_client", None)
     if client is not None and hasattr(client, "nthreads"):
         return max(1, sum(client.nthreads().values()))
     return available_cores()

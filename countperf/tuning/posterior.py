@@ -88,10 +88,10 @@ def draws(
     """Draw what matters how much, given measurements; the same ones from the same."""
     random = np.random.default_rng(seed)
     sampler = _Sampler(similar, base, ratios, prior_square, prior_freedom, random)
-    found = [Draw(matters=np.full(similar.shape[2], _MIDDLE), own=_MIDDLE)]
+    drawn = [Draw(matters=np.full(similar.shape[2], _MIDDLE), own=_MIDDLE)]
     for _ in range(_BURN_IN + _DRAWS):
-        found.append(sampler.sweep(found[-1]))
-    return tuple(found[-_DRAWS:])
+        drawn.append(sampler.sweep(drawn[-1]))
+    return tuple(drawn[-_DRAWS:])
 
 
 class _Sampler:
@@ -244,8 +244,7 @@ class Posterior:
                 mean=self._log_predicted[None], scale=scale[None], freedom=PRIOR_FREEDOM
             )
         cross = PART_VARIANCE * self._parts @ self._parts[self._measured].T
-        found = self._draws(cross)
-        solved = [self._solve(draw, cross, whole) for draw in found]
+        solved = [self._solve(draw, cross, whole) for draw in self._draws(cross)]
         wider = np.sqrt(max(1.0, float(np.mean([excess for *_, excess in solved]))))
         return LogTimes(
             mean=self._log_predicted + np.array([mean for mean, *_ in solved]),
@@ -368,7 +367,7 @@ class Surrogate:
         among = _similarity(there, there, numeric) + _RIDGE * np.eye(len(there))
         weights = np.linalg.solve(among, logarithms - center)
         estimates = _similarity(asked, there, numeric) @ weights
-        return [int(place) for place in np.argsort(estimates, kind="stable")]
+        return np.argsort(estimates, kind="stable").tolist()
 
 
 def _similarity(some: Array, others: Array, numeric: NDArray[np.bool_]) -> Array:
@@ -411,11 +410,11 @@ class Chooser:
             first = max(2, first // 4)
         self._left = dict.fromkeys(order.tolist())
         self._count = len(configurations)
-        self._places = {place: position for position, place in enumerate([*self._left][:_MOST])}
-        self._configurations = [configurations[place] for place in self._places]
-        self._predicted_s = predicted_s[list(self._places)]
+        self._positions = {index: position for position, index in enumerate([*self._left][:_MOST])}
+        self._configurations = [configurations[index] for index in self._positions]
+        self._predicted_s = predicted_s[list(self._positions)]
         self._parameters = {
-            name: list(dict.fromkeys(each[name] for each in self._configurations))
+            name: list(dict.fromkeys(known[name] for known in self._configurations))
             for name in configurations[0]
         }
         self._first = first
@@ -429,12 +428,12 @@ class Chooser:
         """Position of the fastest configuration so far; the first one if none ran."""
         return min(self._times_s, key=self._times_s.__getitem__, default=0)
 
-    def tell(self, place: int, time_s: float | None) -> None:
+    def tell(self, index: int, time_s: float | None) -> None:
         """Learn what a configuration took, s; None for one that failed."""
-        self._left.pop(place, None)
-        position = self._places.get(place)
+        self._left.pop(index, None)
+        position = self._positions.get(index)
         if time_s is not None:
-            self._times_s[place] = time_s
+            self._times_s[index] = time_s
             if self._posterior is None and position is not None:
                 scale = time_s / self._predicted_s[position]
                 self._posterior = Posterior(
@@ -454,11 +453,11 @@ class Chooser:
             return None
         told = self._count - len(self._left)
         next_one = next(iter(self._left))
-        if self._posterior is None or told < self._first or next_one not in self._places:
+        if self._posterior is None or told < self._first or next_one not in self._positions:
             return next_one
         if self._gain is None or told < _OFTEN or told % _SELDOM == 0:
             best_s = self._times_s[self.best]
             self._gain = self._posterior.log_times().expected_improvement(best_s)
         gain = self._gain
-        there = (place for place in self._places if place in self._left)
-        return max(there, key=lambda place: gain[self._places[place]])
+        left = (index for index in self._positions if index in self._left)
+        return max(left, key=lambda index: gain[self._positions[index]])

@@ -10,7 +10,7 @@ _NAMES = (
     "countperf.harness.opencl",
     "countperf.models.weights",
     "countperf.tuning.measuring",
-    "countperf.tuning.sending",
+    "countperf.tuning.points",
     "loopy.check",
     "loopy.codegen.instruction",
     "loopy.codegen.loop",

@@ -17,10 +17,18 @@ from countperf.deferred_interrupts import end_if_interrupted
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.steps import report
-from countperf.tuning.points import Point, Predicted, PredictionTask, Refused
+from countperf.tuning.points import (
+    NOT_SENT,
+    Packed,
+    Point,
+    Predicted,
+    PredictionTask,
+    Refused,
+    checked_space,
+    predict_sent,
+)
 from countperf.tuning.pools import Pool, WorkerLostError, capacity, pool_or
 from countperf.tuning.posterior import Surrogate
-from countperf.tuning.sending import NOT_SENT, Packed, checked_space, predict_sent
 from countperf.tuning.space import Value
 
 _KINDS = 50  # of reasons that are told apart at a stage
@@ -68,8 +76,8 @@ class _Refusals:
             first, reason = number, replace(reason, example=point)
         self._reasons[kind] = first, reason
 
-    def found(self) -> RefusalCount:
-        order = sorted(self._reasons.values(), key=lambda each: (-each[1].count, each[0]))
+    def summary(self) -> RefusalCount:
+        order = sorted(self._reasons.values(), key=lambda item: (-item[1].count, item[0]))
         return RefusalCount(count=self._count, reasons=tuple(reason for _, reason in order))
 
 
@@ -80,9 +88,9 @@ def _kind(point: Refused) -> str:
 def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
     """Sum up points that fell out, by stage."""
     stages: dict[str, _Refusals] = {}
-    for number, each in enumerate(refused):
-        stages.setdefault(each.stage, _Refusals()).add(number, each)
-    return {stage: counted.found() for stage, counted in stages.items()}
+    for number, point in enumerate(refused):
+        stages.setdefault(point.stage, _Refusals()).add(number, point)
+    return {stage: counted.summary() for stage, counted in stages.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +158,7 @@ class Tally:
 
     def refusals(self) -> dict[str, RefusalCount]:
         """Return how many fell out at each stage, and why."""
-        return {stage: counted.found() for stage, counted in sorted(self._refusals.items())}
+        return {stage: counted.summary() for stage, counted in sorted(self._refusals.items())}
 
 
 KEPT = 10_000
@@ -218,7 +226,7 @@ class Ranker:
         if not 0 < longest_s < float("inf"):
             message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
             raise ParameterError(message, parameter="longest_s")
-        space = question.found_space()
+        space = question.named_space()
         self._question = question
         self._space = space
         self._executor = executor
@@ -305,7 +313,7 @@ class Ranker:
         points = [self._ahead[position] for position in chosen]
         self._chunks.extend(points[start : start + size] for start in range(0, len(points), size))
         taken = set(chosen)
-        self._ahead = [each for position, each in enumerate(self._ahead) if position not in taken]
+        self._ahead = [point for position, point in enumerate(self._ahead) if position not in taken]
 
     def _look_ahead(self, count: int) -> None:
         self._ahead.extend(islice(self._waiting, max(0, count - len(self._ahead))))

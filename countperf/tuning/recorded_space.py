@@ -104,9 +104,9 @@ def replay(
     chooser = Chooser(recorded.configurations, predicted_s)
     looked_at: list[int] = []
     most = min(len(times_s), measurements or max(24, len(times_s) // 100))
-    while len(looked_at) < most and (place := chooser.ask()) is not None:
-        looked_at.append(place)
-        chooser.tell(place, None if np.isnan(times_s[place]) else float(times_s[place]))
+    while len(looked_at) < most and (index := chooser.ask()) is not None:
+        looked_at.append(index)
+        chooser.tell(index, None if np.isnan(times_s[index]) else float(times_s[index]))
     if np.isnan(times_s[looked_at]).all():
         raise ParameterError(
             f"none of {len(looked_at)} configurations ran; allow more of them",

@@ -13,13 +13,13 @@ from typing import Any
 from countperf.deferred_interrupts import deferred_interrupts, end_if_interrupted
 from countperf.errors import DocumentError, TuningError
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.candidates import Candidates
-from countperf.tuning.journal import End, Journal, search_header, written
-from countperf.tuning.points import PredictionTask, Refused
+from countperf.tuning.points import PredictionTask, Refused, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import KEPT, Ranker, Ranking
 from countperf.tuning.result import (
     Budget,
+    End,
+    Journal,
     Key,
     Outlook,
     Plan,
@@ -27,11 +27,12 @@ from countperf.tuning.result import (
     Stop,
     TuningResult,
     as_key,
+    search_header,
     ties,
+    written,
 )
-from countperf.tuning.sending import checked_space
 from countperf.tuning.space import SearchSpace
-from countperf.tuning.trials import SearchState, Spending, Trials, Watch, outlook
+from countperf.tuning.trials import Candidates, SearchState, Spending, Trials, Watch, outlook
 
 Progress = Callable[[str], None]
 
@@ -68,8 +69,8 @@ def tune_space(
             )
         search = _Search(question, space, runner, budget, plan, journal, progress, began_s)
         search.watch = watch
-        if (found := search.found_before()) is not None:
-            return found
+        if (earlier := search.earlier_result()) is not None:
+            return earlier
         ranker = Ranker(
             question,
             stack.enter_context(pool_or(executor)),
@@ -147,7 +148,7 @@ class _Search:
         if self._journal is not None:
             self._journal.append({**entry, "spent_s": self._spending.spent_s()})
 
-    def found_before(self) -> TuningResult | None:
+    def earlier_result(self) -> TuningResult | None:
         """Return the result of a search that has ended, unless more may be spent now than then."""
         end = self._entries[-1].content if self._entries else None
         if not isinstance(end, End):

@@ -289,8 +289,8 @@ class SearchSpace(ShortRepr):
         choice: dict[str, Value] = {}
         for name in reversed(tuple(self.parameters)):
             values = self.parameters[name]
-            index, place = divmod(index, len(values))
-            choice[name] = values[place]
+            index, position = divmod(index, len(values))
+            choice[name] = values[position]
         return {name: choice[name] for name in self.parameters}
 
     def satisfies(self, choice: Choice) -> bool:
@@ -334,8 +334,10 @@ class SearchSpace(ShortRepr):
         """
         count, stride = self.cardinality, self._stride
         looked = min(count, _COUNTED)
-        found = sum(self.satisfies(self.at(number * stride % count)) for number in range(looked))
-        return round(found * count / looked)
+        satisfying = sum(
+            self.satisfies(self.at(number * stride % count)) for number in range(looked)
+        )
+        return round(satisfying * count / looked)
 
     @property
     def _stride(self) -> int:

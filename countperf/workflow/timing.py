@@ -42,7 +42,7 @@ from countperf.measurements import (
 )
 from countperf.sizes import Sizes, combine_sizes, given_sizes
 from countperf.steps import stepped
-from countperf.tuning.apart import LONGEST_S, running
+from countperf.tuning.measuring import LONGEST_S, running
 from countperf.workflow.kernels import (
     counted,
     is_in_catalogue,

@@ -15,13 +15,12 @@ from countperf.harness.environment import available_cores
 from countperf.models.weights import WeightSet
 from countperf.sizes import given_sizes
 from countperf.steps import report
-from countperf.tuning.apart import ApartRunner
-from countperf.tuning.points import PredictionTask, user_space
+from countperf.tuning.measuring import ApartRunner
+from countperf.tuning.points import PredictionTask, checked_space, user_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
-from countperf.tuning.sending import checked_space
 from countperf.tuning.space import SearchSpace
 from countperf.workflow.prediction import Target
 from measurement_kernels.variants import spaces

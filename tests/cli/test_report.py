@@ -14,8 +14,7 @@ import pytest
 
 from countperf.cli import main
 from countperf.models.library import load_weights
-from countperf.tuning.journal import written
-from countperf.tuning.result import Plan, Trial
+from countperf.tuning.result import Plan, Trial, written
 from tests.cli.conftest import Run
 from tests.patience import LONGEST_S
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, PredictionError
-from countperf.integrations.cost import predicted_times
+from countperf.integrations import predicted_times
 from countperf.integrations.kernel_tuner import PosteriorStrategy
 
 NEEDS_KERNEL_TUNER = pytest.mark.extra("tuners")

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from countperf.report.tuning import state_text
-from countperf.tuning.candidates import Candidates
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.ranker import Ranking, by_stage
 from countperf.tuning.result import Plan, Trial, TuningResult
-from countperf.tuning.trials import SearchState
+from countperf.tuning.trials import Candidates, SearchState
 from tests.printing import object_of, text_of
 from tests.tuning.test_search import (
     BEST,

@@ -13,13 +13,20 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.tuning.candidates import Candidates
-from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_point
+from countperf.tuning.points import (
+    Packed,
+    Point,
+    Predicted,
+    PredictionTask,
+    Refused,
+    checked_space,
+    predict_point,
+)
 from countperf.tuning.ranker import Ranker, Ranking, by_stage, rank_points
 from countperf.tuning.result import Budget, Plan, Trial, as_key
 from countperf.tuning.search import tune_space
-from countperf.tuning.sending import Packed, checked_space
 from countperf.tuning.space import Choice, SearchSpace
+from countperf.tuning.trials import Candidates
 from countperf.workflow.tuning import load_space
 from tests.harness.fakes import LIMITS as FAKE_LIMITS
 from tests.harness.fakes import FakeRunner

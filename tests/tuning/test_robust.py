@@ -16,12 +16,11 @@ import pytest
 from countperf.errors import ParameterError, TuningError
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
-from countperf.tuning.points import Point, PredictionTask, Refused
+from countperf.tuning.points import Point, PredictionTask, Refused, checked_space
 from countperf.tuning.pools import process_pool
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
-from countperf.tuning.sending import checked_space
 from tests.patience import LONGEST_S
 from tests.tuning.spaces import FAILING
 from tests.tuning.test_ranking import WEIGHTS, Inline

@@ -37,7 +37,7 @@ from countperf.models.function import Calibration, FitQuality
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
-from countperf.tuning.apart import ApartRunner
+from countperf.tuning.measuring import ApartRunner
 from countperf.workflow.prediction import COMPILED_CHOICE
 from countperf.workflow.timing import time_kernel
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
