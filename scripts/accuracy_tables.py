@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from countperf.fitting.judging import RankedSet, RankingEvaluation
 
 _TOP = (1, 5)
+_KINDS = (STRUCTURAL, COMPILED)
 
 
 def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
@@ -36,14 +37,10 @@ def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
 
 
 def _left_out_cells(weights: WeightSet) -> list[str]:
-    quality = weights.quality
-    error = None if quality is None else quality.held_out_error
-    factor = None if quality is None else quality.held_out_factor
-    return [
-        str(len(weights.weights)),
-        "" if error is None else cell("error", error),
-        "" if factor is None else f"{factor:.2f}",
-    ]
+    error = getattr(weights.quality, "held_out_error", None)
+    factor = getattr(weights.quality, "held_out_factor", None)
+    shown = "" if error is None else cell("error", error)
+    return [str(len(weights.weights)), shown, "" if factor is None else f"{factor:.2f}"]
 
 
 def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
@@ -59,16 +56,14 @@ def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
         (_short(evaluation.model), evaluation.device): evaluation for evaluation in evaluations
     }
     models = list(dict.fromkeys(model for model, _ in known))
-    first = (STRUCTURAL, COMPILED)
-    models.sort(key=lambda model: first.index(model) if model in first else len(first))
+    models.sort(key=lambda model: _KINDS.index(model) if model in _KINDS else 2)
     rows = [["mean error, %", *devices], ["---", *["---:"] * len(devices)]]
     for model in models:
         rows += _means([known.get((model, device)) for device in devices], f", {model}")
     runtimes = list(dict.fromkeys(device.partition("-")[0] for device in devices))
-    columns = [(runtime, model) for runtime in runtimes for model in first]
+    columns = [(runtime, model) for runtime in runtimes for model in _KINDS]
     errors = [_errors(known, *column) for column in columns]
-    kernels = [["mean error, %", *(f"{runtime}, {model}" for runtime, model in columns)]]
-    kernels.append(["---", *["---:"] * len(columns)])
+    kernels = [["mean error, %", *map(", ".join, columns)], ["---", *["---:"] * len(columns)]]
     for kernel in errors[0]:
         cells = (_percent(geometric_mean(e[kernel])) if kernel in e else "" for e in errors)
         kernels.append([kernel, *cells])
@@ -126,17 +121,11 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = Tr
     ]
     for each in rankings:
         label = f"{each.device}, {_short(each.model)}"
-        if by_set:
-            rows += [
-                [
-                    label,
-                    found.family.removeprefix("variants-") + _size(found),
-                    str(len(found.variants)),
-                    *_ranking_cells(found),
-                ]
-                for found in each.sets
-            ]
-        number = sum(len(found.variants) for found in each.sets)
+        for ranked in each.sets if by_set else ():
+            size = [f", {name} = {value}" for name, value in ranked.parameters.items()][:1]
+            name = "".join([ranked.family.removeprefix("variants-"), *size])
+            rows.append([label, name, str(len(ranked.variants)), *_ranking_cells(ranked)])
+        number = sum(len(ranked.variants) for ranked in each.sets)
         overall = ["**all**"] if by_set else []
         rows.append([label, *overall, str(number), *_ranking_cells(each)])
     return _markdown(rows)
@@ -147,13 +136,8 @@ def _ranking_cells(of: RankedSet | RankingEvaluation) -> list[str]:
     return [*taus, *(cell("regret_top_", of.regret(top)) for top in _TOP)]
 
 
-def _size(found: RankedSet) -> str:
-    return "".join(f", {name} = {value}" for name, value in list(found.parameters.items())[:1])
-
-
 def _short(model: str) -> str:
-    kinds = (STRUCTURAL, COMPILED)
-    return next((kind for kind in kinds if model.startswith(f"{kind}-")), model)
+    return next((kind for kind in _KINDS if model.startswith(f"{kind}-")), model)
 
 
 def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
@@ -165,13 +149,12 @@ def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
     ]
     for each in benchmarks:
         for search, mean in each["geometric_mean"].items():
-            found = [
-                format_percent(each["families"][name]["quality"][search])
-                if name in each["families"]
-                else ""
+            known = each["families"]
+            cells = [
+                format_percent(known[name]["quality"][search]) if name in known else ""
                 for name in families
             ]
-            rows.append([each["device"]["slug"], search, *found, format_percent(mean)])
+            rows.append([each["device"]["slug"], search, *cells, format_percent(mean)])
     return _markdown(rows)
 
 
