@@ -227,12 +227,11 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
     runner = Small(lambda *_: 3e-6)
     timing = time_kernel(AXPY, n=[1000, 4000], runner=runner, weights=linear(), protocol=PROTOCOL)
 
-    assert [size.measurement.parameters for size in timing.sizes] == [{"n": 1000}]
-    assert [failure.parameters for failure in timing.failures] == [{"n": 4000}]
     assert "no memory" in repr(timing)
     frame = timing.to_frame()
+    assert list(frame["n"]) == [1000, 4000]
     assert list(frame["verdict"]) == ["inside", "failed"]
-    assert bool(frame["measured_s"].isna()[1])
+    assert list(frame["measured_s"].isna()) == [False, True]
 
 
 @pytest.mark.parametrize("error", [KernelBuildError("bad code"), WrongResultError("wrong")])
@@ -314,29 +313,24 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
 
 
 @pytest.mark.extra("plot")
-def test_the_figure_has_points_line_band_and_plain_ticks(tmp_path: Path) -> None:
+def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
     times = {n: 1e-6 + 2e-9 * n for n in (100, 1000, 10000)}
-    timing = timed(times)
-    path = tmp_path / "figure.svg"
 
-    figure = timing.plot(path)
+    figure = timed(times).plot()
 
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    lines = {line.get_gid(): line for line in axes.lines if line.get_gid()}
-    assert np.asarray(lines["measured"].get_xdata()).tolist() == list(times)
-    assert np.asarray(lines["measured"].get_ydata()) == pytest.approx([1.2, 3.0, 21.0])
-    assert np.asarray(lines["predicted"].get_ydata()) == pytest.approx([1.2, 3.0, 21.0])
-    assert axes.get_xlabel() == "size n"
-    assert axes.get_ylabel() == "time of one launch, µs"
+    for name in ("measured", "predicted"):
+        (line,) = [line for line in axes.lines if line.get_gid() == name]
+        assert np.asarray(line.get_xdata()).tolist() == list(times)
+        assert np.asarray(line.get_ydata()) == pytest.approx([1.2, 3.0, 21.0])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("size n", "time of one launch, µs")
     assert axes.get_title().startswith("axpy on fake-abacus")
     figure.canvas.draw()
-    labels = [*axes.get_xticklabels(), *axes.get_yticklabels()]
-    ticks = [label.get_text() for label in labels]
+    ticks = [label.get_text() for label in (*axes.get_xticklabels(), *axes.get_yticklabels())]
     assert {"100", "1000", "10000"} <= set(ticks)
     assert not [text for text in ticks if "$" in text or "10^" in text]
     assert [len(legend.get_texts()) for legend in figure.legends] == [2]
-    assert "<svg" in path.read_text()
 
 
 # }}}
@@ -383,39 +377,33 @@ def test_a_timing_anchors_like_its_runs() -> None:
 _SCALE = made("scale", "z[i] = 2*x[i]")
 
 
-@pytest.mark.parametrize(
-    ("anchor", "error", "said"),
-    [
-        (
-            lambda timing: linear().predict(_SCALE, n=1000).anchored(timing),
-            PredictionError,
-            "is of 'axpy', and kernel 'scale' has other counts",
-        ),
-        (
-            lambda timing: linear(device=make_device()).anchored(AXPY, timing),
-            DeviceMismatchError,
-            "is of fake-abacus",
-        ),
-        (
-            lambda timing: linear().anchored(AXPY, timing.model_copy(update={"counting_rules": 0})),
-            PredictionError,
-            "counting rules 0",
-        ),
-        (
-            lambda timing: linear().anchored(AXPY, _uncounted(timing)),
-            PredictionError,
-            "could not be counted in the source view",
-        ),
-        (
-            lambda timing: replace(linear().predict(AXPY, n=5), origin=None).anchored(timing),
-            PredictionError,
-            "was not made with fitted weights",
-        ),
-    ],
-)
-def test_a_timing_of_something_else_is_no_anchor(
-    anchor: Callable[[Timing], object], error: type[Exception], said: str
-) -> None:
+_OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
+    "is of 'axpy', and kernel 'scale' has other counts": (
+        lambda timing: linear().predict(_SCALE, n=1000).anchored(timing),
+        PredictionError,
+    ),
+    "is of fake-abacus": (
+        lambda timing: linear(device=make_device()).anchored(AXPY, timing),
+        DeviceMismatchError,
+    ),
+    "counting rules 0": (
+        lambda timing: linear().anchored(AXPY, timing.model_copy(update={"counting_rules": 0})),
+        PredictionError,
+    ),
+    "could not be counted in the source view": (
+        lambda timing: linear().anchored(AXPY, _uncounted(timing)),
+        PredictionError,
+    ),
+    "was not made with fitted weights": (
+        lambda timing: replace(linear().predict(AXPY, n=5), origin=None).anchored(timing),
+        PredictionError,
+    ),
+}
+
+
+@pytest.mark.parametrize("said", _OTHER)
+def test_a_timing_of_something_else_is_no_anchor(said: str) -> None:
+    anchor, error = _OTHER[said]
     timing = timed({1000: 6e-6})
     assert linear().anchored(count_kernel(AXPY, view="structure"), timing).runs == 1
     with pytest.raises(error, match=said):
@@ -430,20 +418,10 @@ def _uncounted(timing: Timing) -> Timing:
 def test_a_timing_with_other_statistics_is_refused() -> None:
     kernel = lp.make_kernel(
         ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < m }"],
-        """
-        for i
-            <> m = length[i]
-            z[i] = sum(j, x[j])
-        end
-        """,
-        [
-            lp.GlobalArg("length", np.int32, shape="n"),
-            lp.GlobalArg("x,z", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
+        "for i\n<> m = length[i]\nz[i] = sum(j, x[j])\nend",
+        [lp.GlobalArg("length", np.int32, shape="n"), *ARGUMENTS],
         assumptions="n >= 1",
         lang_version=(2018, 2),
-        name="sums",
     )
     runner = FakeRunner(lambda *_: 1e-6)
     timing = time_kernel(
@@ -484,12 +462,11 @@ KERNELS = """
 import loopy as lp
 import numpy as np
 
-def axpy():
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }", "z[i] = 2*x[i] + y[i]",
-        [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1", lang_version=(2018, 2), name="axpy")
-    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+axpy = lp.split_iname(lp.make_kernel(
+    "{ [i] : 0 <= i < n }", "z[i] = 2*x[i] + y[i]",
+    [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+    assumptions="n >= 1", lang_version=(2018, 2), name="axpy"),
+    "i", 64, outer_tag="g.0", inner_tag="l.0")
 
 def inputs(rng, sizes):
     print("making inputs")
@@ -500,6 +477,12 @@ def exits(rng, sizes):
 
 def nothing(rng, sizes):
     return 5
+
+def endless(rng, sizes):
+    import os, time
+    with open("number", "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(1000)
 """
 
 
@@ -582,29 +565,14 @@ def test_a_crash_costs_one_case_alone(device: str) -> None:
             assert run().time_s > 0
 
 
-ENDLESS = """
-import os, time
-import loopy as lp, numpy as np
-
-def kernel():
-    return lp.make_kernel(
-        "{ [i]: 0 <= i < n }", "z[i] = 2*x[i]",
-        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-        lang_version=(2018, 2), name="endless")
-
-def endless(rng, sizes):
-    with open("number", "w") as file:
-        file.write(str(os.getpid()))
-    time.sleep(1000)
-"""
-
-
 @pytest.mark.long
 @pytest.mark.device
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes")
-def test_an_interrupt_ends_the_process_that_launches(device: str, tmp_path: Path) -> None:
-    (tmp_path / "my.py").write_text(ENDLESS)
-    command = ["time", "my.py:kernel", "n=64", "--arguments", "my.py:endless", "--device", device]
+def test_an_interrupt_ends_the_process_that_launches(
+    device: str, kernel_file: Path, tmp_path: Path
+) -> None:
+    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device]
+    command += ["--arguments", f"{kernel_file}:endless"]
     number = tmp_path / "number"
     with subprocess.Popen(
         [sys.executable, "-m", "countperf", *command], cwd=tmp_path, start_new_session=True
