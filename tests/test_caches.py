@@ -21,7 +21,7 @@ unit = lp.make_kernel("{[i]: 0 <= i < n}", "a[i] = 2*i", lang_version=(2018, 2))
 unit = lp.add_dtypes(unit, {"a": "float32"})
 print(sum(countperf.count_kernel(unit).evaluate(n=9).values()) > 9)
 print(len(lp.generate_code_v2(unit).device_code()) > 50)
-own = [str(each.message) for each in told if each.category.__name__ == "CacheWarning"]
+own = [str(w.message) for w in told if w.category.__name__ == "CacheWarning"]
 print(len(own), *own)
 """
 
@@ -39,16 +39,10 @@ def _damaged(home: Path) -> None:
 
 
 def _run(home: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", _COUNTS_AND_GENERATES],
-        env=os.environ | {CACHE_HOME: str(home)},
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    command = [sys.executable, "-c", _COUNTS_AND_GENERATES]
+    environment = os.environ | {CACHE_HOME: str(home)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
 

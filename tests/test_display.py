@@ -107,7 +107,7 @@ class Everything(ShortRepr):
     secret: int = dataclasses.field(default=1, repr=False)
 
 
-def test_fields_are_cut() -> None:
+def test_long_values_many_fields_and_long_lines_are_cut_or_broken() -> None:
     value = Everything(
         text="x" * 10**6,
         lines="a\nb",
@@ -117,16 +117,16 @@ def test_fields_are_cut() -> None:
     lines = repr(value).splitlines()
     assert len(lines) == 6
     assert max(map(len, lines)) <= 175
-    assert lines[2] == "  lines='a\\nb',"
-    assert lines[3] == "  numbers=(0, 1, 2, ...),"
+    assert lines[2:4] == ["  lines='a\\nb',", "  numbers=(0, 1, 2, ...),"]
     assert "secret" not in repr(value)
-
-
-def test_many_fields_are_cut_too() -> None:
     kind = dataclasses.make_dataclass("Wide", [(f"f{k}", int) for k in range(60)], repr=False)
     lines = short_repr(kind(*range(60))).splitlines()
     assert len(lines) == MOST_LINES
     assert lines[-2] == "  ... 38 more fields"
+    text = "  bound by " + "memory " * 60
+    shown = shortened(text)
+    assert " ".join(shown.split()) == " ".join(text.split())
+    assert max(map(len, shown.splitlines())) <= 160
 
 
 def test_a_comparison_ends_in_its_cause() -> None:
@@ -148,13 +148,6 @@ def test_what_cannot_be_compared_or_shown_is_refused() -> None:
         _predicted(SIZES).against(several)
     with pytest.raises(ParameterError, match="a list is no table; tables are WeightSet"):
         printed([])
-
-
-def test_long_lines_are_broken_and_lose_nothing() -> None:
-    text = "  bound by " + "memory " * 60
-    shown = shortened(text)
-    assert " ".join(shown.split()) == " ".join(text.split())
-    assert max(map(len, shown.splitlines())) <= 160
 
 
 @pytest.mark.parametrize("name", DRAWN)

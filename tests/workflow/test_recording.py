@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 import loopy as lp
@@ -25,35 +26,30 @@ pytestmark = [
 WEIGHTS = make_weights({"launches": 1e-5, "flop.add.f64": 1e-10})
 
 
-def _rows() -> Any:
-    """Sum rows in C, which needs no OpenCL device; types and sizes are those of the launch."""
+def _made(domains: str | list[str], instructions: str, arguments: Sequence[Any] = ("...",)) -> Any:
+    """Make a kernel in C, which needs no OpenCL device."""
+    name = "ragged" if len(arguments) > 1 else "rows"
+    target, version = lp.ExecutableCTarget(), (2018, 2)
     return lp.make_kernel(
-        "{ [i,j] : 0 <= i < n and 0 <= j < m }",
-        "z[i] = sum(j, x[i, j])",
-        name="rows",
-        lang_version=(2018, 2),
-        target=lp.ExecutableCTarget(),
+        domains, instructions, [*arguments], name=name, target=target, lang_version=version
     )
 
 
+def _rows() -> Any:
+    """Sum rows; types and sizes are those of the launch."""
+    return _made("{ [i,j] : 0 <= i < n and 0 <= j < m }", "z[i] = sum(j, x[i, j])")
+
+
 def _ragged() -> Any:
-    return lp.make_kernel(
+    return _made(
         ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < len }"],
-        """
-        for i
-            <> len = lens[i]
-            z[i] = sum(j, x[i, j])
-        end
-        """,
+        "for i\n<> len = lens[i]\nz[i] = sum(j, x[i, j])\nend",
         [
             lp.GlobalArg("lens", np.int32, shape="n"),
             lp.GlobalArg("x", np.float64, shape="n,m"),
             lp.GlobalArg("z", np.float64, shape="n"),
             lp.ValueArg("n,m", np.int32),
         ],
-        name="ragged",
-        lang_version=(2018, 2),
-        target=lp.ExecutableCTarget(),
     )
 
 
