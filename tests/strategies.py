@@ -16,10 +16,15 @@ import numpy as np
 from hypothesis import strategies as st
 from loopy.symbolic import parse
 
+_SILENCED = (
+    "write_race* inferred_iname iname-order unused_inames array_access_out_of_bounds"
+    " variable_access_ordered empty_reduction* temp_to_write* read_no_write*"
+    " single_writer_after_creation v1_scheduler_fallback"
+)
 _TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Array:
     """An array or a temporary: element type, extents, address space, memory order."""
 
@@ -30,7 +35,7 @@ class Array:
     order: str = "C"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Statement:
     """An assignment, the loops around it, and the conditions under which it runs."""
 
@@ -42,7 +47,7 @@ class Statement:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Split:
     """A loop cut into tiles of a width; tags of the loop over tiles and of that inside one."""
 
@@ -79,42 +84,15 @@ class KernelCase:
         """Return the kernel; Loopy may refuse it by an error of its own."""
         t_unit = lp.make_kernel(
             list(self.domains),
-            [
-                lp.Assignment(
-                    statement.target,
-                    statement.expression,
-                    id=statement.id or f"s{number}",
-                    within_inames=statement.within,
-                    predicates=_parsed(statement.conditions),
-                    depends_on=statement.after,
-                )
-                for number, statement in enumerate(self.statements)
-            ],
+            [_assignment(f"s{number}", s) for number, s in enumerate(self.statements)],
             [*map(_declared, self.arrays), *self._sizes()],
             assumptions=self.assumptions,
             lang_version=(2018, 2),
-            silenced_warnings=[
-                "write_race*",
-                "inferred_iname",
-                "iname-order",
-                "unused_inames",
-                "array_access_out_of_bounds",
-                "variable_access_ordered",
-                "empty_reduction*",
-                "temp_to_write*",
-                "read_no_write*",
-                "single_writer_after_creation",
-                "v1_scheduler_fallback",
-            ],
+            silenced_warnings=_SILENCED.split(),
         )
         for split in self.splits:
-            t_unit = lp.split_iname(
-                t_unit,
-                split.iname,
-                split.width,
-                outer_tag=split.outer_tag,
-                inner_tag=split.inner_tag,
-            )
+            tags = {"outer_tag": split.outer_tag, "inner_tag": split.inner_tag}
+            t_unit = lp.split_iname(t_unit, split.iname, split.width, **tags)
         t_unit = lp.tag_inames(t_unit, dict(self.tags))
         if self.prefetch is not None:
             array, inames = self.prefetch
@@ -130,8 +108,15 @@ class KernelCase:
         return [lp.ValueArg(name, np.int32) for name in used]
 
 
-def _parsed(conditions: Sequence[str]) -> Any:
-    return frozenset(parse(c) for c in conditions)
+def _assignment(name: str, statement: Statement) -> Any:
+    return lp.Assignment(
+        statement.target,
+        statement.expression,
+        id=statement.id or name,
+        within_inames=statement.within,
+        predicates=frozenset(map(parse, statement.conditions)),
+        depends_on=statement.after,
+    )
 
 
 def _mentions(text: str, name: str) -> bool:
@@ -389,7 +374,7 @@ class _Nest:
             if number == 0 and count < self.depth and self.draw(st.booleans()):
                 scalar = ("t0", frozenset(within))
                 expression = self.expression(within)
-                result.append(Statement(target="t0", expression=expression, within=scalar[1]))
+                result.append(Statement("t0", expression, scalar[1]))
                 continue
             reduced = [x for x in within if x in sequential]
             reduced = reduced[: self.number(0, len(reduced))]
@@ -405,18 +390,10 @@ class _Nest:
                     expression = f"{expression} * 2"
             order = self.draw(st.permutations(within))
             indices = [self._own_index(x) for x in order] or [("0", (0, 0, 0))]
-            result.append(
-                Statement(
-                    target=self.subscript(f"y{number}", self.dtype(), indices),
-                    expression=expression,
-                    within=frozenset(within),
-                    conditions=tuple(
-                        self.condition(within) for _ in range(self.pick([0, 0, 0, 1, 1, 2]))
-                    )
-                    if within and not self.is_simple
-                    else (),
-                )
-            )
+            target = self.subscript(f"y{number}", self.dtype(), indices)
+            some = self.pick([0, 0, 0, 1, 1, 2]) if within and not self.is_simple else 0
+            conditions = tuple(self.condition(within) for _ in range(some))
+            result.append(Statement(target, expression, frozenset(within), conditions))
         return result
 
     def _own_index(self, x: str) -> tuple[str, Reach]:
@@ -432,8 +409,7 @@ class _Nest:
                 str(_value(reach, 16, 16) + 1) if numeric else _text(_plus(reach, (0, 0, 1)))
                 for reach in extents
             )
-            order = self.pick(["C", "C", "C", "F"])
-            result.append(Array(name=name, dtype=dtype, shape=shape, order=order))
+            result.append(Array(name, dtype, shape, order=self.pick(["C", "C", "C", "F"])))
         return result
 
     # }}}
@@ -453,20 +429,11 @@ class _Nest:
                 divisor = max(divisor, width)
                 x = free.pop()
                 twice = not self.is_simple and self.chance(5)
-                splits.append(
-                    Split(
-                        iname=x,
-                        width=width,
-                        outer_tag=f"g.{axis}",
-                        inner_tag=None if twice else f"l.{axis}",
-                    )
-                )
+                splits.append(Split(x, width, f"g.{axis}", None if twice else f"l.{axis}"))
                 if twice:  # several points for each item, neighbors or far apart
                     tags_ = (f"l.{axis}", self.pick([None, "unr"]))
                     outer, inner = tags_ if self.draw(st.booleans()) else tags_[::-1]
-                    splits.append(
-                        Split(iname=f"{x}_inner", width=2, outer_tag=outer, inner_tag=inner)
-                    )
+                    splits.append(Split(f"{x}_inner", 2, outer, inner))
         elif mode == "group":
             tags.append((free.pop(), "g.0"))
         elif mode == "items":
@@ -479,7 +446,7 @@ class _Nest:
         sequential = list(free)
         if free and self.chance(5):
             inner = self.pick([None, None, "unr", "ilp"])
-            splits.append(Split(iname=free[0], width=self.pick([2, 3]), inner_tag=inner))
+            splits.append(Split(free[0], self.pick([2, 3]), None, inner))
             sequential.remove(free[0])
         elif free and self.is_constant[free[0]] and self.chance(3):
             tags.append((free[0], self.pick(["unr", "unr", "ilp", "ilp.seq"])))
@@ -509,7 +476,7 @@ def loop_nests(draw: st.DrawFn) -> KernelCase:
         sizes = [(n if n >= 4 else 2 * n, m) for n, m in sizes]
     arrays = nest.declared_arrays()
     if any(s.target == "t0" for s in statements):
-        arrays.append(Array(name="t0", dtype=nest.dtype(), shape=(), space="private"))
+        arrays.append(Array("t0", nest.dtype(), (), "private"))
     return KernelCase(
         domains=nest.domains(),
         statements=tuple(statements),
@@ -565,31 +532,14 @@ def staged_tiles(draw: st.DrawFn) -> KernelCase:
     out = [f"{width}*g{a} + {x}" for a, x in enumerate(locals_)]
     out += [g for a, g in enumerate(groups) if a >= len(locals_)]
     shape = ("n + m + 12",) * len(source)
+    filled = f"a[{', '.join(source)}]" + pick(["", " * 3"])
+    guarded = condition if pick([True, False]) else ()
+    tile, start, fill = f"tile[{', '.join(own)}]", frozenset(["start"]), frozenset(["fill"])
     statements = (
-        Statement(id="start", target="total", expression="0", within=outer),
-        Statement(
-            id="fill",
-            target=f"tile[{', '.join(own)}]",
-            expression=f"a[{', '.join(source)}]" + pick(["", " * 3"]),
-            within=everything,
-            conditions=condition if pick([True, False]) else (),
-            after=frozenset(["start"]),
-        ),
-        Statement(
-            id="use",
-            target="total",
-            expression=operation,
-            within=everything,
-            conditions=condition,
-            after=frozenset(["fill"]),
-        ),
-        Statement(
-            id="end",
-            target=f"y[{', '.join(out)}]",
-            expression="total",
-            within=outer,
-            after=frozenset(["use"]),
-        ),
+        Statement("total", "0", outer, id="start"),
+        Statement(tile, filled, everything, guarded, start, id="fill"),
+        Statement("total", operation, everything, condition, fill, id="use"),
+        Statement(f"y[{', '.join(out)}]", "total", outer, (), frozenset(["use"]), id="end"),
     )
     sizes = [(2 * width, width), (width, 2 * width), (3 * width, width)]
     if not divides:
@@ -601,14 +551,14 @@ def staged_tiles(draw: st.DrawFn) -> KernelCase:
         domains=(f"[n, m] -> {{ [{', '.join(inames)}] : {' and '.join(rows)} }}",),
         statements=statements,
         arrays=(
-            Array(name="a", dtype=dtype, shape=shape),
-            Array(name="y", dtype=dtype, shape=("n + m + 12",) * len(out)),
-            Array(name="tile", dtype=dtype, shape=(str(width),) * len(locals_), space="local"),
-            Array(name="total", dtype=dtype, shape=(), space="private"),
+            Array("a", dtype, shape),
+            Array("y", dtype, ("n + m + 12",) * len(out)),
+            Array("tile", dtype, (str(width),) * len(locals_), "local"),
+            Array("total", dtype, (), "private"),
         ),
-        tags=tuple(
-            [(g, f"g.{a}") for a, g in enumerate(groups)]
-            + [(x, f"l.{a}") for a, x in enumerate(locals_)]
+        tags=(
+            *((g, f"g.{a}") for a, g in enumerate(groups)),
+            *((x, f"l.{a}") for a, x in enumerate(locals_)),
         ),
         assumptions=assumptions,
         sizes=tuple(sizes),
@@ -648,22 +598,13 @@ def prefetched_stencils(draw: st.DrawFn) -> KernelCase:
     rows = " and ".join(f"0 <= {x} < {s}" for x, s in zip(inames, sizes, strict=True))
     return KernelCase(
         domains=(f"[{', '.join(sizes)}] -> {{ [{', '.join(inames)}] : {rows} }}",),
-        statements=(
-            Statement(
-                target=f"y[{', '.join(inames)}]", expression=expression, within=frozenset(inames)
-            ),
-        ),
+        statements=(Statement(f"y[{', '.join(inames)}]", expression, frozenset(inames)),),
         arrays=(
-            Array(name="a", dtype=dtype, shape=tuple(f"{s} + {halo}" for s in sizes)),
-            Array(name="y", dtype=dtype, shape=tuple(sizes)),
+            Array("a", dtype, tuple(f"{s} + {halo}" for s in sizes)),
+            Array("y", dtype, tuple(sizes)),
         ),
         splits=tuple(
-            Split(
-                iname=x,
-                width=w,
-                outer_tag=f"g.{rank - 1 - k}",
-                inner_tag=f"l.{rank - 1 - k}",
-            )
+            Split(x, w, f"g.{rank - 1 - k}", f"l.{rank - 1 - k}")
             for k, (x, w) in enumerate(zip(inames, widths, strict=True))
         ),
         prefetch=("a", tuple(f"{x}_inner" for x in inames)),
@@ -677,11 +618,5 @@ def prefetched_stencils(draw: st.DrawFn) -> KernelCase:
 
 def kernels() -> st.SearchStrategy[KernelCase]:
     """All families; loop nests most often."""
-    return st.one_of(
-        loop_nests(),
-        loop_nests(),
-        loop_nests(),
-        loop_nests(),
-        staged_tiles(),
-        prefetched_stencils(),
-    )
+    nests = (loop_nests() for _ in range(4))
+    return st.one_of(*nests, staged_tiles(), prefetched_stencils())

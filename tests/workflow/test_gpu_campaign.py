@@ -62,22 +62,17 @@ FIT = _stage("fit", 1.0, gpu_stages.fit_and_evaluate)
 RANK = _stage("rank", 1.0, gpu_stages.rank_variants)
 
 
-def test_shares_and_budget_bound_every_stage(options: Options) -> None:
+def test_shares_and_budget_bound_every_stage_but_the_fit(options: Options) -> None:
     outcomes = ("first", "cut off", 99.0), ("second", "done", 30.0), ("third", "done", 1.0)
-
     progress, ran = _play(options, STAGES, *outcomes)
-
     assert ran == [("first", 50.0), ("second", 35.0), ("third", 5.0)]
     assert progress.finished == ["second", "third"]
     assert Progress.read(options.folder) == progress
 
-
-def test_the_fit_may_use_what_others_have_to_leave(options: Options) -> None:
+    (options.folder / "campaign.json").unlink()
     outcomes = ("first", "cut off", 50.0), ("second", "cut off", 35.0), ("fit", "done", 9.0)
-
     _, ran = _play(options, (*STAGES[:2], FIT), *outcomes)
-
-    assert ran[-1] == ("fit", 15.0)
+    assert ran[-1] == ("fit", 15.0)  # what others have to leave
 
 
 def test_what_is_finished_is_not_run_again(options: Options) -> None:
@@ -116,24 +111,6 @@ def test_a_lost_device_gets_a_new_process_until_it_is_given_up(options: Options)
     assert (len(ran), progress.finished) == (6, [])
 
 
-_STAGE = """
-import sys, time
-from pathlib import Path
-folder = Path(sys.argv[sys.argv.index("--folder") + 1])
-{body}
-"""
-
-
-def _program(folder: Path, body: str) -> Path:
-    """Make a program that stands for the Python that runs a stage."""
-    script = folder / "stage.py"
-    script.write_text(_STAGE.format(body=body))
-    program = folder / "python"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
-    program.chmod(0o755)
-    return program
-
-
 @pytest.mark.parametrize(
     ("body", "outcome", "said"),
     [
@@ -157,7 +134,11 @@ def test_a_stage_is_a_process_that_ends_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gpu_campaign, "GRACE_S", 0.5)
-    monkeypatch.setattr(sys, "executable", str(_program(tmp_path, body)))
+    script, program = tmp_path / "stage.py", tmp_path / "python"  # stands for what runs a stage
+    script.write_text(f"import sys, time\n{body}\n")
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
     began = time.monotonic()
 
     result = execute_stage(STAGES[0], options, 2.0)

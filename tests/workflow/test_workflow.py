@@ -17,7 +17,7 @@ from countperf.errors import (
     KernelSpecificationError,
 )
 from countperf.execution.memory_hierarchy import load_hierarchy
-from countperf.harness.devices import discover, find_device
+from countperf.harness.devices import find_device
 from countperf.machine_code.object_file import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
@@ -190,9 +190,8 @@ def test_measurements_of_another_device_are_refused() -> None:
         fitting.evaluate(shipped_measurements("pocl-epyc-zen5"), weights="intel-epyc-zen5")
 
 
-def _working_device() -> str:
-    if not discover().devices:
-        pytest.skip("there is no OpenCL device")
+@pytest.fixture
+def label() -> str:
     try:
         return find_device().label
     except DeviceError as error:
@@ -200,8 +199,7 @@ def _working_device() -> str:
 
 
 @pytest.mark.device
-def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
-    label = _working_device()
+def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path, label: str) -> None:
     store = tmp_path / "campaign.jsonl"
     options: dict[str, Any] = {"device": label, "profile": "quick", "families": ("empty",)}
     first = measuring.measure_catalogue(store=store, **options)
@@ -250,8 +248,7 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.device
-def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> None:
-    label = _working_device()
+def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path, label: str) -> None:
     store = tmp_path / "campaign.jsonl"
 
     first, again = (
