@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import in_options, print_json, show, show_all
+from countperf.cli.common import show, show_all
 from countperf.documents import check_writable, read_content
 from countperf.errors import FitError, OutputError, ParameterError
 from countperf.measurements import MeasurementSet, TimingDocument
@@ -21,7 +22,7 @@ from countperf.models.library import (
 )
 from countperf.report.accuracy import comparison, ranking_evaluation
 from countperf.report.accuracy import evaluation as evaluation_printed
-from countperf.report.curves import check_figure_path
+from countperf.report.curves import check_outputs
 from countperf.report.rows import Printed, format_percent
 from countperf.report.weights import calibration
 from countperf.report.weights import fit as fit_printed
@@ -65,30 +66,27 @@ def run_fit(options: argparse.Namespace) -> None:
     except OutputError as error:  # the fit is printed all the same
         name = output = None
         failed = error
-    if options.json:
-        written = {
-            "written": None if output is None else str(output),
-            "name": name,
-            "models": [short_name(fitted.weights.model) for fitted in results],
-        }
-        print_json({**fit_printed(result).object(), **written})
-    else:
-        print(in_options(fit_printed(result).text(), options))
-        for fitted in results[1:]:
-            model, quality = short_name(fitted.weights.model), fitted.weights.quality
-            error = None if quality is None else quality.held_out_error
-            said = "" if error is None else f", families left out {format_percent(error)}"
-            print(f"also fitted: {model}{said}; to use it: --model {model}")
-        if output is not None:
-            print(f"written to {output}; to use it: --weights {name}")
-        slug = result.weights.device.slug
-        fit = find_fit(slug)
-        print(
-            f"nothing ships for {slug}: the newest of your own fits for it is the default"
-            if fit is None or fit.is_own
-            else f"to compare: countperf evaluate {options.measurements} --weights {slug}; {slug},"
-            " which ships, stays the default"
-        )
+    notes: list[str] = []
+    for fitted in results[1:]:
+        model, quality = short_name(fitted.weights.model), fitted.weights.quality
+        error = None if quality is None else quality.held_out_error
+        said = "" if error is None else f", families left out {format_percent(error)}"
+        notes.append(f"also fitted: {model}{said}; to use it: --model {model}")
+    if output is not None:
+        notes.append(f"written to {output}; to use it: --weights {name}")
+    slug = result.weights.device.slug
+    fit = find_fit(slug)
+    notes.append(
+        f"nothing ships for {slug}: the newest of your own fits for it is the default"
+        if fit is None or fit.is_own
+        else f"to compare: countperf evaluate {options.measurements} --weights {slug}; {slug},"
+        " which ships, stays the default"
+    )
+    models = [short_name(fitted.weights.model) for fitted in results]
+    written = {"written": output, "name": name, "models": models}
+    shown = fit_printed(result)
+    shown = replace(shown, notes=[*shown.notes, *notes], facts={**shown.facts, **written})
+    show(options, shown)
     if failed is not None:
         raise failed
 
@@ -195,9 +193,7 @@ def run_measure(options: argparse.Namespace) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Evaluate and print predicted against measured times, and the order of variants."""
-    if options.figure:
-        check_figure_path(options.figure)
-    check_writable(options.output, options.figure)  # before the work, not after it
+    check_outputs(options.figure, options.output)
     measurements = MeasurementSet.read_file(options.measurements)
     evaluation = evaluate(
         measurements,
@@ -211,11 +207,11 @@ def run_evaluate(options: argparse.Namespace) -> None:
     )
     shown = evaluation_printed(evaluation)
     is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
-    ranked = ranking_evaluation(ranking) if is_ranked else None
-    if options.json:
-        print_json(shown.object() | ({} if ranked is None else {"ranking": ranked.object()}))
-    else:
-        print(shown.text() + ("" if ranked is None else f"\n\n{ranked.text()}"))
+    if is_ranked:
+        ranked = ranking_evaluation(ranking)
+        facts = {**shown.facts, "ranking": ranked.object()}
+        shown = replace(shown, facts=facts, notes=[*shown.notes, "", ranked.text()])
+    show(options, shown)
     if options.output:
         evaluation.write_file(options.output)
     if options.figure:

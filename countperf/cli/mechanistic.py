@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, one_point, points, show, show_all
-from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
-from countperf.report.curves import check_figure_path
+from countperf.report.curves import check_outputs
 from countperf.report.mechanistic import answers, schedule
 from countperf.report.mechanistic import occupancy as occupancy_printed
 from countperf.report.mechanistic import sweep as sweep_printed
@@ -75,7 +74,7 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
             text = name.replace("_", "-")
             message = f"--{text} is for fitted weights; leave it out, or name weights in --model"
             raise ParameterError(message, parameter=name)
-    check_figures(options.figure)
+    check_outputs(options.figure)
     device = described(options)
     sizes = points(options.parameters)
     if len(sizes) > 1 and options.figure:
@@ -91,14 +90,6 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
         predicted[0].plot(options.figure)
 
 
-def check_figures(*paths: str | None) -> None:
-    """Refuse files that no figure can be written to, before the work."""
-    for path in paths:
-        if path:
-            check_figure_path(path)
-    check_writable(*paths)
-
-
 def run_occupancy(options: argparse.Namespace) -> None:
     """Print how many groups are resident, and what limits them."""
     resident = occupancy(
@@ -112,7 +103,7 @@ def run_occupancy(options: argparse.Namespace) -> None:
 
 def run_sweep(options: argparse.Namespace) -> None:
     """Print a table of times, and draw the curves."""
-    check_figures(options.figure)
+    check_outputs(options.figure)
     swept = sweep(
         options.kernel,
         described(options),

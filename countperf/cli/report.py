@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import as_dict, print_json
+from countperf.cli.common import as_dict, show
 from countperf.documents import check_writable, read_file_text, write_atomically
 from countperf.errors import ParameterError
 from countperf.fitting.judging import RankingEvaluation
@@ -107,10 +107,8 @@ def run_report(options: argparse.Namespace) -> None:
         page = _kernel_page(options)
     text = page.to_html()
     write_atomically(options.output, text)
-    if options.json:
-        print_json({"written": options.output, "title": page.title, "bytes": len(text.encode())})
-    else:
-        print(f"{page.title}: written to {options.output}")
+    facts = {"written": options.output, "title": page.title, "bytes": len(text.encode())}
+    show(options, Printed(head=[f"{page.title}: written to {options.output}"], facts=facts))
 
 
 def _is_document(what: str, format_name: str) -> bool:

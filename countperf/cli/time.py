@@ -14,7 +14,7 @@ from countperf.errors import KernelBuildError, KernelSpecificationError, Paramet
 from countperf.harness.characterization.suite import characterize
 from countperf.harness.devices import find_device, open_session
 from countperf.models.definition import CODE, MISS
-from countperf.report.curves import check_figure_path
+from countperf.report.curves import check_outputs
 from countperf.report.rows import Printed, plain
 from countperf.report.tuning import timing as timing_printed
 from countperf.report.weights import characterization
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 def run_time(options: argparse.Namespace) -> None:
     """Time the kernel, and print measured beside predicted times."""
-    if options.figure is not None:
-        check_figure_path(options.figure)
-    check_writable(options.save, options.figure)  # before the work, not after it
+    check_outputs(options.figure, options.save)
     timing = time_kernel(
         options.kernel,
         as_dict(options.parameters),

@@ -6,11 +6,11 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import PROGRESS, as_dict, print_json, show
+from countperf.cli.common import PROGRESS, as_dict, show
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
-from countperf.report.curves import check_figure_path
-from countperf.report.rows import format_quantity, plain, point_text
+from countperf.report.curves import check_outputs
+from countperf.report.rows import Printed, format_quantity, plain, point_text
 from countperf.report.tuning import point as point_row
 from countperf.report.tuning import ranking as ranking_printed
 from countperf.report.tuning import search, state_text
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 def run_tune(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
-    if options.figure is not None:
-        check_figure_path(options.figure)
     if options.replay is not None:
         _replay(options)
         return
@@ -37,7 +35,7 @@ def run_tune(options: argparse.Namespace) -> None:
             "name a space, such as matmul, or --replay FILE (which --where and --prior need)",
             parameter="space",
         )
-    check_writable(options.store, options.figure, options.export)  # before any time is spent
+    check_outputs(options.figure, options.store, options.export)
     seconds = options.budget
     if seconds is None and options.measurements is None:
         seconds = 60.0
@@ -83,17 +81,15 @@ def _replay(options: argparse.Namespace) -> None:
     if options.prior is not None:
         predicted_s = RecordedSpace.read_file(options.prior).times_of(recorded.configurations)
     result = replay(recorded, options.measurements, predicted_s)
-    if options.json:
-        print_json(result)
-        return
     best = format_quantity(result["best"]["time_s"], "s")
     optimum = format_quantity(recorded.best_s, "s")
-    print(
+    said = [
         f"{recorded.name} on {recorded.device}, replayed: {result['measured']} of"
-        f" {result['configurations']} configurations looked at, {result['failed']} of which failed"
-    )
-    print(f"best: {best}, {result['over_optimum']:.3g} times the optimum of {optimum}")
-    print(point_text(result["best"]["configuration"]))
+        f" {result['configurations']} configurations looked at, {result['failed']} of which failed",
+        f"best: {best}, {result['over_optimum']:.3g} times the optimum of {optimum}",
+        point_text(result["best"]["configuration"]),
+    ]
+    show(options, Printed(head=said, facts=result))
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.documents import write_atomically
+from countperf.documents import check_writable, write_atomically
 from countperf.errors import MissingExtraError, ParameterError
 from countperf.report.rows import format_quantity, interval_text, point_text, si_prefix
 
@@ -44,6 +44,13 @@ def check_figure_path(path: Path | str) -> None:
             f"its name in one of {', '.join(sorted(supported))}",
             parameter="figure",
         )
+
+
+def check_outputs(figure: Path | str | None, *documents: Path | str | None) -> None:
+    """Refuse files that a figure and documents cannot be written to, before the work."""
+    if figure is not None:
+        check_figure_path(figure)
+    check_writable(figure, *documents)
 
 
 def save_figure(figure: Figure, path: Path | str) -> None:
