@@ -10,7 +10,6 @@ from countperf.report.rows import (
     PURPOSES,
     Printed,
     Row,
-    Table,
     format_percent,
     picked,
     table_of,
@@ -78,7 +77,7 @@ def _means(of: Evaluation) -> dict[str, Any]:
 
 
 def _of_purpose(purpose: str, of: Evaluation) -> list[Printed]:
-    overall = of.overall()
+    overall, worst = of.overall(), of.worst_factors()
     zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
     what = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error")
     covered, intervals = of.coverage()
@@ -100,20 +99,12 @@ def _of_purpose(purpose: str, of: Evaluation) -> list[Printed]:
         ),
         Printed(
             head=["  per kernel: geometric mean of relative errors, and the worst factor"],
-            shown=means_table(of),
+            rows=[
+                {"kernel": kernel, "error": mean.value, "worst": worst[kernel]}
+                for kernel, mean in of.by_kernel().items()
+            ],
         ),
     ]
-
-
-def means_table(of: Evaluation) -> Table:
-    """Return a table of mean errors and worst factors of the kernels."""
-    worst = of.worst_factors()
-    return table_of(
-        [
-            {"kernel": kernel, "error": mean.value, "worst": worst[kernel]}
-            for kernel, mean in of.by_kernel().items()
-        ]
-    )
 
 
 def _remarks(case: EvaluatedCase) -> str:

@@ -133,7 +133,7 @@ def prediction(of: Prediction) -> Printed:
         "caches": "warm",
     }
     notes = uncharged_lines(of.ignored) if of.ignored else []
-    notes += [*correction_lines(of), *verdict_lines(of.caveats)]
+    notes += _caveats(of)
     if not isinstance(of.time_s, np.ndarray):
         head = prediction_head(of)
         rows = [
@@ -176,13 +176,10 @@ def _times(of: Prediction) -> list[dict[str, Any]]:
     ]
 
 
-def correction_lines(of: Prediction) -> list[str]:
-    """Write after which measured kernels a time was corrected, if it was."""
-    return [
-        f"{verdict.name}: {verdict.message}"
-        for verdict in of.verdicts
-        if verdict.name == CORRECTION
-    ]
+def _caveats(of: Prediction) -> list[str]:
+    """Write after which measured kernels a time was corrected, if it was; and what is doubtful."""
+    corrected = [f"{v.name}: {v.message}" for v in of.verdicts if v.name == CORRECTION]
+    return [*corrected, *verdict_lines(of.caveats)]
 
 
 def prediction_head(of: Prediction) -> list[str]:
@@ -241,7 +238,7 @@ def explanation(of: Explanation, device: DeviceParameters | None = None) -> Prin
         head=[*prediction_head(made), f"time_s = {of.expression}"],
         rows=[{n: v for n, v in row.items() if n != "shown"} for row in rows],
         shown=table_of([_shown_part(row) for row in rows], _EXPLAINED),
-        notes=[*notes, *correction_lines(made), *verdict_lines(made.caveats)],
+        notes=[*notes, *_caveats(made)],
         facts={
             **prediction(made).facts,
             "explanation": {

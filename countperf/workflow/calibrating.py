@@ -28,7 +28,6 @@ from countperf.fitting.prior import (
     ChosenKernel,
     ExpectedErrors,
     KernelChoice,
-    KnownDevice,
     KnownDevices,
     KnownModel,
     fit_with_prior,
@@ -135,7 +134,7 @@ def calibrate(
         runner=runner or KernelRunner.open(chosen),
         memory=memory_hierarchy_of(chosen.identity, is_here=is_here),
         caches=own if devices.own_caches else DEFAULT_CACHES,
-        store=Path(store) if store is not None else _usual_store(plain),
+        store=Path(store or user_fits_folder().parent / "calibrations" / f"{plain}.jsonl"),
         reads_code=not without_code,
         deadline=began + 60.0 * minutes,
         minutes=minutes,
@@ -152,7 +151,7 @@ def calibrate(
     if not busy:
         measured = measured.select(_is_settled)
     models = _fit_all(task, measured, devices, plain, busy=busy)
-    near = [known_device.device for known_device in _devices_of(devices)]
+    near = [one.device for model in devices.models for one in model.devices]
     near.sort(key=lambda identity: not is_alike(identity, chosen.identity))
     return CalibrationResult(
         name=f"{OWN}{models[0].path.parent.name}",
@@ -170,14 +169,6 @@ def calibrate(
         is_complete={case.name for case in cases}
         <= {e.case for e in (*measured.measurements, *measured.failures)},
     )
-
-
-def _usual_store(name: str) -> Path:
-    return user_fits_folder().parent / "calibrations" / f"{name}.jsonl"
-
-
-def _devices_of(known: KnownDevices) -> list[KnownDevice]:
-    return [device for model in known.models for device in model.devices]
 
 
 def _why_no_code(device: Device) -> str:

@@ -78,7 +78,8 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
         if measurement.code is None or CYCLES not in measurement.code:
             waiting.setdefault(measurement.kernel, []).append(measurement)
     cases = [
-        (name, tuple((m.case, m.parameters, _cache_of(m)) for m in some))
+        # with the first-level cache that the counts of a case say code is read for
+        (name, tuple((m.case, m.parameters, caches_of(m.properties or {}).code) for m in some))
         for name, some in waiting.items()
     ]
     batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
@@ -107,11 +108,6 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
     noted = renewed()
     file.write(noted)
     return noted
-
-
-def _cache_of(measurement: Measurement) -> CacheSize:
-    """Return the first-level cache that the counts of a case say code is read for."""
-    return caches_of(measurement.properties or {}).code
 
 
 def _code_of(

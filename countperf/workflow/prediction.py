@@ -42,16 +42,6 @@ COMPILED_CHOICE = (
 _Found = TypeVar("_Found")
 
 
-def choice_text(model: str, reason: str) -> str:
-    """Say that a model was chosen, and why it is not the one that reads compiled code."""
-    return f"model {short_name(model)}: {reason}"
-
-
-def failed_reading(error: object) -> str:
-    """Say that the model that reads compiled code was tried, as a reason for another one."""
-    return f"the one that reads compiled code fails: {error}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Target(ShortRepr):
     """Weights that predict and the device to predict for, as callers of `predict` name them."""
@@ -65,8 +55,10 @@ class Target(ShortRepr):
 
     @property
     def has_choice(self) -> bool:
-        """True if the model is free: none is named, and no document is."""
-        return self.model is None and (self.weights is None or is_fit(self.weights))
+        """True if the model is free: none is named, and weights are the name of a fit or none."""
+        named = self.weights
+        is_fit = isinstance(named, str | Path) and find_fit(str(named)) is not None
+        return self.model is None and (named is None or is_fit)
 
     @property
     def identity(self) -> DeviceIdentity | None:
@@ -112,14 +104,9 @@ class Target(ShortRepr):
             try:
                 return predicted(self._checked(reason), True), COMPILED_CHOICE
             except CountperfError as error:
-                reason = failed_reading(error)
+                reason = f"the one that reads compiled code fails: {error}"
         usual = self.checked()
-        return predicted(usual, False), choice_text(usual.model, reason)
-
-
-def is_fit(weights: object) -> bool:
-    """Return whether weights are given by the name of a fit or its folder, not by themselves."""
-    return isinstance(weights, str | Path) and find_fit(str(weights)) is not None
+        return predicted(usual, False), f"model {short_name(usual.model)}: {reason}"
 
 
 def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightSet | str:
@@ -217,7 +204,10 @@ def predict(
         weight, the device does not match; a timing is of another kernel or device.
     """
     sizes = given_sizes(parameters, more)
-    runs = [_anchor(anchor) for anchor in anchors]
+    runs: list[Any] = [
+        TimingDocument.read_file(anchor) if isinstance(anchor, Path | str) else anchor
+        for anchor in anchors
+    ]
     known = kernel_statistics(kernel, statistics, sizes)
     loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
     is_counted = isinstance(loaded, PropertyVector | Mapping)
@@ -263,11 +253,6 @@ def explained(prediction: Prediction) -> Explanation:
     """Say where a predicted time goes term by term."""
     origin: Any = prediction.origin
     return explain_prediction(origin.weights, origin.kernel, prediction)
-
-
-def _anchor(given: Any) -> Any:
-    """Return a timing that a file keeps; anything else as it is."""
-    return TimingDocument.read_file(given) if isinstance(given, Path | str) else given
 
 
 def vector_for(

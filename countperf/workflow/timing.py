@@ -132,19 +132,14 @@ def predict_by_choice(
     except DeviceMismatchError as error:
         if target.weights is not None:
             raise
-        return str(error), "", predict_times(work, str(error), target)
+        return str(error), "", [PredictedTime(reason=str(error))] * len(work.points)
     return weights, choice, result
 
 
 def predict_times(
-    kernel: KernelAtPoints,
-    weights: WeightSet | str,
-    target: Target,
+    kernel: KernelAtPoints, weights: WeightSet, target: Target
 ) -> list[PredictedTime]:
     """Predict the time of a kernel at each of its points."""
-    if isinstance(weights, str):
-        return [PredictedTime(reason=weights)] * len(kernel.points)
-
     times: list[PredictedTime] = []
     pairs = list(zip(kernel.points, kernel.statistics, strict=True))
     for point, known in stepped(pairs, "predicting"):
@@ -298,12 +293,8 @@ def _timed(
     counts = [_digests(work, known) for known in work.statistics]
     made_up = _made_up(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
-        measured = measure(
-            work.cases(),
-            store=Path(folder) / "timing.jsonl",
-            protocol=used,
-            runner=runner,
-        )
+        store = Path(folder) / "timing.jsonl"
+        measured = measure(work.cases(), store=store, protocol=used, runner=runner)
     _check_some(measured)
     of_case = {case.case: case for case in measured}
     rows = [
