@@ -10,7 +10,7 @@ zero; a `MeanError` therefore says how many errors were zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -45,8 +45,15 @@ def factor_between(predicted_s: float, measured_s: float) -> float:
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> NDArray[np.float64]:
     """Return ``|predicted - measured| / measured`` for each case."""
-    prediction, measurement = _pair(predicted, measured)
-    return np.abs(prediction - measurement) / _positive(measurement)
+    prediction, measurement = _vector(predicted, "predicted"), _vector(measured, "measured")
+    message = ""
+    if prediction.size != measurement.size:
+        message = f"predicted has {prediction.size} values and measured has {measurement.size}"
+    elif np.any(measurement <= 0):
+        message = f"measured values must be positive; found {measurement.min()}"
+    if message:
+        raise ParameterError(message, parameter="measured")
+    return np.abs(prediction - measurement) / measurement
 
 
 def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
@@ -177,20 +184,3 @@ def _vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
     if not np.all(np.isfinite(vector)):
         raise ParameterError(f"{name} must be finite numbers", parameter=name)
     return vector
-
-
-def _pair(
-    first: ArrayLike, second: ArrayLike, *, names: Sequence[str] = ("predicted", "measured")
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    left, right = _vector(first, names[0]), _vector(second, names[1])
-    if left.size != right.size:
-        message = f"{names[0]} has {left.size} values and {names[1]} has {right.size}"
-        raise ParameterError(message, parameter=names[1])
-    return left, right
-
-
-def _positive(measured: NDArray[np.float64]) -> NDArray[np.float64]:
-    if np.any(measured <= 0):
-        message = f"measured values must be positive; found {measured.min()}"
-        raise ParameterError(message, parameter="measured")
-    return measured

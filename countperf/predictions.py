@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,6 @@ class Verdict:
     passed: bool  # whether the result can be used without a caveat, as far as this check goes
     message: str  # what was found
     remedy: str = ""  # what to do about it
-
-
-class Origin(Protocol):
-    """Origin of a prediction, as far as correcting it needs it."""
-
-    def anchored(self, *runs: Any) -> Prediction:
-        """Return the prediction, corrected by measured runs of its kernel."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,7 +57,7 @@ class Prediction(Table, Drawable):
         The share of cases whose time the interval is to hold, 0.9 or 0.95.
     model_choice : str
         Which model was chosen and why, where none was asked for; else empty.
-    origin : Origin or None
+    origin : object or None
         Weights and kernel, for `anchored`; None where the model has no weights that scatter.
     """
 
@@ -81,7 +73,7 @@ class Prediction(Table, Drawable):
     verdicts: tuple[Verdict, ...] = ()
     interval_level: float = 0.95
     model_choice: str = ""
-    origin: Origin | None = field(default=None, repr=False)
+    origin: Any = field(default=None, repr=False)
 
     __repr__ = printed
 

@@ -217,7 +217,7 @@ _EXPLAINED = {
 def explanation(of: Explanation, device: DeviceParameters | None = None) -> Printed:
     """Give a time, its terms and its parts, with the rates that weights imply."""
     made = of.prediction
-    weights: WeightSet = made.origin.weights  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue] - of WeightSet.predict_counts
+    weights: WeightSet = made.origin.weights
     whole = float(made.time_s)
     known = {row["feature"]: row for row in weight_rows(weights)}
     rows = [

@@ -251,7 +251,7 @@ def explain(
 
 def explained(prediction: Prediction) -> Explanation:
     """Say where a predicted time goes term by term."""
-    origin: Any = prediction.origin
+    origin = prediction.origin
     return explain_prediction(origin.weights, origin.kernel, prediction)
 
 
