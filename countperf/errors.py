@@ -96,7 +96,7 @@ class MismatchError(PredictionError):
     """Counts, weights and a device do not belong together."""
 
     expected: str = ""
-    found: str = ""
+    actual: str = ""
 
 
 class DeviceMismatchError(MismatchError):
@@ -163,7 +163,7 @@ class IncompatibleVersionError(CountperfError, ImportError):
     """A package that countperf needs is missing, or of a version that it does not work with."""
 
     package: str = ""
-    found: str = ""
+    actual: str = ""
 
 
 class DocumentError(CountperfError):

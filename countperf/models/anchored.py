@@ -179,7 +179,7 @@ def _runs(
             f" {given.device.differences_text(weights.device)}: time the kernel there, or take"
             " weights of the timing's device",
             expected=weights.device.slug,
-            found=given.device.slug,
+            actual=given.device.slug,
         )
     named = weights.definition.named_transactions
     vector = vector_of(kernel, view=weights.view, transactions=named, caches=weights.counted_caches)

@@ -482,7 +482,7 @@ class WeightSet(Table, Document):
             f" {self.device.slug} were fitted to the {self.view} view: count it with"
             f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view",
             expected=self.view,
-            found=vector.view,
+            actual=vector.view,
         )
 
     def _check_caches(self, vector: PropertyVector) -> None:
@@ -500,7 +500,7 @@ class WeightSet(Table, Document):
             " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
             " counts of measurements are made anew by countperf.workflow.fitting.recount",
             expected=expected,
-            found=there,
+            actual=there,
         )
 
     def _check_what_has_no_formula(self, vector: PropertyVector) -> None:
@@ -535,7 +535,7 @@ class WeightSet(Table, Document):
             f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
             " for it, or force the use of these (force=True)",
             expected=self.device.slug,
-            found=device.slug,
+            actual=device.slug,
         )
 
 

@@ -47,7 +47,7 @@ def check_versions(
             raise IncompatibleVersionError(
                 f"{package} {installed} is installed, with which countperf does not count; {mend}",
                 package=package,
-                found=installed,
+                actual=installed,
             )
 
 

@@ -71,7 +71,7 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
             f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled for"
             " each processor; read it there",
             expected=measured.device.slug,
-            found=chosen.identity.slug,
+            actual=chosen.identity.slug,
         )
     waiting: dict[str, list[Measurement]] = {}
     for measurement in measured:

@@ -143,7 +143,7 @@ def default_weights(
         f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose "
         "one with weights=NAME, or make one with 'countperf measure' and 'countperf fit'",
         expected=there,
-        found=identity.slug,
+        actual=identity.slug,
     )
 
 

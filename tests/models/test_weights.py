@@ -239,7 +239,7 @@ def test_weights_are_of_their_device_unless_forced_and_a_new_driver_is_a_caveat(
 
     with pytest.raises(DeviceMismatchError, match="pocl-testchip") as caught:
         WEIGHTS.predict({"launches": 1}, device=other)
-    assert (caught.value.expected, caught.value.found) == ("pocl-testchip", "intel-otherchip")
+    assert (caught.value.expected, caught.value.actual) == ("pocl-testchip", "intel-otherchip")
 
     forced = WEIGHTS.predict({"launches": 1}, device=other, force=True)
     assert (forced.device, _failed(forced)) == ("intel-otherchip", {"device"})

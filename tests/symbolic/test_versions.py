@@ -31,7 +31,7 @@ def test_other_versions_are_refused_with_what_to_install(package: str, version: 
 
     lowest, too_new = RANGES[package]
     assert f"pip install '{package}>={lowest},<{too_new}'" in str(refused.value)
-    assert (refused.value.package, refused.value.found) == (package, version)
+    assert (refused.value.package, refused.value.actual) == (package, version)
     assert isinstance(refused.value, CountperfError)
     assert isinstance(refused.value, ImportError)
 
