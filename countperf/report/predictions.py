@@ -36,7 +36,7 @@ from countperf.report.rows import (
     point_text,
     table_of,
 )
-from countperf.report.weights import NAMED_OTHERS, verdict_lines, weight_rows
+from countperf.report.weights import NAMED_OTHERS, verdict_lines, weight_rows, weight_texts
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
@@ -207,7 +207,7 @@ def _incomplete(of: Prediction) -> str:
     return f" (incomplete: without the cost of {some_of(of.missing, most=NAMED_OTHERS)})"
 
 
-_DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark", "shown")
+_DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark")
 _EXPLAINED = {
     **{"part": "part", "time_s": "time", "share": "", "count": "count", "at": "at"},
     **{"rate": "implied rate", "remark": ""},
@@ -236,14 +236,14 @@ def explanation(of: Explanation, device: DeviceParameters | None = None) -> Prin
     notes += uncharged_lines(made.ignored, every=True) if made.ignored else []
     return Printed(
         head=[*prediction_head(made), f"time_s = {of.expression}"],
-        rows=[{n: v for n, v in row.items() if n != "shown"} for row in rows],
+        rows=rows,
         shown=table_of([_shown_part(row) for row in rows], _EXPLAINED),
         notes=[*notes, *_caveats(made)],
         facts={
             **prediction(made).facts,
             "explanation": {
                 "expression": of.expression,
-                "parts": [{n: v for n, v in row.items() if n != "shown"} for row in rows],
+                "parts": rows,
                 **picked(of, "global_bytes", "flops"),
             },
         },
@@ -251,12 +251,13 @@ def explanation(of: Explanation, device: DeviceParameters | None = None) -> Prin
 
 
 def _shown_part(row: Row) -> dict[str, Any]:
-    shown, count = row["shown"] or {}, row["count"]
+    count, is_weighed = row["count"], row["unit"] is not None
+    cost, per, rate = weight_texts(row) if is_weighed else ("", "", None)
     return {
         **{name: row[name] for name in ("part", "time_s", "share", "remark")},
         "count": None if count is None else f"{count:.6g}",
-        "at": f"{shown['weight']} {shown['per']}" if shown else None,
-        "rate": shown.get("rate"),
+        "at": f"{cost} {per}" if is_weighed else None,
+        "rate": rate,
     }
 
 

@@ -263,7 +263,7 @@ def timing(of: TimingDocument) -> Printed:
     rows: list[dict[str, Any]] = [
         {
             "parameters": size["parameters"],
-            **{name: _or_nan(size.get(name), name) for name in _TIMES},
+            **{name: size.get(name) for name in _TIMES},
             "verdict": size.get("verdict", "failed"),
             "remark": "; ".join(filter(None, (size["reason"], *size.get("remarks", ())))),
         }
@@ -282,12 +282,6 @@ def timing(of: TimingDocument) -> Printed:
             "failures": failures,
         },
     )
-
-
-def _or_nan(value: Any, name: str) -> Any:
-    if value is None:
-        return (math.nan, math.nan) if name == "interval_s" else math.nan
-    return value
 
 
 def _sentence(of: TimingDocument) -> str:

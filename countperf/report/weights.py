@@ -12,6 +12,7 @@ from countperf.models.library import short_name
 from countperf.report.breakdown import plain_name
 from countperf.report.rows import (
     Printed,
+    Row,
     Table,
     format_percent,
     format_quantity,
@@ -70,10 +71,7 @@ def doubt(weight: Weight) -> str:
 
 
 def weight_rows(weights: WeightSet) -> list[dict[str, Any]]:
-    """Return a row for each weight: its cost, s, the rate that it implies, and what is unsure.
-
-    The entry ``shown`` has its cost, its unit and its rate as people read them.
-    """
+    """Return a row for each weight: its cost, s, the rate that it implies, and what is unsure."""
     model = weights.definition
     shared = {
         name: some_of([other for other in group.features if other != name], most=NAMED_OTHERS)
@@ -82,33 +80,32 @@ def weight_rows(weights: WeightSet) -> list[dict[str, Any]]:
     }
     rows: list[dict[str, Any]] = []
     for name, weight in weights.by_feature.items():
-        unit = unit_of(weight, model)
         rate, rate_unit = rate_of(weight, model) or (None, None)
-        error_s = weight.standard_error_s
-        value = format_quantity(weight.value_s, "s")
-        if error_s is not None and weight.value_s:
-            value += f" ± {format_percent(error_s / abs(weight.value_s))}"
         rows.append(
             {
                 "feature": name,
                 "group": plain_name(name).group,
                 "name": plain_name(name).text,
                 "weight_s": weight.value_s,
-                "standard_error_s": error_s,
-                "unit": unit,
+                "standard_error_s": weight.standard_error_s,
+                "unit": unit_of(weight, model),
                 "rate": rate,
                 "rate_unit": rate_unit,
                 "remark": f"not told apart from {shared[name]}"
                 if name in shared
                 else doubt(weight),
-                "shown": {
-                    "weight": value,
-                    "per": f"per {unit}",
-                    "rate": implied_rate(weight, model),
-                },
             }
         )
     return rows
+
+
+def weight_texts(row: Row) -> tuple[str, str, str]:
+    """Write the cost of a row of `weight_rows`, what it is per, and the rate."""
+    cost, error_s = format_quantity(row["weight_s"], "s"), row["standard_error_s"]
+    if error_s is not None and row["weight_s"]:
+        cost += f" ± {format_percent(error_s / abs(row['weight_s']))}"
+    rate = "" if row["rate"] is None else format_quantity(row["rate"], row["rate_unit"])
+    return cost, f"per {row['unit']}", rate
 
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
@@ -132,9 +129,7 @@ def check_lines(checks: Iterable[tuple[bool, str, str]]) -> list[str]:
 
 def weights_table(weights: WeightSet) -> Table:
     """Return weights rounded to their uncertainty, and the rates that they imply."""
-    cells = [
-        (row["feature"], *row["shown"].values(), row["remark"]) for row in weight_rows(weights)
-    ]
+    cells = [(row["feature"], *weight_texts(row), row["remark"]) for row in weight_rows(weights)]
     header = ("feature", "weight", "", "implied rate", "")
     return Table(header=header, rows=tuple(cells), right=(3,))
 
@@ -143,7 +138,7 @@ def weights(of: WeightSet) -> Printed:
     """Give the weights of a model."""
     error = None if of.quality is None else of.quality.held_out_error
     said = "" if error is None else f", error over left-out families {format_percent(error)}"
-    rows = [{n: v for n, v in row.items() if n != "shown"} for row in weight_rows(of)]
+    rows = weight_rows(of)
     return Printed(
         head=[f"{short_name(of.model)} model of {of.device.slug}{said}"],
         rows=rows,
