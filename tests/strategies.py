@@ -91,7 +91,7 @@ class KernelCase:
             silenced_warnings=_SILENCED.split(),
         )
         for split in self.splits:
-            tags = {"outer_tag": split.outer_tag, "inner_tag": split.inner_tag}
+            tags: dict[str, Any] = {"outer_tag": split.outer_tag, "inner_tag": split.inner_tag}
             t_unit = lp.split_iname(t_unit, split.iname, split.width, **tags)
         t_unit = lp.tag_inames(t_unit, dict(self.tags))
         if self.prefetch is not None:
@@ -109,12 +109,13 @@ class KernelCase:
 
 
 def _assignment(name: str, statement: Statement) -> Any:
+    predicates: Any = frozenset(map(parse, statement.conditions))
     return lp.Assignment(
         statement.target,
         statement.expression,
         id=statement.id or name,
         within_inames=statement.within,
-        predicates=frozenset(map(parse, statement.conditions)),
+        predicates=predicates,
         depends_on=statement.after,
     )
 
