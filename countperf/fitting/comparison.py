@@ -27,8 +27,7 @@ from countperf.fitting.fit import fit
 from countperf.fitting.judging import evaluate
 from countperf.hardware.parameters import DeviceParameters
 from countperf.measurements import Measurement, MeasurementSet
-from countperf.mechanistic.model import MechanisticModel
-from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.profile import MechanisticModel, ProfiledKernel
 from countperf.metrics import (
     EvaluatedCase,
     MeanError,

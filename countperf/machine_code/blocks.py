@@ -20,19 +20,19 @@ from functools import cached_property
 
 import numpy as np
 
-from countperf.machine_code.conditions import condition_of
 from countperf.machine_code.integer_unit import action_of
 from countperf.machine_code.loop_extrapolation import note_of_step
 from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Machine
-from countperf.machine_code.mask_registers import elements_of
 from countperf.machine_code.operands import (
     Action,
     Condition,
     Read,
     address_of,
+    condition_of,
     operands_of,
     reader,
 )
+from countperf.machine_code.vector_moves import elements_of
 from countperf.machine_code.vector_unit import leads_to_integers, vector_action
 
 _NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")

@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from countperf.machine_code.conditions import condition_of
 from countperf.machine_code.machine_state import (
     REGISTERS,
     STACK_POINTER,
@@ -28,6 +27,7 @@ from countperf.machine_code.operands import (
     Read,
     Write,
     address_of,
+    condition_of,
     operands_of,
     reader,
     signed,

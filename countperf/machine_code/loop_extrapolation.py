@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from countperf.machine_code.conditions import EQUALITY, ORDERS, UNSIGNED, canonical, condition_of
 from countperf.machine_code.machine_state import (
     REGISTERS,
     UNKNOWN,
@@ -30,7 +29,17 @@ from countperf.machine_code.machine_state import (
     Machine,
     Value,
 )
-from countperf.machine_code.operands import Action, operands_of, reader, signed
+from countperf.machine_code.operands import (
+    EQUALITY,
+    ORDERS,
+    UNSIGNED,
+    Action,
+    canonical,
+    condition_of,
+    operands_of,
+    reader,
+    signed,
+)
 
 ENDLESS = 1 << 62
 """More iterations than any loop has."""

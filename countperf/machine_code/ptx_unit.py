@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from countperf.machine_code.warp_state import LANES, UNKNOWN, Bits, Lanes, merged
+from countperf.machine_code.sass_instruction import LANES, UNKNOWN, Bits, Lanes, merged
 
 _Values = npt.NDArray[Any]
 

@@ -25,16 +25,6 @@ from countperf.machine_code.machine_state import (
     Machine,
     Value,
 )
-from countperf.machine_code.mask_registers import (
-    BITS,
-    MASK,
-    WRITTEN_UNDER,
-    Elements,
-    elements_of,
-    mask_action,
-    signed_elements,
-    spread_mask,
-)
 from countperf.machine_code.operands import (
     VECTOR,
     WIDTHS,
@@ -50,7 +40,18 @@ from countperf.machine_code.operands import (
     widest,
     writer,
 )
-from countperf.machine_code.vector_moves import ELEMENT_BYTES, move_source
+from countperf.machine_code.vector_moves import (
+    BITS,
+    ELEMENT_BYTES,
+    MASK,
+    WRITTEN_UNDER,
+    Elements,
+    elements_of,
+    mask_action,
+    move_source,
+    signed_elements,
+    spread_mask,
+)
 
 _Made = Callable[["re.Match[str]", Sequence[str], int], "Source | None"]
 _SCALARS = {"vmovd": 4, "movd": 4, "vmovss": 4, "movss": 4, "vmovq": 8, "movq": 8, "vmovsd": 8}

@@ -27,8 +27,13 @@ import numpy as np
 
 from countperf.errors import CountingError
 from countperf.machine_code.ptx_unit import PtxInstruction, PtxState
-from countperf.machine_code.sass_instruction import SassInstruction
-from countperf.machine_code.warp_state import LANES, Bits, WarpState, lanes_of
+from countperf.machine_code.sass_instruction import (
+    LANES,
+    Bits,
+    SassInstruction,
+    WarpState,
+    lanes_of,
+)
 from countperf.machine_code.warp_unit import execute, is_data
 
 MOST_BLOCKS = 300_000

@@ -40,20 +40,18 @@ from typing import Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.model import (
-    Bound,
-    Estimate,
-    MechanisticModel,
-    seconds_from_throughput,
-)
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
+    Bound,
+    Estimate,
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
+    MechanisticModel,
     check_choice,
     check_not_negative,
     check_positive,
+    seconds_from_throughput,
 )
 
 Policy = Literal["rr", "rr_corrected", "gto"]

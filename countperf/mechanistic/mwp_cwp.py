@@ -50,22 +50,19 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.mechanistic.model import (
-    Bound,
-    Estimate,
-    MechanisticModel,
-    seconds_from_throughput,
-)
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
+    Bound,
+    Estimate,
     KernelProfile,
     LaunchConfiguration,
+    MechanisticModel,
     check_choice,
     check_not_negative,
     check_positive,
+    seconds_from_throughput,
 )
-from countperf.mechanistic.transit import TwoSubsystems, two_subsystems
-from countperf.mechanistic.volkov import latency_alone
+from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
 
 Case = Literal["occupancy", "memory", "compute"]
 Variant = Literal["published", "corrected"]

@@ -36,12 +36,14 @@ from typing import ClassVar, NamedTuple
 
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
-from countperf.mechanistic.model import Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
 from countperf.mechanistic.profile import (
+    Bound,
+    Estimate,
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
+    MechanisticModel,
     check_positive,
     check_whole,
 )

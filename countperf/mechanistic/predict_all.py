@@ -14,15 +14,13 @@ from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_c
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
-from countperf.mechanistic.model import MechanisticModel, MechanisticPrediction
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.pipeline import PipelineModel
-from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.profile import MechanisticModel, MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.tmm import TmmModel
-from countperf.mechanistic.transit import TransitModel
-from countperf.mechanistic.volkov import VolkovModel
+from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.predictions import largest_first
 from countperf.sizes import given_sizes

@@ -31,8 +31,8 @@ import numpy as np
 from countperf.counting.expansion import Recorder
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.machine_code.ptx_unit import PtxInstruction, PtxState, execute_ptx
+from countperf.machine_code.sass_instruction import LANES, Bits
 from countperf.machine_code.warp import WarpProgram
-from countperf.machine_code.warp_state import LANES, Bits
 from countperf.mechanistic.classes import BARRIER
 from countperf.mechanistic.profile import InstructionGraph
 

@@ -26,18 +26,16 @@ from typing import Literal
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.model import (
-    Bound,
-    Estimate,
-    MechanisticModel,
-    seconds_from_throughput,
-)
 from countperf.mechanistic.occupancy import check_launch
 from countperf.mechanistic.profile import (
+    Bound,
+    Estimate,
     KernelProfile,
     LaunchConfiguration,
+    MechanisticModel,
     check_not_negative,
     check_positive,
+    seconds_from_throughput,
 )
 
 _TIE = 1e-12

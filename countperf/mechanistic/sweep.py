@@ -15,7 +15,6 @@ from countperf.errors import DeviceParameterError, ModelNotApplicableError, Para
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import missing_registers, registers_are_missing
-from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.occupancy import launch_geometry, resident_groups
 from countperf.mechanistic.predict_all import (
     ALL,
@@ -26,6 +25,7 @@ from countperf.mechanistic.predict_all import (
 )
 from countperf.mechanistic.profile import (
     InstructionGraph,
+    MechanisticPrediction,
     ProfiledKernel,
     check_choice,
     check_whole,

@@ -42,11 +42,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from countperf.errors import ParameterError
-from countperf.mechanistic.model import Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
+    Bound,
+    Estimate,
     KernelProfile,
     LaunchConfiguration,
+    MechanisticModel,
     check_not_negative,
     check_positive,
     check_whole,

@@ -44,20 +44,18 @@ from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
-from countperf.mechanistic.model import (
-    Bound,
-    Estimate,
-    MechanisticModel,
-    seconds_from_throughput,
-)
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
+    Bound,
+    Estimate,
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
+    MechanisticModel,
     check_choice,
     check_not_negative,
     check_positive,
+    seconds_from_throughput,
 )
 
 Variant = Literal["original", "corrected"]

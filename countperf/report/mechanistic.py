@@ -17,7 +17,7 @@ from countperf.report.rows import (
 )
 
 if TYPE_CHECKING:
-    from countperf.mechanistic.applications import Schedule
+    from countperf.mechanistic.merpsys import Schedule
     from countperf.mechanistic.occupancy import KernelOccupancy
     from countperf.mechanistic.predict_all import Answer, ModelAnswers
     from countperf.mechanistic.sweep import Sweep

@@ -14,12 +14,11 @@ from countperf.harness.compile.ptx import profile_kernel, with_machine_code
 from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument, measurements_in
 from countperf.mechanistic import predict_all as models
-from countperf.mechanistic.applications import Schedule, Step, parse_application, schedule
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.merpsys import transfer_time
-from countperf.mechanistic.model import MechanisticPrediction
+from countperf.mechanistic.merpsys import Schedule, Step, parse_application, schedule, transfer_time
 from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy
 from countperf.mechanistic.predict_all import ModelAnswers, model_makers
+from countperf.mechanistic.profile import MechanisticPrediction
 from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Axis, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
 from countperf.models.library import fits_folders
@@ -249,7 +248,7 @@ def predict_application(
     Parameters
     ----------
     application : sequence of Step, str or Path
-        The steps; a text (`countperf.mechanistic.applications`), or a file of it.
+        The steps; a text (`countperf.mechanistic.merpsys`), or a file of it.
     devices : DeviceParameters, str or Path, or a sequence of them
         The devices, by number.
     model : str, optional

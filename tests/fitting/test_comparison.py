@@ -24,8 +24,12 @@ from countperf.fitting.comparison import (
 )
 from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.measurements import Measurement, MeasurementSet, TimedSize, TimingDocument
-from countperf.mechanistic.model import MechanisticPrediction
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    MechanisticPrediction,
+    ProfiledKernel,
+)
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
 from countperf.predictions import ParameterValue

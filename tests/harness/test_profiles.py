@@ -26,8 +26,7 @@ from countperf.harness.compile.ptx import (
 )
 from countperf.harness.nvcc import compile_for, find_disassembler, find_nvcc
 from countperf.harness.ptx import compile_ptx
-from countperf.mechanistic.model import MechanisticPrediction
-from countperf.mechanistic.profile import KernelProfile
+from countperf.mechanistic.profile import KernelProfile, MechanisticPrediction
 from countperf.workflow.mechanistic import predict_all
 from measurement_kernels import catalog
 from tests.counting import profiled

@@ -9,13 +9,15 @@ import pytest
 
 from countperf.errors import CountingError
 from countperf.machine_code.sass_instruction import (
+    LANES,
     SassInstruction,
+    WarpState,
     classify_sass,
+    lanes_of,
     reads_of,
     results_of,
 )
 from countperf.machine_code.warp import Executed, WarpProgram, launched
-from countperf.machine_code.warp_state import LANES, WarpState, lanes_of
 from countperf.machine_code.warp_unit import execute
 
 _ALL = np.ones(LANES, dtype=bool)

@@ -10,18 +10,19 @@ from countperf.errors import DeviceParameterError, ModelNotApplicableError, Para
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
-from countperf.mechanistic.model import (
-    MechanisticModel,
-    MechanisticPrediction,
-    seconds_from_throughput,
-)
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.pipeline import PipelineModel
-from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    KernelProfile,
+    MechanisticModel,
+    MechanisticPrediction,
+    ProfiledKernel,
+    seconds_from_throughput,
+)
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.tmm import TmmModel
-from countperf.mechanistic.transit import TransitModel
-from countperf.mechanistic.volkov import VolkovModel
+from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from tests.mechanistic.builders import (
     EXAMPLE_GRAPH,

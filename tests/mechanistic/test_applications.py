@@ -9,8 +9,7 @@ import pytest
 from countperf.cli import main
 from countperf.errors import CountperfError, KernelSpecificationError, ParameterError
 from countperf.hardware.parameters import load_device
-from countperf.mechanistic.applications import parse_application, schedule
-from countperf.mechanistic.merpsys import transfer_time
+from countperf.mechanistic.merpsys import parse_application, schedule, transfer_time
 from countperf.workflow.mechanistic import predict_all, predict_application
 
 KERNEL = "vector-scale-add/stride1/256x1"

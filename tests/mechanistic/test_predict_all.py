@@ -18,9 +18,9 @@ from countperf.hardware.parameters import available_devices, load_device
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel
-from countperf.mechanistic.model import MechanisticPrediction
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.predict_all import ModelAnswers, model_names, predict_all
+from countperf.mechanistic.profile import MechanisticPrediction
 from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog

@@ -7,7 +7,7 @@ import pytest
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.machine_code.ptx_unit import PtxState, execute_ptx
-from countperf.machine_code.warp_state import LANES
+from countperf.machine_code.sass_instruction import LANES
 from countperf.mechanistic.profile import InstructionGraph
 from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
 

@@ -20,23 +20,24 @@ from countperf.mechanistic.merpsys import (
     resource_use,
     transfer_time,
 )
-from countperf.mechanistic.model import MechanisticModel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel, corrected_cycles
 from countperf.mechanistic.occupancy import check_occupancy, resident_groups
 from countperf.mechanistic.pipeline import PipelineModel, Workload
 from countperf.mechanistic.profile import (
     InstructionGraph,
     KernelProfile,
+    MechanisticModel,
     ProfiledKernel,
 )
 from countperf.mechanistic.roofline import byte_roof, roof
 from countperf.mechanistic.tmm import TmmModel, scheduled_steps, scheduling_factor, step_bound
-from countperf.mechanistic.transit import TwoSubsystems, transit_throughput
 from countperf.mechanistic.volkov import (
+    TwoSubsystems,
     VolkovModel,
     latency_alone,
     latency_from_counts,
     occupancy_roof,
+    transit_throughput,
 )
 from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowModel, work_flow_cycles
 from tests.mechanistic.builders import (

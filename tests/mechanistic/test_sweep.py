@@ -10,8 +10,7 @@ import pytest
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import load_device
 from countperf.mechanistic.from_kernel import profile_kernel
-from countperf.mechanistic.model import MechanisticPrediction
-from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.sweep import AXES, sweep, vary
 from countperf.mechanistic.volkov import latency_from_graph
 from measurement_kernels import catalog

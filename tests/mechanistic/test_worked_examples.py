@@ -14,12 +14,13 @@ from countperf.hardware.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.gpumech import Interval, Policy, interval_cycles, intervals_of
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, byte_roof, roof
-from countperf.mechanistic.transit import TwoSubsystems, transit_throughput
 from countperf.mechanistic.volkov import (
+    TwoSubsystems,
     latency_alone,
     latency_from_counts,
     latency_from_graph,
     occupancy_roof,
+    transit_throughput,
 )
 from countperf.mechanistic.wfg import (
     Block,

@@ -26,9 +26,8 @@ from countperf.harness.cuda.target import Launches, Shape, generate_cuda, three
 from countperf.harness.description import describe_kernel
 from countperf.harness.nvcc import compile_for, compile_sass, find_nvcc
 from countperf.harness.ptx import compile_ptx, with_loops_kept
-from countperf.machine_code.sass_instruction import SassInstruction
+from countperf.machine_code.sass_instruction import LANES, SassInstruction
 from countperf.machine_code.warp import Executed, WarpProgram, launched
-from countperf.machine_code.warp_state import LANES
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import ProfiledKernel
