@@ -131,17 +131,17 @@ class Code:
         """Return lines that are executed one after the other, equally often."""
         straight: list[list[int]] = []
         ended = True
-        for place in sorted(executed):
+        for number in sorted(executed):
             if (
                 ended
-                or place in self._starts
-                or place != straight[-1][-1] + 1
-                or executed[place] != executed[straight[-1][-1]]
+                or number in self._starts
+                or number != straight[-1][-1] + 1
+                or executed[number] != executed[straight[-1][-1]]
             ):
                 straight.append([])
-            straight[-1].append(place)
-            ended = self.lines[place].mnemonic.startswith(("j", "ret", "call"))
-        return [(tuple(each), self._repeats(each)) for each in straight]
+            straight[-1].append(number)
+            ended = self.lines[number].mnemonic.startswith(("j", "ret", "call"))
+        return [(tuple(lines), self._repeats(lines)) for lines in straight]
 
     def _repeats(self, places: Sequence[int]) -> bool:
         last = self.lines[places[-1]]
@@ -167,26 +167,26 @@ class Code:
         steps = 1
         if start in self._divisions:
             actions.append(self._divisions[start])
-        place = start
+        number = start
         end: End | None = None
-        while end is None and place < len(self.lines):
-            line = self.lines[place]
-            end = self._end_of(line, place + 1)
+        while end is None and number < len(self.lines):
+            line = self.lines[number]
+            end = self._end_of(line, number + 1)
             if end is not None:
-                if end.returns and place in self._after_division:
+                if end.returns and number in self._after_division:
                     actions.append(_take_quotient)
             else:
-                actions += self._notes_of_line(place, notes=notes)
-                action = self._action(place)
+                actions += self._notes_of_line(number, notes=notes)
+                action = self._action(number)
                 if action is not None:
                     actions.append(action)
                     steps += 1
-                if place + 1 in self._starts:
-                    end = End(following=place + 1)
-            place += 1
+                if number + 1 in self._starts:
+                    end = End(following=number + 1)
+            number += 1
         if end is None:  # the code ends
-            end = End(following=place if place > start else None, leaves=True)
-        return Block(tuple(range(start, place)), tuple(actions), end, steps)
+            end = End(following=number if number > start else None, leaves=True)
+        return Block(tuple(range(start, number)), tuple(actions), end, steps)
 
     def _end_of(self, line: Line, following: int) -> End | None:
         """Return how a line ends a block; None if the next line follows."""
@@ -210,29 +210,26 @@ class Code:
             return End(following=following, called=(lambda _: None) if called is None else called)
         return None
 
-    def _notes_of_line(self, place: int, *, notes: bool) -> Iterator[Action]:
+    def _notes_of_line(self, number: int, *, notes: bool) -> Iterator[Action]:
         """Yield what takes notes of accesses, decisions and steps before a line is followed."""
-        line = self.lines[place]
+        line = self.lines[number]
         name = line.mnemonic
         accesses = notes and "(" in line.operands and not name.startswith(_NO_ACCESS)
-        if accesses and (note := _note_of_access(place, line.operands)) is not None:
+        if accesses and (note := _note_of_access(number, line.operands)) is not None:
             yield note
         if name.startswith(_DECIDING):
             yield _note_decision(name.removeprefix("cmov").removeprefix("set"))
         step = note_of_step(name, line.operands)
-        if step is not None and (self._is_followed(place) or "mm" not in line.operands):
+        is_followed = self.minds_vectors and number in self._needed
+        if step is not None and (is_followed or "mm" not in line.operands):
             yield step
 
-    def _action(self, place: int) -> Action | None:
-        line = self.lines[place]
+    def _action(self, number: int) -> Action | None:
+        line = self.lines[number]
         operands = line.operands
         if self.minds_vectors and (line.mnemonic[0] == "k" or "mm" in operands):
-            return vector_action(line.mnemonic, operands) if place in self._needed else None
+            return vector_action(line.mnemonic, operands) if number in self._needed else None
         return action_of(line.mnemonic, operands)
-
-    def _is_followed(self, place: int) -> bool:
-        """Say whether an instruction with vectors is followed."""
-        return self.minds_vectors and place in self._needed
 
     @cached_property
     def _needed(self) -> frozenset[int]:
@@ -280,9 +277,9 @@ class Code:
             if position in to_end:
                 continue
             to_end[position] = length
-            for each in into.get(position, ()):
-                is_call = self.lines[each].mnemonic.startswith("call")
-                heapq.heappush(waiting, (length + (_CALL if is_call else 1), each))
+            for before in into.get(position, ()):
+                is_call = self.lines[before].mnemonic.startswith("call")
+                heapq.heappush(waiting, (length + (_CALL if is_call else 1), before))
         return to_end
 
     @cached_property
@@ -310,8 +307,8 @@ class Code:
 
 def _note_of_access(number: int, operands: str) -> Action | None:
     """Return what notes where an instruction accesses memory, but for gathers and scatters."""
-    place = next(part for part in operands_of(operands) if "(" in part)
-    address = address_of(_DECORATION.sub("", place))
+    operand = next(part for part in operands_of(operands) if "(" in part)
+    address = address_of(_DECORATION.sub("", operand))
     if address is None:
         return None
 
@@ -379,19 +376,19 @@ def needed_lines(
     parts = [list(block) for block in blocks]
     at_end = {f"v{number}" for number in always}
     while True:
-        before, found = len(at_end), set[int]()
+        before, needed = len(at_end), set[int]()
         for block in parts:
             live = set(at_end)
             for number in reversed(block):
                 effect = effects[number]
                 if effect.decides or effect.writes & live:
-                    found.add(number)
+                    needed.add(number)
                     if effect.kills:
                         live -= effect.writes
                     live |= effect.reads
             at_end |= live
         if len(at_end) == before:
-            return frozenset(found)
+            return frozenset(needed)
 
 
 def _divide(is_signed: bool, what: str, lanes: int) -> Action:
@@ -402,11 +399,11 @@ def _divide(is_signed: bool, what: str, lanes: int) -> Action:
         (a, known), (b, also) = (
             elements_of(machine.vectors[number, : 4 * lanes], 32) for number in (0, 1)
         )
-        one, other = (each.view(kind).astype(np.int64) for each in (a, b))
+        one, other = (words.view(kind).astype(np.int64) for words in (a, b))
         divisor = np.where(other == 0, 1, other)
         quotient = np.abs(one) // np.abs(divisor) * np.sign(one) * np.sign(divisor)
-        found = quotient if what == "div" else one - quotient * divisor
-        raw = found.astype(np.uint32).view(np.uint8).astype(np.int16)
+        result = quotient if what == "div" else one - quotient * divisor
+        raw = result.astype(np.uint32).view(np.uint8).astype(np.int16)
         is_known = np.repeat(known & also & (other != 0), 4)
         machine.quotient = np.zeros_like(machine.vectors[0])
         machine.quotient[: 4 * lanes] = np.where(is_known, raw, UNKNOWN)

@@ -163,9 +163,9 @@ def _vector(name: str, parts: Sequence[str], width: int) -> tuple[str, ...]:
 def _flop(name: str, width: int) -> tuple[str, str] | None:
     """Return the class of arithmetic, and what an operand in memory would be."""
     for kind, text in _FLOPS:
-        if found := text.fullmatch(name):
-            type_name, bits = _TYPES[found[2]]
-            if found[1] == "s":
+        if match := text.fullmatch(name):
+            type_name, bits = _TYPES[match[2]]
+            if match[1] == "s":
                 return f"flop.{kind}.{type_name}.1", f"scalar.{bits}"
             return f"flop.{kind}.{type_name}.{width // bits}", f"vector.{width}"
     return None
@@ -231,12 +231,12 @@ def missed(
 ) -> Counter[str]:
     """Return what a group accesses that comes back too late for a first-level cache."""
     shares = set_conflicts((block for block, _ in program.straight(executed)), accessed, cache)
-    found: Counter[str] = Counter()
+    misses: Counter[str] = Counter()
     for number, share in shares.items():
         line = program.lines[number]
         for direction in _directions(line.mnemonic, line.operands):
-            found[f"{CONFLICT}.{direction}"] += round(share * executed[number])
-    return found
+            misses[f"{CONFLICT}.{direction}"] += round(share * executed[number])
+    return misses
 
 
 def set_conflicts(

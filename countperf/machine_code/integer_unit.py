@@ -140,8 +140,8 @@ def _divide(bits: int, by: int, low: int, high: int, *, is_signed: bool) -> _Out
 def _bit_test(change: Callable[[int, int], int]) -> _Rule:
     """Change a bit; other flags than the carry are taken for those of a result of 1."""
 
-    def compute(bits: int, a: int, place: int) -> _Outcome:
-        bit = 1 << place % bits
+    def compute(bits: int, a: int, index: int) -> _Outcome:
+        bit = 1 << index % bits
         return change(a, bit), _exact(bits, 1, bool(a & bit))
 
     return compute
@@ -175,7 +175,7 @@ def _low_bits(bits: int, a: int, index: int) -> _Outcome:
 
 
 def _places(mask: int) -> list[int]:
-    return [place for place in range(mask.bit_length()) if mask >> place & 1]
+    return [index for index in range(mask.bit_length()) if mask >> index & 1]
 
 
 def _gather_bits(_bits: int, a: int, mask: int) -> _Outcome:
@@ -313,10 +313,10 @@ def _by_rule(mnemonic: str, parts: list[str]) -> Action | None:
     bits = width_of(mnemonic, parts[-1:] if is_shift else parts)
     bits = {"cltd": 32, "cqto": 64}.get(name, bits)
     read, _, written = form.partition(">")
-    reads = [_reader(each, parts, bits) for each in read]
+    reads = [_reader(kind, parts, bits) for kind in read]
     if name in ("and", "test"):
         reads[0] = _masked(reads[0], REGISTERS.get(parts[1]), reads[1])
-    writes = [_writer(each, parts, bits) for each in written]
+    writes = [_writer(kind, parts, bits) for kind in written]
     lost: _Outcome = (*(None,) * len(writes), _KEPT if _KEEPING.match(mnemonic) else None)
 
     def operate(machine: Machine) -> None:

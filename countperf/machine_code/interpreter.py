@@ -131,12 +131,12 @@ class Program(Code):
                 lines[line] += count
         return lines
 
-    def _guess(self, block: Block, place: int) -> bool:
+    def _guess(self, block: Block, position: int) -> bool:
         """Decide a branch that depends on data: on to what it guards."""
         last = block.lines[-1]
         if (
             block.end.target is not None
-            and block.end.target <= place
+            and block.end.target <= position
             and self.last_back[block.end.target] == last
         ):
             raise CountingError(

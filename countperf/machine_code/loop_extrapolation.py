@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,7 @@ _NARROW = re.compile(r"^%(?:e|r\d+d)")
 _CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
 _VECTOR = re.compile(r"^%[xyz]mm(\d+)")
 
+_Entry = TypeVar("_Entry")
 _Passed = tuple[int, bool | None, int]
 """A block, whether its branch was taken, and how often; several times where it is a loop."""
 
@@ -128,30 +129,30 @@ class Loops:
         self._begin()
 
     def passed(
-        self, place: int, suffix: str = "", taken: bool | None = None, flags: Flags | None = None
+        self, position: int, suffix: str = "", taken: bool | None = None, flags: Flags | None = None
     ) -> None:
         """Note that a block was executed, and what its branch decided by."""
-        self._way.append((place, taken, 1))
+        self._way.append((position, taken, 1))
         self._flags.append((suffix, flags))
 
-    def repeated(self, place: int, times: int) -> None:
+    def repeated(self, position: int, times: int) -> None:
         """Note that a block was executed several times more."""
-        self._way.append((place, None, times))
+        self._way.append((position, None, times))
         self._flags.append(("", None))
 
-    def back(self, place: int, target: int) -> Counter[int]:
+    def back(self, position: int, target: int) -> Counter[int]:
         """Go on by iterations that are alike, where a branch leads back."""
-        for inner in [key for key in self._watches if target <= key[1] and key[0] < place]:
+        for inner in [key for key in self._watches if target <= key[1] and key[0] < position]:
             del self._watches[inner]
-        watch = self._watches.setdefault((place, target), _Watch())
+        watch = self._watches.setdefault((position, target), _Watch())
         watch.count += 1
         if len(self._way) > _LONGEST:
-            for each in self._watches.values():
-                each.watched_from, each.states = 2 * each.count, []
+            for other in self._watches.values():
+                other.watched_from, other.states = 2 * other.count, []
             self._begin()
         if watch.count < watch.watched_from:
             return Counter()
-        if not any(each.states for each in self._watches.values()):
+        if not any(other.states for other in self._watches.values()):
             self._begin()
         watch.states.append(self._state())
         if len(watch.states) <= _ALIKE:
@@ -214,12 +215,11 @@ class Loops:
 
     def _written(self, states: Sequence[_State]) -> list[_Write] | None:
         """Return what is written to which places; None if that does not grow evenly."""
-        log = self.machine.journal.written
-        slices = [log[a.written : b.written] for a, b in itertools.pairwise(states)]
-        if len({len(each) for each in slices}) > 1:
+        rows = _by_iteration(self.machine.journal.written, [state.written for state in states])
+        if rows is None:
             return None
         written: list[_Write] = []
-        for writes in zip(*slices, strict=True):
+        for writes in rows:
             values = [value for _, _, value in writes]
             if all(value is None for value in values):
                 continue
@@ -236,13 +236,12 @@ class Loops:
 
     def _iterations(self, states: Sequence[_State]) -> int | None:
         """Return for how many more iterations all is decided alike; None for endless ones."""
-        branches = [self._flags[a.passed : b.passed] for a, b in itertools.pairwise(states)]
-        log = self.machine.journal.decided
-        moves = [log[a.decided : b.decided] for a, b in itertools.pairwise(states)]
-        if len({len(move) for move in moves}) > 1:
+        branches = _by_iteration(self._flags, [state.passed for state in states])
+        moves = _by_iteration(self.machine.journal.decided, [state.decided for state in states])
+        if branches is None or moves is None:
             return None
         least: int | None = None
-        for decisions in itertools.chain(zip(*branches, strict=True), zip(*moves, strict=True)):
+        for decisions in (*branches, *moves):
             suffixes = {suffix for suffix, _ in decisions}
             flags = [move for _, move in decisions]
             if all(move is None for move in flags):
@@ -257,13 +256,12 @@ class Loops:
 
     def _even_steps(self, states: Sequence[_State]) -> int | None:
         """Return for how many iterations nothing that grows makes what does not grow evenly."""
-        log = self.machine.journal.stepped
-        slices = [log[a.stepped : b.stepped] for a, b in itertools.pairwise(states)]
-        if len({len(each) for each in slices}) > 1:
+        rows = _by_iteration(self.machine.journal.stepped, [state.stepped for state in states])
+        if rows is None:
             return None
         most = ENDLESS
-        for operands in zip(*slices, strict=True):
-            if all(each == operands[0] for each in operands):
+        for operands in rows:
+            if all(entry == operands[0] for entry in operands):
                 continue
             shifts = {shift for shift, _ in operands}
             shift = shifts.pop()
@@ -282,15 +280,14 @@ class Loops:
 
     def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
         """Return for how many more iterations what is loaded grows as before; None for none."""
-        log = self.machine.journal.loaded
-        slices = [log[a.loaded : b.loaded] for a, b in itertools.pairwise(states)]
-        if len({len(each) for each in slices}) > 1:
+        rows = _by_iteration(self.machine.journal.loaded, [state.loaded for state in states])
+        if rows is None:
             return None
-        for loads in zip(*slices, strict=True):
+        for loads in rows:
             step = even([(address,) for address, _, _ in loads], 64)
             bits = loads[0][1]
             grown = even([(value,) for _, _, value in loads], bits)
-            if step is None or grown is None or any(each[1] != bits for each in loads):
+            if step is None or grown is None or any(load[1] != bits for load in loads):
                 return None
             address, _, value = loads[-1]
             if step[0]:
@@ -313,17 +310,25 @@ class Loops:
             machine.vectors[:] = np.where(known, grown.view(np.uint8).astype(np.int16), UNKNOWN)
         if machine.flags is not None:
             machine.flags = grown_flags(machine.flags, *growth.flags, times)
-        moves = any(each.step for each in growth.written)
+        moves = any(write.step for write in growth.written)
         for number in range(1, times + 1) if moves else (times,):
-            for each in growth.written:
-                value = (each.value + each.grown * number) % (1 << each.bits)
-                machine.store(each.address + each.step * number, each.bits, value)
+            for write in growth.written:
+                value = (write.value + write.grown * number) % (1 << write.bits)
+                machine.store(write.address + write.step * number, write.bits, value)
         counts: Counter[int] = Counter()
         for count, _, number in self._way[before.passed : now.passed]:
             counts[count] += number * times
         for count, number in counts.items():
             self.repeated(count, number)
         return counts
+
+
+def _by_iteration(
+    record: Sequence[_Entry], starts: Sequence[int]
+) -> list[tuple[_Entry, ...]] | None:
+    """Return what stands side by side in all iterations; None if some have more than others."""
+    slices = [record[a:b] for a, b in itertools.pairwise(starts)]
+    return None if len(set(map(len, slices))) > 1 else list(zip(*slices, strict=True))
 
 
 def _words(vectors: Lanes) -> npt.NDArray[np.uint32]:
@@ -333,17 +338,17 @@ def _words(vectors: Lanes) -> npt.NDArray[np.uint32]:
 
 def even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
     """Return by how much values grow from each row to the next; None if unevenly."""
-    found: list[int] = []
+    growth: list[int] = []
     for values in zip(*rows, strict=True):
         known = [value for value in values if value is not None]
         if not known:
-            found.append(0)
+            growth.append(0)
             continue
         steps = {(b - a) % (1 << bits) for a, b in itertools.pairwise(known)}
         if len(known) < len(values) or len(steps) > 1:
             return None
-        found.append(signed(steps.pop(), bits))
-    return tuple(found)
+        growth.append(signed(steps.pop(), bits))
+    return tuple(growth)
 
 
 def without_carry(rows: Sequence[Sequence[Value]], shift: int) -> int | None:
@@ -472,7 +477,7 @@ def note_of_step(mnemonic: str, operands: str) -> Action | None:
         return None
     if _LINEAR.match(mnemonic):  # lane by lane, whatever is carried out of these
         return None
-    vectors = [int(found[1]) for part in parts if (found := _VECTOR.match(part))]
+    vectors = [int(match[1]) for part in parts if (match := _VECTOR.match(part))]
     by = _CONSTANT.match(parts[0])
     if mnemonic == "vpsllq" and by is not None and len(vectors) == 2:
         number, left = vectors[0], -int(by[1], 0)

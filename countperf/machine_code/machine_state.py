@@ -170,9 +170,9 @@ class Machine:
         """Return what an array holds whose contents are known, or a constant."""
         for start, end, data in self.arrays:
             if start <= address < end:
-                place, offset = divmod(address - start, data.itemsize)
+                index, offset = divmod(address - start, data.itemsize)
                 if offset + bits // 8 <= data.itemsize:
-                    return data.value(place) >> 8 * offset & ((1 << bits) - 1)
+                    return data.value(index) >> 8 * offset & ((1 << bits) - 1)
         return self.constants.load(address, bits)
 
     def store(self, address: Value, bits: int, value: Value) -> None:
@@ -196,10 +196,10 @@ class Machine:
         lanes = np.full(size, UNKNOWN, dtype=np.int16)
         step = min(4, size)
         if address is not None:
-            for place in range(0, size, step):
-                value = self.load(address + place, 8 * step)
+            for offset in range(0, size, step):
+                value = self.load(address + offset, 8 * step)
                 if value is not None:
-                    lanes[place : place + step] = list(value.to_bytes(step, "little"))
+                    lanes[offset : offset + step] = list(value.to_bytes(step, "little"))
         return lanes
 
     def store_lanes(
@@ -213,11 +213,11 @@ class Machine:
             return
         data = lanes.astype(np.uint8).tobytes()
         for number, lowest in enumerate(lanes.reshape(-1, step).min(axis=1).tolist()):
-            place, is_chosen = step * number, 1 if chosen is None else int(chosen[number])
+            offset, is_chosen = step * number, 1 if chosen is None else int(chosen[number])
             if is_chosen:
-                piece = int.from_bytes(data[place : place + step], "little")
+                piece = int.from_bytes(data[offset : offset + step], "little")
                 value = piece if lowest >= 0 and is_chosen == 1 else None
-                self.store(address + place, 8 * step, value)
+                self.store(address + offset, 8 * step, value)
 
 
 _ARGUMENTS = 0x1000_0000_0000
@@ -299,9 +299,9 @@ def intel_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:
     return machine
 
 
-def _put(machine: Machine, address: int, value: bytes | None, place: int) -> None:
+def _put(machine: Machine, address: int, value: bytes | None, index: int) -> None:
     if value is None:
-        machine.store(address, 64, _ARRAYS + place * _APART)
+        machine.store(address, 64, _ARRAYS + index * _APART)
     else:
         machine.store(address, 8 * len(value), int.from_bytes(value, "little"))
 

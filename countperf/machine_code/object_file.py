@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -53,11 +52,6 @@ def disassemble_function(path: Path, symbol: str) -> str:
     return disassemble(path, f"--disassemble{'-symbols' * is_llvm}={symbol}")
 
 
-def dump_sections(path: Path) -> str:
-    """Write out the contents of all sections of an object, in hexadecimal digits."""
-    return _output(path, "-s")
-
-
 def _output(path: Path, *options: str) -> str:
     program = find_objdump()
     if program is None:
@@ -81,11 +75,11 @@ def find_program(
     """Find a program."""
     named = os.environ.get(variable)
     if named:
-        found = shutil.which(named)
-        return None if found is None or -1 < _version(Path(found)) < oldest else Path(found)
+        path = shutil.which(named)
+        return None if path is None or -1 < _version(Path(path)) < oldest else Path(path)
     for name in names:
-        if found := shutil.which(name):
-            return Path(found)
+        if path := shutil.which(name):
+            return Path(path)
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     there = [
         path for folder in folders for path in (*folder.glob(newest), *folder.glob(f"{newest}-*"))
@@ -134,11 +128,10 @@ def program_of(path: Path, find_library: FindLibrary) -> Program:
     places: dict[str, int] = {}
     symbols: dict[str, int] = {}
     constants: dict[int, bytes] = {}
-    for number, section in enumerate(_sections(dump_sections(path))):
-        if section.name.startswith(_CONSTANTS):
-            start = section.start if is_linked else _SECTIONS_AT + (number << 32)
-            places[section.name] = start
-            constants[start] = section.content
+    for number, (name, (start, rows)) in enumerate(_sections(_output(path, "-s")).items()):
+        if name.startswith(_CONSTANTS):
+            places[name] = start if is_linked else _SECTIONS_AT + (number << 32)
+            constants[places[name]] = b"".join(rows)
     entries: dict[str, int] = {}
     lines: list[Line] = []
     for text_line in text.splitlines():
@@ -149,8 +142,8 @@ def program_of(path: Path, find_library: FindLibrary) -> Program:
             if name not in places:
                 places[name] = symbols[name] = _SYMBOLS_AT + len(symbols) * _SYMBOLS_APART
             lines[-1] = _relocated(lines[-1], places[name] + int(relocation[2] or "0", 16))
-        elif found := instruction_in(_absolute(text_line)):
-            lines.append(Line(*found))
+        elif instruction := instruction_in(_absolute(text_line)):
+            lines.append(Line(*instruction))
     lines = _linked(lines, entries)
     for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART, find_library).items():
         entries[name] = symbols[name]
@@ -178,8 +171,8 @@ def _function(symbol: str, path: Path) -> tuple[Line, ...]:
     for text_line in disassemble_function(path, symbol).splitlines():
         if header := HEADER.match(text_line):
             is_inside = header[2] == symbol
-        elif is_inside and (found := instruction_in(text_line)):
-            lines.append(Line(*found))
+        elif is_inside and (instruction := instruction_in(text_line)):
+            lines.append(Line(*instruction))
     return tuple(lines)
 
 
@@ -224,24 +217,17 @@ def _relocated(line: Line, address: int) -> Line:
     return Line(line.address, line.mnemonic, re.sub(r"^\$0x0\b", f"${address:#x}", line.operands))
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    start: int
-    content: bytes
-
-
-def _sections(text: str) -> list[_Section]:
-    """Read what ``objdump -s`` writes."""
-    pieces: dict[str, tuple[int, list[bytes]]] = {}
+def _sections(text: str) -> dict[str, tuple[int, list[bytes]]]:
+    """Read what ``objdump -s`` writes: the start of each section, and rows of its content."""
+    sections: dict[str, tuple[int, list[bytes]]] = {}
     name = ""
     for line in text.splitlines():
         if section := _SECTION.match(line):
             name = section[1]
         elif row := _BYTES.match(line):
-            _, content = pieces.setdefault(name, (int(row[1], 16), []))
-            content.append(bytes.fromhex(row[2].replace(" ", "")))
-    return [_Section(name, start, b"".join(rows)) for name, (start, rows) in pieces.items()]
+            _, rows = sections.setdefault(name, (int(row[1], 16), []))
+            rows.append(bytes.fromhex(row[2].replace(" ", "")))
+    return sections
 
 
 def entry_of(program: Program, kernel: str, group_shape: Sequence[int]) -> str:

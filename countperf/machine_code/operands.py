@@ -45,8 +45,8 @@ def widest(operands: str) -> int:
 
 def immediate(text: str, bits: int = 8) -> Value:
     """Return a constant; None if the operand is none."""
-    found = _IMMEDIATE.match(text)
-    return None if found is None else int(found[1], 0) & ((1 << bits) - 1)
+    match = _IMMEDIATE.match(text)
+    return None if match is None else int(match[1], 0) & ((1 << bits) - 1)
 
 
 def address_of(text: str) -> Read | None:

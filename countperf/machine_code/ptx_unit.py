@@ -288,7 +288,7 @@ def _compared(
         outcome = _COMPARISONS[name.removesuffix("u")](a, b) | either
     compared = outcome.astype(np.uint8)
     if more:
-        operation = next((each for each in ("and", "or", "xor") if each in modifiers), None)
+        operation = next((name for name in ("and", "or", "xor") if name in modifiers), None)
         if operation is None:
             return None
         compared = _LOGIC[operation](compared, (more[0] & _ONE).astype(np.uint8))

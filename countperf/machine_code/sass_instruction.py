@@ -69,6 +69,8 @@ _WRITING = ("PSETP", "PSET", "PLOP3", "B2R", "LEPC", "BMOV")
 _TWO_PREDICATES = ("SETP", "PLOP3")
 _WITH_CARRIES = ("IADD3", "UIADD3", "LEA", "ULEA", "IADD", "IMAD", "UIMAD")
 _WITHOUT_RESULT = ("store", "branch", "barrier", "other")
+CALLS = ("CALL", "CAL", "JCAL", "RET", "BRX", "JMP", "JMX")
+"""Calls and computed jumps, which are not followed."""
 _JUMPS = ("BRA", "SSY", "PBK", "PCNT", "BSSY", "CALL", "CAL", "JCAL")
 
 
@@ -158,7 +160,7 @@ def results_of(opcode: str, operands: tuple[str, ...]) -> tuple[str, ...]:
     Predicates before the first register are results; behind it, those before the first operand that
     is none of them are carries out.
     """
-    return tuple(each for each, _ in _results(opcode, operands) if each not in _NOTHING)
+    return tuple(name for name, _ in _results(opcode, operands) if name not in _NOTHING)
 
 
 @lru_cache(maxsize=2**12)
@@ -183,27 +185,27 @@ def _results(opcode: str, operands: Sequence[str]) -> Iterator[tuple[str, int]]:
     plain = base.removeprefix("U")
     if not operands or (has_none and plain not in _WRITING) or plain in ("RED", "REDG", "REDS"):
         return
-    place = 0
+    index = 0
     most = 1 if base.endswith("CHK") else 2 if base.endswith(_TWO_PREDICATES) else len(operands)
-    while place < min(most, len(operands)) and (match := PREDICATES.match(operands[place])):
-        yield match[1], place
-        place += 1
-    if place == most or base == "R2P" or place == len(operands):
+    while index < min(most, len(operands)) and (match := PREDICATES.match(operands[index])):
+        yield match[1], index
+        index += 1
+    if index == most or base == "R2P" or index == len(operands):
         return
-    match = _REGISTER.match(operands[place])
+    match = _REGISTER.match(operands[index])
     if match is None:
         return
     for name in _wide(match[1], _width_written(opcode)):
-        yield name, place
-    if ".CC" in operands[place]:
-        yield "CC", place
-    place += 1
+        yield name, index
+    if ".CC" in operands[index]:
+        yield "CC", index
+    index += 1
     if base in (*_WITH_CARRIES, "VOTE", "VOTEU"):
-        while place < len(operands) and (match := PREDICATES.match(operands[place])):
-            if operands[place].startswith("!"):
+        while index < len(operands) and (match := PREDICATES.match(operands[index])):
+            if operands[index].startswith("!"):
                 return
-            yield match[1], place
-            place += 1
+            yield match[1], index
+            index += 1
             if base.startswith("VOTE"):
                 return
 
@@ -233,9 +235,9 @@ def _width_written(opcode: str) -> int:
     return 2 if "WIDE" in modifiers or _is_wide(base, modifiers) else 1
 
 
-def _width_read(opcode: str, operands: Sequence[str], place: int, name: str) -> int:
+def _width_read(opcode: str, operands: Sequence[str], index: int, name: str) -> int:
     base, *modifiers = opcode.split(".")
-    if "[" in operands[place]:
+    if "[" in operands[index]:
         has_64 = ".64" in name or name.startswith("UR") or ".U32" not in name
         return 2 if ".64" in name or ("E" in modifiers and has_64) else 1
     if "P" in name.partition(".")[0]:
@@ -251,7 +253,7 @@ def _width_read(opcode: str, operands: Sequence[str], place: int, name: str) -> 
         return 2 if types[-1:] == ["F64"] else 1
     if "WIDE" in modifiers or (base.removeprefix("U") == "IMAD" and "HI" in modifiers):
         registers = [p for p, modifier in enumerate(operands) if not PREDICATES.match(modifier)]
-        return 2 if place == registers[-1] and len(registers) > 3 else 1
+        return 2 if index == registers[-1] and len(registers) > 3 else 1
     return 2 if _is_wide(base, modifiers) else 1
 
 
@@ -344,12 +346,12 @@ class WarpState:
         """Return what is not followed; empty for a value that is known or data."""
         return self.unfollowed[UNKNOWN - 1 - value] if value < UNKNOWN else ""
 
-    def _constant(self, place: int, operand: str) -> Lanes:
-        word = place & ~3
+    def _constant(self, offset: int, operand: str) -> Lanes:
+        word = offset & ~3
         if word not in self.constants:
             return self.not_followed(operand)
         value = self.constants[word]
-        return unknown() if value is None else lanes_of(value >> 8 * (place - word))
+        return unknown() if value is None else lanes_of(value >> 8 * (offset - word))
 
     def _named(self, name: str) -> Lanes:
         if name in ("RZ", "URZ", "SRZ"):
@@ -401,5 +403,5 @@ def joined(value: Lanes, *inputs: Lanes) -> Lanes:
 
 def merged(inputs: Sequence[Lanes]) -> Lanes:
     """Return 0 where all inputs are known; else why not: what data decides is data."""
-    lost = np.max([np.where(each < 0, each, _LOWEST) for each in inputs], axis=0)
+    lost = np.max([np.where(lanes < 0, lanes, _LOWEST) for lanes in inputs], axis=0)
     return np.where(lost == _LOWEST, 0, lost)

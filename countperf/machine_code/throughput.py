@@ -76,12 +76,12 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
     analyze((block for block, _, _ in blocks), analyzed)
     cycles: Counter[str] = Counter()
     for block, times, is_loop in blocks:
-        each = analyzed[block]
-        cycles["cycles"] += round(times * each.cycles)
-        cycles["cycles_throughput"] += round(times * each.throughput)
-        cycles["cycles_operations"] += round(times * each.operations)
+        figures = analyzed[block]
+        cycles["cycles"] += round(times * figures.cycles)
+        cycles["cycles_throughput"] += round(times * figures.throughput)
+        cycles["cycles_operations"] += round(times * figures.operations)
         if is_loop:
-            cycles["cycles_loop"] += round(times * each.cycles)
+            cycles["cycles_loop"] += round(times * figures.cycles)
     return cycles
 
 
@@ -105,34 +105,27 @@ def blocks_of(program: Program, executed: Mapping[int, int]) -> list[Block]:
 
 def analyze(blocks: Iterable[Block], analyzed: Analyzed) -> None:
     """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks)."""
-    new = {block for block in blocks if block not in analyzed}
-    analyzed |= _analyze(sorted(new))
+    new = sorted({block for block in blocks if block not in analyzed})
+    for first in range(0, len(new), _AT_ONCE):
+        some = new[first : first + _AT_ONCE]
+        figures = _figures(_run(some))
+        if len(figures) != len(some):
+            figures = [_alone(block) for block in some]
+        analyzed |= zip(some, figures, strict=True)
 
 
 def _text(lines: Iterable[Line]) -> Block:
-    found: list[str] = []
+    texts: list[str] = []
     for line in lines:
         name, operands = line.mnemonic, line.operands
         if name.startswith(_LEFT_OUT) or operands.startswith("*"):
             continue
         if name[0] == "j":
-            found.append(f"{name} {_LABEL}")
+            texts.append(f"{name} {_LABEL}")
         else:
             operands = _SEGMENT.sub("", _NEXT_TO_CODE.sub("0(%rip)", operands))
-            found.append(f"{name} {operands}".rstrip())
-    return tuple(found)
-
-
-def _analyze(blocks: Sequence[Block]) -> Analyzed:
-    found: Analyzed = {}
-    for first in range(0, len(blocks), _AT_ONCE):
-        some = blocks[first : first + _AT_ONCE]
-        figures = _figures(_run(some))
-        if len(figures) == len(some):
-            found |= zip(some, figures, strict=True)
-        else:
-            found |= {block: _alone(block) for block in some}
-    return found
+            texts.append(f"{name} {operands}".rstrip())
+    return tuple(texts)
 
 
 def _alone(block: Block) -> Cycles:

@@ -64,7 +64,7 @@ def _aligned_bytes(_kind: str, s: _Shape) -> list[int]:
         [s.elements + start + k for k in range(16)] + [*range(start, start + 16)]
         for start in s.starts
     ]
-    return [place for both in sides for place in (both + [ZERO] * 256)[s.by : s.by + 16]]
+    return [index for both in sides for index in (both + [ZERO] * 256)[s.by : s.by + 16]]
 
 
 def _shifted_bytes(kind: str, s: _Shape) -> list[int]:
@@ -177,9 +177,9 @@ def rearranged(sources: Sequence[Source], order: Sequence[int], size: int) -> So
 def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | None:
     """Return what computes the vector that a move writes, of so many bytes; None without a rule."""
     by = immediate(parts[0])
-    if (found := _PIECES.match(mnemonic)) and by is not None:
-        size = ELEMENT_BYTES[found[2]]
-        if found[1] == "insert" and len(parts) == 4:
+    if (match := _PIECES.match(mnemonic)) and by is not None:
+        size = ELEMENT_BYTES[match[2]]
+        if match[1] == "insert" and len(parts) == 4:
             own, new = source_of(parts[2], width), source_of(parts[1], size)
             count = width // size
             order = [count if k == by % count else k for k in range(count)]
@@ -193,23 +193,23 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
         taken, put = (by >> 6 if VECTOR.match(parts[1]) else 0), by >> 4 & 3
         places = [ZERO if by >> k & 1 else 4 + taken if k == put else k for k in range(4)]
         return rearranged([source_of(part, 16) for part in (parts[2], parts[1])], places, 4)
-    if (found := _BROADCASTS.match(mnemonic)) and len(parts) == 2:
-        size = ELEMENT_BYTES[found["size"]]
+    if (match := _BROADCASTS.match(mnemonic)) and len(parts) == 2:
+        size = ELEMENT_BYTES[match["size"]]
         return rearranged([source_of(parts[0], size)], [0] * (width // size), size)
-    if (found := _NARROWED.match(mnemonic)) and (vector := VECTOR.match(parts[0])):
-        wide, size = (ELEMENT_BYTES[group] for group in found.groups())
+    if (match := _NARROWED.match(mnemonic)) and (vector := VECTOR.match(parts[0])):
+        wide, size = (ELEMENT_BYTES[group] for group in match.groups())
         whole = WIDTHS[vector[1]]
         return rearranged([source_of(parts[0], whole)], range(0, whole // size, wide // size), size)
     for pattern, operands, size, rule in _ORDERS:
-        found = pattern.match(mnemonic) if len(parts) == operands else None
-        if found is None:
+        match = pattern.match(mnemonic) if len(parts) == operands else None
+        if match is None:
             continue
         is_constant = parts[0].startswith("$")
         if is_constant is (rule in (_interleaved, _repeated, _halves)):
             return None
-        size = size or ELEMENT_BYTES[found[2]]
+        size = size or ELEMENT_BYTES[match[2]]
         inputs = [source_of(part, width) for part in reversed(parts[is_constant:-1])]
-        order = rule(found[1], _Shape(width // size, max(1, 16 // size), by or 0))
+        order = rule(match[1], _Shape(width // size, max(1, 16 // size), by or 0))
         return rearranged(inputs, order, size)
     return None
 
@@ -233,6 +233,21 @@ def elements_of(lanes: Lanes, bits: int) -> tuple[Elements, npt.NDArray[np.bool_
     size = bits // 8
     values = np.ascontiguousarray(lanes).astype(np.uint8).view(f"u{size}")
     return values, lanes.reshape(-1, size).min(axis=1) >= 0
+
+
+def pair_of(
+    parts: Sequence[str], width: int, bits: int, *, is_signed: bool = False
+) -> Callable[[Machine], tuple[Elements, Elements, npt.NDArray[np.bool_]]]:
+    """Return what reads two operands, the one written last first, and where both are known."""
+    second, first = source_of(parts[0], width), source_of(parts[1], width)
+
+    def read(machine: Machine) -> tuple[Elements, Elements, npt.NDArray[np.bool_]]:
+        (a, known), (b, also) = (elements_of(source(machine), bits) for source in (first, second))
+        if is_signed:
+            a, b = signed_elements(a), signed_elements(b)
+        return a, b, known & also
+
+    return read
 
 
 def signed_elements(values: Elements) -> Elements:
@@ -277,8 +292,8 @@ def mask_action(mnemonic: str, parts: Sequence[str]) -> Action | None:
         own, write = int(source[1]), writer(parts[-1], max(bits, 32 * (parts[-1] in REGISTERS)))
 
         def take(machine: Machine) -> None:
-            found = machine.masks[own, :bits]
-            value = None if (found < 0).any() else sum(1 << k for k in np.flatnonzero(found))
+            bits_set = machine.masks[own, :bits]
+            value = None if (bits_set < 0).any() else sum(1 << k for k in np.flatnonzero(bits_set))
             write(machine, None if value is None else int(value))
 
         return take
@@ -288,8 +303,8 @@ def mask_action(mnemonic: str, parts: Sequence[str]) -> Action | None:
     compute = _source(mnemonic, parts, bits)
 
     def put(machine: Machine) -> None:
-        found = np.full(MASK_BITS, UNKNOWN, np.int16) if compute is None else compute(machine)
-        machine.masks[number] = both(found, machine.masks[int(under[1])]) if under else found
+        mask = np.full(MASK_BITS, UNKNOWN, np.int16) if compute is None else compute(machine)
+        machine.masks[number] = both(mask, machine.masks[int(under[1])]) if under else mask
 
     return put
 
@@ -348,9 +363,9 @@ def _cut(mask: Lanes, bits: int) -> Lanes:
 
 
 def _bits_of(value: int | None, bits: int) -> Lanes:
-    found = np.zeros(MASK_BITS, dtype=np.int16)
-    found[:bits] = UNKNOWN if value is None else [value >> k & 1 for k in range(bits)]
-    return found
+    mask = np.zeros(MASK_BITS, dtype=np.int16)
+    mask[:bits] = UNKNOWN if value is None else [value >> k & 1 for k in range(bits)]
+    return mask
 
 
 def _compared(
@@ -362,36 +377,31 @@ def _compared(
 ) -> Source:
     register = VECTOR.match(parts[1])
     width = WIDTHS[register[1]] if register is not None else WIDTHS["z"]
-    second, first = source_of(parts[0], width), source_of(parts[1], width)
+    read = pair_of(parts, width, bits, is_signed=is_signed)
 
     def compare(machine: Machine) -> Lanes:
-        (a, known), (b, also) = (
-            elements_of(first(machine), bits),
-            elements_of(second(machine), bits),
-        )
-        if is_signed:
-            a, b = signed_elements(a), signed_elements(b)
-        found = np.zeros(MASK_BITS, dtype=np.int16)
-        found[: len(a)] = np.where(known & also, order(a, b), UNKNOWN)
-        return found
+        a, b, known = read(machine)
+        mask = np.zeros(MASK_BITS, dtype=np.int16)
+        mask[: len(a)] = np.where(known, order(a, b), UNKNOWN)
+        return mask
 
     return compare
 
 
 def _test(is_or: bool, parts: Sequence[str], bits: int) -> Action | None:
     """Set the zero flag if no bit is set; kortest sets the carry if all are."""
-    numbers = [int(found[1]) for part in parts if (found := MASK.match(part)) is not None]
+    numbers = [int(match[1]) for part in parts if (match := MASK.match(part)) is not None]
     if len(numbers) != 2:
         return None
 
     def test(machine: Machine) -> None:
         a, b = machine.masks[numbers[1], :bits], machine.masks[numbers[0], :bits]
-        found = _either(a, b) if is_or else both(a, b)
-        full = found if is_or else invert(both(invert(a), b))
+        outcome = _either(a, b) if is_or else both(a, b)
+        full = outcome if is_or else invert(both(invert(a), b))
         machine.flags = None
-        if (found == 1).any() or (found == 0).all():
+        if (outcome == 1).any() or (outcome == 0).all():
             carry = int((full == 1).all())
-            machine.flags = Flags("exact", carry, 0, int((found == 1).any()), bits)
+            machine.flags = Flags("exact", carry, 0, int((outcome == 1).any()), bits)
 
     return test
 

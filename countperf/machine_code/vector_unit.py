@@ -49,6 +49,7 @@ from countperf.machine_code.vector_moves import (
     elements_of,
     mask_action,
     move_source,
+    pair_of,
     signed_elements,
     spread_mask,
 )
@@ -95,8 +96,8 @@ def vector_action(mnemonic: str, operands: str) -> Action | None:
         return action_of(mnemonic, operands)
     if _INDEXED.match(mnemonic) and mask is not None:
         return _gathered(mnemonic, parts, mask)
-    if (found := _TESTS.match(mnemonic)) and len(parts) == 2:
-        return _test(parts, found[1])
+    if (match := _TESTS.match(mnemonic)) and len(parts) == 2:
+        return _test(parts, match[1])
     target = VECTOR.match(parts[-1])
     if target is None:
         return _leaving(mnemonic, parts, mask)
@@ -111,9 +112,9 @@ def vector_action(mnemonic: str, operands: str) -> Action | None:
         source = _under(source, old if keeps else None, mask, size, size if is_low else width)
 
     def write(machine: Machine) -> None:
-        found = lanes_of(None, VECTOR_BYTES) if source is None else source(machine)
-        machine.vectors[number, : len(found)] = found
-        machine.vectors[number, len(found) :] = 0
+        lanes = lanes_of(None, VECTOR_BYTES) if source is None else source(machine)
+        machine.vectors[number, : len(lanes)] = lanes
+        machine.vectors[number, len(lanes) :] = 0
 
     return write
 
@@ -148,8 +149,8 @@ def _source(mnemonic: str, parts: Sequence[str], width: int) -> Source | None:
     if _MOVES.match(mnemonic) and len(parts) == 2:
         return source_of(parts[0], width)
     for pattern, operands, make in _RULES:
-        found = pattern.match(mnemonic) if len(parts) == operands else None
-        if found is not None and (made := make(found, parts, width)) is not None:
+        match = pattern.match(mnemonic) if len(parts) == operands else None
+        if match is not None and (made := make(match, parts, width)) is not None:
             return made
     return move_source(mnemonic, parts, width)
 
@@ -184,24 +185,19 @@ _SIGNED_PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
 }
 
 
-def _pairwise(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Compute element by element; of operands that are one register, some results are known."""
-    name, bits = found[1], BITS.get(found[2], 8)
+    name, bits = match[1], BITS.get(match[2], 8)
     if parts[0] == parts[1] and name in ("xor", "sub", "cmpeq"):
         return lambda _: np.full(width, 0xFF if name == "cmpeq" else 0, np.int16)
-    second, first = source_of(parts[0], width), source_of(parts[1], width)
     is_signed = name in _SIGNED_PAIRWISE
     function = (_SIGNED_PAIRWISE if is_signed else _PAIRWISE)[name]
+    read = pair_of(parts, width, bits, is_signed=is_signed)
 
     def compute(machine: Machine) -> Lanes:
-        (a, known), (b, also) = (
-            elements_of(first(machine), bits),
-            elements_of(second(machine), bits),
-        )
-        values = function(signed_elements(a), signed_elements(b)) if is_signed else function(a, b)
-        return _packed(
-            -values.astype(np.int64) if name[:3] == "cmp" else values, known & also, bits
-        )
+        a, b, known = read(machine)
+        values = function(a, b)
+        return _packed(-values.astype(np.int64) if name[:3] == "cmp" else values, known, bits)
 
     return compute
 
@@ -218,13 +214,13 @@ def _mapped(
     return compute
 
 
-def _absolute(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    return _mapped(parts, width, BITS[found[1]], lambda a: np.abs(signed_elements(a)))
+def _absolute(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    return _mapped(parts, width, BITS[match[1]], lambda a: np.abs(signed_elements(a)))
 
 
-def _shifted(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _shifted(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Shift by a constant, or by the lowest 64 bits of a vector."""
-    kind, bits, constant = found[1], BITS[found[2]], immediate(parts[0])
+    kind, bits, constant = match[1], BITS[match[2]], immediate(parts[0])
     by, source = source_of(parts[0], 8), source_of(parts[1], width)
 
     def compute(machine: Machine) -> Lanes:
@@ -236,48 +232,46 @@ def _shifted(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return compute
 
 
-def _products(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _products(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Multiply every other element of 32 bits, of which the others may be unknown."""
-    second, first = source_of(parts[0], width), source_of(parts[1], width)
-    kind = np.uint64 if found[1] else np.int64
+    kind = np.uint64 if match[1] else np.int64
+    read = pair_of(parts, width, 32, is_signed=not match[1])
 
     def compute(machine: Machine) -> Lanes:
-        (a, known), (b, also) = elements_of(first(machine), 32), elements_of(second(machine), 32)
-        if not found[1]:
-            a, b = signed_elements(a), signed_elements(b)
-        return _packed(a[::2].astype(kind) * b[::2].astype(kind), (known & also)[::2], 64)
+        a, b, known = read(machine)
+        return _packed(a[::2].astype(kind) * b[::2].astype(kind), known[::2], 64)
 
     return compute
 
 
-def _saturated(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _saturated(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Narrow elements of two vectors, of each 128 bits of one and the other in turns."""
-    wide, narrow = (BITS[letter] for letter in found[2])
-    limits = np.iinfo(f"{'u' if found[1] == 'u' else 'i'}{narrow // 8}")
+    wide, narrow = (BITS[letter] for letter in match[2])
+    limits = np.iinfo(f"{'u' if match[1] == 'u' else 'i'}{narrow // 8}")
     second, first = source_of(parts[0], width), source_of(parts[1], width)
 
     def pack(machine: Machine) -> Lanes:
-        pieces = [each(machine).reshape(-1, 16) for each in (first, second)]
+        pieces = [read(machine).reshape(-1, 16) for read in (first, second)]
         values, known = elements_of(np.concatenate(pieces, axis=1).reshape(-1), wide)
         return _packed(np.clip(signed_elements(values), limits.min, limits.max), known, narrow)
 
     return pack
 
 
-def _widened(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    narrow, wide = BITS[found[2]], BITS[found[3]]
+def _widened(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    narrow, wide = BITS[match[2]], BITS[match[3]]
     source = source_of(parts[0], width * narrow // wide)
 
     def widen(machine: Machine) -> Lanes:
         values, known = elements_of(source(machine), narrow)
-        values = signed_elements(values) if found[1] == "s" else values
+        values = signed_elements(values) if match[1] == "s" else values
         return _packed(values.astype(np.int64), known, wide)
 
     return widen
 
 
-def _inserted(found: re.Match[str], parts: Sequence[str], _width: int) -> Source:
-    size = ELEMENT_BYTES[found[1]]
+def _inserted(match: re.Match[str], parts: Sequence[str], _width: int) -> Source:
+    size = ELEMENT_BYTES[match[1]]
     start = size * ((immediate(parts[0]) or 0) % (16 // size))
     new, old = source_of(parts[1], size), source_of(parts[2], 16)
 
@@ -289,9 +283,9 @@ def _inserted(found: re.Match[str], parts: Sequence[str], _width: int) -> Source
     return insert
 
 
-def _blended(found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _blended(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Choose elements by the highest bits of those of a vector."""
-    size = ELEMENT_BYTES[found[1]]
+    size = ELEMENT_BYTES[match[1]]
     signs, ones, zeros = (source_of(part, width) for part in parts[:3])
 
     def blend(machine: Machine) -> Lanes:
@@ -307,10 +301,10 @@ def _sign_of(lanes: Lanes, size: int) -> Lanes:
     return np.repeat(np.where(top < 0, UNKNOWN, top >> 7), size)
 
 
-def _masked_load(found: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+def _masked_load(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
     if "(" not in parts[0]:
         return None
-    size, (values, mask) = ELEMENT_BYTES[found[1]], (source_of(part, width) for part in parts[:2])
+    size, (values, mask) = ELEMENT_BYTES[match[1]], (source_of(part, width) for part in parts[:2])
 
     def load(machine: Machine) -> Lanes:
         chosen = _sign_of(mask(machine), size)
@@ -319,12 +313,12 @@ def _masked_load(found: re.Match[str], parts: Sequence[str], width: int) -> Sour
     return load
 
 
-def _permuted(found: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+def _permuted(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
     """Take elements by indices: within 128 bits, of a whole vector, or of two vectors."""
     if parts[0].startswith("$"):
         return None
-    size, kind = ELEMENT_BYTES[found[2]], found[1] or ""
-    shifts = 1 if found[2] == "pd" and kind == "il" else 0  # by the second bit of an index
+    size, kind = ELEMENT_BYTES[match[2]], match[1] or ""
+    shifts = 1 if match[2] == "pd" and kind == "il" else 0  # by the second bit of an index
     sources = [source_of(part, width) for part in parts]
     index, *tables = {
         "": (sources[1], sources[0]),
@@ -335,7 +329,7 @@ def _permuted(found: re.Match[str], parts: Sequence[str], width: int) -> Source 
     piece = 16 // size if kind == "il" else 0
 
     def permute(machine: Machine) -> Lanes:
-        table = np.concatenate([each(machine) for each in tables]).reshape(-1, size)
+        table = np.concatenate([read(machine) for read in tables]).reshape(-1, size)
         places = index(machine)[::size]
         taken = places % len(table)
         if piece:
@@ -376,8 +370,8 @@ def _ternary(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return combine
 
 
-def _spread_mask(found: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
-    return spread_mask(parts[0], ELEMENT_BYTES[found[1]], width)
+def _spread_mask(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+    return spread_mask(parts[0], ELEMENT_BYTES[match[1]], width)
 
 
 def _chosen(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -435,8 +429,8 @@ def _test(parts: Sequence[str], kind: str | None) -> Action | None:
 def _gathered(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
     """Gather or scatter elements; of floating-point numbers only the mask is known afterwards."""
     addresses, size = lane_addresses(mnemonic, ",".join(parts))
-    place = 0 if "scatter" in mnemonic else -1
-    vector = VECTOR.match(parts[place])
+    operand = 0 if "scatter" in mnemonic else -1
+    vector = VECTOR.match(parts[operand])
     assert vector is not None
     number, is_known = int(vector[2]), mnemonic.startswith("vp")
 
@@ -458,7 +452,7 @@ def _gathered(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
                 machine.store_lanes(address(machine), lanes_of(None, size) if lost else lanes)
         machine.masks[mask] = 0
 
-    return scatter if place == 0 else gather
+    return scatter if operand == 0 else gather
 
 
 def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:

@@ -28,6 +28,7 @@ import numpy as np
 from countperf.errors import CountingError
 from countperf.machine_code.ptx_unit import PtxInstruction, PtxState
 from countperf.machine_code.sass_instruction import (
+    CALLS,
     LANES,
     Bits,
     SassInstruction,
@@ -39,23 +40,9 @@ from countperf.machine_code.warp_unit import execute, is_data
 MOST_BLOCKS = 300_000
 """Runs of instructions without a branch after which a sub-group is given up."""
 
-_BRANCHES = (
-    "BRA",
-    "EXIT",
-    "SYNC",
-    "BRK",
-    "CONT",
-    "CALL",
-    "CAL",
-    "JCAL",
-    "RET",
-    "BRX",
-    "JMP",
-    "JMX",
-)
 _SCOPES = {"SSY": "SYNC", "PBK": "BRK", "PCNT": "CONT"}
 _RETURNS = {end: begin for begin, end in _SCOPES.items()}
-_REFUSED = ("CALL", "CAL", "JCAL", "RET", "BRX", "JMP", "JMX")
+_BRANCHES = ("BRA", "EXIT", *_RETURNS, *CALLS)
 _NEVER = ("DIV", "CONV")
 
 
@@ -89,10 +76,10 @@ class WarpProgram:
         }
         ends = [0] * len(self.instructions)
         end = len(ends)
-        for place in reversed(range(len(ends))):
-            if self.instructions[place].base in _BRANCHES or place + 1 in starts:
-                end = place + 1
-            ends[place] = end
+        for index in reversed(range(len(ends))):
+            if self.instructions[index].base in _BRANCHES or index + 1 in starts:
+                end = index + 1
+            ends[index] = end
         return tuple(ends)
 
     @cached_property
@@ -104,74 +91,78 @@ class WarpProgram:
         changed = True
         while changed:
             changed = False
-            for place in reversed(range(count)):
-                each = self.instructions[place]
-                live = frozenset[str]().union(*(before[to] for to in self._followers(place)))
-                found = live | {name.lstrip("!") for name in each.conditions}
-                written = set(each.results)
+            for index in reversed(range(count)):
+                instruction = self.instructions[index]
+                live = frozenset[str]().union(*(before[to] for to in self._followers(index)))
+                live_before = live | {name.lstrip("!") for name in instruction.conditions}
+                written = set(instruction.results)
                 if written & live:
-                    needed.add(place)
-                    if not each.guard:
-                        found -= written
-                    if not self.is_data(place):
-                        found |= each.reads
-                if found != before[place]:
-                    before[place] = found
+                    needed.add(index)
+                    if not instruction.guard:
+                        live_before -= written
+                    if not self.is_data(index):
+                        live_before |= instruction.reads
+                if live_before != before[index]:
+                    before[index] = live_before
                     changed = True
         return frozenset(needed)
 
-    def _followers(self, place: int) -> tuple[int, ...]:
-        each = self.instructions[place]
-        following = (place + 1,) if place + 1 < len(self.instructions) else ()
-        if each.base in _RETURNS:
+    def _followers(self, index: int) -> tuple[int, ...]:
+        instruction = self.instructions[index]
+        following = (index + 1,) if index + 1 < len(self.instructions) else ()
+        if instruction.base in _RETURNS:
             jumps = tuple(
                 other.target
                 for other in self.instructions
-                if other.base == _RETURNS[each.base] and other.target is not None
+                if other.base == _RETURNS[instruction.base] and other.target is not None
             )
         else:
-            jumps = (each.target,) if each.base == "BRA" and each.target is not None else ()
-        is_jump = each.base in ("EXIT", "RET") or bool(jumps)
-        return (*jumps, *following) if each.conditions or not is_jump else jumps
+            jumps = (
+                (instruction.target,)
+                if instruction.base == "BRA" and instruction.target is not None
+                else ()
+            )
+        is_jump = instruction.base in ("EXIT", "RET") or bool(jumps)
+        return (*jumps, *following) if instruction.conditions or not is_jump else jumps
 
     def executed(self, state: State, lanes: int = LANES) -> Executed:
         """Follow a sub-group to its end."""
         return _Walk(self, state, lanes).walk()
 
-    def executes(self, place: int, state: Any, active: Bits) -> None:
+    def executes(self, index: int, state: Any, active: Bits) -> None:
         """Execute an instruction whose results are needed."""
-        each = self.instructions[place]
-        execute(each.opcode, each.operands, state, active)
+        instruction = self.instructions[index]
+        execute(instruction.opcode, instruction.operands, state, active)
 
-    def is_data(self, place: int) -> bool:
+    def is_data(self, index: int) -> bool:
         """Return whether an instruction reads memory that kernels write."""
-        each = self.instructions[place]
-        return is_data(each.opcode, each.operands)
+        instruction = self.instructions[index]
+        return is_data(instruction.opcode, instruction.operands)
 
-    def decided(self, place: int, unfollowed: str) -> bool:
+    def decided(self, index: int, unfollowed: str) -> bool:
         """Return how a condition of an instruction is taken to be that depends on data.
 
         ``unfollowed`` names what is not followed, if that decides it.
         """
-        each = self.instructions[place]
-        is_jump = each.base == "BRA" and each.target is not None
-        if is_jump and self.skips_call(place):
+        instruction = self.instructions[index]
+        is_jump = instruction.base == "BRA" and instruction.target is not None
+        if is_jump and self.skips_call(index):
             return True
         if unfollowed:
             raise CountingError(
                 f"{self.name}: {unfollowed}, which is not followed, decides whether"
-                f" instruction {place} ({each.opcode}) is executed"
+                f" instruction {index} ({instruction.opcode}) is executed"
             )
-        if is_jump and each.target is not None and each.target <= place:
+        if is_jump and instruction.target is not None and instruction.target <= index:
             raise CountingError(
-                f"{self.name}: the loop that ends at instruction {place} depends on data"
+                f"{self.name}: the loop that ends at instruction {index} depends on data"
             )
-        return each.base not in _BRANCHES
+        return instruction.base not in _BRANCHES
 
-    def skips_call(self, place: int) -> bool:
+    def skips_call(self, index: int) -> bool:
         """Say whether a call lies between a forward branch and its target."""
-        target = self.instructions[place].target or place
-        return any(instruction.base in _REFUSED for instruction in self.instructions[place:target])
+        target = self.instructions[index].target or index
+        return any(instruction.base in CALLS for instruction in self.instructions[index:target])
 
 
 class _Walk:
@@ -208,73 +199,75 @@ class _Walk:
 
     def _run(self, start: int, end: int, active: Bits) -> None:
         instructions = self.program.instructions
-        for place in range(start, end):
-            each = instructions[place]
+        for index in range(start, end):
+            instruction = instructions[index]
             own = active
-            if each.guard or each.base == "BRA":
-                own = self._condition(place, active)
-                self.idle[place] += int((active & ~own).sum())
-            if place in self.program.needed:
-                self.program.executes(place, self.state, own)
-            elif each.base in _SCOPES and each.target is not None:
-                self.scopes[each.base].append(each.target)
-            elif each.base in _BRANCHES:
-                self._branch(place, active, own)
+            if instruction.guard or instruction.base == "BRA":
+                own = self._condition(index, active)
+                self.idle[index] += int((active & ~own).sum())
+            if index in self.program.needed:
+                self.program.executes(index, self.state, own)
+            elif instruction.base in _SCOPES and instruction.target is not None:
+                self.scopes[instruction.base].append(instruction.target)
+            elif instruction.base in _BRANCHES:
+                self._branch(index, active, own)
                 return
         self.places[active] = end
         if end >= len(instructions):
             self.alive &= ~active
 
-    def _condition(self, place: int, active: Bits) -> Bits:
+    def _condition(self, index: int, active: Bits) -> Bits:
         """Return the active lanes in which an instruction is executed."""
-        each = self.program.instructions[place]
+        instruction = self.program.instructions[index]
         condition = active
-        for name in each.conditions:
+        for name in instruction.conditions:
             value = self.state.read(name)
             holds = value == 1
             doubtful = active & (value < 0)
             if doubtful.any():
                 reason = self.state.name_of(int(value[doubtful].min()))
-                holds = holds | (doubtful & self.program.decided(place, reason))
+                holds = holds | (doubtful & self.program.decided(index, reason))
             condition = condition & holds
         return condition
 
-    def _branch(self, place: int, active: Bits, own: Bits) -> None:
-        each = self.program.instructions[place]
-        self.places[active] = place + 1
+    def _branch(self, index: int, active: Bits, own: Bits) -> None:
+        instruction = self.program.instructions[index]
+        self.places[active] = index + 1
         if not own.any():
             return
-        if each.base in _REFUSED:
+        if instruction.base in CALLS:
             raise CountingError(
-                f"{self.program.name} calls a function, or jumps to a computed place"
+                f"{self.program.name} calls a function, or jumps to a computed address"
             )
-        if each.base == "EXIT":
+        if instruction.base == "EXIT":
             self.alive &= ~own
             return
-        target = each.target
-        if each.base in _RETURNS:
-            open_ones = self.scopes[_RETURNS[each.base]]
-            target = open_ones[-1] if open_ones else place + 1
-        elif set(each.opcode.split(".")) & set(_NEVER):
+        target = instruction.target
+        if instruction.base in _RETURNS:
+            open_ones = self.scopes[_RETURNS[instruction.base]]
+            target = open_ones[-1] if open_ones else index + 1
+        elif set(instruction.opcode.split(".")) & set(_NEVER):
             return  # taken only by sub-groups that went apart
         if target is None:
-            raise CountingError(f"{self.program.name}: the target of {each.opcode} is not known")
+            raise CountingError(
+                f"{self.program.name}: the target of {instruction.opcode} is not known"
+            )
         self.places[own] = target
 
-    def _leave_scopes(self, place: int) -> None:
+    def _leave_scopes(self, index: int) -> None:
         """Forget a scope once all lanes are where it ends."""
-        if (self.places[self.alive] == place).all():
+        if (self.places[self.alive] == index).all():
             for targets in self.scopes.values():
-                while targets and targets[-1] == place:
+                while targets and targets[-1] == index:
                     targets.pop()
 
     def _counted(self) -> Executed:
         instructions: Counter[int] = Counter()
         lanes: Counter[int] = Counter()
         for (start, end), times in self.runs.items():
-            for place in range(start, end):
-                instructions[place] += times
-                lanes[place] += self.lanes[start, end]
+            for index in range(start, end):
+                instructions[index] += times
+                lanes[index] += self.lanes[start, end]
         lanes.subtract(self.idle)
         return Executed(instructions, lanes, self.order)
 
@@ -285,7 +278,7 @@ def launched(
     """Return a sub-group as it starts, and its lanes."""
     items = LANES * number + np.arange(LANES)
     special = {
-        f"SR_CTAID.{axis}": lanes_of(place) for axis, place in zip("XYZ", group, strict=True)
+        f"SR_CTAID.{axis}": lanes_of(index) for axis, index in zip("XYZ", group, strict=True)
     }
     for axis, extent in zip("XYZ", shape, strict=True):
         special[f"SR_TID.{axis}"] = items % extent

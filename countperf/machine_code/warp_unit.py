@@ -75,7 +75,7 @@ def _bitwise(
     modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes] | None:
     name, first, second = operands[0], state.read(operands[1]), state.read(operands[2])
-    operation = next((each for each in ("AND", "OR", "XOR") if each in modifiers), None)
+    operation = next((name for name in ("AND", "OR", "XOR") if name in modifiers), None)
     if operation is None or len(operands) != 3:
         return None
     value = {"AND": first & second, "OR": first | second, "XOR": first ^ second}[operation]
@@ -85,14 +85,14 @@ def _bitwise(
 def _lookup(table: int, inputs: Sequence[Lanes], bits: int) -> Lanes:
     """Return the function of three bits that a table of eight says, bit by bit."""
     whole = (1 << bits) - 1
-    found = np.zeros(LANES, dtype=np.int64)
+    result = np.zeros(LANES, dtype=np.int64)
     for number in range(8):
         if table >> number & 1:
             term = np.full(LANES, whole, dtype=np.int64)
             for position, value in enumerate(inputs):
                 term &= value if number >> (2 - position) & 1 else ~value & whole
-            found |= term
-    return joined(found, *inputs) if bits > 1 else _decided(found, *inputs)
+            result |= term
+    return joined(result, *inputs) if bits > 1 else _decided(result, *inputs)
 
 
 def _decided(value: Lanes, *inputs: Lanes) -> Lanes:
@@ -119,7 +119,7 @@ def _table_of_predicates(
     _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes]:
     inputs = [state.read(operand) for operand in operands[2:5]]
-    return {operands[place]: _lookup(int(operands[5 + place], 0), inputs, 1) for place in (0, 1)}
+    return {operands[index]: _lookup(int(operands[5 + index], 0), inputs, 1) for index in (0, 1)}
 
 
 def _combined(operation: str, one: Lanes, other: Lanes) -> Lanes:
@@ -257,15 +257,15 @@ def _permute(
         return None
     low, choice, high = (state.read(operand) for operand in operands[1:4])
     whole = np.stack(
-        [(operand >> 8 * place) & 0xFF for operand in (low, high) for place in range(4)]
+        [(operand >> 8 * index) & 0xFF for operand in (low, high) for index in range(4)]
     )
     result = np.zeros(LANES, dtype=np.int64)
     needed: list[Lanes] = [choice]
-    for place in range(4):
-        digit = (choice >> 4 * place) & 0xF
+    for index in range(4):
+        digit = (choice >> 4 * index) & 0xF
         byte = np.take_along_axis(whole, (digit & 7)[np.newaxis], axis=0)[0]
         byte = np.where(digit & 8, (byte >> 7) * 0xFF, byte)
-        result |= byte << 8 * place
+        result |= byte << 8 * index
         needed.append(np.where(digit & 4, high, low))
     return {register_of(operands[0]): joined(result, *needed)}
 
@@ -289,12 +289,16 @@ def _add(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -
     while rest and (match := PREDICATES.match(rest[0])):
         carries.append(match[1])
         rest.pop(0)
-    terms = [state.read(each) for each in rest if not PREDICATES.match(each)]
+    terms = [state.read(operand) for operand in rest if not PREDICATES.match(operand)]
     if "X" in modifiers:
-        terms += [state.read(each) for each in rest if PREDICATES.match(each)] or [state.read("CC")]
+        terms += [state.read(operand) for operand in rest if PREDICATES.match(operand)] or [
+            state.read("CC")
+        ]
     raw = sum(terms, np.zeros(LANES, dtype=np.int64))
     # carries are known of sums of two, not of differences
-    is_simple = len(carries) < 2 and "RZ" in rest and not any(each.startswith("-") for each in rest)
+    is_simple = (
+        len(carries) < 2 and "RZ" in rest and not any(operand.startswith("-") for operand in rest)
+    )
     carried = joined(raw >> 32, *terms) if is_simple else state.not_followed("a carry")
     results = {register_of(name): joined(raw, *terms)} | dict.fromkeys(carries, carried)
     if ".CC" in name:

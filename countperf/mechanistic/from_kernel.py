@@ -151,17 +151,17 @@ class ProgramAtSizes:
             span=_depth(nearest) * float(exact) / len(nearest.nodes),
         )
 
-    def _mean(self, each: _Instruction) -> Fraction:
-        return each.sub_group_executions / (self.sub_groups * self.launches)
+    def _mean(self, instruction: _Instruction) -> Fraction:
+        return instruction.sub_group_executions / (self.sub_groups * self.launches)
 
     def _instructions(self) -> list[_Instruction]:
         instructions: list[_Instruction] = []
         for statement in self.program.statements:
             for node in statement.nodes:
-                place = (statement.within, node.cases)
-                executions = self.program.executions(place, self.sub_group_size)
+                guarded = (statement.within, node.cases)
+                executions = self.program.executions(guarded, self.sub_group_size)
                 by_sub_groups = Fraction(executions.evaluate(self.values)) * node.share
-                items = self.program.domains.executions(*place, self.program.grid)
+                items = self.program.domains.executions(*guarded, self.program.grid)
                 cost = self._cost(statement, node) if by_sub_groups else None
                 instructions.append(
                     _Instruction(

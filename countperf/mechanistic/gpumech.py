@@ -51,7 +51,6 @@ from countperf.mechanistic.profile import (
     check_choice,
     check_not_negative,
     check_positive,
-    seconds_from_throughput,
 )
 
 Policy = Literal["rr", "rr_corrected", "gto"]
@@ -203,22 +202,16 @@ class GpuMechModel(MechanisticModel):
             raise ModelNotApplicableError(message, parameter="intervals")
         geometry = launch_geometry(profile, launch, self.device)
         result = interval_cycles(intervals, geometry.occupancy, self.policy)
-        time_s = seconds_from_throughput(
-            result.wpc / repetitions, geometry.total_sub_groups, self.device, model=self.model
-        )
         own = sum(interval.insts for interval in intervals)
         is_idle = result.cpr > geometry.occupancy * own * (1 + _LATENCY_BOUND)
         bound: Bound = "latency" if is_idle else "issue"
-        return Estimate(
-            time_s=time_s,
-            bound=bound,
-            breakdown={
-                "issue": time_s * result.issue_cycles / result.cpr,
-                "latency": time_s * result.stall_cycles / result.cpr,
-            },
-            results={
+        return self._at_rate(
+            result.wpc / repetitions,
+            geometry.total_sub_groups,
+            bound,
+            {"issue": result.issue_cycles, "latency": result.stall_cycles},
+            {
                 "cpr": result.cpr * repetitions,
-                "wpc": result.wpc / repetitions,
                 "ipc": result.ipc,
                 "occupancy": geometry.occupancy,
             },

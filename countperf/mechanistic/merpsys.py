@@ -67,7 +67,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
@@ -79,10 +79,10 @@ from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    check_each,
     check_not_negative,
     check_positive,
     check_whole,
-    seconds_from_throughput,
 )
 from countperf.mechanistic.volkov import latency_alone
 
@@ -112,11 +112,9 @@ def bytes_per_cycle(
     clock_hz: float,
 ) -> float:
     """Return the share of global memory of a compute unit, byte/cycle, Eq. (4.5)."""
-    check_positive(mem_clock_hz, "mem_clock_hz")
-    check_positive(bus_width_bits, "bus_width_bits")
-    check_positive(data_rate, "data_rate")
+    check_each(check_positive, mem_clock_hz=mem_clock_hz, bus_width_bits=bus_width_bits)
+    check_each(check_positive, data_rate=data_rate, clock_hz=clock_hz)
     check_positive(num_compute_units, "num_compute_units")
-    check_positive(clock_hz, "clock_hz")
     return mem_clock_hz * bus_width_bits / 8 * data_rate / (num_compute_units * clock_hz)
 
 
@@ -131,13 +129,10 @@ def resource_use(
     byte_per_cycle: float,
 ) -> ResourceUse:
     """Bound the throughput of a compute unit by its busiest resource, Eq. (4.4)."""
-    check_not_negative(ins_cuda, "ins_cuda")
-    check_not_negative(ins_issued, "ins_issued")
-    check_not_negative(gmem_bytes, "gmem_bytes")
-    check_positive(sub_group_size, "sub_group_size")
+    check_each(check_not_negative, ins_cuda=ins_cuda, ins_issued=ins_issued, gmem_bytes=gmem_bytes)
+    check_each(check_positive, sub_group_size=sub_group_size, byte_per_cycle=byte_per_cycle)
     check_positive(cores_per_compute_unit, "cores_per_compute_unit")
     check_positive(schedulers_per_compute_unit, "schedulers_per_compute_unit")
-    check_positive(byte_per_cycle, "byte_per_cycle")
     cycles: dict[Resource, float] = {
         "cuda_cores": sub_group_size * ins_cuda / cores_per_compute_unit,
         "schedulers": ins_issued / schedulers_per_compute_unit,
@@ -176,10 +171,7 @@ def transfer_time(link: LinkParameters, n_bytes: float) -> float:
 class MerpsysModel(MechanisticModel):
     """MERPSYS's time of a kernel."""
 
-    @property
-    def model(self) -> str:
-        """``"merpsys"``."""
-        return "merpsys"
+    name: ClassVar[str] = "merpsys"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
@@ -190,17 +182,13 @@ class MerpsysModel(MechanisticModel):
         if latency is None:
             latency = latency_alone(profile, device, model=model)
         wpc = min(geometry.occupancy / latency, use.wpc)  # Eq. (4.3)
-        time_s = (  # Eq. (4.1)
-            seconds_from_throughput(wpc, geometry.total_sub_groups, device, model=model)
-            / (device.lambda_k or 1.0)
-        )
-        kind = _BOUNDS[use.bound]
-        busy_s = time_s * wpc / use.wpc
-        return Estimate(
-            time_s=time_s,
-            bound=kind if wpc == use.wpc else "latency",
-            breakdown={kind: busy_s, "latency": time_s - busy_s},
-            results={
+        kind, share = _BOUNDS[use.bound], wpc / use.wpc
+        return self._at_rate(
+            wpc * (device.lambda_k or 1.0),  # Eq. (4.1)
+            geometry.total_sub_groups,
+            kind if wpc == use.wpc else "latency",
+            {kind: share, "latency": 1 - share},
+            {
                 "wpc": wpc,
                 "occupancy": geometry.occupancy,
                 "latency_bound": latency,
@@ -325,22 +313,22 @@ def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str
     while waiting:
         # of the steps at the heads of their streams, the one that can start first, then in order
         heads: dict[tuple[int, str], tuple[int, Step]] = {}
-        for place, step in waiting:
-            heads.setdefault((step.device, step.stream), (place, step))
+        for number, step in waiting:
+            heads.setdefault((step.device, step.stream), (number, step))
         able = [
-            (max(_ready(step, free, ends), free.get((step.device, step.engine), 0.0)), place)
-            for place, step in heads.values()
+            (max(_ready(step, free, ends), free.get((step.device, step.engine), 0.0)), number)
+            for number, step in heads.values()
             if all(name in ends for name in step.after)
         ]
-        start, place = min(able)
-        step = steps[place]
-        end = start + check_not_negative(durations_s[place], "durations_s")
+        start, number = min(able)
+        step = steps[number]
+        end = start + check_not_negative(durations_s[number], "durations_s")
         free[step.device, step.engine] = free[step.device, "stream", step.stream] = end
-        name = step_name(step, place)
+        name = step_name(step, number)
         ends[name] = end
-        done[place] = TimedStep(name=name, step=step, start_s=start, end_s=end)
-        waiting.remove((place, step))
-    return Schedule(source=source, steps=tuple(done[place] for place in range(len(steps))))
+        done[number] = TimedStep(name=name, step=step, start_s=start, end_s=end)
+        waiting.remove((number, step))
+    return Schedule(source=source, steps=tuple(done[number] for number in range(len(steps))))
 
 
 def _ready(step: Step, free: Mapping[tuple[Any, ...], float], ends: Mapping[str, float]) -> float:
@@ -348,9 +336,9 @@ def _ready(step: Step, free: Mapping[tuple[Any, ...], float], ends: Mapping[str,
     return max([own, *(ends[name] for name in step.after)])
 
 
-def step_name(step: Step, place: int) -> str:
+def step_name(step: Step, number: int) -> str:
     """Return the name of a step, or its kind and number from 1."""
-    return step.name or f"{step.kind} {place + 1}"
+    return step.name or f"{step.kind} {number + 1}"
 
 
 def _check_names(steps: Sequence[Step]) -> None:

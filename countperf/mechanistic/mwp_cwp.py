@@ -58,9 +58,9 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     check_choice,
+    check_each,
     check_not_negative,
     check_positive,
-    seconds_from_throughput,
 )
 from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
 
@@ -68,6 +68,12 @@ Case = Literal["occupancy", "memory", "compute"]
 Variant = Literal["published", "corrected"]
 BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
 """Part of the time that bounds each case."""
+
+
+_OF_DEVICE = (
+    *("clock_hz", "bandwidth_byte_per_s", "issue_cycles", "mem_ld_cycles"),
+    *("departure_del_uncoal_cycles", "departure_del_coal_cycles"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +99,9 @@ class MwpCwpInputs:
     uncoal_per_mw: float = 1.0  # transactions of an uncoalesced memory instruction, at least 1
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            check = check_not_negative if each.name.startswith("alpha_") else check_positive
-            check(getattr(self, each.name), each.name)
+        for entry in fields(self):
+            check = check_not_negative if entry.name.startswith("alpha_") else check_positive
+            check(getattr(self, entry.name), entry.name)
         if self.uncoal_per_mw < 1:
             message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
             raise ParameterError(message, parameter="uncoal_per_mw")
@@ -197,10 +203,7 @@ class MwpCwpModel(MechanisticModel):
 
     charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
 
-    @property
-    def model(self) -> str:
-        """``"mwp-cwp"``."""
-        return "mwp-cwp"
+    name: ClassVar[str] = "mwp-cwp"
 
     def inputs(self, profile: KernelProfile, launch: LaunchConfiguration) -> MwpCwpInputs:
         """Collect the model's parameters; errors as in `estimate`."""
@@ -213,12 +216,7 @@ class MwpCwpModel(MechanisticModel):
         by_class = bool(profile.alpha) or profile.idg is not None
         issued_barriers = barriers if by_class else 0.0
         return MwpCwpInputs(
-            clock_hz=device.require("clock_hz", model=model),
-            bandwidth_byte_per_s=device.require("bandwidth_byte_per_s", model=model),
-            issue_cycles=device.require("issue_cycles", model=model),
-            mem_ld_cycles=device.require("mem_ld_cycles", model=model),
-            departure_del_uncoal_cycles=device.require("departure_del_uncoal_cycles", model=model),
-            departure_del_coal_cycles=device.require("departure_del_coal_cycles", model=model),
+            **{name: device.require(name, model=model) for name in _OF_DEVICE},
             num_active_compute_units=min(units, launch.num_groups),
             sub_groups_per_group=per_group,
             num_groups=launch.num_groups,
@@ -300,8 +298,7 @@ def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
 
 def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> RunResult:
     """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
-    check_positive(occupancy, "occupancy")
-    check_positive(latency_app, "latency_app")
+    check_each(check_positive, occupancy=occupancy, latency_app=latency_app)
     mwp, _, comp_p = _parallelism(system)
     candidates: dict[Case, dict[str, float]] = {
         "occupancy": {"latency": latency_app, "compute": comp_p * (occupancy - 1)},
@@ -359,16 +356,15 @@ class RestatedMwpCwpModel(MechanisticModel):
             if self.variant == "corrected"
             else restated_cycles(system, geometry.occupancy)
         )
-        time_s = seconds_from_throughput(result.wpc, geometry.total_sub_groups, device, model=model)
-        return Estimate(
-            time_s=time_s,
-            bound=BOUNDS[result.case],
-            breakdown={name: time_s * cycles / result.cpr for name, cycles in result.parts.items()},
-            results={
+        return self._at_rate(
+            result.wpc,
+            geometry.total_sub_groups,
+            BOUNDS[result.case],
+            result.parts,
+            {
                 "mwp": result.mwp,
                 "cwp": result.cwp,
                 "cpr": result.cpr,
-                "wpc": result.wpc,
                 "occupancy": geometry.occupancy,
             },
         )

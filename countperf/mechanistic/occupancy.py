@@ -187,8 +187,8 @@ def _groups_by_registers(
         case "work_item":
             return registers // (registers_per_work_item * work_items_per_group)
         case "sub_group":
-            each = _ceil_to(registers_per_work_item * sub_group_size, unit)
-            return registers // each // sub_group_unit * sub_group_unit // sub_groups
+            per_sub_group = _ceil_to(registers_per_work_item * sub_group_size, unit)
+            return registers // per_sub_group // sub_group_unit * sub_group_unit // sub_groups
         case "group":
             allocated = _allocated(sub_groups, device) * sub_group_size
             return registers // _ceil_to(registers_per_work_item * allocated, unit)

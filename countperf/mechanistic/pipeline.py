@@ -179,7 +179,7 @@ class _Run:
         valve = Fraction(0) if limit is None else 1 / _fraction(limit)
         fractions = [valve, *(part for pair in costs.values() for part in pair)]
         self.ticks_per_cycle = scale = math.lcm(*(part.denominator for part in fractions))
-        self.subsystems = sorted({each.subsystem for each in used.values()})
+        self.subsystems = sorted({cost.subsystem for cost in used.values()})
         self.programs = [
             _Program(
                 unit=[self.subsystems.index(used[name].subsystem) for name in graph.nodes],
@@ -306,10 +306,7 @@ class PipelineModel(MechanisticModel):
 
     charges: ClassVar[frozenset[str]] = frozenset({"barriers", "divergence"})
 
-    @property
-    def model(self) -> str:
-        """Name of the model, with the scheduler."""
-        return "pipeline-rr"
+    name: ClassVar[str] = "pipeline-rr"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time; see `MechanisticModel.estimate`.

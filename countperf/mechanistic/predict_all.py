@@ -149,7 +149,7 @@ def predict_all(
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
     adapted, unknown = with_known_classes(with_dram_ratio(device, _dram_ratio(launches)), names)
-    found = {
+    answers = {
         model.model: answered(
             lambda model=model: _predicted(model, profiler, launches, values), unknown
         )
@@ -159,11 +159,15 @@ def predict_all(
         kernel=profiler.kernel,
         device=device.slug,
         parameters=values,
-        answers=found,
+        answers=answers,
         described=device,
-        total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
-        total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
-        measured={k: v for each, _ in launches for k, v in each.profile.measured.items()},
+        total_flops=sum(
+            (profiled.profile.total_flops or 0.0) * times for profiled, times in launches
+        ),
+        total_bytes=sum(
+            (profiled.profile.total_bytes or 0.0) * times for profiled, times in launches
+        ),
+        measured={k: v for profiled, _ in launches for k, v in profiled.profile.measured.items()},
         note=profiler.note,
     )
 
@@ -187,7 +191,7 @@ def _dram_ratio(launches: Sequence[tuple[ProfiledKernel, int]]) -> float | None:
     """Return DRAM's bytes over those that launches access; None where nobody measured it."""
     known = [
         ((profile.total_bytes or 0.0) * times, profile.dram_ratio)
-        for profile, times in ((each.profile, times) for each, times in launches)
+        for profile, times in ((profiled.profile, times) for profiled, times in launches)
         if profile.dram_ratio
     ]
     accessed = sum(moved / ratio for moved, ratio in known)
@@ -276,7 +280,7 @@ def _simulated(
     profiler: KernelProfiler,
     profiled: ProfiledKernel,
     values: Mapping[str, Any],
-    place: int,
+    number: int,
 ) -> ProfiledKernel:
     """Return the kernel with a graph so short that its simulation takes seconds at most."""
     graph = profiled.profile.idg
@@ -284,8 +288,8 @@ def _simulated(
         return profiled
     geometry = launch_geometry(profiled.profile, profiled.launch, model.device)
     waves = min(3, -(-geometry.groups_on_compute_unit // geometry.concurrent_groups))
-    each = int(SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
-    if len(graph.nodes) <= each:
+    most = int(SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
+    if len(graph.nodes) <= most:
         return profiled
-    shorter = replace(profiler, max_instructions=max(1, each))
-    return shorter.launches_at(values)[place][0]
+    shorter = replace(profiler, max_instructions=max(1, most))
+    return shorter.launches_at(values)[number][0]

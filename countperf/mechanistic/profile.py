@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -36,6 +36,12 @@ def check_not_negative(value: float, name: str) -> float:
         message = f"{name} must be finite and not negative, not {value}"
         raise ParameterError(message, parameter=name)
     return value
+
+
+def check_each(check: Callable[[float, str], float], **values: float) -> None:
+    """Check several numbers, which have the names of the parameters."""
+    for name, value in values.items():
+        check(value, name)
 
 
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
@@ -107,10 +113,10 @@ class InstructionGraph(ShortRepr):
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
         """Return for each instruction those whose results it uses; remembered."""
         if not self._used:
-            found: list[list[int]] = [[] for _ in self.nodes]
+            sources: list[list[int]] = [[] for _ in self.nodes]
             for source, target in self.edges:
-                found[target].append(source)
-            self._used.append(tuple(map(tuple, found)))
+                sources[target].append(source)
+            self._used.append(tuple(map(tuple, sources)))
         return self._used[0]
 
     def counts(self) -> dict[str, int]:
@@ -307,14 +313,15 @@ class MechanisticPrediction(Prediction):
 class MechanisticModel(ABC):
     """Base of the mechanistic models; a subclass states its name and its estimate."""
 
+    name: ClassVar[str]  # of the model, without its variant
     charges: ClassVar[frozenset[str]] = frozenset()  # of "barriers" and "divergence"
 
     device: DeviceParameters  # constants of the device
 
     @property
-    @abstractmethod
     def model(self) -> str:
         """Name of the model, with its variant."""
+        return self.name
 
     @abstractmethod
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
@@ -346,6 +353,22 @@ class MechanisticModel(ABC):
             ignored=tuple(sorted(self._ignored(kernel.profile))),
             bound="launch" if overhead > estimate.time_s else estimate.bound,
             results=dict(estimate.results),
+        )
+
+    def _at_rate(
+        self,
+        wpc: float,
+        total_sub_groups: float,
+        bound: Bound,
+        parts: Mapping[str, float],
+        results: Mapping[str, float],
+    ) -> Estimate:
+        """Turn a throughput, sub-groups per cycle, into the time of all, in proportion to parts."""
+        time_s = seconds_from_throughput(wpc, total_sub_groups, self.device, model=self.model)
+        whole = sum(parts.values())
+        breakdown = {name: time_s * part / whole for name, part in parts.items()}
+        return Estimate(
+            time_s=time_s, bound=bound, breakdown=breakdown, results={"wpc": wpc, **results}
         )
 
     def _ignored(self, profile: KernelProfile) -> set[str]:

@@ -140,7 +140,7 @@ def _cells(text: str, name: str) -> Iterator[_Cell]:
     """Yield the cells of all tables of a file."""
     header: list[str] = []
     units: dict[str, str] | None = None
-    found = False
+    has_table = False
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         try:
             row = next(csv.reader([line], strict=True), [])
@@ -151,7 +151,7 @@ def _cells(text: str, name: str) -> Iterator[_Cell]:
             raise TableError(message, row=number) from error
         is_long = "Metric Name" in row or "Event Name" in row
         if is_long or (row[:1] == [_RAW_FIRST] and "Kernel Name" in row):
-            header, units, found = row, None, True
+            header, units, has_table = row, None, True
             if is_long:
                 _check_columns(header)
         elif {"Metric Name", "Event Name"} & set(header):
@@ -165,7 +165,7 @@ def _cells(text: str, name: str) -> Iterator[_Cell]:
             for metric, value in cells.items():
                 if "__" in metric:
                     yield _cell(cells, metric, value, units[metric], (number, metric))
-    if not found:
+    if not has_table:
         raise TableError(
             f"{name} is no table of ncu --csv or nvprof --csv: no line has the columns 'Metric"
             " Name', 'Event Name', or 'ID' and 'Kernel Name', separated by commas; export it by"
@@ -202,7 +202,7 @@ def _check_columns(header: Sequence[str]) -> None:
 def _long(header: Sequence[str], row: Sequence[str], number: int) -> Iterator[_Cell]:
     """Yield the cell of a line that has one metric; lines of ncu end before the rules' columns."""
     metric = "Metric Name" if "Metric Name" in header else "Event Name"
-    value = next(each for each in ("Metric Value", "Average", "Avg") if each in header)
+    value = next(name for name in ("Metric Value", "Average", "Avg") if name in header)
     cells = dict(zip(header, row, strict=False))
     is_cut = value != "Metric Value" and len(row) < len(header)
     if len(row) > len(header) or is_cut or not cells.get(metric) or value not in cells:
@@ -285,13 +285,13 @@ def _product(size: str) -> int | None:
 def measured_fields(metrics: KernelMetrics) -> dict[str, MeasuredField]:
     """Return the fields of a profile that metrics give, of the whole launch; see the module."""
     values = metrics.values
-    found: dict[str, MeasuredField] = {}
+    measured: dict[str, MeasuredField] = {}
 
     def take(field: str, names: Sequence[str], scale: float = 1.0) -> None:
         there = [name for name in names if name in values]
-        if field not in found and there:
+        if field not in measured and there:
             total = scale * sum(values[name] for name in there)
-            found[field] = MeasuredField(value=total, metrics=tuple(there))
+            measured[field] = MeasuredField(value=total, metrics=tuple(there))
 
     take("total_bytes", ["dram__bytes.sum"])
     for read, write, scale in _TRAFFIC:
@@ -302,15 +302,15 @@ def measured_fields(metrics: KernelMetrics) -> dict[str, MeasuredField]:
     for name in _ISSUED:
         take("ins_issued", [name])
     replayed = ("inst_executed", "inst_replay_overhead")
-    if "ins_issued" not in found and set(replayed) <= set(values):
+    if "ins_issued" not in measured and set(replayed) <= set(values):
         issued = values[replayed[0]] * (1 + values[replayed[1]])
-        found["ins_issued"] = MeasuredField(value=issued, metrics=replayed)
+        measured["ins_issued"] = MeasuredField(value=issued, metrics=replayed)
     if there := tuple(name for name in _FLOPS if name in values):
         total = sum(_FLOPS[name] * values[name] for name in there)
-        found["total_flops"] = MeasuredField(value=total, metrics=there)
+        measured["total_flops"] = MeasuredField(value=total, metrics=there)
     take("registers_per_work_item", ["launch__registers_per_thread"])
     take("local_bytes_per_group", [f"{_SHARED}_static", f"{_SHARED}_dynamic"])
-    return found
+    return measured
 
 
 def _is_called(kernel: str, name: str) -> bool:
@@ -341,8 +341,8 @@ def with_measured(
         else:
             message = f"{len(chosen)} kernels of the table are called {name!r}; there are: {there}"
         raise TableError(message, column="Kernel Name")
-    found = measured_fields(chosen[0])
-    if not found:
+    measured = measured_fields(chosen[0])
+    if not measured:
         known = ", ".join(list(chosen[0].values)[:6])
         message = (
             f"no metric of {chosen[0].kernel} gives a field of a profile (found: {known}); export"
@@ -351,8 +351,8 @@ def with_measured(
         )
         raise TableError(message, column="Metric Name")
     sub_groups = profiled.launch.total_sub_groups(device.require_int("sub_group_size"))
-    changes: dict[str, Any] = {field: metric.value for field, metric in found.items()}
-    marks = {field: ", ".join(metric.metrics) for field, metric in found.items()}
+    changes: dict[str, Any] = {field: metric.value for field, metric in measured.items()}
+    marks = {field: ", ".join(metric.metrics) for field, metric in measured.items()}
     launch = profiled.launch
     if (share := changes.pop("occupancy", None)) is not None:
         most = device.require("max_sub_groups_per_compute_unit", model="achieved occupancy")

@@ -82,7 +82,7 @@ class PtxLaunch:
         for name, numbers in (("ntid", self.shape), ("nctaid", self.groups), ("ctaid", self.group)):
             special |= {f"%{name}.{a}": number for a, number in zip("xyz", numbers, strict=True)}
         values = zip(parameters, self.arguments, strict=True)
-        return PtxState({name: each for name, each in values if each is not None}, special)
+        return PtxState({name: value for name, value in values if value is not None}, special)
 
     @property
     def lanes(self) -> int:
@@ -134,7 +134,7 @@ class PtxProgram:
                 " take smaller sizes, or leave analysis= out"
             )
             raise ParameterError(message, parameter="max_instructions")
-        return _graph(self.instructions[place] for run in order for place in range(*run))
+        return _graph(self.instructions[index] for run in order for index in range(*run))
 
 
 class _Followed(WarpProgram):
@@ -146,30 +146,30 @@ class _Followed(WarpProgram):
         self._trips = {program.labels[label]: number for label, number in trips.items()}
         self._left: dict[int, int] = {}
 
-    def executes(self, place: int, state: PtxState, active: Bits) -> None:
-        each = self.instructions[place]
-        if each.base != "BRA":
-            execute_ptx(each.opcode, each.operands, state, active)
+    def executes(self, index: int, state: PtxState, active: Bits) -> None:
+        instruction = self.instructions[index]
+        if instruction.base != "BRA":
+            execute_ptx(instruction.opcode, instruction.operands, state, active)
 
-    def is_data(self, place: int) -> bool:
-        return self.instructions[place].base in ("ld", "ldu")
+    def is_data(self, index: int) -> bool:
+        return self.instructions[index].base in ("ld", "ldu")
 
-    def decided(self, place: int, unfollowed: str) -> bool:
-        target = self.instructions[place].target
+    def decided(self, index: int, unfollowed: str) -> bool:
+        target = self.instructions[index].target
         if target is None:
             return True  # an instruction under a predicate is issued all the same
-        if target <= place and target in self._trips:
-            left = self._left.pop(place, self._trips[target] - 1)
+        if target <= index and target in self._trips:
+            left = self._left.pop(index, self._trips[target] - 1)
             if left:
-                self._left[place] = left - 1
+                self._left[index] = left - 1
             return bool(left)
-        if any(place < head < target for head in self._trips):
+        if any(index < head < target for head in self._trips):
             return False  # it skips a loop that has iterations
-        if self.skips_call(place):
+        if self.skips_call(index):
             return True
         why = f"{unfollowed}, which is not followed," if unfollowed else "data"
         message = (
-            f"kernel {self.name!r}: {why} decides a branch of PTX at instruction {place}; leave"
+            f"kernel {self.name!r}: {why} decides a branch of PTX at instruction {index}; leave"
             " analysis= out. Without a launch, pass the trips of loops"
             f" ({', '.join(self._loops) or 'there are none'}), such as"
             f" trips={{{(self._loops or ('label',))[0]!r}: 16}}"

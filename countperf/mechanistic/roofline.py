@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -33,9 +33,9 @@ from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    check_each,
     check_not_negative,
     check_positive,
-    seconds_from_throughput,
 )
 
 _TIE = 1e-12
@@ -123,10 +123,8 @@ def byte_roof(
 
     :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
     """
-    check_not_negative(total_flops, "total_flops")
-    check_not_negative(total_bytes, "total_bytes")
-    check_positive(peak_flops, "peak_flops")
-    check_positive(bandwidth_byte_per_s, "bandwidth_byte_per_s")
+    check_each(check_not_negative, total_flops=total_flops, total_bytes=total_bytes)
+    check_each(check_positive, peak_flops=peak_flops, bandwidth_byte_per_s=bandwidth_byte_per_s)
     if total_flops == 0 and total_bytes == 0:
         message = "the kernel has no work: total_flops and total_bytes are zero"
         raise ParameterError(message, parameter="total_flops")
@@ -144,10 +142,7 @@ def byte_roof(
 class RooflineModel(MechanisticModel):
     """Roofline over the subsystems of a compute unit, from counts of instructions."""
 
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        return "roofline"
+    name: ClassVar[str] = "roofline"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time; see `MechanisticModel.estimate`."""
@@ -155,23 +150,15 @@ class RooflineModel(MechanisticModel):
         estimate = profile_roof(profile, self.device, model=self.model)
         size = self.device.require_int("sub_group_size", model=self.model)
         sub_groups = launch.total_sub_groups(size)
-        time_s = seconds_from_throughput(estimate.wpc, sub_groups, self.device, model=self.model)
-        return Estimate(
-            time_s=time_s,
-            bound=estimate.kind,
-            breakdown={estimate.kind: time_s},
-            results={"wpc": estimate.wpc, **{f"busy[{k}]": v for k, v in estimate.busy.items()}},
-        )
+        busy = {f"busy[{name}]": cycles for name, cycles in estimate.busy.items()}
+        return self._at_rate(estimate.wpc, sub_groups, estimate.kind, {estimate.kind: 1}, busy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRooflineModel(MechanisticModel):
     """Roofline of the whole device in flop and byte."""
 
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        return "roofline-bytes"
+    name: ClassVar[str] = "roofline-bytes"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time, the same for every launch; see `MechanisticModel.estimate`."""

@@ -29,13 +29,11 @@ from typing import Literal
 
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.machine_code.sass_instruction import SassInstruction
+from countperf.machine_code.sass_instruction import CALLS, SassInstruction
 from countperf.mechanistic.classes import kernel_class
 from countperf.mechanistic.merpsys import critical_path
 from countperf.mechanistic.profile import ProfiledKernel, check_not_negative
 from countperf.mechanistic.sass_listing import parse_sass
-
-_REFUSED = ("CALL", "JCAL", "RET", "BRX", "JMP", "JMX")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +72,7 @@ class SassSegment:
 
     # loops around it, the outermost first, numbered in the order in which they begin
     loops: tuple[int, ...]
-    place: int  # place of the first among all instructions of the function
+    start: int  # index of the first among all instructions of the function
     instructions: tuple[SassInstruction, ...]  # in order
     critical_path: float  # cycles of one pass
 
@@ -107,7 +105,7 @@ class SassAnalysis:
         for segment in self.segments:
             for around, loop in zip((-1, *segment.loops), segment.loops, strict=False):
                 if loop not in times:
-                    times[loop] = executed[segment.place]
+                    times[loop] = executed[segment.start]
                     counts[loop] = times[loop] / (times.get(around, 1.0) or 1.0)
         return tuple(counts[loop] for loop in sorted(counts))
 
@@ -175,69 +173,64 @@ def unit_of(
 def _segments(
     name: str, listed: Sequence[SassInstruction], latencies: SassLatencies
 ) -> tuple[SassSegment, ...]:
-    for each in listed:
-        if each.base in _REFUSED:
+    for instruction in listed:
+        if instruction.base in CALLS:
             message = (
-                f"{each.opcode} at {each.address:#x}: code with calls or computed jumps is not"
-                " analyzed"
+                f"{instruction.opcode} at {instruction.address:#x}: code with calls or computed"
+                " jumps is not analyzed"
             )
             raise ParameterError(message, parameter="text")
-    places = [position for position, each in enumerate(listed) if each.base != "NOP"]
+    places = [position for position, instruction in enumerate(listed) if instruction.base != "NOP"]
     code = [
-        replace(each, target=None if each.target is None else bisect_left(places, each.target))
-        for each in map(listed.__getitem__, places)
+        replace(
+            instruction,
+            target=None if instruction.target is None else bisect_left(places, instruction.target),
+        )
+        for instruction in map(listed.__getitem__, places)
     ]
     loops = _loops(name, code)
     end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
     cuts = sorted({0, end, *(position for loop in loops for position in loop if position < end)})
-    return tuple(
-        replace(
-            _segment(code, first, after, loops=loops, end=end, latencies=latencies),
-            place=places[first],
-        )
-        for first, after in pairwise(cuts)
-    )
-
-
-def _loops(name: str, code: Sequence[SassInstruction]) -> list[tuple[int, int]]:
-    """Return the first instruction of each loop, and the one behind its last, in order."""
-    found: dict[int, int] = {}
-    for position, each in enumerate(code):
-        # the code ends in a branch to itself, which is never executed
-        if each.base == "BRA" and each.target is not None and each.target < position:
-            found[each.target] = position + 1  # continued in several places, it ends at the last
-    loops = sorted(found.items())
-    for (_, after), (first, later) in combinations(loops, 2):
-        if first < after < later:
-            message = f"{name} has loops that overlap, which are not analyzed"
-            raise ParameterError(message, parameter="text")
-    return loops
-
-
-def _segment(
-    code: Sequence[SassInstruction],
-    first: int,
-    after: int,
-    *,
-    loops: Sequence[tuple[int, int]],
-    end: int,
-    latencies: SassLatencies,
-) -> SassSegment:
-    around = tuple(n for n, (start, stop) in enumerate(loops) if start <= first and after <= stop)
-    returns = loops[around[0]][0] if around else after
-    return SassSegment(
-        loops=around,
-        place=first,
-        instructions=tuple(code[first:after]),
-        critical_path=_path(
+    segments: list[SassSegment] = []
+    for first, after in pairwise(cuts):
+        around = [n for n, (start, stop) in enumerate(loops) if start <= first and after <= stop]
+        returns = loops[around[0]][0] if around else after
+        path = _path(
             code,
             first,
             after,
             closes=any(stop == after for _, stop in loops),
             read_later=[*code[after:end], *code[returns:after]],
             latencies=latencies,
-        ),
-    )
+        )
+        own = tuple(code[first:after])
+        segments.append(
+            SassSegment(
+                loops=tuple(around), start=places[first], instructions=own, critical_path=path
+            )
+        )
+    return tuple(segments)
+
+
+def _loops(name: str, code: Sequence[SassInstruction]) -> list[tuple[int, int]]:
+    """Return the first instruction of each loop, and the one behind its last, in order."""
+    ends: dict[int, int] = {}
+    for position, instruction in enumerate(code):
+        # the code ends in a branch to itself, which is never executed
+        if (
+            instruction.base == "BRA"
+            and instruction.target is not None
+            and instruction.target < position
+        ):
+            ends[instruction.target] = (
+                position + 1
+            )  # continued in several places, it ends at the last
+    loops = sorted(ends.items())
+    for (_, after), (first, later) in combinations(loops, 2):
+        if first < after < later:
+            message = f"{name} has loops that overlap, which are not analyzed"
+            raise ParameterError(message, parameter="text")
+    return loops
 
 
 def _path(
@@ -252,24 +245,24 @@ def _path(
     size = after - first
     edges: list[tuple[int, int, float]] = []
     producers: dict[str, int] = {}
-    later = frozenset[str]().union(*(_needs(each) for each in read_later))
-    for place in range(size):
-        each = code[first + place]
-        for register in _needs(each) & producers.keys():
+    later = frozenset[str]().union(*(_needs(instruction) for instruction in read_later))
+    for index in range(size):
+        instruction = code[first + index]
+        for register in _needs(instruction) & producers.keys():
             source = producers[register]
-            edges.append((source, place, _latency(code[first + source], latencies)))
-        is_last = place + 1 == size
-        follows = not is_last and code[first + place + 1].with_previous
+            edges.append((source, index, _latency(code[first + source], latencies)))
+        is_last = index + 1 == size
+        follows = not is_last and code[first + index + 1].with_previous
         gap = 0.0 if follows else latencies.issue
-        if each.base in ("BRA", "EXIT"):
-            if is_last and each.base == "EXIT" and not _is_conditional(each):
+        if instruction.base in ("BRA", "EXIT"):
+            if is_last and instruction.base == "EXIT" and not _is_conditional(instruction):
                 gap = latencies.group_replacement
             elif is_last and closes:
                 gap = latencies.branch_taken
-            elif _is_conditional(each):
+            elif _is_conditional(instruction):
                 gap = latencies.branch_not_taken
-        edges.append((place, place + 1, gap))
-        producers.update(dict.fromkeys(each.results, place))
+        edges.append((index, index + 1, gap))
+        producers.update(dict.fromkeys(instruction.results, index))
     for register, source in producers.items():
         if register in later:
             edges.append((source, size, _latency(code[first + source], latencies)))

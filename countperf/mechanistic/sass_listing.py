@@ -86,8 +86,8 @@ def _code(lines: list[str]) -> SassCode:
         if match[7] or match[8]:
             in_braces = False
         code.append(instruction)
-    labels |= {hex(each.address): position for position, each in enumerate(code)}
-    return SassCode([_with_target(each, labels) for each in code])
+    labels |= {hex(instruction.address): position for position, instruction in enumerate(code)}
+    return SassCode([_with_target(instruction, labels) for instruction in code])
 
 
 def _with_target(instruction: SassInstruction, labels: dict[str, int]) -> SassInstruction:

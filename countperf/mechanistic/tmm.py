@@ -39,7 +39,7 @@ a transaction touches two rows of 16).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from countperf.errors import ParameterError
 from countperf.mechanistic.occupancy import launch_geometry
@@ -49,6 +49,7 @@ from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    check_each,
     check_not_negative,
     check_positive,
     check_whole,
@@ -91,12 +92,9 @@ def step_bound(
 
     Eq. (1): :math:`T_P = \max(T_1/P, T_\infty, M L / (\mathcal{T} P))`.
     """
-    check_not_negative(work, "work")
-    check_not_negative(span, "span")
-    check_not_negative(transactions, "transactions")
-    check_positive(latency_steps, "latency_steps")
+    check_each(check_not_negative, work=work, span=span, transactions=transactions)
+    check_each(check_positive, latency_steps=latency_steps, num_cores=num_cores)
     check_positive(work_items_per_core, "work_items_per_core")
-    check_positive(num_cores, "num_cores")
     if max_work_items_per_core is not None:
         check_positive(max_work_items_per_core, "max_work_items_per_core")
         if work_items_per_core > max_work_items_per_core:
@@ -134,30 +132,13 @@ def _slots(active_groups: int, num_compute_units: int) -> int:
 
 
 def scheduled_steps(
-    *,
-    work: float,
-    transactions: float,
-    latency_steps: float,
-    work_items_per_core: float,
-    num_cores: float,
-    num_groups: int,
-    active_groups: int,
-    num_compute_units: int,
-    max_work_items_per_core: float | None = None,
+    *, num_groups: int, active_groups: int, num_compute_units: int, **terms: Any
 ) -> ScheduledSteps:
-    r"""Return the steps of a kernel whose groups run in waves.
+    r"""Return the steps of a kernel whose groups run in waves; terms are those of `step_bound`.
 
     Eq. (7): :math:`\max(T_1/P, M L / (\mathcal{T} P)) \lceil B_r / W \rceil W / B_r`.
     """
-    bound = step_bound(
-        work=work,
-        span=0,
-        transactions=transactions,
-        latency_steps=latency_steps,
-        work_items_per_core=work_items_per_core,
-        num_cores=num_cores,
-        max_work_items_per_core=max_work_items_per_core,
-    )
+    bound = step_bound(span=0, **terms)
     factor = scheduling_factor(num_groups, active_groups, num_compute_units)
     return ScheduledSteps(
         steps=bound.steps * factor,
@@ -171,10 +152,7 @@ def scheduled_steps(
 class TmmModel(MechanisticModel):
     """TMM's time of a kernel: Eq. (7), a cycle for each step."""
 
-    @property
-    def model(self) -> str:
-        """``"tmm"``."""
-        return "tmm"
+    name: ClassVar[str] = "tmm"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""

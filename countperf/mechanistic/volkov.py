@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
@@ -50,9 +50,9 @@ from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    check_each,
     check_not_negative,
     check_positive,
-    seconds_from_throughput,
 )
 from countperf.mechanistic.roofline import profile_roof
 
@@ -71,9 +71,7 @@ def occupancy_roof(*, occupancy: float, latency_app: float, wpc_roof: float) -> 
 
     Lemeire et al., Eq. (3): :math:`WPC = \min(WPC_{roof}, \omega/\Lambda_{app})`.
     """
-    check_positive(occupancy, "occupancy")
-    check_positive(latency_app, "latency_app")
-    check_positive(wpc_roof, "wpc_roof")
+    check_each(check_positive, occupancy=occupancy, latency_app=latency_app, wpc_roof=wpc_roof)
     below = occupancy / latency_app < wpc_roof
     return OccupancyRoof(
         wpc=min(wpc_roof, occupancy / latency_app),
@@ -134,10 +132,7 @@ def latency_alone(
 class VolkovModel(MechanisticModel):
     """Occupancy roofline over all subsystems and the issue limit."""
 
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        return "volkov"
+    name: ClassVar[str] = "volkov"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time; see `MechanisticModel.estimate`.
@@ -150,42 +145,19 @@ class VolkovModel(MechanisticModel):
         estimate = occupancy_roof(
             occupancy=geometry.occupancy, latency_app=latency, wpc_roof=top.wpc
         )
-        return throughput_estimate(
-            wpc=estimate.wpc,
-            wpc_roof=top.wpc,
-            kind=top.kind,
-            total_sub_groups=geometry.total_sub_groups,
-            device=self.device,
-            model=self.model,
-            results={
-                "wpc": estimate.wpc,
+        share = estimate.wpc / top.wpc
+        return self._at_rate(
+            estimate.wpc,
+            geometry.total_sub_groups,
+            top.kind if share >= 1 else "latency",
+            {top.kind: share, "latency": 1 - share},
+            {
                 "cpr": estimate.cpr,
                 "occupancy": geometry.occupancy,
                 "latency_app": latency,
                 "ridge_occupancy": estimate.ridge_occupancy,
             },
         )
-
-
-def throughput_estimate(
-    *,
-    wpc: float,
-    wpc_roof: float,
-    kind: Bound,
-    total_sub_groups: float,
-    device: DeviceParameters,
-    model: str,
-    results: Mapping[str, float],
-) -> Estimate:
-    """Turn a throughput below a roof into a time: the busiest subsystem's, and exposed latency."""
-    time_s = seconds_from_throughput(wpc, total_sub_groups, device, model=model)
-    busy_s = min(time_s, seconds_from_throughput(wpc_roof, total_sub_groups, device, model=model))
-    return Estimate(
-        time_s=time_s,
-        bound=kind if wpc >= wpc_roof else "latency",
-        breakdown={kind: busy_s, "latency": time_s - busy_s},
-        results=results,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,8 +206,10 @@ def two_subsystems(
     counts = profile.counts(model=model)
 
     def mean(kind: InstructionKind, constant: Literal["cpi", "latency"]) -> float:
-        found = [(count, device.require_class(name, model=model)) for name, count in counts.items()]
-        chosen = [(count, entry) for count, entry in found if entry.kind == kind]
+        entries = [
+            (count, device.require_class(name, model=model)) for name, count in counts.items()
+        ]
+        chosen = [(count, entry) for count, entry in entries if entry.kind == kind]
         total = sum(count for count, _ in chosen)
         if not total:
             message = f"kernel {profile.name!r}: no instruction of kind {kind}, which {model} needs"
@@ -257,10 +231,7 @@ def two_subsystems(
 class TransitModel(MechanisticModel):
     """Transit model of two subsystems."""
 
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        return "transit"
+    name: ClassVar[str] = "transit"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time; see `MechanisticModel.estimate`."""
@@ -273,15 +244,14 @@ class TransitModel(MechanisticModel):
         is_compute = busy_comp >= system.alpha_mem * system.cpi_mem
         if is_compute:
             waiting = wpc * system.alpha_mem * system.latency_mem
-        return throughput_estimate(
-            wpc=wpc,
-            wpc_roof=system.wpc_roof,
-            kind="compute" if is_compute else "memory",
-            total_sub_groups=geometry.total_sub_groups,
-            device=self.device,
-            model=self.model,
-            results={
-                "wpc": wpc,
+        kind: Bound = "compute" if is_compute else "memory"
+        share = wpc / system.wpc_roof
+        return self._at_rate(
+            wpc,
+            geometry.total_sub_groups,
+            kind if share >= 1 else "latency",
+            {kind: share, "latency": 1 - share},
+            {
                 "occupancy": geometry.occupancy,
                 "waiting": waiting,
                 "computing": geometry.occupancy - waiting,

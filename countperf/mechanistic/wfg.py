@@ -55,7 +55,6 @@ from countperf.mechanistic.profile import (
     check_choice,
     check_not_negative,
     check_positive,
-    seconds_from_throughput,
 )
 
 Variant = Literal["original", "corrected"]
@@ -247,20 +246,14 @@ class WorkFlowModel(MechanisticModel):
         geometry = launch_geometry(profile, launch, self.device)
         costs = self._costs(profile, blocks)
         result = work_flow_cycles(blocks, geometry.occupancy, costs, variant=self.variant)
-        time_s = seconds_from_throughput(
-            result.wpc / repetitions, geometry.total_sub_groups, self.device, model=self.model
-        )
-        return Estimate(
-            time_s=time_s,
-            bound=_bound(result),
-            breakdown={
-                "compute": time_s * result.computation / result.cpw,
-                "memory": time_s * result.memory / result.cpw,
-            },
-            results={
+        return self._at_rate(
+            result.wpc / repetitions,
+            geometry.total_sub_groups,
+            _bound(result),
+            {"compute": result.computation, "memory": result.memory},
+            {
                 "cpw": result.cpw * repetitions,
                 "cpr": result.cpr * repetitions,
-                "wpc": result.wpc / repetitions,
                 "occupancy": geometry.occupancy,
             },
         )
@@ -297,8 +290,8 @@ class WorkFlowModel(MechanisticModel):
             )
             raise ModelNotApplicableError(message, parameter="alpha")
         return (
-            sum(count * each.cpi for count, each in counted) / total,
-            sum(count * each.latency for count, each in counted) / total,
+            sum(count * cost.cpi for count, cost in counted) / total,
+            sum(count * cost.latency for count, cost in counted) / total,
         )
 
 

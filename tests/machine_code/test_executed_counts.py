@@ -29,9 +29,6 @@ from countperf.properties.count_properties import count_kernel
 from measurement_kernels import catalog
 from tests.harness.fakes import make_device
 
-needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
-needs_llvm = pytest.mark.skipif(find_analyzer() is None, reason="llvm-mca is not installed")
-
 CASES = {
     "vector-scale-add/stride1/256x1/f32": {"n": 4096},
     "matmul-tiled/square/16x16/f32": {"n": 64, "m": 96, "l": 32},
@@ -47,6 +44,8 @@ _NO_OPERATIONS = ("compare", "round", "minmax")
 
 @pytest.fixture(scope="module", params=["pocl:0", "intel:0"])
 def device(request: pytest.FixtureRequest) -> Device:
+    if find_objdump() is None or find_analyzer() is None:
+        pytest.skip("objdump or llvm-mca is not installed")
     try:
         return find_device(request.param)
     except DeviceError as error:
@@ -56,8 +55,8 @@ def device(request: pytest.FixtureRequest) -> Device:
 @cache
 def compiled(device: Device) -> dict[str, CompiledKernel]:
     units = [(catalog.entry(name).build(), sizes) for name, sizes in CASES.items()]
-    found = dict(zip(CASES, read_compiled(units, device), strict=True))
-    return {name: each for name, each in found.items() if isinstance(each, CompiledKernel)}
+    by_name = zip(CASES, read_compiled(units, device), strict=True)
+    return {name: kernel for name, kernel in by_name if isinstance(kernel, CompiledKernel)}
 
 
 def operations(kernel: CompiledKernel, sizes: dict[str, int]) -> int:
@@ -77,7 +76,6 @@ def operations(kernel: CompiledKernel, sizes: dict[str, int]) -> int:
     return found
 
 
-@needs_objdump
 @pytest.mark.device
 @pytest.mark.parametrize("larger", [False, True])
 @pytest.mark.parametrize(
@@ -96,8 +94,6 @@ def test_operations_are_those_of_the_exact_counts(device: Device, name: str, lar
     assert operations(kernel, sizes) == expected
 
 
-@needs_objdump
-@needs_llvm
 @pytest.mark.device
 def test_counts_are_of_all_groups(device: Device) -> None:
     kernel = compiled(device)["transpose/tiled/16x16/f32"]
@@ -107,21 +103,16 @@ def test_counts_are_of_all_groups(device: Device) -> None:
     assert {name: 2 * number for name, number in once.items()} == twice
 
 
-@needs_objdump
-@needs_llvm
 @pytest.mark.device
 def test_all_launches_are_counted(device: Device) -> None:
     kernel = compiled(device)["atax/128x1/f32"]
     assert len(kernel.programs) >= 2
     without_first = {**kernel.programs}
     del without_first["atax"]
-    broken = CompiledKernel(platform=kernel.platform, programs=without_first, host=kernel.host)
     with pytest.raises(CountingError, match="no code of kernel 'atax'"):
-        broken.counts(CASES["atax/128x1/f32"])
+        replace(kernel, programs=without_first).counts(CASES["atax/128x1/f32"])
 
 
-@needs_objdump
-@needs_llvm
 @pytest.mark.device
 @pytest.mark.parametrize("mean", [16, 5, Fraction(5, 2)])
 def test_loops_over_data_take_their_mean_trip_counts(device: Device, mean: Fraction) -> None:
@@ -140,7 +131,6 @@ def test_loops_over_data_take_their_mean_trip_counts(device: Device, mean: Fract
     assert less["code.all"] < more["code.all"]
 
 
-@needs_objdump
 def test_other_runtimes_are_refused() -> None:
     entry = catalog.entry("transpose/tiled/16x16/f32")
     with pytest.raises(DeviceError, match="does not keep its machine code"):
@@ -195,8 +185,6 @@ def test_which_function_runs_a_group() -> None:
     assert entry_of(pocl, "product", (8, 2, 1)) == "_pocl_kernel_product_workgroup"
 
 
-@needs_objdump
-@needs_llvm
 @pytest.mark.device
 def test_many_kernels_take_one_run_of_the_analyzer(
     device: Device, monkeypatch: pytest.MonkeyPatch

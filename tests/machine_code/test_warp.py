@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import CountingError
+from countperf.machine_code import warp
 from countperf.machine_code.sass_instruction import (
     LANES,
     SassInstruction,
@@ -170,7 +171,8 @@ def test_maxwell_meets_again_at_the_end_of_a_scope() -> None:
     assert [found.lanes[place] for place in (3, 4, 5, 6)] == [24, 8, 8, 32]
 
 
-def test_what_data_decides() -> None:
+def test_what_data_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warp, "MOST_BLOCKS", 1000)
     guarded = """
         LDG.E R0 [R2]
         ISETP.GE.AND P0 PT R0 0x8 PT

@@ -120,42 +120,6 @@ def test_concurrent_groups_of_a_launch() -> None:
     assert (stated.occupancy, stated.concurrent_groups) == (5.5, 5)
 
 
-@pytest.mark.parametrize(
-    ("capability", "registers", "groups"),
-    [
-        ("1.0", 10, 3),  # 10 x 256 of 8192
-        ("1.3", 16, 4),  # 16 x 256 of 16384
-        ("2.0", 21, 5),  # 42 sub-groups of 768: 21 is one of the coarse ones
-        ("2.0", 23, 5),  # 44 sub-groups of 736, in units of 64: 42 of 768
-        ("3.0", 32, 8),  # 64 sub-groups of 1024
-        ("5.0", 33, 6),  # 40 registers: 51, so 48 sub-groups
-        ("7.5", 32, 4),  # 32 sub-groups at most
-        ("8.0", 128, 2),  # 16 sub-groups of 4096
-        ("8.6", 32, 6),  # 48 sub-groups at most
-        ("9.0", 64, 4),  # 32 sub-groups of 2048
-    ],
-)
-def test_groups_of_256_by_compute_capability(capability: str, registers: int, groups: int) -> None:
-    residency = resident_groups(
-        capability_device(capability), work_items_per_group=256, registers_per_work_item=registers
-    )
-
-    assert residency.active_groups == groups
-
-
-def test_allocation_of_registers_and_local_memory() -> None:
-    # 3 sub-groups are allocated as 4: 16 * 128 = 2048 registers, 4 groups instead of 5
-    pairs = resident_groups(
-        capability_device("1.0"), work_items_per_group=96, registers_per_work_item=16
-    )
-    assert pairs.limits["registers"] == 4
-    # the system takes local memory of every group
-    taken = resident_groups(
-        capability_device("9.0"), work_items_per_group=32, local_bytes_per_group=7168
-    )
-    assert taken.limits["local"] == 233472 // 8192
-
-
 @pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
 def test_a_sub_group_of_a_cpu_is_its_vector_in_elements(slug: str) -> None:
     device = load_device(slug)

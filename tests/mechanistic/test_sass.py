@@ -180,6 +180,7 @@ def test_functions_of_several_architectures_stay_apart() -> None:
         ("LDS R0, [R2]\nFADD R1, R0, R0\nEXIT", "shared_memory"),
         ("nothing here", "no instruction"),
         ("CALL.REL 0x8\nEXIT", "calls or computed jumps"),
+        ("CAL 0x8\nEXIT", "calls or computed jumps"),
         ("A: MOV R0, RZ\nB: MOV R1, RZ\n@P0 BRA A\n@P1 BRA B\nEXIT", "loops that overlap"),
     ],
 )
