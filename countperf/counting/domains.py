@@ -152,7 +152,7 @@ class Domains:
                 raise DataDependentControlFlowError(
                     f"kernel '{self.kernel.name}': data decides how many groups there are along "
                     f"'{name}', and not alone: other loops are mapped to group axis "
-                    f"{self.group_axes[name]} as well; map them to an axis of their own"
+                    f"{self.group_axes[name]} as well"
                 )
             extents = group_counts_of(self.kernel, ids, self.callables)
             groups = {
@@ -207,7 +207,7 @@ class Domains:
             raise DataDependentControlFlowError(
                 f"kernel '{self.kernel.name}': which values the loops "
                 f"{', '.join(sorted(within))} take together depends on {', '.join(data)}, which "
-                "is data; write a domain for each of them"
+                "is data"
             )
         return without
 

@@ -127,7 +127,7 @@ class Kernel:
             if needed > allocated:
                 raise KernelBuildError(
                     f"temporary array {argument.name!r} takes {needed} byte, and Loopy allocates"
-                    f" {allocated}; give it strides without gaps"
+                    f" {allocated}"
                 )
 
 

@@ -117,7 +117,7 @@ def sweep(
             )
         )
     if not points:
-        message = f"no value of {over} fits on {device.slug}; give values"
+        message = f"no value of {over} fits on {device.slug}"
         raise ParameterError(message, parameter="values")
     return Sweep(
         kernel=profile.name,
