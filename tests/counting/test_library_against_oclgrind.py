@@ -11,6 +11,7 @@ import pytest
 from countperf.properties.count_properties import count_kernel
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry
+from tests.nightly import one_of
 from tests.oracles import oclgrind
 
 pytestmark = [
@@ -48,13 +49,7 @@ def _smaller(found: CatalogEntry) -> dict[str, int]:
     return smaller
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.nightly] if place % 4 else [])
-        for place, name in enumerate(UNITS)
-    ],
-)
+@pytest.mark.parametrize("name", one_of(5, UNITS))
 def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
     t_unit = UNITS[name][0].build()
     vector = count_kernel(t_unit)
