@@ -194,11 +194,7 @@ def test_a_campaign_resumes_after_any_cut(store: Path) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from countperf.documents.lines import locked
-from countperf.harness.campaign import Rewriting, measure
-from countperf.harness.runner import KernelRunner
-from countperf.workflow import measuring
-from countperf.workflow.fitting import recount
+from countperf.harness.campaign import measure
 from countperf.steps import listening
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
