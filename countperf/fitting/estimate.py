@@ -60,16 +60,6 @@ class Estimate(ShortRepr):
         return self.design.function
 
     @property
-    def converged(self) -> bool:
-        """True if the solver met its tolerances."""
-        return self.solution.converged
-
-    @property
-    def message(self) -> str:
-        """The solver's reason for its end."""
-        return self.solution.message
-
-    @property
     def relative_errors(self) -> Vector:
         """``|predicted - measured| / measured`` of each case."""
         return np.abs(1.0 - self.predicted_s / self.design.times_s)

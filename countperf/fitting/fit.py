@@ -14,7 +14,6 @@ from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.fitting import judging
 from countperf.fitting.design import (
     Design,
-    Diagnosis,
     Observation,
     build_design,
     check_counting_rules,
@@ -38,7 +37,7 @@ from countperf.fitting.leaving_out import (
     leave_families_out,
     log_scatter,
 )
-from countperf.fitting.solve import Solution, Vector
+from countperf.fitting.solve import Vector
 from countperf.measurements import Header, Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import Correction
@@ -75,16 +74,6 @@ class FitResult(Table):
     def design(self) -> Design:
         """The design matrix."""
         return self.estimate.design
-
-    @property
-    def diagnosis(self) -> Diagnosis:
-        """Rank analysis of the design."""
-        return self.estimate.diagnosis
-
-    @property
-    def solution(self) -> Solution:
-        """The weights and then the parameters, with residuals as they were minimised."""
-        return self.estimate.solution
 
     @property
     def predicted_s(self) -> Vector:
@@ -143,8 +132,8 @@ def fit(
     if weigh_noise:
         recipe = weighted_by_noise(design, recipe)
     fitted = estimate_design(design, recipe)
-    if not fitted.converged:
-        raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
+    if not fitted.solution.converged:
+        raise FitNotConvergedError(f"the solver stopped early: {fitted.solution.message}")
     held_out = leave_families_out(
         observations,
         fitted,

@@ -31,6 +31,7 @@ from countperf.fitting.solve import Vector
 from countperf.measurements import PURPOSES, Measurement
 from countperf.metrics import EvaluatedCase, Evaluation, mean_error
 from countperf.models.function import Coverage
+from countperf.models.validity import checked
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
 from countperf.properties.counts import says_group_shape
@@ -194,35 +195,30 @@ _WORST = 3
 
 def rank_verdict(diagnosis: Diagnosis, features: int) -> Verdict:
     """Name the features that the measurements cannot tell apart."""
-    if not diagnosis.groups:
-        return Verdict(
-            name="rank", passed=True, message=f"full: {features} weights are all determined"
-        )
     groups = "; ".join(" and ".join(group.features) for group in diagnosis.groups)
-    return Verdict(
-        name="rank",
-        passed=False,
-        message=f"{diagnosis.rank} of {features}: the measurements cannot tell apart {groups}; each"
-        " group shares its cost in proportion",
-        remedy="measure kernels that have these properties in other proportions; until then trust"
+    problem = (
+        f"{diagnosis.rank} of {features}: the measurements cannot tell apart {groups}; each"
+        " group shares its cost in proportion"
+    )
+    return checked(
+        "rank",
+        problem if groups else "",
+        f"full: {features} weights are all determined",
+        "measure kernels that have these properties in other proportions; until then trust"
         " only kernels that have them in the same proportion",
     )
 
 
 def exercise_verdict(design: Design) -> Verdict:
     """Name properties that get no weight, or that the model has no rule for."""
-    if not (design.unexercised or design.unknown):
-        return Verdict(
-            name="exercise", passed=True, message="every property of the kernels is exercised"
-        )
     lacking = [f"never exercised: {', '.join(design.unexercised)}"] if design.unexercised else []
     if design.unknown:
         lacking.append(f"the model has no rule for: {', '.join(design.unknown)}")
-    return Verdict(
-        name="exercise",
-        passed=False,
-        message="; ".join(lacking),
-        remedy="these get no weight; measure kernels that exercise them at other parameters",
+    return checked(
+        "exercise",
+        "; ".join(lacking),
+        "every property of the kernels is exercised",
+        "these get no weight; measure kernels that exercise them at other parameters",
     )
 
 
@@ -270,15 +266,18 @@ def error_verdict(
 def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None) -> Verdict:
     """Say whose caches a model of an execution policy has, and its kernels were counted for."""
     if memory.name != UNKNOWN:
+        problem = ""
         if caches is not None and not memory.counted.counts_alike(caches):
-            return Verdict(
-                name="memory",
-                passed=False,
-                message=f"kernels were counted for caches of {caches.text}, and {memory.name} has"
-                f" {memory.counted.text}",
-                remedy="count the measured kernels again: countperf.workflow.fitting.recount",
+            problem = (
+                f"kernels were counted for caches of {caches.text}, and {memory.name} has"
+                f" {memory.counted.text}"
             )
-        return Verdict(name="memory", passed=True, message=f"caches are those of {memory.name}")
+        return checked(
+            "memory",
+            problem,
+            f"caches are those of {memory.name}",
+            "count the measured kernels again: countperf.workflow.fitting.recount",
+        )
     return Verdict(
         name="memory",
         passed=False,
@@ -306,12 +305,9 @@ def cases_verdict(
         for what, names in caveats
         if names
     ]
-    return Verdict(
-        name="cases",
-        passed=not told,
-        message="; ".join(told) or f"all {len(observations)} cases repeat and are in the fit",
-        remedy="measure these again on a quiet machine; see with countperf count why one is not"
-        " counted"
-        if told
-        else "",
+    return checked(
+        "cases",
+        "; ".join(told),
+        f"all {len(observations)} cases repeat and are in the fit",
+        "measure these again on a quiet machine; see with countperf count why one is not counted",
     )

@@ -305,8 +305,8 @@ def leave_out(
         try:
             outside = design.of_cases(~inside, with_all=prior is not None)
             fitted = estimate_design(outside, recipe, near=near, prior=prior)
-            if not fitted.converged:
-                message = f"the solver stopped early: {fitted.message}"
+            if not fitted.solution.converged:
+                message = f"the solver stopped early: {fitted.solution.message}"
                 raise FitNotConvergedError(message)
             times = fitted.at_cases(design.of_cases(inside, with_all=prior is not None))
             predicted_s = fitted.predicted_s

@@ -113,15 +113,20 @@ def _some(kernels: Sequence[str]) -> str:
     return " or ".join(kernels[:_NAMED]) + (f" ({more} more)" if more > 0 else "")
 
 
+def checked(name: str, problem: str, otherwise: str, remedy: str) -> Verdict:
+    """Return a verdict that passes where there is no problem."""
+    if not problem:
+        return Verdict(name=name, passed=True, message=otherwise)
+    return Verdict(name=name, passed=False, message=problem, remedy=remedy)
+
+
 def incomplete_verdict(missing: Sequence[str]) -> Verdict:
     """Say which properties the prediction is without."""
-    if not missing:
-        return Verdict(name="complete", passed=True, message="every charged property has a weight")
-    return Verdict(
-        name="complete",
-        passed=False,
-        message=f"without the cost of {', '.join(missing)}",
-        remedy="measure kernels that exercise them, and refit",
+    return checked(
+        "complete",
+        f"without the cost of {', '.join(missing)}" if missing else "",
+        "every charged property has a weight",
+        "measure kernels that exercise them, and refit",
     )
 
 
@@ -129,20 +134,16 @@ def indistinguishable_verdict(
     groups: Sequence[IndistinguishableGroup], counts: Mapping[str, Quantity]
 ) -> Verdict:
     """Say whether the kernel needs weights apart that the measurements left together."""
-    broken = broken_groups(groups, counts)
-    if not broken:
-        return Verdict(
-            name="indistinguishable",
-            passed=True,
-            message="no weight is needed apart from others that it was fitted together with",
-        )
-    names = "; ".join(", ".join(group.features) for group in broken)
-    return Verdict(
-        name="indistinguishable",
-        passed=False,
-        message=f"the measurements cannot tell apart {names}, and this kernel has them in another"
-        " proportion: how their cost is shared is a guess",
-        remedy="measure kernels that have these properties in other proportions, and refit",
+    names = "; ".join(", ".join(group.features) for group in broken_groups(groups, counts))
+    problem = (
+        f"the measurements cannot tell apart {names}, and this kernel has them in another"
+        " proportion: how their cost is shared is a guess"
+    )
+    return checked(
+        "indistinguishable",
+        problem if names else "",
+        "no weight is needed apart from others that it was fitted together with",
+        "measure kernels that have these properties in other proportions, and refit",
     )
 
 
@@ -183,26 +184,23 @@ def features_outside(
 
 def extrapolation_verdict(outside: Sequence[str], *, has_interval: bool = True) -> Verdict:
     """Say what lies far above the range of the measurements."""
-    if not outside:
-        return Verdict(name="extrapolation", passed=True, message="not far above what was measured")
-    return Verdict(
-        name="extrapolation",
-        passed=False,
-        message=f"far above the largest value measured: {', '.join(outside)}"
-        + ("; the interval is widened" if has_interval else ""),
-        remedy="measure kernels of such sizes, and refit",
+    problem = f"far above the largest value measured: {', '.join(outside)}" if outside else ""
+    return checked(
+        "extrapolation",
+        problem + ("; the interval is widened" if outside and has_interval else ""),
+        "not far above what was measured",
+        "measure kernels of such sizes, and refit",
     )
 
 
 def sign_verdict(time_s: Quantity) -> Verdict:
     """Say whether a time came out that cannot be."""
-    if np.all(np.asarray(time_s) > 0):
-        return Verdict(name="sign", passed=True, message="the time is positive")
-    return Verdict(
-        name="sign",
-        passed=False,
-        message="the predicted time is not positive: negative weights outweigh the others",
-        remedy="fit with weights of at least zero (countperf fit FILE --nonnegative), or measure"
+    problem = "the predicted time is not positive: negative weights outweigh the others"
+    return checked(
+        "sign",
+        "" if np.all(np.asarray(time_s) > 0) else problem,
+        "the time is positive",
+        "fit with weights of at least zero (countperf fit FILE --nonnegative), or measure"
         " kernels closer to this one",
     )
 
@@ -220,14 +218,12 @@ def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
 def device_verdict(fitted: DeviceIdentity, asked: DeviceIdentity | None) -> Verdict:
     """Say in what the device asked for differs from that of the weights."""
     differences = {} if asked is None else fitted.differences(asked)
-    if not differences:
-        return Verdict(name="device", passed=True, message="the device of the weights")
     text = "; ".join(f"{field} {old!r}, now {new!r}" for field, (old, new) in differences.items())
-    return Verdict(
-        name="device",
-        passed=False,
-        message=f"not quite the device of the weights: {text}",
-        remedy="measure and fit anew on this device",
+    return checked(
+        "device",
+        f"not quite the device of the weights: {text}" if differences else "",
+        "the device of the weights",
+        "measure and fit anew on this device",
     )
 
 

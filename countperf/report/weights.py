@@ -163,7 +163,7 @@ def fit(of: FitResult) -> Printed:
             f"error: {', '.join(errors)} (geometric means of relative errors)",
             f"{short_name(of.weights.model)} model on {of.weights.device.slug},"
             f" {len(of.observations)} cases,"
-            f" rank {of.diagnosis.rank} of {len(of.weights.unknowns)}",
+            f" rank {of.estimate.diagnosis.rank} of {len(of.weights.unknowns)}",
             *expression,
         ],
         rows=[
@@ -184,7 +184,7 @@ def fit(of: FitResult) -> Printed:
             "device": of.weights.device.slug,
             "model": of.weights.model,
             "cases": len(of.observations),
-            "rank": of.diagnosis.rank,
+            "rank": of.estimate.diagnosis.rank,
             "verdicts": of.verdicts,
             "weights": of.weights.to_object(),
         },

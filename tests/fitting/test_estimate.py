@@ -51,7 +51,7 @@ def _values(fitted: Estimate) -> dict[str, float]:
 def test_weights_are_recovered_from_exact_times(residual: str) -> None:
     fitted = estimate(_cases(), MODEL, recipe_of(MODEL, residual=residual))
 
-    assert fitted.converged
+    assert fitted.solution.converged
     assert fitted.diagnosis.rank == 4
     assert _values(fitted) == pytest.approx(TRUTH, rel=1e-5)
 
@@ -136,7 +136,7 @@ def test_linear_models_end_where_scipy_ends() -> None:
         xtol=1e-12,
         ftol=1e-12,
     )
-    assert fitted.converged
+    assert fitted.solution.converged
     assert fitted.solution.coefficients * 1e7 == pytest.approx(
         reference.x / problem.scale * 1e7, rel=1e-3, abs=1e-6
     )

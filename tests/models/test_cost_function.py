@@ -8,7 +8,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import loopy as lp
 import numpy as np
 import pytest
 
@@ -20,6 +19,7 @@ from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from tests.kernels import made
 from tests.models.builders import make_weight, make_weights, sum_model
 
 WEIGHTS = make_weights({"flop.add.f32": 2e-9, "flop.special.f32": 7e-9, "launches": 1e-6})
@@ -246,10 +246,7 @@ def test_threads_may_share_it() -> None:
 
 
 def test_sizes_that_predict_refuses_are_refused() -> None:
-    arguments = [lp.GlobalArg("a", np.float32, shape="n"), lp.ValueArg("n", np.int32)]
-    unit = lp.make_kernel(
-        "{[i]: 0 <= i < n}", "a[i] = 2", arguments, assumptions="n >= 1", lang_version=(2018, 2)
-    )
+    unit = made("i<n", "a[i] = 2", "a f32 n; n i32")
     weights = load_weights("pocl-epyc-zen5", model="structural")
     cost = weights.compile(unit)
 

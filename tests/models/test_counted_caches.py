@@ -7,8 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import loopy as lp
-import numpy as np
 import pytest
 
 import countperf
@@ -20,6 +18,7 @@ from countperf.measurements.sets import counts_digest
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import content_key, count_kernel
 from countperf.properties.vector import PropertyVector
+from tests.kernels import made
 
 OLD = Path(__file__).resolve().parents[1] / "golden" / "documents" / "weights-without-caches.json"
 ZEN3, ZEN4 = (load_hierarchy(name).counted for name in ("amd-zen3", "amd-zen4"))
@@ -28,14 +27,8 @@ ZEN3, ZEN4 = (load_hierarchy(name).counted for name in ("amd-zen3", "amd-zen4"))
 @pytest.fixture(scope="module")
 def columns() -> Any:
     """Sums of the columns of an array, which walk down lines."""
-    t_unit = lp.make_kernel(
-        "{ [i, j]: 0 <= i < n and 0 <= j < m }",
-        "out[i] = sum(j, a[j, i])",
-        [lp.GlobalArg("a", np.float32, shape=("m", "n")), lp.GlobalArg("out", np.float32), ...],
-        assumptions="n >= 1 and m >= 1",
-        lang_version=(2018, 2),
-    )
-    return lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    arguments = "a f32 m,n; out f32 n; n,m i32"
+    return made("i<n, j<m", "out[i] = sum(j, a[j, i])", arguments, split="i:16")
 
 
 def counted(columns: Any, caches: Any = None, **options: Any) -> PropertyVector:

@@ -10,12 +10,11 @@ import pytest
 from countperf.errors import DataDependentControlFlowError
 from countperf.properties import count_properties
 from countperf.properties.count_properties import count_kernel
+from tests.kernels import made
 
 
 def _kernel(instruction: str, name: str = "scaling", dtype: Any = "float32") -> Any:
-    arguments = [lp.GlobalArg("a,b", dtype, shape="n"), lp.ValueArg("n", "int32")]
-    domain = "[n] -> {[i]: 0 <= i < n}"
-    return lp.make_kernel(domain, instruction, arguments, name=name, lang_version=(2018, 2))
+    return made("i<n", instruction, "n i32", lp.GlobalArg("a,b", dtype, shape="n"), name=name)
 
 
 def _scaling(factor: float = 2.0, **named: Any) -> Any:

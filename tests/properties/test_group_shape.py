@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import loopy as lp
-import numpy as np
 import pytest
 
 from countperf.counting.keys import Granularity
 from countperf.errors import CountingError
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import GROUP_SHAPE, granularity_of, group_shape, says_group_shape
+from tests.kernels import made
 
 
-def _scale(tag: str = "l.0") -> lp.TranslationUnit:
-    kernel = lp.make_kernel(
-        "{ [i, j] : 0 <= i < n and 0 <= j < m }",
-        "z[j, i] = 2*x[j, i]",
-        [lp.GlobalArg("x,z", np.float32, shape="m, n"), lp.ValueArg("m,n", np.int32)],
-        assumptions="n >= 1 and m >= 1",
-        lang_version=(2018, 2),
-    )
-    kernel = lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag=tag)
-    return lp.split_iname(kernel, "j", 4, outer_tag="g.1", inner_tag="l.1")
+def _scale() -> lp.TranslationUnit:
+    arguments = "x,z f32 m,n; m,n i32"
+    return made("i<n, j<m", "z[j, i] = 2*x[j, i]", arguments, split="i:16 j:4:1")
 
 
 def test_items_and_rows_are_symbolic_counts() -> None:

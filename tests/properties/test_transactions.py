@@ -14,21 +14,14 @@ from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import transaction_roots
 from countperf.properties.taxonomy import is_emitted, property_unit
 from countperf.properties.vector import PropertyVector, with_transactions
+from tests.kernels import made
 
 ROOTS = ("transactions.16x32", "transactions.32x128")
 
 
 def _copy_of_columns() -> lp.TranslationUnit:
     """Rows of 32 items that read along columns and write along rows, in groups of 32 x 2."""
-    kernel = lp.make_kernel(
-        "{ [i, j] : 0 <= i, j < n }",
-        "z[j, i] = x[i, j]",
-        [lp.GlobalArg("x,z", np.float32, shape="n, n"), lp.ValueArg("n", np.int32)],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    kernel = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(kernel, "j", 2, outer_tag="g.1", inner_tag="l.1")
+    return made("i<n, j<n", "z[j, i] = x[i, j]", "x,z f32 n,n; n i32", split="i:32 j:2:1")
 
 
 def _by_enumeration(n: int, items: int, line_bytes: int) -> dict[str, int]:
@@ -85,14 +78,7 @@ def test_what_is_known_is_not_counts_again() -> None:
 
 
 def test_data_that_leads_accesses_is_refused() -> None:
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = x[index[i]]",
-        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.GlobalArg("index", np.int32), ...],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
-    unit = lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    unit = made("i<n", "z[i] = x[index[i]]", "x,z f32 n; index i32 n; n i32", split="i:32")
     with pytest.raises(CountingError, match=r"x\[index\[i.*data"):
         with_transactions(count_kernel(unit), unit, ROOTS).evaluate(n=64)
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import loopy as lp
 import numpy as np
 import pytest
 
@@ -14,6 +13,7 @@ from countperf.properties.counts import Count, granularity_of
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from tests.kernels import made
 from tests.printing import object_of, text_of
 
 IMPORT = {"value": "__import__('os')"}  # no polynomial
@@ -174,14 +174,8 @@ def test_values_that_no_count_has_are_refused(value: str) -> None:
 
 
 def test_reports_call_guesses_not_exact() -> None:
-    knl = lp.make_kernel(
-        "{ [i, j] : 0 <= i < n and 0 <= j < 4096 }",
-        "y[i] = sum(j, x[j, i])",
-        [lp.GlobalArg("x", np.float32, shape="4096, n"), lp.GlobalArg("y", np.float32), ...],
-        assumptions="n >= 8",
-        lang_version=(2018, 2),
-    )
-    knl = lp.split_iname(knl, "i", 8, outer_tag="g.0", inner_tag="l.0")
+    arguments = "x f32 4096,n; y f32 n; n i32"
+    knl = made("i<n, j<4096", "y[i] = sum(j, x[j, i])", arguments, split="i:8")
 
     vector = count_kernel(knl, view="structure")
 
