@@ -29,9 +29,8 @@ from countperf.counting.keys import Case, Grid, MemoryAccess
 from countperf.counting.lanes import LanePattern, lane_patterns
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.preparation import PreparedKernel
-from countperf.counting.scopes import Scope
+from countperf.counting.scopes import AxisKind, AxisStride, Scope, strides_of
 from countperf.counting.sizes import SizeParameters
-from countperf.counting.strides import AxisKind, AxisStride, strides_of
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial

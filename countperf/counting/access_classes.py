@@ -35,8 +35,8 @@ from countperf.counting.accesses import (
 )
 from countperf.counting.domains import Domains, names_in
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
+from countperf.counting.scopes import Step, are_neighbors, steps_along
 from countperf.counting.statistics import ACCESS_CLASSES, Statistics
-from countperf.counting.strides import Step, are_neighbors, steps_along
 from countperf.counting.widening import (
     by_strides,
     digits_of,

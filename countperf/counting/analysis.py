@@ -15,6 +15,7 @@ from countperf.counting.access_analysis import AccessAnalysis, AccessAnalyzer
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address, Layout
 from countperf.counting.chains import Operations, Recurrence, Step, recurrences
+from countperf.counting.compiled_view import instruction_counter
 from countperf.counting.complex_arithmetic import real_part
 from countperf.counting.components import touched_addresses
 from countperf.counting.device_programs import DeviceProgram, LocalBarrier, RegionOutline
@@ -22,7 +23,6 @@ from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
 from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
-from countperf.counting.selection import instruction_counter
 from countperf.counting.sizes import SizeParameters, require_sizes
 from countperf.counting.vectors import component_of
 from countperf.display import ShortRepr

@@ -15,15 +15,15 @@ from pytools import memoize_method
 
 from countperf.counting.accesses import Address, Layout, address_of, layout_of
 from countperf.counting.automatic import default_values
-from countperf.counting.data_loops import (
+from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
+from countperf.counting.statistics import (
     DataLoop,
+    Statistics,
     check_trip_counts,
     data_loops,
     entered_loops,
     refuse_loops_beside,
 )
-from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
-from countperf.counting.statistics import Statistics
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,

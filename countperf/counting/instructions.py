@@ -13,9 +13,8 @@ from countperf.counting.access_counter import Key
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Operation
 from countperf.counting.operations import InstructionCounter
-from countperf.counting.scopes import Scope
+from countperf.counting.scopes import AxisKind, Scope
 from countperf.counting.statistics import nonnegative
-from countperf.counting.strides import AxisKind
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.quasipolynomial import Number

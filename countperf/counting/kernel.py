@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
+from countperf.counting.compiled_view import compiled_counter, instruction_counter
 from countperf.counting.instructions import Conditions, computing, reason_of, tally, touched_arrays
 from countperf.counting.keys import NOWHERE, Granularity, Grid, MemoryAccess, Operation
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.preparation import Launch, PreparedKernel
-from countperf.counting.selection import compiled_counter, instruction_counter
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 

@@ -35,8 +35,8 @@ from countperf.errors import (
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.points import executed_by_sub_groups
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-from countperf.symbolic.sub_groups import executed_by_sub_groups
 
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""

@@ -11,8 +11,8 @@ import loopy as lp
 import pymbolic.primitives as p
 from loopy.symbolic import WalkMapper, get_dependencies
 
+from countperf.counting.device_programs import Entered, Left, Position, Waited
 from countperf.counting.expression_types import name_of
-from countperf.counting.loops import Entered, Left, Position, Waited
 
 Branch = tuple[tuple[Any, bool], ...]
 """Conditions of a branch, from the outside in, and whether each must hold."""

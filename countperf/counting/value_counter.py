@@ -14,11 +14,7 @@ from loopy.symbolic import LinearSubscript, get_dependencies
 from pytools import memoize_method
 
 from countperf.counting.access_counter import Key, Powers, Tally, is_linear
-from countperf.counting.domains import Domains
-from countperf.counting.expression_types import DType
-from countperf.counting.functions import TupleCounter
-from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
-from countperf.counting.loops import (
+from countperf.counting.device_programs import (
     Entered,
     Event,
     Guard,
@@ -31,6 +27,10 @@ from countperf.counting.loops import (
     positions_of,
     written_by,
 )
+from countperf.counting.domains import Domains
+from countperf.counting.expression_types import DType
+from countperf.counting.functions import TupleCounter
+from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
 from countperf.counting.sinking import sunk_instructions
 from countperf.errors import CountingError
 from countperf.symbolic import coverage, sets

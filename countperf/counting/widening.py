@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 
 from countperf.counting.accesses import Layout
-from countperf.symbolic import isl_sets, sets, widened_sets
+from countperf.symbolic import coverage, isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import (
@@ -171,7 +171,7 @@ def _of_one_array(
             axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
             flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
             cells = sets.image(cells, [flat])
-        widened = counter.as_one_piece(widened_sets.widened_on_line(cells, stride))
+        widened = counter.as_one_piece(coverage.widened_on_line(cells, stride))
         return counter.count(counted), counter.count(widened), counter
     nested = layout.nested_axes()
     if nested is None or digits is None:
@@ -184,7 +184,7 @@ def _of_one_array(
     if in_blocks:
         blocks = _in_blocks(cells, order, extents, steps, counter)
         return None if blocks is None else (blocks[0].approximated(padding), blocks[1], counter)
-    filled = widened_sets.widened_lexicographically(cells, order, extents, steps)
+    filled = coverage.widened_lexicographically(cells, order, extents, steps)
     if filled is None:
         return None
     widened = counter.count(counter.as_one_piece(filled))
@@ -254,11 +254,11 @@ def _in_blocks(
     for more in (0, sign):
         step = [*steps[:last], steps[last] + more]
         if last:
-            filled = widened_sets.widened_lexicographically(
+            filled = coverage.widened_lexicographically(
                 blocks, axes_before, extents[: last + 1], step
             )
         else:
-            filled = widened_sets.widened_on_line(blocks, step[0])
+            filled = coverage.widened_on_line(blocks, step[0])
         if filled is None:
             return None
         widened.append(counter.count(counter.as_one_piece(filled)))

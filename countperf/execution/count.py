@@ -63,11 +63,11 @@ from loopy.symbolic import DependencyMapper, get_dependencies
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.analysis import analyzed_program
 from countperf.counting.chains import divisions_that_shift
+from countperf.counting.compiled_view import compiled_counter
 from countperf.counting.instructions import Conditions, Instruction, computing, reason_of
 from countperf.counting.keys import FirstIteration, Grid, Operation
 from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.scopes import Known, Scope, slots_of
-from countperf.counting.selection import compiled_counter
 from countperf.execution.footprints import Footprints
 from countperf.execution.keys import (
     AccessKey,

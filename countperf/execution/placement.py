@@ -20,9 +20,8 @@ from countperf.counting.device_programs import DeviceProgram
 from countperf.counting.domains import Domains
 from countperf.counting.instructions import Instruction
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
-from countperf.counting.scopes import Known, Scope
+from countperf.counting.scopes import AxisStride, Known, Scope, strides_of
 from countperf.counting.statistics import Statistics
-from countperf.counting.strides import AxisStride, strides_of
 from countperf.execution.keys import (
     BY_DATA,
     ChainKey,

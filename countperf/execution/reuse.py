@@ -33,8 +33,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from countperf.counting.domains import Domains
-from countperf.counting.scopes import Scope
-from countperf.counting.strides import AxisStride
+from countperf.counting.scopes import AxisStride, Scope
 from countperf.execution.keys import Grade, Level, Step, by_data, to_other_lines
 from countperf.execution.memory_hierarchy import LINE_BYTES, CountedCaches
 from countperf.symbolic import sets

@@ -36,21 +36,19 @@ from math import gcd, lcm
 from typing import TypeAlias
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic.floors import (
-    floors_in,
-    lift_floor,
-    period_of,
-    reduced_coefficient,
-    sum_over,
-)
 from countperf.symbolic.piecewise import Term, multiply_terms
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 from countperf.symbolic.tiles import (
     Polyhedron,
     Row,
     describe,
+    floors_in,
     fuse_tiles,
+    lift_floor,
+    period_of,
+    reduced_coefficient,
     row_polynomial,
+    sum_over,
     without_determined,
 )
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import cloudpickle
 
 from countperf.counting.producers import translation_unit
-from countperf.counting.resources import scheduled
+from countperf.counting.schedule import scheduled
 from countperf.counting.unattended import without_disk_caches
 from countperf.display import ShortRepr
 from countperf.errors import (

@@ -8,8 +8,8 @@ import islpy as isl
 import pytest
 
 from countperf.errors import CountingError
+from countperf.symbolic.points import Membership, executed_by_sub_groups
 from countperf.symbolic.sets import at_values
-from countperf.symbolic.sub_groups import Membership, executed_by_sub_groups
 from tests.oracles.enumeration import points
 
 _SIZES = {0: 6, 1: 4}  # 24 work items
