@@ -20,8 +20,7 @@ from countperf.measurements.recorded import read_times
 from countperf.workflow.fitting import measurements_of_table
 from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel
 from tests.fitting.builders import measure as made
-from tests.test_recorded_times import t4_row
-from tests.test_tables import MY_KERNELS
+from tests.test_tables import MY_KERNELS, t4_row
 
 
 def arguments_of(text: str) -> list[Any]:
