@@ -12,7 +12,8 @@ import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError
-from countperf.symbolic.isl_counts import assumptions_text, guards_of
+from countperf.symbolic.isl_counts import guards_of
+from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial

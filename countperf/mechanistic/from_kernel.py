@@ -51,7 +51,8 @@ from countperf.mechanistic.profile import (
 )
 from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
 from countperf.properties.vector import PropertyVector
-from countperf.symbolic.isl_counts import assumptions_text, guards_of
+from countperf.symbolic.isl_counts import guards_of
+from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.kernel_sets import assumptions_of
 
 _LINE_BYTES = 128

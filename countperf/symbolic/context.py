@@ -10,7 +10,14 @@ from typing import Any
 
 import islpy as isl
 
-from countperf.symbolic.isl_sets import ByText, IntegerSet, from_isl, names_of, to_isl
+from countperf.symbolic.isl_sets import (
+    ByText,
+    IntegerSet,
+    assumptions_text,
+    from_isl,
+    names_of,
+    to_isl,
+)
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.tiles import Polyhedron, Row
 
@@ -21,9 +28,9 @@ _MAXIMUM_SPACES = 256
 class Context:
     """Known constraints of the parameters; used to simplify, never to restrict."""
 
-    def __init__(self, assumptions: IntegerSet | None, text: str | None = None) -> None:
+    def __init__(self, assumptions: IntegerSet | None) -> None:
         self.assumptions = assumptions
-        self.text = "{ : }" if assumptions is None else text or str(assumptions)
+        self.text = assumptions_text(assumptions)
         self.congruences: dict[str, tuple[int, int]] = {}
         self._hull: Polyhedron | None = None
         self._lower: dict[str, int] = {}
@@ -188,7 +195,7 @@ def context_of(assumptions: IntegerSet | None) -> Context:
 
 @lru_cache(256)
 def _context(assumptions: ByText) -> Context:
-    return Context(assumptions.integer_set, assumptions.text)
+    return Context(assumptions.integer_set)
 
 
 def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:

@@ -172,8 +172,3 @@ def _from_qpolynomial(polynomial: Any) -> QuasiPolynomial:
                 product = product * _from_aff(div, atoms) ** exponent
         total = total + product
     return total
-
-
-def assumptions_text(assumptions: isl_sets.IntegerSet | None) -> str:
-    """Return isl's text of assumptions; of the universe if there are none."""
-    return "{ : }" if assumptions is None else str(assumptions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -184,6 +185,20 @@ def _with_sorted_constraints(basic_set: IntegerSet) -> IntegerSet:
     for constraint in sorted(basic_set.get_constraints(), key=str):
         result = result.add_constraint(constraint)
     return result
+
+
+def assumptions_text(assumptions: IntegerSet | None) -> str:
+    """Return isl's text of assumptions, conditions sorted; of the universe if there are none.
+
+    isl keeps conditions of divisibility in the order in which they came, which differs from process
+    to process.
+    """
+    if assumptions is None:
+        return "{ : }"
+    head, _, conditions = str(assumptions).removesuffix(" }").partition(" : ")
+    if not conditions or re.search(r" or |exists", conditions):
+        return str(assumptions)
+    return f"{head} : {' and '.join(sorted(conditions.strip().split(' and ')))} }}"
 
 
 @contextmanager

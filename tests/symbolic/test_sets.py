@@ -16,6 +16,7 @@ from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.context import Context
+from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 from countperf.symbolic.tiles import Polyhedron
 
@@ -182,3 +183,19 @@ def test_polynomials_have_the_same_hash_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[n, m] -> { : n mod 64 = 0 and m mod 32 = 0 and n >= 64 and m >= 32 }",
+            "[n, m] -> {  : (m) mod 32 = 0 and (n) mod 64 = 0 and m >= 32 and n >= 64 }",
+        ),
+        ("[n] -> { : n >= 2 or n <= -2 }", "[n] -> {  : n <= -2 or n >= 2 }"),
+        ("[n] -> { : }", "[n] -> {  :  }"),
+    ],
+)
+def test_the_text_of_assumptions_does_not_depend_on_their_order(text: str, expected: str) -> None:
+    assert assumptions_text(isl.Set(text)) == expected
+    assert isl.Set(expected) == isl.Set(text)
