@@ -16,7 +16,7 @@ SQUARE, CUBE = "i<n, j<n", "i<n, j<n, k<n"
 
 def _kernel(loops: Any, body: str, arguments: str, **options: Any) -> Build:
     """Make a kernel of one parallel loop, in work groups of four."""
-    more = {"split": "i:4", **options}
+    more: dict[str, Any] = {"split": "i:4", **options}
     return lambda: made(loops, body, f"{arguments}; n i32", **more)
 
 
