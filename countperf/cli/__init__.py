@@ -15,6 +15,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -138,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
             listening(PROGRESS.step),
             warnings.catch_warnings(),
         ):
-            warnings.showwarning = _show_warning
+            warnings.showwarning = partial(_show_warning, options)
             run(options)
         sys.stdout.flush()
     except CountperfError as error:
@@ -162,8 +163,8 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"countperf: {message}", file=sys.stderr)
+def _show_warning(options: argparse.Namespace, message: Warning | str, *_: object) -> None:
+    print(f"countperf: {in_options(str(message), options)}", file=sys.stderr)
 
 
 def _statistics(error: CountperfError, options: argparse.Namespace) -> str:

@@ -513,7 +513,7 @@ class WeightSet(Table, Document):
             raise PredictionError(
                 f"the {self.model} model reads compiled code, and there is none with the counts of"
                 f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
-                f" device), or predict by load_weights({self.device.slug!r})"
+                f" sizes), or predict by load_weights({self.device.slug!r})"
             )
 
     def check_counting_rules(self) -> None:

@@ -67,14 +67,17 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "time the kernel on the same device",
     ),
     "is followed in tests/models/test_counted_caches.py": ("fit to either part",),
-    "needs a kernel that is counted for minutes": ("state more assumptions on the parameters",),
-    "is not followed yet": (
+    "is followed in tests/harness/compile/test_gpu_counts.py": (
         "follow all with every_group=True, which takes long",
-        "add it with countperf.with_compiled_code(kernel, device)",
-        "let its functions be functions of a module that they can import, which hold no locks,"
-        " files or the like",
+    ),
+    "is followed in tests/workflow/test_recording.py": (
         "name what predicts, recording(weights=...)",
     ),
+    "is followed in tests/tuning/test_ranking.py": (
+        "let its functions be functions of a module that they can import, which hold no locks,"
+        " files or the like",
+    ),
+    "needs a kernel that is counted for minutes": ("state more assumptions on the parameters",),
     "is no advice": (
         "Build on <pyopencl",
         "Count PropertyVector",
