@@ -251,6 +251,7 @@ def test_an_unknown_instruction_is_refused_by_name() -> None:
         ("F2F.F64.F32", "R2 R4", "R2 R3", "R4"),
         ("I2F.F64.S64", "R2 R4", "R2 R3", "R4 R5"),
         ("F2I.S64.TRUNC", "R2 R4", "R2 R3", "R4"),
+        ("CS2R.32", "R2 SR_CLOCKLO", "R2", ""),
         ("ISETP.LT.AND", "P0 PT R2 R3 P1", "P0", "R2 R3 P1"),
         ("IADD3.X", "R2 P1 PT R3 R4 RZ P0 !PT", "R2 P1", "R3 R4 P0"),
         ("IADD", "R2.CC R6 c[0x0][0x148]", "R2 CC", "R6"),

@@ -12,6 +12,7 @@ from countperf.models.validity import (
     extrapolation_verdict,
     features_outside,
     indistinguishable_verdict,
+    interval,
     log_quantile,
     sign_verdict,
 )
@@ -57,6 +58,7 @@ def test_relations_of_inseparable_features_must_hold(loads: Any, stores: Any, pa
 def test_a_time_of_zero_or_less_fails() -> None:
     times = (1.0, 0.0, np.array([1.0, -1.0]))
     assert [sign_verdict(time_s).passed for time_s in times] == [True, False, False]
+    assert [interval(time_s, 0.1) is None for time_s in times] == [False, True, True]
 
 
 @pytest.mark.parametrize(
