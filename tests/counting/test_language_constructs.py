@@ -291,6 +291,14 @@ def test_a_segment_flag_is_exact_where_loops_decide_it_and_needs_a_probability_i
     assert vector["flop.add.f32"].reason == "the caller's statistic for 'flags[i, j]'"
 
 
+@pytest.mark.parametrize(
+    ("constant", "bits"), [(2**31 - 1, 32), (2**31, 64), (-(2**31), 32), (-(2**31) - 1, 64)]
+)
+def test_a_constant_beyond_32_bits_makes_a_sum_one_of_64(constant: int, bits: int) -> None:
+    kernel = made("i<n", f"z[i] = a[i] + {constant}", "a i32 n; z i64 n; n i32")
+    assert count_kernel(kernel).evaluate(n=N)[f"iop.add.i{bits}"] == N
+
+
 def test_half_precision_is_a_type_of_its_own() -> None:
     kernel = made("i<n", "z[i] = h[i]*g[i] + a[i]", "h,g f16 n; a,z f32 n; n i32")
     counts = count_kernel(kernel).evaluate(n=N)
