@@ -26,7 +26,7 @@ NOT_RUN: Mapping[str, str] = {
 
 SHORTER: Mapping[str, str] = {
     "--points 200": "--points 10",
-    "--budget 30": "--budget 10",
+    "--budget 30": "--budget 10 --longest 60",
     "--profile broad": "--profile trial",
 }
 """Options of the README that take less here."""

@@ -426,6 +426,7 @@ def test_corrected_runs_of_equal_blocks_never_get_shorter(
 ) -> None:
     blocks = [Block("comp", count, ilp), MEM] * times
     low, high = (max(1.0, omega) for omega in sorted(occupancies))
+    costs = replace(costs, cpi_mem_instr=None)
     alone, fewer, more = _cycles(blocks, (1, low, high), "corrected", costs)
 
     assert alone <= fewer * (1 + 1e-12)
