@@ -8,6 +8,7 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
+from pyopencl import cltypes
 
 _SPACES = {
     "local": lp.AddressSpace.LOCAL,
@@ -28,15 +29,17 @@ def domain_of(loops: str) -> str:
 
 
 def arguments_of(text: str, **options: Any) -> list[Any]:
-    """Read arguments such as ``a,b f32 n,m; t f32 16 local; n i32``: with a shape, arrays.
+    """Read arguments such as ``a,b f32 n,m; v float4 n; t f32 16 local; n i32``.
 
-    Behind a shape, ``-`` if it is unknown, stand an address space or ``-`` for any, which makes a
-    temporary, tags of the axes such as ``sep,C``, or ``auto`` for an automatic offset.
+    Those with a shape are arrays. Behind a shape, ``-`` if it is unknown, stand an address space or
+    ``-`` for any, which makes a temporary, tags of the axes such as ``sep,C``, or ``auto`` for an
+    automatic offset.
     """
     arguments: list[Any] = []
     for part in filter(None, map(str.strip, text.split(";"))):
         names, kind, shape, more = (*part.split(), "", "")[:4]
-        dtype = np.dtype(f"{kind[0]}{int(kind[1:]) // 8}")
+        vector = getattr(cltypes, kind, None)
+        dtype = vector or np.dtype(f"{kind[0]}{int(kind[1:]) // 8}")
         axes: Any = None if shape == "-" else shape.strip("()") or ()
         if not shape:
             arguments.append(lp.ValueArg(names, dtype))
@@ -66,8 +69,8 @@ def made(
 ) -> Any:
     """Make a kernel whose bounds of loops are at least 1, if nothing else is assumed.
 
-    Loops of `split`, such as ``i:16 j:8:1 k:4:,unr``, are split over groups and items of an axis, 0
-    if none is given, or with two tags; `more` are further arguments, `arrays` options of arrays.
+    Loops of `split` are split as by `in_groups`; `more` are further arguments, `arrays` options of
+    arrays.
     """
     read = arguments_of(arguments, **(arrays or {}))
     domains = [domain_of(part) for part in ([loops] if isinstance(loops, str) else loops)]
@@ -86,10 +89,19 @@ def made(
         lang_version=(2018, 2),
         **options,
     )
+    unit = in_groups(unit, split)
+    return lp.tag_inames(unit, tags) if tags else unit
+
+
+def in_groups(unit: Any, split: str) -> Any:
+    """Split loops, such as ``i:16 j:8:1 k:4:,unr``, over groups and items of an axis.
+
+    The axis is 0 if none is given; two tags take its place.
+    """
     for part in split.split():
         name, width, to = (*part.split(":"), "0")[:3]
         outer, inner = to.split(",") if "," in to else (f"g.{to}", f"l.{to}")
         unit = lp.split_iname(
             unit, name, int(width), outer_tag=outer or None, inner_tag=inner or None
         )
-    return lp.tag_inames(unit, tags) if tags else unit
+    return unit

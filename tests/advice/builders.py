@@ -11,7 +11,6 @@ from typing import Any
 import loopy as lp
 import numpy as np
 from pymbolic import parse
-from pyopencl import cltypes
 
 import countperf
 from countperf.harness.binding import check_accesses, default_inputs, resolve_arguments
@@ -20,28 +19,17 @@ from countperf.measurements.recorded import read_times
 from countperf.workflow.fitting import measurements_of_table
 from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel
 from tests.fitting.builders import measure as made
+from tests.kernels import arguments_of, in_groups
+from tests.kernels import made as made_kernel
 from tests.test_tables import MY_KERNELS, t4_row
-
-
-def arguments_of(text: str) -> list[Any]:
-    """Read arguments such as 'x,y:f4[n] k:i4[n,n] m:i4'; those without axes are sizes."""
-    arguments: list[Any] = []
-    for part in text.split():
-        names, _, rest = part.partition(":")
-        kind, _, shape = rest.partition("[")
-        dtype = getattr(cltypes, kind) if hasattr(cltypes, kind) else np.dtype(kind)
-        arguments.append(
-            lp.GlobalArg(names, dtype, shape=shape[:-1]) if shape else lp.ValueArg(names, dtype)
-        )
-    return arguments
 
 
 def kernel(
     code: Any,
-    arguments: str = "x,y,z:f4[n]",
+    arguments: str = "x,y,z f32 n",
     *more: Any,
     domain: Any = "{ [i] : 0 <= i < n }",
-    sizes: str = "n:i4",
+    sizes: str = "n i32",
     name: str = "k",
     vec: str = "",
     **options: Any,
@@ -54,29 +42,22 @@ def kernel(
             arg.copy(dim_tags="N0,vec") if len(getattr(arg, "shape", ())) > 1 else arg
             for arg in arrays
         ]
-    unit = lp.make_kernel(
-        domain,
-        code,
-        [*arrays, *more, *arguments_of(sizes)],
-        name=name,
-        lang_version=(2018, 2),
-        silenced_warnings=["v1_scheduler_fallback", "vectorize_failed", "write_race*"],
-        **options,
-    )
-    return lp.tag_inames(unit, {"j": vec}) if vec else unit
+    tags = {"j": vec} if vec else None
+    known: dict[str, Any] = {"name": name, "assumptions": "", "tags": tags, **options}
+    return made_kernel(domain, code, "", *arrays, *more, *arguments_of(sizes), **known)
 
 
 def rows(body: str, *domains: str) -> Any:
     """Make a kernel whose loop ``j`` runs over the elements of row ``i``."""
     return kernel(
         f"for i\n <> length = starts[i + 1] - starts[i] {{id=length}}\n {body}\nend",
-        "y:f8[n] v:f8[q] w:f8[q,q] starts:i4[n+1]",
+        "y f64 n; v f64 q; w f64 q,q; starts i32 n+1",
         domain=["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }", *domains],
-        sizes="n,q:i4",
+        sizes="n,q i32",
     )
 
 
-def assign(expression: Any, arguments: str = "x,y,z:f4[n]", *more: Any, **options: Any) -> Any:
+def assign(expression: Any, arguments: str = "x,y,z f32 n", *more: Any, **options: Any) -> Any:
     """Make a kernel whose one instruction assigns an expression to ``z[i]``."""
     written = parse(expression) if isinstance(expression, str) else expression
     return kernel([lp.Assignment("z[i]", written, id="insn")], arguments, *more, **options)
@@ -132,7 +113,7 @@ EXTRA_P = "PARAMETER n\nPOINTS 1 2\nREGION scale\nMETRIC time\nDATA 1 2\nDATA 3 
 
 def groups(unit: Any, items: int = 32) -> Any:
     """Split the loop over `n` into groups of work items."""
-    return lp.split_iname(unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    return in_groups(unit, f"i:{items}")
 
 
 DEPENDENT = tuple(k for k in KERNELS if "gmem.load.32.stride1" not in k.counts)

@@ -20,7 +20,7 @@ from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.shipped import structural
 from countperf.properties.count_properties import count_kernel
 from measurement_kernels import catalog
-from tests.made import LINE, make
+from tests.kernels import made
 
 _KERNELS = tuple(
     entry
@@ -86,7 +86,7 @@ def test_bytes_are_the_footprints_of_the_analysis(entry: Any) -> None:
 
 def test_bytes_of_groups_by_enumeration() -> None:
     domain = "{ [i, j]: 0 <= i < n and 0 <= j < 3 }"
-    unit = make(domain, "out[i] = sum(j, a[i + 2*j])", "a:f4[n+4] out:f4[n] n:i4", group=16)
+    unit = made(domain, "out[i] = sum(j, a[i + 2*j])", "a f32 n+4; out f32 n; n i32", split="i:16")
     counts = count_execution(unit).counts
     for n in (1, 15, 16, 17, 50, 64):
         cells = {(i // 16, i + 2 * j) for i, j in product(range(n), range(3))}
@@ -98,12 +98,12 @@ def test_bytes_of_groups_by_enumeration() -> None:
 
 def _first_columns(pitch: Any, count: int = 1) -> Any:
     """Make a kernel that sums the first elements of rows, a row for each of 16 items."""
-    return make(
+    return made(
         f"[n, p] -> {{ [i, j]: 0 <= i < n and 0 <= j < {count} }}",
         "out[i] = sum(j, a[i, j])",
-        f"a:f4[n,{pitch}] out:f4[n] n,p:i4",
+        f"a f32 n,{pitch}; out f32 n; n,p i32",
         assumptions="n >= 16 and n mod 16 = 0 and p >= 1",
-        group=16,
+        split="i:16",
     )
 
 
@@ -147,12 +147,12 @@ def _site_names(unit: Any) -> set[str]:
 
 
 def test_sites_and_steps_of_a_column_sum() -> None:
-    unit = make(
+    unit = made(
         "{ [i, j]: 0 <= i < n and 0 <= j < m }",
         "out[i] = sum(j, a[j, i])",
-        "a:f4[m,n] out:f4[n] n,m:i4",
+        "a f32 m,n; out f32 n; n,m i32",
         assumptions="n >= 1 and m >= 1",
-        group=32,
+        split="i:32",
     )
     assert _site_names(unit) >= {
         "site.free.loop.32x1.gmem.load.32.next.l1_reuse",
@@ -170,10 +170,10 @@ def test_idle_slots_of_a_guarded_fetch() -> None:
 
 def _blocked_product(block: str) -> Any:
     """Return 16 items that each sum 2 x 3 products, with a tile of one matrix in local memory."""
-    unit = make(
+    unit = made(
         "{ [i, j, k]: 0 <= i < 2 and 0 <= j < 48 and 0 <= k < 8*n }",
         "c[i, j] = sum(k, a[i, k] * b[k, j])",
-        "a:f4[2,8*n] b:f4[8*n,48] c:f4[2,48] n:i4",
+        "a f32 2,8*n; b f32 8*n,48; c f32 2,48; n i32",
     )
     unit = lp.split_iname(unit, "j", 16, inner_tag="l.0", outer_tag=block)
     unit = lp.split_iname(lp.tag_inames(unit, {"i": block}), "k", 8)
@@ -205,7 +205,7 @@ def test_loops_over_copies_are_short_loops_through_private_arrays(block: str, va
 
 
 def test_the_longest_of_the_chains_that_wait_together() -> None:
-    unit = make(
+    unit = made(
         "{ [i, k]: 0 <= i < 32 and 0 <= k < n }",
         """
         <float32> s = 0 {id=s, inames=i}
@@ -216,7 +216,7 @@ def test_the_longest_of_the_chains_that_wait_together() -> None:
         end
         out[i] = s + t {dep=add:step}
         """,
-        "a,out:f4[32] n:i4",
+        "a,out f32 32; n i32",
     )
     counts = _structure(lp.tag_inames(unit, {"i": "l.0"}), n=10)
     assert _with(".chain.", counts) == {
@@ -230,8 +230,8 @@ def test_long_code_outside_of_loops_is_flat() -> None:
     copies = "+".join(f"a[{32 * j} + i + y] * {j + 2}" for j in range(40))
     for rows in (8, 1):
         domain = f"{{ [i, y]: 0 <= i < 8 and 0 <= y < {rows} }}"
-        declared = f"a:f4[2000] out:f4[8,{rows}]"
-        unit = make(domain, f"out[i, y] = {copies}", declared, assumptions=None)
+        declared = f"a f32 2000; out f32 8,{rows}"
+        unit = made(domain, f"out[i, y] = {copies}", declared, assumptions="")
         unit = lp.tag_inames(unit, {"i": "l.0", "y": "l.1"})
         assert _structure(unit)[f"site.free.flat.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
 
@@ -248,7 +248,7 @@ def test_long_code_outside_of_loops_is_flat() -> None:
 )
 def test_copies_of_minima_run_in_vectors_of_items(tag: str, copies: int, statement: str) -> None:
     domain = f"{{ [i, j]: 0 <= i < 32 and 0 <= j < {copies} }}"
-    unit = make(domain, statement, "a,out:f4[4,32] b:f4[32]", assumptions=None)
+    unit = made(domain, statement, "a,out f32 4,32; b f32 32", assumptions="")
     operations = _with(".flop.", _structure(lp.tag_inames(unit, {"i": "l.0", "j": tag})))
     assert {name.split(".")[2] for name in operations} == {"flat"}
     assert operations["site.free.flat.32x1.flop.minmax.f32"] == 32 * copies
@@ -259,14 +259,14 @@ def test_copies_of_minima_run_in_vectors_of_items(tag: str, copies: int, stateme
 
 
 def test_copies_behind_barriers_are_not_packed() -> None:
-    unit = make(
+    unit = made(
         "{ [i, j, k]: 0 <= i, k < 32 and 0 <= j < 4 }",
         """
         <float32> tile[k] = a[k] {id=fetch}
         out[j, i] = fmin(tile[31 - i], b[j, i]) {dep=fetch}
         """,
-        "b,out:f4[4,32] a:f4[32]",
-        assumptions=None,
+        "b,out f32 4,32; a f32 32",
+        assumptions="",
     )
     unit = lp.set_temporary_address_space(unit, "tile", "local")
     unit = lp.tag_inames(unit, {"i": "l.0", "k": "l.0", "j": "unr"})
@@ -274,7 +274,7 @@ def test_copies_behind_barriers_are_not_packed() -> None:
 
 
 def test_functions_of_two_types_keep_their_kind_in_chains() -> None:
-    unit = make(
+    unit = made(
         "{ [k]: 0 <= k < n }",
         """
         <float32> s = a[0] {id=s}
@@ -283,7 +283,7 @@ def test_functions_of_two_types_keep_their_kind_in_chains() -> None:
         t = fmin(t, b[k])*b[k] {id=step, dep=t}
         out[0] = s + t {dep=least:step}
         """,
-        "a:f4[n] b,out:f8[n] n:i4",
+        "a f32 n; b,out f64 n; n i32",
     )
     chains = _with(".chain.", _structure(unit, n=10))
     assert {name.split(".chain.")[1] for name in chains} == {"minmax.f64", "mul.f64"}
@@ -292,7 +292,7 @@ def test_functions_of_two_types_keep_their_kind_in_chains() -> None:
 def test_chains_along_short_loops_do_not_wait() -> None:
     domain = "{ [i, j, k]: 0 <= i < 16 and 0 <= j < 5 and 0 <= k < 3 }"
     statement = "out[i] = sum((j, k), a[j, k, i])"
-    unit = make(domain, statement, "a:f4[5,3,16] out:f4[16]", assumptions=None)
+    unit = made(domain, statement, "a f32 5,3,16; out f32 16", assumptions="")
     chains = _with(".chain.", _structure(lp.tag_inames(unit, {"i": "l.0"})))
     assert chains == {"site.free.short.16x1.chain.add.f32": 5 * 3 * 16}
 
@@ -340,7 +340,7 @@ def test_bytes_in_more_pieces_than_prefetchers_follow(
 
 @pytest.mark.parametrize(("condition", "kind"), [("i != k", "conditional"), ("g != k", "special")])
 def test_calls_that_not_all_items_make_are_conditional(condition: str, kind: str) -> None:
-    unit = make(
+    unit = made(
         "{[g, i, k]: 0 <= g < n and 0 <= i < 16 and 0 <= k < m}",
         f"""
         for g, i
@@ -351,7 +351,7 @@ def test_calls_that_not_all_items_make_are_conditional(condition: str, kind: str
             r[g, i] = s {{dep=add}}
         end
         """,
-        "a:f4[n,m,16] r:f4[n,16] n,m:i4",
+        "a f32 n,m,16; r f32 n,16; n,m i32",
         assumptions="n >= 1 and m >= 1",
     )
     names = _site_names(lp.tag_inames(unit, {"g": "g.0", "i": "l.0"}))
@@ -394,10 +394,10 @@ def test_every_access_of_a_guarded_kernel_is_guarded() -> None:
 def test_conditions_guard_what_tells_neighbors_apart(
     items: tuple[int, int], condition: str, is_guarded: bool
 ) -> None:
-    unit = make(
+    unit = made(
         f"{{[g, i, j]: 0 <= g < n and 0 <= i < {items[0]} and 0 <= j < {items[1]}}}",
         f"r[g, j, i] = 2 * a[g, j, i] {{if={condition}}}",
-        f"a,r:f4[n,{items[1]},{items[0]}] n:i4",
+        f"a,r f32 n,{items[1]},{items[0]}; n i32",
         assumptions="n >= 4",
     )
     names = _site_names(lp.tag_inames(unit, {"g": "g.0", "i": "l.0", "j": "l.1"}))
@@ -451,8 +451,8 @@ end
 def test_loads_whose_addresses_are_read_from_data(
     instruction: str, statistics: Any, steps: Any, number_of_bytes: int | None
 ) -> None:
-    domains = [LINE, "{ [j]: 0 <= j < length }"] if "length" in instruction else LINE
-    unit = make(domains, instruction, "t:i4[n+1] x,out:f4[n] n:i4", group=16)
+    domains = ["i<n", "{ [j]: 0 <= j < length }"] if "length" in instruction else "i<n"
+    unit = made(domains, instruction, "t i32 n+1; x,out f32 n; n i32", split="i:16")
     counted = count_kernel(unit, view="structure", statistics=statistics)
     times = statistics.get("j", 1)
     by_step: dict[str, list[int]] = {}

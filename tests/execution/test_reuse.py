@@ -14,7 +14,7 @@ from countperf.execution.memory_hierarchy import (
     CountedCaches,
     load_hierarchy,
 )
-from tests.made import LINE, make
+from tests.kernels import made
 
 _LINE = 64
 
@@ -61,8 +61,8 @@ def _walked(unit: Any, access: str, caches: CountedCaches = DEFAULT_CACHES, **si
 def _unit(domain: str, statement: str, shape: str, group: int = 16) -> Any:
     sizes = "n,m" if "< m" in domain else "n"
     assumptions = " and ".join(f"{size} >= 1" for size in sizes.split(","))
-    arguments = f"a:f4[{shape}] out:f4[n] {sizes}:i4"
-    unit = make(domain, statement, arguments, group=group, assumptions=assumptions)
+    arguments = f"a f32 {shape}; out f32 n; {sizes} i32"
+    unit = made(domain, statement, arguments, split=f"i:{group}", assumptions=assumptions)
     return lp.remove_unused_arguments(unit)
 
 
@@ -157,7 +157,7 @@ def test_rows_apart_by_the_caches_of_a_device(device: str, items: int, step: str
     ],
 )
 def test_arrays_that_data_leads_anywhere_in(device: str, sizes: dict[int, str]) -> None:
-    unit = make(LINE, "out[i] = a[k[i]]", "a,out:f4[n] k:i4[n] n:i4", group=16)
+    unit = made("i<n", "out[i] = a[k[i]]", "a,out f32 n; k i32 n; n i32", split="i:16")
     caches = load_hierarchy(device).counted
     for n, step in sizes.items():  # elements of 4 bytes, of arrays that fill a cache or nearly so
         assert _executed(unit, "gmem.load", caches, n=n) == {"next": n, step: n}
@@ -165,7 +165,7 @@ def test_arrays_that_data_leads_anywhere_in(device: str, sizes: dict[int, str]) 
 
 @pytest.mark.parametrize("assumptions", ["n >= 1 and n mod 96 = 0", "n >= 1"])
 def test_loops_with_guards_walk_as_far_as_others(assumptions: str) -> None:
-    unit = make(LINE, "out[i] = 2 * a[i]", "a,out:f4[n] n:i4", assumptions=assumptions)
+    unit = made("i<n", "out[i] = 2 * a[i]", "a,out f32 n; n i32", assumptions=assumptions)
     unit = lp.split_iname(unit, "i", 96, outer_tag="g.0", inner_iname="j")
     unit = lp.split_iname(unit, "j", 32, inner_tag="l.0")
     # three lines, and on to the next item
@@ -227,7 +227,7 @@ def test_each_of_copies_on_lines_apart_leads_to_others(items: int, step: str) ->
 
 def test_bytes_of_a_kernel_are_those_of_the_lines_it_touches() -> None:
     for stride, touched in ((1, 4), (3, 12), (8, 32), (16, 64), (40, 64)):
-        unit = _unit(LINE, f"out[i] = a[{stride}*i]", f"{stride}*n")
+        unit = _unit("i<n", f"out[i] = a[{stride}*i]", f"{stride}*n")
         counts = count_kernel(unit, view="structure").evaluate(n=1600)
         assert counts["bytes.kernel.load"] == 1600 * touched
 
@@ -236,5 +236,5 @@ def test_bytes_of_a_kernel_are_those_of_the_lines_it_touches() -> None:
     ("value", "kind"), [("a[i] // 8", "shift"), ("a[i] % 64", "shift"), ("a[i] // 7", "div")]
 )
 def test_divisions_by_powers_of_two_are_shifts(value: str, kind: str) -> None:
-    unit = make(LINE, f"b[i] = {value}", "a,b:i4[n] n:i4", group=16)
+    unit = made("i<n", f"b[i] = {value}", "a,b i32 n; n i32", split="i:16")
     assert f"site.free.flat.16x1.iop.{kind}.i32" in set(count_kernel(unit, view="structure"))

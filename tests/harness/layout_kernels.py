@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pymbolic import parse
 
 from countperf.harness.binding import bind_arguments
-from tests.made import LINE, make, split
+from tests.kernels import in_groups, made
 
 F4, F8, I4 = np.float32, np.float64, np.int32
 
@@ -24,7 +24,7 @@ def scaled(source: Declared | None = None, target: Declared | None = None, more:
         lp.GlobalArg(name, F8, **{"shape": "n", **(declared or {})})
         for name, declared in (("x", source), ("z", target))
     )
-    return make(LINE, "z[i] = 2*x[i]", f"n{more}:i4", *arrays, group=16)
+    return made("i<n", "z[i] = 2*x[i]", f"n{more} i32", *arrays, split="i:16")
 
 
 def plane(source: Declared, target: Declared, more: str = "") -> Any:
@@ -34,22 +34,22 @@ def plane(source: Declared, target: Declared, more: str = "") -> Any:
         for name, declared in (("x", source), ("z", target))
     )
     domain, assumptions = "{[i,j]: 0<=i<n and 0<=j<m}", "n >= 1 and m >= 1"
-    sizes = f"n,m{more}:i4"
-    return split(make(domain, "z[i,j] = 2*x[i,j]", sizes, *arrays, assumptions=assumptions), 8, "j")
+    sizes = f"n,m{more} i32"
+    return made(domain, "z[i,j] = 2*x[i,j]", sizes, *arrays, assumptions=assumptions, split="j:8")
 
 
 def rows(width: int, tags: str, *, axis: str = "vec", **declared: Any) -> Any:
     """Return ``z = 2*x`` of arrays with an axis of a few places, tagged as told."""
     shape, index = (f"n,{width}", "i,c") if tags.endswith("vec") else (f"{width},n", "c,i")
-    unit = make(
+    unit = made(
         f"{{[i,c]: 0<=i<n and 0<=c<{width}}}",
         f"z[{index}] = 2*x[{index}]",
-        "n:i4",
+        "n i32",
         lp.GlobalArg("x,z", F4, **{"shape": shape, **declared}),
         silenced_warnings=["v1_scheduler_fallback", "vectorize_failed"],
     )
     unit = lp.tag_array_axes(unit, "x,z", tags)
-    return split(lp.tag_inames(unit, {"c": axis}), 16)
+    return in_groups(lp.tag_inames(unit, {"c": axis}), "i:16")
 
 
 class Laid(NamedTuple):

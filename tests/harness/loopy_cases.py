@@ -11,7 +11,7 @@ import numpy as np
 from pymbolic import Variable
 
 from countperf.measurements import KernelCase
-from tests.made import LINE, make, split
+from tests.kernels import in_groups, made
 
 GROUP = 16
 
@@ -23,14 +23,14 @@ def _whole_groups(group: int) -> str:
 @cache
 def row_sums() -> Any:
     """Sum the rows of a column-major matrix, times a scalar, onto what is there already."""
-    return make(
+    return made(
         "{[i,j]: 0<=i<n and 0<=j<m}",
         "out[2*i] = out[2*i] + sum(j, a[i,j]*factor)",
-        "out:f4[2*n] factor:f4 n,m:i4",
+        "out f32 2*n; factor f32; n,m i32",
         lp.GlobalArg("a", np.float32, shape="n,m", order="F"),
         assumptions=_whole_groups(GROUP),
         name="row_sums",
-        group=GROUP,
+        split=f"i:{GROUP}",
     )
 
 
@@ -38,27 +38,27 @@ def row_sums() -> Any:
 def double(group: int = GROUP) -> Any:
     """Double the elements of a vector."""
     options: dict[str, Any] = {"assumptions": _whole_groups(group), "name": "double_it"}
-    return make(LINE, "out[i] = 2*a[i]", "a,out:f4[n] n:i4", group=group, **options)
+    return made("i<n", "out[i] = 2*a[i]", "a,out f32 n; n i32", split=f"i:{group}", **options)
 
 
 @cache
 def two_launches() -> Any:
     """Add one, wait for all groups, and reverse: two launches, with a global temporary."""
     space = lp.AddressSpace.GLOBAL
-    unit = make(
+    unit = made(
         "{[i,j]: 0<=i,j<n}",
         """
         tmp[i] = a[i] + 1    {id=first}
         ... gbarrier         {id=wait, dep=first}
         out[j] = tmp[n-1-j]  {dep=wait}
         """,
-        "a,out:f4[n] n:i4",
+        "a,out f32 n; n i32",
         lp.TemporaryVariable("tmp", np.float32, shape=(Variable("n"),), address_space=space),
         assumptions=_whole_groups(GROUP),
         name="two_launches",
-        group=GROUP,
+        split=f"i:{GROUP}",
     )
-    return split(unit, GROUP, "j")
+    return in_groups(unit, f"j:{GROUP}")
 
 
 def _vector(random: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from countperf.errors import KernelBuildError
 from countperf.harness.binding import check_accesses, check_private_arrays, resolve_arguments
 from countperf.harness.description import describe_kernel
 from tests.harness.fakes import make_device
-from tests.made import LINE, make, split
+from tests.kernels import in_groups, made
 
 N = 64
 I1, I4, U4, F4 = np.int8, np.int32, np.uint32, np.float32
@@ -28,23 +28,23 @@ Arrays = Mapping[str, Any]
 
 def _kernel(domain: str, text: Any, arguments: str, *more: Any) -> Any:
     assumptions = "n >= 16 and n mod 16 = 0"
-    arguments = f"{arguments} x,z:f4[n] n:i4"
-    return make(domain, text, arguments, *more, assumptions=assumptions, name="reads")
+    arguments = f"{arguments}; x,z f32 n; n i32"
+    return made(domain, text, arguments, *more, assumptions=assumptions, name="reads")
 
 
-def _of_column(text: str, domain: str = LINE, arguments: str = "", *more: Any) -> Any:
-    return _kernel(domain, text, f"col:i4[n] {arguments}", *more)
+def _of_column(text: str, domain: str = "i<n", arguments: str = "", *more: Any) -> Any:
+    return _kernel(domain, text, f"col i32 n; {arguments}", *more)
 
 
 def _prefetched() -> Any:
-    unit = split(_of_column("z[i] = x[col[i]]"), 16)
+    unit = in_groups(_of_column("z[i] = x[col[i]]"), "i:16")
     return lp.add_prefetch(unit, "col", ["i_inner"], default_tag="l.auto")
 
 
 def _cast(scale: float) -> Any:
     at = var("f")[var("i")] * scale if scale != 1 else var("f")[var("i")]
     target, source = var("z")[var("i")], var("x")[TypeCast(np.int32, at)]
-    return _kernel(LINE, [lp.Assignment(target, source)], "f:f4[n]")
+    return _kernel("i<n", [lp.Assignment(target, source)], "f f32 n")
 
 
 def _held(space: lp.AddressSpace, shape: Any) -> lp.TemporaryVariable:
@@ -77,7 +77,7 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
         "square": (_of_column("z[i] = x[i*i] + col[i]"), [], [below]),
         "divided": (_of_column("z[i] = x[64 // col[i] - 1]"), [{"col": COL + 1}], [below]),
         "through an argument": (
-            _of_column(f"at[i] = col[i]{between}z[j] = x[at[j]] {{dep=b}}", TWO, "at:i4[n]"),
+            _of_column(f"at[i] = col[i]{between}z[j] = x[at[j]] {{dep=b}}", TWO, "at i32 n"),
             [below],
             [above],
         ),
@@ -99,7 +99,7 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
         "into private memory": (
             _of_column(
                 "t[col[i]] = 1 {id=w}\nz[i] = x[i] {dep=w}",
-                LINE,
+                "i<n",
                 "",
                 _held(lp.AddressSpace.PRIVATE, "8"),
             ),
@@ -122,22 +122,22 @@ def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
             [{"col": _ones(1)}],
         ),
         "narrow sum": (
-            _kernel(LINE, "z[i] = x[a[i] + b[i] - 192]", "a,b:i1[n]"),
+            _kernel("i<n", "z[i] = x[a[i] + b[i] - 192]", "a,b i8 n"),
             [{"a": _ones(100, I1), "b": _ones(100, I1)}],  # 200 in C, -56 in NumPy
             [{"a": _ones(100, I1), "b": _ones(-100, I1)}],
         ),
         "narrow variable": (
-            _kernel(LINE, "<int8> t = a[i] + b[i]\nz[i] = x[t + 56]", "a,b:i1[n]"),
+            _kernel("i<n", "<int8> t = a[i] + b[i]\nz[i] = x[t + 56]", "a,b i8 n"),
             [{"a": _ones(100, I1), "b": _ones(100, I1)}],  # wraps where it is stored
             [{"a": _ones(100, I1), "b": _ones(0, I1)}],
         ),
         "unsigned": (
-            _kernel(LINE, "z[i] = x[a[i] - 1]", "a:u4[n]"),
+            _kernel("i<n", "z[i] = x[a[i] - 1]", "a u32 n"),
             [{"a": _ones(1, U4)}],
             [{"a": _ones(0, U4)}],
         ),
         "unsigned bits": (
-            _kernel(LINE, "z[i] = x[(a[i] - 1) >> 31]", "a:u4[n]"),
+            _kernel("i<n", "z[i] = x[(a[i] - 1) >> 31]", "a u32 n"),
             [{"a": _ones(0, U4)}],
             [],
         ),
@@ -185,7 +185,7 @@ def _with_private(floats: int, items: int) -> Any:
     held = lp.TemporaryVariable("t", F4, shape=(floats,), address_space=lp.AddressSpace.PRIVATE)
     domain = f"{{ [i, j]: 0 <= i < n and 0 <= j < {floats} }}"
     unit = _kernel(domain, "t[j] = x[i] {id=w}\nz[i] = t[0] {dep=w}", "", held)
-    return split(unit, items)
+    return in_groups(unit, f"i:{items}")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -15,12 +15,12 @@ from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
 from countperf.workflow.timing import time_kernel
-from tests.made import LINE, make
+from tests.kernels import made
 
 
 def doubled() -> Any:
     arrays = lp.GlobalArg("x,z", np.float32, shape="n", offset=lp.auto)
-    return make(LINE, "z[i] = 2*x[i]", "n:i4", arrays, group=16)
+    return made("i<n", "z[i] = 2*x[i]", "n i32", arrays, split="i:16")
 
 
 @pytest.mark.parametrize("field", ["kernel", "build"])
@@ -78,7 +78,7 @@ class DeviceArray:
 
 def gathered() -> Any:
     """Return a kernel whose indices come with it, and lead to all elements but one."""
-    unit = make(LINE, "z[i] = 2*x[at[i] + off]", "x,z:f4[n] at:i4[n] n,off:i4")
+    unit = made("i<n", "z[i] = 2*x[at[i] + off]", "x,z f32 n; at i32 n; n,off i32")
     at = np.arange(40, dtype=np.int32)[::-1] - 1
     return BoundProgram(unit, {"at": DeviceArray(at), "off": 1, "n": 40})
 

@@ -19,7 +19,7 @@ from countperf.harness.opencl import Session, build_kernel
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
 from countperf.properties.count_properties import count_kernel
-from tests.made import LINE, make
+from tests.kernels import made
 from tests.oracles import llvm_ir, oclgrind
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Loopy, on structures of one size
@@ -37,7 +37,7 @@ UNKNOWN: Mapping[str, tuple[Any, str]] = {
 
 def _kernel(dtype: Any, text: Any = "z[i] = a[i]") -> Any:
     arrays = lp.GlobalArg("a,z", dtype, shape="n")
-    return make(LINE, [text], "n:i4", arrays, name="copy", group=16)
+    return made("i<n", [text], "n i32", arrays, name="copy", split="i:16")
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

@@ -17,7 +17,7 @@ from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
 from countperf.harness.opencl import build_kernel
 from tests.harness.test_layouts import GuardedSession
-from tests.made import LINE, make
+from tests.kernels import made
 
 F8, I4, C8 = np.float64, np.int32, np.complex64
 SIZES = {"n": 12, "m": 30, "q": 9}
@@ -25,26 +25,26 @@ SIZES = {"n": 12, "m": 30, "q": 9}
 Inputs = Mapping[str, NDArray[Any]]
 
 
-_SIZES = "n,m,q:i4"
+_SIZES = "n,m,q i32"
 
 
 def gather(at: str = "at[i]") -> Any:
-    return make(LINE, f"z[i] = x[{at}]", f"x:f8[m] at:i4[n] z:f8[n] {_SIZES}")
+    return made("i<n", f"z[i] = x[{at}]", f"x f64 m; at i32 n; z f64 n; {_SIZES}")
 
 
 def triples() -> Any:
     domain, body = "{[i,d]: 0<=i<n and 0<=d<3}", "z[i] = sum(d, x[3*at[i] + d])"
-    return make(domain, body, f"x:f8[m] at:i8[n] z:f8[n] {_SIZES}")
+    return made(domain, body, f"x f64 m; at i64 n; z f64 n; {_SIZES}")
 
 
 def by_a_variable() -> Any:
     body = "<> k = 2*at[i] + 1 {id=k}\nz[i] = x[k, other[i]] {dep=k}"
-    return make(LINE, body, f"x:f8[m,q] at,other:i4[n] z:f8[n] {_SIZES}")
+    return made("i<n", body, f"x f64 m,q; at,other i32 n; z f64 n; {_SIZES}")
 
 
 def rows() -> Any:
-    return make(
-        [LINE, "{[j]: s<=j<e}"],
+    return made(
+        ["i<n", "{[j]: s<=j<e}"],
         """
         for i
             <> s = start[i]
@@ -52,13 +52,13 @@ def rows() -> Any:
             z[i] = sum(j, v[j]*x[column[j]])
         end
         """,
-        f"start:i4[n+1] v:f8[m] column:i4[m] x:f8[q] z:f8[n] {_SIZES}",
+        f"start i32 n+1; v f64 m; column i32 m; x f64 q; z f64 n; {_SIZES}",
     )
 
 
 def starts_and_counts() -> Any:
-    return make(
-        [LINE, "{[j]: 0<=j<c}"],
+    return made(
+        ["i<n", "{[j]: 0<=j<c}"],
         """
         for i
             <> s = start[i]
@@ -66,7 +66,7 @@ def starts_and_counts() -> Any:
             z[i] = sum(j, x[s + j])
         end
         """,
-        f"start,number:i4[n] x:f8[m] z:f8[n] {_SIZES}",
+        f"start,number i32 n; x f64 m; z f64 n; {_SIZES}",
     )
 
 
@@ -178,10 +178,10 @@ def test_the_same_generator_gives_the_same_inputs() -> None:
 
 
 def test_numbers_are_positive_and_of_the_declared_types() -> None:
-    unit = make(
-        LINE,
+    unit = made(
+        "i<n",
         "z[i] = a*c[i] + x[i] + k*t\ny[i] = y[i] + i",
-        "x:f8[n] c,z:c8[n] k:i4[] y:i4[n] a:f8 t,n:i4",
+        "x f64 n; c,z c64 n; k i32 (); y i32 n; a f64; t,n i32",
     )
     given = _made(unit, sizes={"n": 100})
 
@@ -200,10 +200,10 @@ def test_numbers_are_positive_and_of_the_declared_types() -> None:
     [
         (gather(), {"n": 12}, r"no value for argument m; pass m=\.\.\."),
         (
-            make(
-                LINE,
+            made(
+                "i<n",
                 "at[i] = 2*at[i] {id=at}\nz[i] = x[at[i]] {dep=at}",
-                f"x:f8[m] at:i4[n] z:f8[n] {_SIZES}",
+                f"x f64 m; at i32 n; z f64 n; {_SIZES}",
             ),
             SIZES,
             r"the kernel writes 'at'.*compute the subscript of integer arguments",

@@ -16,7 +16,7 @@ from countperf.harness.binding import bind_arguments
 from countperf.harness.device import Device
 from countperf.harness.opencl import Session, build_kernel
 from tests.harness.layout_kernels import F4, I4, LAID, PITCHED, plane, scaled
-from tests.made import LINE, make
+from tests.kernels import made
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -89,11 +89,11 @@ def test_the_guard_sees_what_is_written_beside_a_buffer(device: Device) -> None:
 
 def _indirect() -> Any:
     x = lp.GlobalArg("x", F4, shape=None)
-    return make(LINE, "z[i] = x[at[i]]", "at:i4[n] z:f4[n] n:i4", x)
+    return made("i<n", "z[i] = x[at[i]]", "at i32 n; z f32 n; n i32", x)
 
 
 def _beyond(body: str) -> Any:
-    unit = make(LINE, body, "x,z:f4[n] n:i4")
+    unit = made("i<n", body, "x,z f32 n; n i32")
     return lp.set_options(unit, enforce_array_accesses_within_bounds="no_check")
 
 
@@ -197,7 +197,7 @@ def test_scalars_may_be_vectors(session: GuardedSession, factor: Any) -> None:
 
     float4: Any = cl.cltypes.float4  # pyright: ignore[reportAttributeAccessIssue]
     arguments = lp.GlobalArg("x,z", float4, shape="n"), lp.ValueArg("s", float4)
-    kernel = build_kernel(session, make(LINE, "z[i] = s*x[i]", "n:i4", *arguments))
+    kernel = build_kernel(session, made("i<n", "z[i] = s*x[i]", "n i32", *arguments))
     numbers = np.arange(40, dtype=F4).reshape(10, 4)
 
     inputs = {"x": numbers.view(float4).reshape(10), "s": factor}

@@ -30,7 +30,7 @@ from countperf.mechanistic.profile import KernelProfile, MechanisticPrediction
 from countperf.workflow.mechanistic import predict_all
 from measurement_kernels import catalog
 from tests.counting import profiled
-from tests.made import LINE, make, split
+from tests.kernels import in_groups, made
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
 H200 = "nvidia-h200"
@@ -100,10 +100,10 @@ def _odd(name: str) -> Any:
     if name == "vectors":
         layout = {"shape": "n, 4", "dim_tags": "N0,vec"}
     arrays = lp.GlobalArg("x, z", kind, **layout)
-    unit = make(domain, instructions, "n:i4", arrays, name="odd")
+    unit = made(domain, instructions, "n i32", arrays, name="odd")
     if name == "vectors":
         unit = lp.tag_inames(unit, "v:vec")
-    return split(unit, 64)
+    return in_groups(unit, "i:64")
 
 
 @needs_nvcc
@@ -134,7 +134,7 @@ def test_what_has_no_cuda_is_refused(name: str) -> None:
 
 def test_statistics_say_what_data_decides() -> None:
     body = "z[i] = x[index[i]] if m[i] else 2*x[i]"
-    masked = make(LINE, body, "m:i1[n] x,z:f4[n] index:i4[n] n:i4", group=64)
+    masked = made("i<n", body, "m i8 n; x,z f32 n; index i32 n; n i32", split="i:64")
 
     def bytes_moved(statistic: str, **more: Any) -> float:
         statistics = {"insn": 1.0, "x": statistic}
@@ -234,7 +234,7 @@ def test_functions_take_the_way_of_normal_numbers(
 ) -> None:
     # of log's 17 multiply-adds, one is for infinities; sin's slow reduction has a loop
     arrays = lp.GlobalArg("x, z", kind, shape="n")
-    unit = make(LINE, f"z[i] = {function}(x[i])", "n:i4", arrays, group=64)
+    unit = made("i<n", f"z[i] = {function}(x[i])", "n i32", arrays, split="i:64")
     alpha = _compiled(unit, {"n": 4096}).alpha
 
     assert alpha[name] >= fewest

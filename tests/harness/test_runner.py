@@ -19,7 +19,7 @@ from countperf.harness.runner import QUICK, KernelRunner, compare
 from countperf.measurements import KernelCase
 from tests.harness.fakes import FakeClock, make_case
 from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
-from tests.made import make
+from tests.kernels import made
 
 DOUBLE = make_loopy_case()
 
@@ -181,7 +181,7 @@ def test_what_the_compiler_or_the_device_refuses_is_a_build_error(runner: Kernel
 
     def build() -> Any:
         space = lp.AddressSpace.LOCAL
-        unit = make(
+        unit = made(
             "{[i,j]: 0<=i<16 and 0<=j<n}",
             f"""
             for j
@@ -190,7 +190,7 @@ def test_what_the_compiler_or_the_device_refuses_is_a_build_error(runner: Kernel
                 out[j] = tmp[{size} - 1 - i + j % 2]  {{dep=wait}}
             end
             """,
-            "a,out:f4[n] n:i4",
+            "a,out f32 n; n i32",
             lp.TemporaryVariable("tmp", np.float32, shape=(size + 1,), address_space=space),
             silenced_warnings=["write_race(*)"],
         )

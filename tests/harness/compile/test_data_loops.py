@@ -9,22 +9,22 @@ import pytest
 
 from countperf.errors import CountingError
 from countperf.harness.compile.compiled_kernel import contents_for, data_loops_of
-from tests.made import LINE, make
+from tests.kernels import made
 
 MEANS = (Fraction(3), Fraction(5, 2), Fraction(1, 3), Fraction(0))
 
 
 def kernel(domain: str, bounds: str) -> Any:
-    unit = make(
-        [LINE, domain],
+    unit = made(
+        ["i<n", domain],
         f"""
         for i
             {bounds}
             out[i] = sum(j, a[j])
         end
         """,
-        "a:f4[q] out:f4[n] first,second:i8[n+2] table:i8[n,2] n,q:i4",
-        assumptions=None,
+        "a f32 q; out f32 n; first,second i64 n+2; table i64 n,2; n,q i32",
+        assumptions="",
     )
     return unit.default_entrypoint
 

@@ -13,7 +13,7 @@ from countperf.harness.compile import ptx
 from countperf.harness.compile.ptx import GpuKernel
 from countperf.harness.nvcc import find_disassembler, find_nvcc
 from measurement_kernels.catalog import entry
-from tests.made import LINE, make
+from tests.kernels import made
 
 pytestmark = pytest.mark.skipif(
     find_nvcc() is None or find_disassembler() is None,
@@ -39,7 +39,7 @@ def test_tiled_product(capability: str) -> None:
 
 def _triangle() -> Any:
     domain, body = "{[i, j]: 0 <= i < n and 0 <= j <= i}", "out[i] = sum(j, a[j]*b[i])"
-    return make(domain, body, "a,b,out:f4[n] n:i4", assumptions=None, group=64)
+    return made(domain, body, "a,b,out f32 n; n i32", assumptions="", split="i:64")
 
 
 @capabilities
@@ -56,8 +56,8 @@ def test_partial_groups_and_triangular_loops(capability: str, every_group: bool)
 @capabilities
 def test_a_triangle_that_is_smaller_than_what_is_unrolled(capability: str) -> None:
     domain = "{[i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k <= j}"
-    arguments = "a,b:f4[m] out:f4[n] n,m:i4"
-    unit = make(domain, "out[i] = sum((j, k), a[j]*b[k])", arguments, assumptions=None, group=64)
+    arguments = "a,b f32 m; out f32 n; n,m i32"
+    unit = made(domain, "out[i] = sum((j, k), a[j]*b[k])", arguments, assumptions="", split="i:64")
     kernel = GpuKernel(unit, capability)
     for m in (1, 5, 17):
         counts = kernel.counts({"n": 64, "m": m})
@@ -77,7 +77,7 @@ def test_tiles_that_a_group_loads_in_two_steps(capability: str) -> None:
 @capabilities
 def test_trip_counts_that_are_quotients_of_sizes(capability: str) -> None:
     domain, body = "{[i, j]: 0 <= i < 64 and 0 <= 7*j < n}", "out[i] = sum(j, a[7*j + i])"
-    unit = make(domain, body, "a:f4[n+64] out:f4[64] n:i4", assumptions=None)
+    unit = made(domain, body, "a f32 n+64; out f32 64; n i32", assumptions="")
     kernel = GpuKernel(lp.tag_inames(unit, "i:l.0"), capability)
     for n in (7, 8, 100, 12_345):
         counts = kernel.counts({"n": n})
@@ -85,17 +85,17 @@ def test_trip_counts_that_are_quotients_of_sizes(capability: str) -> None:
 
 
 def _by_data() -> Any:
-    return make(
-        [LINE, "[count] -> {[j]: 0 <= j < count}"],
+    return made(
+        ["i<n", "[count] -> {[j]: 0 <= j < count}"],
         """
         for i
             <> count = rows[i]
             out[i] = sum(j, a[j])
         end
         """,
-        "rows:i4[n] a:f4[1000] out:f4[n] n:i4",
-        assumptions=None,
-        group=32,
+        "rows i32 n; a f32 1000; out f32 n; n i32",
+        assumptions="",
+        split="i:32",
     )
 
 

@@ -17,13 +17,15 @@ from countperf.harness.devices import find_device
 from countperf.machine_code.object_file import find_objdump
 from measurement_kernels import catalog
 from tests.harness.fakes import make_device
-from tests.made import LINE, make
+from tests.kernels import made
 
 DEVICE = make_device("pocl:0", "pthread-skylake", platform="Portable Computing Language")
 
 
 def scaled(factor: int = 2, items: int = 32) -> Any:
-    return make(LINE, f"out[i] = {factor}*a[i]", "out,a:f4[n] n:i4", assumptions=None, group=items)
+    return made(
+        "i<n", f"out[i] = {factor}*a[i]", "out,a f32 n; n i32", assumptions="", split=f"i:{items}"
+    )
 
 
 def test_names_tell_apart_what_is_compiled_otherwise(

@@ -23,7 +23,7 @@ from countperf.harness.opencl import Session, build_kernel
 from countperf.machine_code.object_file import disassemble, find_objdump
 from tests.harness.fakes import make_device
 from tests.harness.loopy_cases import double, row_sums, two_launches
-from tests.made import LINE, make
+from tests.kernels import made
 
 needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
 
@@ -31,15 +31,15 @@ needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is no
 @cache
 def axpy(group: int = 64) -> Any:
     whole = f"n mod {group} = 0 and n >= {group}"
-    arguments = "x,y:f4[n] factor:f4 n:i4"
+    arguments = "x,y f32 n; factor f32; n i32"
     body = "y[i] = factor*x[i] + y[i]"
-    return make(LINE, body, arguments, assumptions=whole, name="axpy", group=group)
+    return made("i<n", body, arguments, assumptions=whole, name="axpy", split=f"i:{group}")
 
 
 def triangle() -> Any:
     """Sums over the columns up to the diagonal, one multiply-add each."""
     domain = "{ [i, j] : 0 <= i < n and 0 <= j <= i }"
-    return make(domain, "z[i] = sum(j, x[j] * y[i])", "x,y,z:f4[n] n:i4", group=32)
+    return made(domain, "z[i] = sum(j, x[j] * y[i])", "x,y,z f32 n; n i32", split="i:32")
 
 
 UNITS = {

@@ -32,7 +32,7 @@ from tests.harness.cuda.fake_cupy import (
 )
 from tests.harness.fakes import PROTOCOL, make_device
 from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
-from tests.made import LINE, make
+from tests.kernels import made
 
 F4 = np.float32
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++")
@@ -199,7 +199,7 @@ def test_memory_that_launches_share_goes_with_the_arguments(runner: KernelRunner
 
 
 def _doubled(body: str = "out[i] = 2*a[i]", assumptions: str = "n >= 0") -> Any:
-    return make(LINE, body, "a,out:f4[n] n:i4", assumptions=assumptions, group=16)
+    return made("i<n", body, "a,out f32 n; n i32", assumptions=assumptions, split="i:16")
 
 
 def test_a_zero_size_launches_nothing(runner: KernelRunner, cupy: FakeCupy) -> None:
@@ -224,12 +224,12 @@ def test_sizes_that_the_kernel_does_not_assume_launch_nothing(
 def _local(size: int) -> Any:
     held = lp.TemporaryVariable("t", F4, shape=(size,), address_space=lp.AddressSpace.LOCAL)
     body = "t[i] = a[i] {id=t}\nout[i] = t[15-i] {dep=t}"
-    unit = make("{[i]: 0<=i<16}", body, "a,out:f4[16]", held, assumptions=None)
+    unit = made("{[i]: 0<=i<16}", body, "a,out f32 16", held, assumptions="")
     return lp.tag_inames(unit, {"i": "l.0"})
 
 
 def _tall() -> Any:
-    unit = make("{[i,j]: 0<=i<n and 0<=j<2}", "out[i, j] = 1", "out:f4[n,2] n:i4")
+    unit = made("{[i,j]: 0<=i<n and 0<=j<2}", "out[i, j] = 1", "out f32 n,2; n i32")
     return lp.tag_inames(unit, {"i": "g.1", "j": "g.0"})
 
 

@@ -17,7 +17,7 @@ from countperf.errors import KernelBuildError
 from countperf.harness.cuda.target import CudaCode, cuda_functions, generate_cuda
 from countperf.harness.nvcc import compile_sources, find_nvcc
 from tests.harness.cuda.emulator import COMPILER, EmulatedModule, Memory
-from tests.made import LINE, make
+from tests.kernels import made
 
 SIZE = 64
 INT_TYPES = ("int16", "int32", "int64", "uint32")
@@ -115,15 +115,15 @@ def cases() -> dict[str, Case]:
 
 def _unit(case: Case) -> Any:
     dtype = np.dtype(case.dtype)
-    return make(
-        LINE,
+    return made(
+        "i<n",
         [lp.Assignment(var("out")[var("i")], case.expression)],
-        "n:i4",
+        "n i32",
         lp.GlobalArg("x,y,z", dtype, shape="n"),
         lp.GlobalArg("out", np.dtype(case.result or dtype), shape="n"),
-        assumptions=None,
+        assumptions="",
         name="function",
-        group=16,
+        split="i:16",
     )
 
 

@@ -16,7 +16,7 @@ from countperf.harness.cuda.target import CudaCode, generate_cuda, retarget
 from countperf.harness.nvcc import compile_sources, find_nvcc
 from tests.harness.cuda.emulator import COMPILER, EmulatedModule, Memory
 from tests.harness.loopy_cases import two_launches
-from tests.made import LINE, make
+from tests.kernels import made
 
 GROUP = 16
 SIZE = 64
@@ -49,7 +49,7 @@ def run(code: CudaCode, folder: Path, **arguments: Any) -> dict[str, NDArray[Any
 
 
 def unit(body: Any, arguments: str, *more: Any) -> Any:
-    return make(LINE, body, f"{arguments} n:i4", *more, assumptions=None, group=GROUP)
+    return made("i<n", body, f"{arguments}; n i32", *more, assumptions="", split=f"i:{GROUP}")
 
 
 def vector(size: int = SIZE) -> NDArray[Any]:
@@ -67,7 +67,7 @@ def test_every_launch_is_generated_and_shares_the_temporary(tmp_path: Path) -> N
 
 
 def test_types_inferred_for_opencl_are_inferred_anew() -> None:
-    made = unit("out[i] = rsqrt(x[i]) + pow(x[i], y[i])", "x,y,out:f4[n]")
+    made = unit("out[i] = rsqrt(x[i]) + pow(x[i], y[i])", "x,y,out f32 n")
     made = lp.infer_unknown_types(made)
 
     source = generate_cuda(made).source
@@ -77,7 +77,7 @@ def test_types_inferred_for_opencl_are_inferred_anew() -> None:
 
 
 def test_what_is_preprocessed_for_opencl_is_refused() -> None:
-    made = unit("out[i] = 1", "out:f4[n]")
+    made = unit("out[i] = 1", "out f32 n")
 
     with pytest.raises(KernelBuildError, match="as it was before"):
         generate_cuda(lp.preprocess_program(made))
@@ -97,7 +97,7 @@ def test_tables_in_the_kernel(space: Any, tmp_path: Path) -> None:
     table = lp.TemporaryVariable(
         "t", np.float32, shape=(4,), initializer=TABLE, read_only=True, address_space=space
     )
-    made = unit("out[i] = t[i % 4]", "out:f4[n]", table)
+    made = unit("out[i] = t[i % 4]", "out f32 n", table)
 
     found = run(generate_cuda(made), tmp_path, out=np.zeros(SIZE, np.float32), n=SIZE)
 
@@ -106,19 +106,21 @@ def test_tables_in_the_kernel(space: Any, tmp_path: Path) -> None:
 
 def test_constant_arguments(tmp_path: Path) -> None:
     table = lp.ConstantArg("t", np.float32, shape=4)
-    code = generate_cuda(unit("out[i] = t[i % 4]", "out:f4[n]", table))
+    code = generate_cuda(unit("out[i] = t[i % 4]", "out f32 n", table))
 
     found = run(code, tmp_path, out=np.zeros(SIZE, np.float32), t=TABLE, n=SIZE)
 
     np.testing.assert_array_equal(found["out"], np.tile(TABLE, SIZE // 4))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize(
+    ("dtype", "kind"), [(np.float32, "f32"), (np.float64, "f64"), (np.int32, "i32")]
+)
 @pytest.mark.parametrize("operator", ["+", "*"])
-def test_atomics(dtype: Any, operator: str, tmp_path: Path) -> None:
+def test_atomics(dtype: Any, kind: str, operator: str, tmp_path: Path) -> None:
     out = lp.GlobalArg("out", dtype, shape="3", for_atomic=True)
     body = f"out[i % 3] = out[i % 3] {operator} x[i] {{atomic}}"
-    code = generate_cuda(unit(body, f"x:{np.dtype(dtype).str[1:]}[n]", out))
+    code = generate_cuda(unit(body, f"x {kind} n", out))
 
     if find_nvcc() is not None:
         assert compile_sources({"atomic": code.source})["atomic"].keys() == set(code.kernels)
@@ -137,7 +139,7 @@ def test_infinity_and_nan_have_names_for_nvrtc(tmp_path: Path) -> None:
             lp.Assignment(var("out")[i], x[i] + np.float32(np.inf)),
             lp.Assignment(var("more")[i], x[i] + NaN(np.float32)),
         ],
-        "x,out,more:f4[n]",
+        "x,out,more f32 n",
     )
     code = generate_cuda(made)
     zeros = np.zeros(SIZE, np.float32)
