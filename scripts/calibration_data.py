@@ -78,7 +78,7 @@ class Recorded:
 
     @property
     def has_code(self) -> bool:
-        """Whether the compiled code of some case was read."""
+        """True if the compiled code of some case was read."""
         return any(case.has_code for case in self.observations)
 
 

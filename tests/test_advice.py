@@ -1,4 +1,4 @@
-"""What messages advise is followed literally; see `tests.advice` for the tables of rows."""
+"""Advice of messages is followed literally; see `tests.advice` for the tables of rows."""
 
 from __future__ import annotations
 

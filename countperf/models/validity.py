@@ -1,4 +1,4 @@
-"""What stands beside a predicted time: its interval, its verdicts, and its explanation."""
+"""Interval, verdicts and explanation of a predicted time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What messages advise, followed literally: tables of rows, and what their lines are made of.
+"""Advice of messages, followed literally: tables of rows, and how they are read and run.
 
 A row of a table (``*.txt``) is ``!`` what is refused or warned of, ``?`` what is said then (one
 fragment a line), and ``>`` what does literally so, once for each alternative; it has to work, and

@@ -1,4 +1,4 @@
-"""What the lines of the tables are made of: short ways to write kernels and files."""
+"""Names in which lines of the tables are written: makers of kernels, files and fits."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def broken():
 
 @dataclass(frozen=True)
 class Printed:
-    """What a command printed."""
+    """Output and error output of a command."""
 
     out: str
     err: str

@@ -101,7 +101,7 @@ COUNTED: dict[str, tuple[Callable[[], Any], dict[str, int]]] = {
     "TaggedVariable": (lambda: ls.TaggedVariable("private", frozenset([UnrollTag()])), {}),
     "NaN": (lambda: p.NaN(np.float32), {}),
 }
-"""What they take in an assignment to a single-precision array."""
+"""Operations and accesses of each in an assignment to a single-precision array."""
 
 REFUSED: dict[str, Callable[[], Any]] = {
     # bases of other classes

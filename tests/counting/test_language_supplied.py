@@ -1,4 +1,4 @@
-"""What the caller supplies: counts of instructions, statistics of data, the part to count."""
+"""Counts of instructions and statistics of data that the caller supplies."""
 
 from __future__ import annotations
 

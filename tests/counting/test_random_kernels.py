@@ -11,7 +11,7 @@ from tests.counting.random_kernels import Campaign
 from tests.strategies import KernelCase, kernels
 
 DISTINCT = int(os.environ.get("COUNTPERF_GENERATED_KERNELS", "60"))
-"""How many are compared; fewer where the same ones are counted again, on other dependencies."""
+"""Number that is compared; fewer where the same are counted again, on other dependencies."""
 
 _UNEVEN = "refused by countperf: UnsupportedExpressionError: kernel 'loopy_kernel': the address of "
 """Floors in subscripts along the lanes, drawn on purpose: they have no stride, by definition."""

@@ -1,4 +1,4 @@
-"""How kernels are executed: against the compiler's view, the analysis, and enumeration."""
+"""Executions of kernels, against the compiler's view, the analysis, and enumeration."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def measure(
     uncounted: Sequence[str] = (),
     features: FeatureSpec = LINEAR.features,
 ) -> MeasurementSet:
-    """What a campaign over the kernels would have stored."""
+    """Return measurements as a campaign over the kernels would have stored them."""
     measurements = [
         Measurement.model_validate(
             {

@@ -1,4 +1,4 @@
-"""What is read of the machine, and what is left out where it cannot be read."""
+"""Facts that are read of the machine, and those left out where they cannot be read."""
 
 from __future__ import annotations
 

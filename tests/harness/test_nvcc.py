@@ -1,4 +1,4 @@
-"""What nvcc says of kernels, and listings of machine code."""
+"""Registers, spills and messages of nvcc, and listings of machine code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the code of real runtimes executes, against exact counts of operations."""
+"""Instructions that the code of real runtimes executes, against exact counts of operations."""
 
 from __future__ import annotations
 

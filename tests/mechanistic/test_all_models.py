@@ -1,4 +1,4 @@
-"""What holds for every mechanistic model: worked times, parts that add up, inputs that lack."""
+"""Rules for every mechanistic model: worked times, parts that add up, inputs that lack."""
 
 from __future__ import annotations
 

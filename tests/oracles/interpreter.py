@@ -167,7 +167,7 @@ def _utilization_class(stride: int, cells: set[int], *, numeric: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What generated code computes: None where it comes from data, its C type, a literal or not."""
+    """Value that generated code computes: None if of data, its C type, a literal or not."""
 
     value: Any
     dtype: DType

@@ -45,7 +45,7 @@ class Recorded:
     groups: dict[str, int] = field(default_factory=dict[str, int])
 
     def is_direct(self, place: tuple[str, Access]) -> bool:
-        """Whether no address of an access is read from data."""
+        """True if no address of an access is read from data."""
         return None not in self.points[place].values()
 
     def sub_groups(self, place: tuple[str, Access], size: int) -> Iterable[list[int]]:

@@ -44,7 +44,7 @@ _SUBTRACTION = re.compile(
 
 
 def is_available() -> bool:
-    """Whether there is an ``opt`` that reads and writes what Oclgrind's LLVM does."""
+    """Return if there is an ``opt`` that reads and writes what Oclgrind's LLVM does."""
     if OPT is None or SIMULATOR is None:
         return False
     version = subprocess.run([OPT, "--version"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What people read: exact text of small results; numbers with prefixes, rounding, tables."""
+"""Exact text of small results; numbers with prefixes, rounding, tables."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ LANES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What the device is; times in s, costs in cycles."""
+    """Constants of the device; times in s, costs in cycles."""
 
     units: int = 4
     clock_hz: float = 1e9

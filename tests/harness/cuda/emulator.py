@@ -139,7 +139,7 @@ class Memory:
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing was written outside."""
+        """True if nothing was written outside."""
         guards = (self.bytes[:_PADDING], self.bytes[_PADDING + self.size :])
         return all(bool((guard == _GUARD).all()) for guard in guards)
 
