@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
-import gc
-import importlib
 import io
 import json
 import os
 import random
 import re
-import resource
 import signal
 import statistics
 import subprocess
@@ -361,65 +359,45 @@ def examine(fault: dict[str, Any], known: Any, most: list[float]) -> dict[str, A
 
 def _first_failure(tree: Path, tests: list[str], limit_s: int) -> tuple[str, str, list[str]]:
     """Run tests; return the outcome, the test that failed, and tests that do not exist."""
-    (tree / "tests.txt").write_text("\n".join(tests))
-    begin, ended, status = time.time(), 0, 0
-    gc.freeze()
-    child = os.fork()  # of a process that has imported what takes long
-    if not child:
-        _become_pytest(tree, limit_s)
+    limits = ["prlimit", f"--cpu={limit_s}", f"--as={MEMORY_BYTE}"]
+    quiet = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "-x", "--tb=line"]
+    process = subprocess.Popen(
+        [*limits, sys.executable, "-m", "pytest", *quiet, *tests],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
-        while not ended and time.time() < begin + 8 * limit_s:
-            time.sleep(0.05)
-            ended, status = os.waitpid(child, os.WNOHANG)
+        output, _ = process.communicate(timeout=8 * limit_s)
+    except subprocess.TimeoutExpired:
+        return "timed out", "", []
     finally:
-        if not ended:
-            os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-    output = (tree / "said.txt").read_text(errors="replace")
-    code = os.waitstatus_to_exitcode(status)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    code = process.returncode
     missing = re.findall(r"^ERROR: not found: \S*?/((?:tests|countperf)/.*)$", output, re.M)
     if code == 4 and missing and "ERROR collecting" not in output:
         return "", "", missing
-    if not ended or -code in (signal.SIGXCPU, signal.SIGKILL):
+    if -code in (signal.SIGXCPU, signal.SIGKILL):
         return "timed out", "", []
     failed = re.findall(r"^(?:FAILED|ERROR) (.*)$", output, re.M)
     return ("killed", (failed or [output])[0][-300:], []) if code else ("survived", "", [])
-
-
-def _become_pytest(tree: Path, limit_s: int) -> None:
-    os.setsid()
-    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTE, MEMORY_BYTE))
-    file = os.open(tree / "said.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    os.chdir(tree)
-    os.environ["PYTHONPATH"] = sys.path[0] = str(tree)
-    code = 3
-    try:
-        import pytest
-
-        quiet = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "-x", "--tb=line"]
-        code = pytest.main(
-            [*quiet, "-W", "ignore::pytest.PytestAssertRewriteWarning", "@tests.txt"]
-        )
-    finally:
-        sys.stdout.flush()
-        os._exit(int(code))
 
 
 _trees: list[Path] = []
 
 
 def _begin(commit: str, folder: Path) -> None:
-    """Make two copies of a commit, of which one stays as it is, and import what takes long."""
+    """Make two copies of a commit, of which one stays as it is."""
     archive = subprocess.run(["git", "-C", ROOT, "archive", commit], stdout=-1, check=True).stdout
     for name in ("whole", "seeded"):
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(folder / name, filter="data")
         _trees.append(folder / name)
-    for name in ("loopy", "scipy.optimize", "pandas", "pydantic", "pytest", "hypothesis"):
-        importlib.import_module(name)
 
 
 def table(faults: list[dict[str, Any]], label: str) -> str:
