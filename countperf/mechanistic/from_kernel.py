@@ -449,7 +449,10 @@ def _where_nvcc_finds_them(capability: str | None) -> str:
         return ""
     version = tuple(map(int, capability.split(".")))
     newest = "13 or 12" if version >= (7, 5) else "12" if version >= (5, 0) else ""
-    note = f"; the nvcc of CUDA {newest} finds them, where it is installed"
+    note = (
+        f"; the nvcc of CUDA {newest} finds them, where it is installed and Loopy generates CUDA"
+        " for the kernel"
+    )
     return note if newest else " and no nvcc of CUDA 12 or 13 finds"
 
 
