@@ -1,43 +1,53 @@
-"""Tuning: predict all, measure the most promising, learn, stop when the rest has no chance."""
+"""Tuning: predict all, measure the most promising, learn, stop when the rest has no chance.
+
+Variants are built several at a time, and timed one at a time.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from countperf.deferred_interrupts import deferred_interrupts, end_if_interrupted
-from countperf.errors import DocumentError, TuningError
+from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.points import PredictionTask, Refused, checked_space
+from countperf.tuning.measuring import Bench, stage_of
+from countperf.tuning.points import Predicted, PredictionTask, Refused, checked_space
 from countperf.tuning.pools import pool_or
-from countperf.tuning.ranker import KEPT, Ranker, Ranking
+from countperf.tuning.ranker import KEPT, Ranker, Ranking, by_stage
 from countperf.tuning.result import (
     Budget,
     End,
+    Entry,
     Journal,
     Key,
     Outlook,
     Plan,
     SearchInterrupt,
     Stop,
+    Trial,
     TuningResult,
     as_key,
     search_header,
     ties,
     written,
 )
-from countperf.tuning.space import SearchSpace
-from countperf.tuning.trials import Candidates, SearchState, Spending, Trials, Watch, outlook
+from countperf.tuning.space import Choice, SearchSpace
+from countperf.tuning.trials import Candidates, SearchState, Watch
 
 Progress = Callable[[str], None]
 
 _OVERTIME_S = 1.0  # for a first prediction, where others were refused
-_WAIT_S = 0.25  # for an answer of the executor, before it is seen whether Ctrl-C was pressed
+_ANSWER_S = 0.25  # for an answer of the executor, before it is seen whether Ctrl-C was pressed
+_BUILD_S = 0.05  # for a variant, before others are looked after
+RESERVED = 0.1
+"""Fraction of the seconds that is kept for running the best again, if that takes so long."""
+_UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
 
 
 def tune_space(
@@ -61,17 +71,19 @@ def tune_space(
     """
     plan = plan or Plan()
     space = checked_space(question.space, question.sizes)
+    began_s = runner.clock.now() if began_s is None else began_s
     with ExitStack() as stack:
         journal = None
         if store is not None:
             journal = stack.enter_context(
                 Journal(store, search_header(question, space, runner, plan))
             )
-        search = _Search(question, space, runner, budget, plan, journal, progress, began_s)
+        search = _Search(question, space, (runner, *builders), budget, plan, journal, began_s)
+        search.say = progress or search.say
         search.watch = watch
         if (earlier := search.earlier_result()) is not None:
             return earlier
-        ranker = Ranker(
+        search.ranker = Ranker(
             question,
             stack.enter_context(pool_or(executor)),
             keep=keep,
@@ -79,8 +91,8 @@ def tune_space(
             by_promise=budget.seconds is not None,
             longest_s=budget.longest_s if longest_s is None else longest_s,
         )
-        stack.enter_context(ranker)
-        stack.callback(search.work_with(ranker, (runner, *builders)).close)
+        stack.enter_context(search.ranker)
+        stack.callback(search.threads.shutdown, wait=False, cancel_futures=True)
         try:
             with deferred_interrupts():
                 search.begin()
@@ -98,122 +110,123 @@ class _Search:
         self,
         question: PredictionTask,
         space: SearchSpace,
-        runner: CaseRunner,
+        runners: Sequence[CaseRunner],
         budget: Budget,
         plan: Plan,
         journal: Journal | None,
-        progress: Progress | None,
-        began_s: float | None,
+        began_s: float,
     ) -> None:
         self._question = question
         self._space = space
-        self._runner = runner
+        self._device = runners[0].identity
+        self._now = runners[0].clock.now
+        self._budget = budget
         self._plan = plan
         self._journal = journal
-        self._say = progress or (lambda _: None)
-        self.watch: Watch | None = None
+        self._began_s = began_s
         self._entries = [] if journal is None else journal.entries
+        self._before_s = max((entry.spent_s for entry in self._entries), default=0.0)
         self._rounds: Counter[Key] = Counter()  # in which each was run
         self._known = Candidates(space, plan)
-        self._spending = Spending(
-            budget,
-            self._known,
-            runner.clock.now,
-            before_s=max((entry.spent_s for entry in self._entries), default=0.0),
-            began_s=runner.clock.now() if began_s is None else began_s,
-        )
         self._ranking: Ranking
-        self._ranker: Ranker
-        self._trials: Trials
-        self._recall()
+        most_s = min(plan.max_case_s, (budget.seconds or float("inf")) / 50)
+        self._benches = [
+            Bench(space, question.sizes, runner, plan, most_s=most_s, left_s=self._left_s)
+            for runner in runners
+        ]
+        self._built_by: dict[Key, Bench] = {}
+        self.threads = ThreadPoolExecutor(len(runners))
+        self.ranker: Ranker
+        self.say: Progress = lambda _: None
+        self.watch: Watch | None = None
+        for entry in self._entries:
+            self._recall(entry)
 
-    def work_with(self, ranker: Ranker, runners: Sequence[CaseRunner]) -> Trials:
-        """Work with a ranking under way and with what runs variants."""
-        self._ranker = ranker
-        self._trials = Trials(
-            self._question,
-            self._space,
-            runners,
-            self._plan,
-            known=self._known,
-            spending=self._spending,
-            ranker=ranker,
-            rounds=self._rounds,
-            say=self._say,
-            write=self._write,
-        )
-        return self._trials
+    def _recall(self, entry: Entry) -> None:
+        """Take over what an earlier session measured."""
+        content = entry.content
+        if isinstance(content, End):
+            return
+        key = as_key(content.choice)
+        if not self._space.has_values(content.choice):
+            path = None if self._journal is None else str(self._journal.path)
+            field = f"line {entry.number}: $.choice"
+            message = f"{path}: {field}: {dict(key)} is none of the space '{self._space.name}'"
+            raise DocumentError(message, path=path, field=field)
+        if isinstance(content, Refused):
+            self._known.refuse(content)
+        else:
+            self._rounds[key] += 1
+            self._known.tried[key] = content
 
-    def _write(self, entry: dict[str, Any]) -> None:
+    def _write(self, content: Trial | Refused | End, spent_s: float | None = None) -> None:
         if self._journal is not None:
-            self._journal.append({**entry, "spent_s": self._spending.spent_s()})
+            spent_s = self._spent_s() if spent_s is None else spent_s
+            self._journal.append({**written(content), "spent_s": spent_s})
 
     def earlier_result(self) -> TuningResult | None:
         """Return the result of a search that has ended, unless more may be spent now than then."""
         end = self._entries[-1].content if self._entries else None
         if not isinstance(end, End):
             return None
-        if end.stopped == "budget" and self._spending.budget.exceeds(end.budget):
+        if end.stopped == "budget" and self._budget.exceeds(end.budget):
             return None
-        self._say("the search has ended before; its file has the answer")
-        return self._result(end.stopped, end, self._spending.before_s)
+        self.say("the search has ended before; its file has the answer")
+        return self._result(end.stopped, end, self._before_s)
 
-    def _recall(self) -> None:
-        """Take over what earlier sessions measured."""
-        for entry in self._entries:
-            content = entry.content
-            if isinstance(content, End):
-                continue
-            key = as_key(content.choice)
-            if not self._space.has_values(content.choice):
-                path = None if self._journal is None else str(self._journal.path)
-                field = f"line {entry.number}: $.choice"
-                message = f"{path}: {field}: {dict(key)} is none of the space '{self._space.name}'"
-                raise DocumentError(message, path=path, field=field)
-            if isinstance(content, Refused):
-                self._known.refuse(content)
-            else:
-                self._rounds[key] += 1
-                self._known.tried[key] = content
+    # --- the budget, earlier sessions included
+
+    def _spent_s(self) -> float:
+        return self._before_s + self._now() - self._began_s
+
+    def _left_s(self, share: float = 1.0) -> float:
+        """Return what is left of a share of the seconds, s."""
+        seconds = self._budget.seconds
+        return float("inf") if seconds is None else share * seconds - self._spent_s()
+
+    @property
+    def _done(self) -> int:
+        """Number of variants that ran or failed."""
+        return len(self._known.tried) + len(self._known.refused)
+
+    def _is_over(self) -> bool:
+        """Tell whether the budget is spent; the first variant is always tried."""
+        limit = self._budget.measurements
+        if limit is not None and self._done >= limit:
+            return bool(self._known.tried) or self._done >= 2 * limit
+        return self._unreserved_s() <= 0 and self._done > 0
+
+    def _unreserved_s(self) -> float:
+        """Return what is left, but for running the best again, s."""
+        seconds = self._budget.seconds
+        if seconds is None or len(self._known.tried) < 2:
+            return self._left_s()
+        return self._left_s() - min(RESERVED * seconds, self._known.confirming_s)
+
+    # --- predicting and measuring
 
     def begin(self) -> None:
         """Predict for the first share of the seconds, and go on until there is a prediction.
 
         Where no variant can be predicted, that ends soon after the seconds.
         """
-        ranker = self._ranker
-        while not ranker.is_done:
+        while not self.ranker.is_done:
             end_if_interrupted()
-            if self._left_s(self._plan.first_share) <= 0 and ranker.has_predictions:
+            if self._left_s(self._plan.first_share) <= 0 and self.ranker.has_predictions:
                 break
-            if self._left_s(1.0) < -_OVERTIME_S and ranker.answered:
+            if self._left_s() < -_OVERTIME_S and self.ranker.answered:
                 break
-            ranker.work(_WAIT_S)
+            self.ranker.work(_ANSWER_S)
         self._look()
         self._ranking.check_predicted()
         some = "" if self._ranking.complete else ", others not looked at"
         counted = f"{self._ranking.predicted} variants predicted, {self._ranking.refused} refused"
-        self._say(f"{counted}{some}")
-
-    def _left_s(self, share: float) -> float:
-        """Return what is left of a share of the seconds, s."""
-        seconds = self._spending.budget.seconds
-        return float("inf") if seconds is None else share * seconds - self._spending.spent_s()
+        self.say(f"{counted}{some}")
 
     def _look(self) -> None:
-        self._ranking = self._ranker.ranking()
+        self._ranking = self.ranker.ranking()
         if self._ranking.best or self._known.tried:
             self._known.look(self._ranking)
-
-    def _take_up(self) -> None:
-        """Make what is known of the variants anew, since an interrupt may split any update of it.
-
-        What ran and what failed is kept: each is entered by one step, with its line in the journal.
-        """
-        known = Candidates(self._space, self._plan)
-        known.tried, known.refused = self._known.tried, self._known.refused
-        self._known = known
-        self._look()
 
     def measure(self) -> Stop:
         """Measure one variant after the other until one of the reasons to stop.
@@ -223,22 +236,109 @@ class _Search:
         """
         while True:
             self._look()
-            if self._spending.is_over():
+            if self._is_over():
                 return "budget"
             self._show()
             if not self._known.remaining.any() or self._known.is_confident:
-                if self._ranker.is_done:
+                if self.ranker.is_done:
                     return "confident" if self._known.remaining.any() else "exhausted"
-                if self._left_s(1.0) <= 0:
+                if self._left_s() <= 0:
                     return "budget"
                 end_if_interrupted()
-                self._ranker.work(_WAIT_S)
-            elif not self._trials.go_on(self._predict_on):
+                self.ranker.work(_ANSWER_S)
+            elif not self._go_on():
                 return "budget"
 
-    def _predict_on(self) -> None:
-        if self._left_s(self._plan.ranking_share) > 0:
-            self._ranker.work(0.0)
+    def _go_on(self) -> bool:
+        """Build the most promising variants and try them; tell whether there was time for any.
+
+        While they are timed on the processors of this machine, nothing else is done.
+        """
+        most = len(self._benches)
+        if (limit := self._budget.measurements) is not None:
+            most = max(1, min(most, limit - self._done))
+        points = self._known.promising(self._unreserved_s(), most)
+        builds: list[tuple[Predicted, Future[float]]] = []
+        for bench, point in zip(self._benches, points, strict=False):
+            self._built_by[as_key(point.choice)] = bench
+            builds.append((point, self.threads.submit(bench.build, point.choice)))
+        self._await([build for _, build in builds], self._plan.ranking_share)
+        self._be_alone()
+        for point, build in builds:
+            if not (self._known.tried and self._is_over()):
+                self._try(point, build)
+        return bool(points)
+
+    def _be_alone(self) -> None:
+        """Have predictions pause where they would disturb timings."""
+        if self._device.device_type == "cpu":
+            self.ranker.pause()
+
+    def _await(self, tasks: Iterable[Future[Any]], share: float = 0.0) -> None:
+        """Wait for tasks, and predict meanwhile for a share of the seconds."""
+        while under_way := [task for task in tasks if not task.done()]:
+            end_if_interrupted()
+            wait(under_way, timeout=_BUILD_S)
+            if share and self._left_s(share) > 0:
+                self.ranker.work(0.0)
+
+    def _try(self, point: Predicted, build: Future[float]) -> None:
+        best_s = self._known.best_s
+        try:
+            build_s = build.result()
+            samples, cut_short = self._time(point.choice, best_s)
+        except MeasurementError as error:
+            refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
+            self._write(refused)
+            self._known.refuse(refused)
+            self.say(f"failed: {self._space.label(point.choice)}: {error}")
+            return
+        tried = Trial(
+            choice=point.choice,
+            predicted_s=point.time_s,
+            interval_s=point.interval_s,
+            interval_level=point.interval_level,
+            samples_s=samples,
+            cut_short=cut_short,
+            at_s=self._spent_s(),
+        )
+        self._write(tried)
+        self._known.learn(tried, build_s)
+        self._rounds[as_key(point.choice)] += 1
+        if best_s is None or tried.time_s < best_s:
+            self.say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
+
+    def _time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
+        """Time a variant where it was built."""
+        end_if_interrupted()
+        bench = self._built_by.get(as_key(choice), self._benches[0])
+        timing = self.threads.submit(bench.time, choice, best_s)
+        self._await([timing])
+        return timing.result()
+
+    def confirm(self) -> None:
+        """Run the fastest again, each time in fresh memory, as far as there is time.
+
+        Of many variants that ran once, the fastest is likely to have been lucky. When it is not the
+        fastest any more, the one that is then takes its place.
+        """
+        self._be_alone()
+        while len(self._known.tried) > 1 and self._left_s() > 0:
+            fastest = self._known.fastest
+            key = as_key(fastest.choice)
+            if self._rounds[key] >= self._plan.rounds:
+                return
+            self._rounds[key] += 1
+            try:
+                more, cut_short = self._time(fastest.choice, None)
+            except MeasurementError as error:
+                self.say(f"failed when run again: {self._space.label(fastest.choice)}: {error}")
+                continue
+            again = fastest.again(more, cut_short=cut_short)
+            self._write(again)
+            self._known.learn(again)
+
+    # --- what there is to say
 
     def _show(self) -> None:
         """Tell who watches the state."""
@@ -248,7 +348,7 @@ class _Search:
         self.watch(
             SearchState(
                 space=self._space.name,
-                device=self._runner.identity.slug,
+                device=self._device.slug,
                 best_s=known.best_s,
                 best=known.fastest.choice if known.tried else {},
                 tried=len(known.tried),
@@ -256,38 +356,50 @@ class _Search:
                 predicted=self._ranking.predicted,
                 expected_gain=known.expected_gain,
                 chance=known.chance,
-                spent_s=self._spending.spent_s(),
-                seconds=self._spending.budget.seconds,
+                spent_s=self._spent_s(),
+                seconds=self._budget.seconds,
             )
         )
 
-    def confirm(self) -> None:
-        """Run the fastest again."""
-        self._trials.be_alone()
-        self._trials.confirm()
-
     def end(self, stopped: Stop) -> TuningResult:
         """Sum up, and write down that the search has ended, so that it is not begun again."""
-        spent_s = self._spending.spent_s()
+        spent_s = self._spent_s()
         if not self._known.tried:
             reasons = [refused.reason for refused in self._known.refused.values()]
             raise TuningError(
-                f"no variant of '{self._space.name}' ran on {self._runner.identity.slug}"
+                f"no variant of '{self._space.name}' ran on {self._device.slug}"
                 f" ({len(reasons)} tried): {reasons[0] if reasons else 'no time for one'}",
                 refusals=reasons,
             )
-        about = outlook(self._space, self._known, self._ranking)
-        if self._journal is not None:
-            known = {field.name: getattr(about, field.name) for field in fields(Outlook)}
-            end = End(stopped=stopped, budget=self._spending.budget, **known)
-            self._journal.append({**written(end), "spent_s": spent_s})
+        about = self._outlook()
+        known = {field.name: getattr(about, field.name) for field in fields(Outlook)}
+        self._write(End(stopped=stopped, budget=self._budget, **known), spent_s)
         return self._result(stopped, about, spent_s)
+
+    def _outlook(self) -> Outlook:
+        """Return what is known of variants that were not measured, as soon as one was."""
+        ranking, known = self._ranking, self._known
+        without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
+        others = 0
+        if not ranking.complete:
+            others = self._space.number_of_choices() - ranking.predicted - ranking.refused
+        unbounded = without + max(0, others)
+        is_alone = known.known == 1 and unbounded > 0
+        return Outlook(
+            refusals={**ranking.refusals, **by_stage(known.refused.values())},
+            predicted=ranking.predicted,
+            ranking_complete=ranking.complete,
+            regret_bound=None if is_alone else known.regret(ties(known.ran, floor=0.0)[0]),
+            bounded=known.known,
+            unbounded=unbounded,
+            ranking_s=ranking.seconds,
+        )
 
     def _result(self, stopped: Stop, about: Outlook, spent_s: float) -> TuningResult:
         winner, within = ties(self._known.ran, floor=0.0)
         return TuningResult(
             space=self._space.name,
-            device=self._runner.identity.slug,
+            device=self._device.slug,
             sizes={**self._space.sizes, **self._question.sizes},
             winner=winner,
             within_noise=within,
@@ -302,13 +414,15 @@ class _Search:
 
     def interrupted(self) -> SearchInterrupt:
         """Sum up a search that does not go on now."""
-        spent_s = self._spending.spent_s()
-        self._take_up()
+        spent_s = self._spent_s()
+        # anew, since an interrupt may split any update; what ran and what failed is entered by one
+        # step, with its line in the journal
+        known = Candidates(self._space, self._plan)
+        known.tried, known.refused = self._known.tried, self._known.refused
+        self._known = known
+        self._look()
         store = None if self._journal is None else str(self._journal.path)
         tried, failed = len(self._known.tried), len(self._known.refused)
         counted = f"{self._ranking.predicted} variants predicted, {tried} ran, {failed} failed"
-        result = None
-        if tried:
-            about = outlook(self._space, self._known, self._ranking)
-            result = self._result("interrupted", about, spent_s)
+        result = self._result("interrupted", self._outlook(), spent_s) if tried else None
         return SearchInterrupt(result, store, counted)
