@@ -16,7 +16,7 @@ from countperf.display import Table, printed
 from countperf.errors import ParameterError
 from countperf.harness.opencl import describe
 from countperf.workflow.prediction import Target, vector_for
-from countperf.workflow.timing import predicted_time
+from countperf.workflow.timing import predicted_fields
 
 if TYPE_CHECKING:
     from countperf.measurements import Statistic
@@ -108,9 +108,8 @@ class LaunchLog(Table):
         sizes = launched_sizes(unit, dict(given), dict(shapes))
         vector = vector_for(unit, self._statistics.get(name), weights, sizes)
         at = {n: sizes[n] for n in vector.parameters if n in sizes}
-        time = predicted_time(weights.predict_counts(vector, at, incomplete_ok=self._incomplete_ok))
-        made = {"predicted_s": time.time_s, "interval_s": time.interval_s, "reason": time.reason}
-        return {"parameters": at, "device": weights.device.slug, **made}
+        made = weights.predict_counts(vector, at, incomplete_ok=self._incomplete_ok)
+        return {"parameters": at, "device": weights.device.slug, **predicted_fields(made)}
 
 
 _active: list[LaunchLog] = []

@@ -6,14 +6,12 @@ import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from loopy import LoopyError, PyOpenCLTarget, ValueArg
 
-from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -33,7 +31,6 @@ from countperf.harness.runner import TIMING
 from countperf.measurements import (
     InstructionCounts,
     KernelCase,
-    MeasurementSet,
     Protocol,
     Statistic,
     TimedSize,
@@ -64,132 +61,68 @@ if TYPE_CHECKING:
 _VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelAtPoints(ShortRepr):
-    """A kernel to time, at some points, and all that is known of it."""
+def predicted_by_choice(
+    cases: Sequence[KernelCase], counts: InstructionCounts | None, target: Target
+) -> tuple[WeightSet | str, str, list[dict[str, Any]]]:
+    """Predict all sizes by one model, which is chosen as `countperf.predict` does.
 
-    unit: Any  # the kernel
-    name: str  # its name in what is reported
-    points: Sequence[dict[str, int]]  # values of the size parameters
-    statistics: Sequence[Mapping[str, Statistic]]  # what data decides, at each point
-    make_arguments: MakeArguments | None  # as in `KernelCase`
-    reference: Reference | None
-    tolerance: float | None
-    # what instructions without a counting rule do
-    instruction_counts: InstructionCounts | None = None
-    # inputs that come with the kernel
-    bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    Returned are the weights, or why there are none, what was chosen, and fields of `TimedSize`.
+    """
 
-    def cases(self) -> list[KernelCase]:
-        """Return a case for each point; numbers are checked at the smallest one."""
-        smallest = min(self.points, key=lambda point: math.prod(max(n, 1) for n in point.values()))
-        return [
-            KernelCase(
-                name=self.case_name(point),
-                kernel=self.name,
-                build=self.unit,
-                parameters=point,
-                check_parameters=smallest,
-                make_arguments=self.make_arguments,
-                reference=self.reference,
-                tolerance=self.tolerance,
-                statistics=known,
-                purpose="application",
-                bound_arguments=self.bound_arguments,
-            )
-            for point, known in zip(self.points, self.statistics, strict=True)
-        ]
-
-    def case_name(self, point: Mapping[str, int]) -> str:
-        """Return the name of the case at a point."""
-        sizes = ",".join(f"{name}={n}" for name, n in point.items())
-        return f"{self.name}/{sizes}" if sizes else self.name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedTime:
-    """Prediction at one point."""
-
-    time_s: float | None = None  # the time, s
-    interval_s: tuple[float, float] | None = None  # its interval, s
-    reason: str = ""  # why there is no prediction, or what it is without
-
-
-def predict_by_choice(
-    work: KernelAtPoints, target: Target
-) -> tuple[WeightSet | str, str, list[PredictedTime]]:
-    """Predict all sizes by one model, which is chosen as `countperf.predict` does."""
-
-    def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[PredictedTime]]:
-        at = replace(target, incomplete_ok=target.incomplete_ok and not is_attempt)
-        times = predict_times(work, weights, at)
-        if is_attempt and (lacking := [time.reason for time in times if time.time_s is None]):
+    def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[dict[str, Any]]]:
+        rows: list[dict[str, Any]] = []
+        for case in stepped(cases, "predicting"):
+            try:
+                prediction = predict(
+                    case.build(),
+                    case.parameters,
+                    weights=weights,
+                    level=target.level,
+                    incomplete_ok=target.incomplete_ok and not is_attempt,
+                    statistics=case.statistics or None,
+                    instruction_counts=counts,
+                )
+            except CountperfError as error:  # a reason may hold for some of the points only
+                rows.append({"reason": str(error)})
+            else:
+                rows.append(predicted_fields(prediction))
+        if is_attempt and (lacking := [r["reason"] for r in rows if r.get("predicted_s") is None]):
             raise PredictionError(lacking[0])
-        return weights, times
+        return weights, rows
 
     try:
-        (weights, result), choice = target.by_choice(predicted)
+        (weights, rows), choice = target.by_choice(predicted)
     except DeviceMismatchError as error:
         if target.weights is not None:
             raise
-        return str(error), "", [PredictedTime(reason=str(error))] * len(work.points)
-    return weights, choice, result
+        return str(error), "", [{"reason": str(error)}] * len(cases)
+    return weights, choice, rows
 
 
-def predict_times(
-    kernel: KernelAtPoints, weights: WeightSet, target: Target
-) -> list[PredictedTime]:
-    """Predict the time of a kernel at each of its points."""
-    times: list[PredictedTime] = []
-    pairs = list(zip(kernel.points, kernel.statistics, strict=True))
-    for point, known in stepped(pairs, "predicting"):
-        try:
-            prediction = predict(
-                kernel.unit,
-                point,
-                weights=weights,
-                level=target.level,
-                incomplete_ok=target.incomplete_ok,
-                statistics=known or None,
-                instruction_counts=kernel.instruction_counts,
-            )
-        except CountperfError as error:  # a reason may hold for some of the points only
-            times.append(PredictedTime(reason=str(error)))
-        else:
-            times.append(predicted_time(prediction))
-    return times
-
-
-def predicted_time(prediction: Prediction) -> PredictedTime:
-    """Return time and interval of a prediction at one point."""
+def predicted_fields(prediction: Prediction) -> dict[str, Any]:
+    """Return time and interval of a prediction at one point, as `TimedSize` has them."""
     time_s = float(np.squeeze(prediction.time_s))
     if time_s <= 0:
-        return PredictedTime(
-            reason=f"the {prediction.model} model predicts {time_s:.3g} s, which is no time"
-        )
+        reason = f"the {prediction.model} model predicts {time_s:.3g} s, which is no time"
+        return {"predicted_s": None, "interval_s": None, "reason": reason}
     missing = some_of(prediction.missing)
     reason = "" if prediction.complete else f"incomplete: without the cost of {missing}"
-    if prediction.interval_s is None:
-        return PredictedTime(time_s=time_s, reason=reason)
-    low, high = (float(np.squeeze(end)) for end in prediction.interval_s)
-    interval_s = (max(low, 0.0), high) if math.isfinite(high) else None
-    return PredictedTime(time_s=time_s, interval_s=interval_s, reason=reason)
+    interval_s = None
+    if prediction.interval_s is not None:
+        low, high = (float(np.squeeze(end)) for end in prediction.interval_s)
+        interval_s = (max(low, 0.0), high) if math.isfinite(high) else None
+    return {"predicted_s": time_s, "interval_s": interval_s, "reason": reason}
 
 
-def _digests(kernel: KernelAtPoints, statistics: Mapping[str, Statistic]) -> dict[str, str]:
+def _digests(case: KernelCase, counts: InstructionCounts | None) -> dict[str, str]:
     """Return digests of a kernel's counts by the views that can be counted."""
     digests: dict[str, str] = {}
     for view in _VIEWS:
-        try:
+        with suppress(CountingError):
             vector = counted(
-                kernel.unit,
-                statistics=statistics,
-                view=view,
-                instruction_counts=kernel.instruction_counts,
+                case.build(), statistics=case.statistics, view=view, instruction_counts=counts
             )
             digests[view] = counts_digest(vector)
-        except CountingError:
-            continue
     return digests
 
 
@@ -269,70 +202,55 @@ def time_kernel(
         No size could be measured. One that fails alone is among the failures of the result.
     """
     at = given_sizes(sizes, more)
-    work = _work(kernel, at, statistics, instruction_counts, make_arguments, reference, tolerance)
-    with running(runner, device, None, longest_s=longest_s) as used:
+    cases = _cases(kernel, at, statistics, make_arguments, reference, tolerance)
+    used = protocol or TIMING
+    with running(runner, device, None, longest_s=longest_s) as opened:
         target = Target(
             weights=weights,
             model=model,
-            device=used.identity,
+            device=opened.identity,
             force=force,
             incomplete_ok=incomplete_ok,
             level=level,
         )
-        return _timed(work, target, used, protocol or TIMING)
-
-
-def _timed(
-    work: KernelAtPoints,
-    target: Target,
-    runner: CaseRunner,
-    used: Protocol,
-) -> TimingDocument:
-    """Predict the times of a kernel, measure them, and put them side by side."""
-    result, choice, predicted = predict_by_choice(work, target)
-    counts = [_digests(work, known) for known in work.statistics]
-    made_up = _made_up(work)
-    with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
-        store = Path(folder) / "timing.jsonl"
-        measured = measure(work.cases(), store=store, protocol=used, runner=runner)
-    _check_some(measured)
-    of_case = {case.case: case for case in measured}
-    rows = [
-        TimedSize(
-            measurement=of_case[name],
-            counts=digests,
-            predicted_s=time.time_s,
-            interval_s=time.interval_s,
-            reason=time.reason,
-        )
-        for point, time, digests in zip(work.points, predicted, counts, strict=True)
-        if (name := work.case_name(point)) in of_case
-    ]
+        result, choice, predicted = predicted_by_choice(cases, instruction_counts, target)
+        digests = [_digests(case, instruction_counts) for case in cases]
+        made_up = _made_up(cases[0])
+        with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
+            store = Path(folder) / "timing.jsonl"
+            measured = measure(cases, store=store, protocol=used, runner=opened)
+    if measured.failures and not len(measured):
+        first = measured.failures[0]
+        raise _FAILURES[first.stage](first.reason, case=first.case)
+    of_case = {measurement.case: measurement for measurement in measured}
     return TimingDocument(
-        kernel=work.name,
+        kernel=cases[0].kernel,
         device=measured.header.device,
         protocol=used,
         environment=measured.header.environment,
         weights="" if isinstance(result, str) else result.device.slug,
         model="" if isinstance(result, str) else result.model,
         model_choice=choice,
-        interval_level=target.level,
+        interval_level=level,
         made_up=made_up,
-        sizes=tuple(rows),
+        sizes=tuple(
+            TimedSize(measurement=of_case[case.name], counts=counts, **fields)
+            for case, fields, counts in zip(cases, predicted, digests, strict=True)
+            if case.name in of_case
+        ),
         failures=tuple(measured.failures),
     )
 
 
-def _work(
+def _cases(
     kernel: Any,
     sizes: Sizes,
     statistics: Mapping[str, Statistic] | None,
-    instruction_counts: InstructionCounts | None,
     make_arguments: MakeArguments | None,
     reference: Reference | None,
     tolerance: float | None,
-) -> KernelAtPoints:
-    """Find the kernel and what is known of it, and check the names of its sizes."""
+) -> list[KernelCase]:
+    """Return a case for each point of a kernel; numbers are checked at the smallest one."""
     unit, bound = kernel_and_arguments(kernel, "code to run")
     entrypoints = getattr(unit, "entrypoints", ())
     if len(entrypoints) != 1:
@@ -359,27 +277,34 @@ def _work(
     sizes = {**bound_sizes, **sizes}
     _check_sizes(unit, name, sizes)
     points = combine_sizes(sizes)
-    return KernelAtPoints(
-        unit=unit,
-        name=name,
-        points=points,
-        statistics=[kernel_statistics(kernel, statistics, point) or {} for point in points],
-        make_arguments=make_arguments,
-        reference=reference,
-        tolerance=tolerance,
-        instruction_counts=instruction_counts,
-        bound_arguments=bound,
-    )
+    smallest = min(points, key=lambda point: math.prod(max(n, 1) for n in point.values()))
+    return [
+        KernelCase(
+            name="/".join(filter(None, (name, ",".join(f"{n}={v}" for n, v in point.items())))),
+            kernel=name,
+            build=unit,
+            parameters=point,
+            check_parameters=smallest,
+            make_arguments=make_arguments,
+            reference=reference,
+            tolerance=tolerance,
+            statistics=kernel_statistics(kernel, statistics, point) or {},
+            purpose="application",
+            bound_arguments=bound,
+        )
+        for point in points
+    ]
 
 
-def _made_up(work: KernelAtPoints) -> str:
+def _made_up(case: KernelCase) -> str:
     """Say which index arrays are made up at the first size; a failure is the measurement's."""
-    types = (getattr(arg.dtype, "numpy_dtype", None) for arg in work.unit.default_entrypoint.args)
-    if work.make_arguments is not None or all(arg is None or arg.kind not in "iu" for arg in types):
+    unit = case.build()
+    types = (getattr(arg.dtype, "numpy_dtype", None) for arg in unit.default_entrypoint.args)
+    if case.make_arguments is not None or all(arg is None or arg.kind not in "iu" for arg in types):
         return ""
     with suppress(CountperfError, LoopyError):
-        kernel = describe_kernel(work.unit.copy(target=PyOpenCLTarget()), lambda _: [])
-        return made_up_indices(kernel, work.points[0], work.bound_arguments, work.statistics[0])
+        kernel = describe_kernel(unit.copy(target=PyOpenCLTarget()), lambda _: [])
+        return made_up_indices(kernel, case.parameters, case.bound_arguments, case.statistics)
     return ""
 
 
@@ -392,11 +317,3 @@ def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
             raise ParameterError(
                 f"kernel {name!r} has no parameter {size} (it has: {listed})", parameter=size
             )
-
-
-def _check_some(measured: MeasurementSet) -> None:
-    """Raise the error of the first failure if nothing could be measured."""
-    if len(measured) or not measured.failures:
-        return
-    first = measured.failures[0]
-    raise _FAILURES[first.stage](first.reason, case=first.case)
