@@ -1,14 +1,19 @@
-"""Steps of long work: who works says what is done; who calls may listen, and show it."""
+"""Steps of long work: who works says what is done; who calls may listen, and show it.
+
+Ctrl-C ends work between its steps where an interrupt amid one would leave it half done.
+"""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Generator, Iterable, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import TypeVar
 
 _T = TypeVar("_T")
-
 Listener = Callable[[str, int, int | None], None]
 """Takes what is done, such as ``counting kernels``, the steps that are done, and those in all."""
 
@@ -60,3 +65,41 @@ def format_duration(seconds: float) -> str:
     """Write a duration for people who wait, to the second."""
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+_received: list[int] = []
+"""Interrupts that wait for the end of a step; in the main thread alone."""
+
+
+@contextmanager
+def deferred_interrupts() -> Generator[None]:
+    """Have Ctrl-C wait for `end_if_interrupted`, or for the end of the block.
+
+    Python raises `KeyboardInterrupt` between any two instructions of the main thread, also where a
+    lock has just been taken that another thread waits for. In other threads, and where interrupts
+    are not handled as Python does by default, this does nothing.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _defer)
+    try:
+        yield
+        end_if_interrupted()
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _received.clear()
+
+
+def end_if_interrupted() -> None:
+    """Raise `KeyboardInterrupt` if Ctrl-C was pressed in a block that defers it."""
+    if _received and threading.current_thread() is threading.main_thread():
+        _received.clear()
+        raise KeyboardInterrupt
+
+
+def _defer(number: int, frame: FrameType | None) -> None:
+    if _received:
+        signal.default_int_handler(number, frame)
+    _received.append(number)

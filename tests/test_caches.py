@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from countperf.caches import CACHE_HOME, OBJECTS, POCL, unwritable_caches
-from countperf.deferred_interrupts import deferred_interrupts, end_if_interrupted
+from countperf.steps import deferred_interrupts, end_if_interrupted
 
 _COUNTS_AND_GENERATES = """
 import warnings

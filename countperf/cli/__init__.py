@@ -20,10 +20,9 @@ from importlib import import_module
 from typing import Any
 
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import PROGRESS, in_options, only_documents
+from countperf.cli.common import PROGRESS, in_options, only_documents, shown
 from countperf.errors import CountperfError
 from countperf.steps import listening
-from countperf.terminal import shown
 from countperf.version import __version__
 
 

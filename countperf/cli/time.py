@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, in_options, print_json, show
+from countperf.cli.common import as_dict, in_options, print_json, say, show
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.harness.characterization.suite import characterize
@@ -18,9 +18,8 @@ from countperf.report.curves import check_outputs
 from countperf.report.rows import Printed, plain
 from countperf.report.tuning import timing as timing_printed
 from countperf.report.weights import characterization
-from countperf.terminal import say
 from countperf.user_code import find_in_user_code, guarded
-from countperf.workflow.compiled_code import executed_on_gpu, read_code
+from countperf.workflow.measuring import executed_on_gpu, read_code
 from countperf.workflow.prediction import with_compiled_code
 from countperf.workflow.timing import time_kernel
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import PROGRESS, as_dict, show
+from countperf.cli.common import PROGRESS, as_dict, say, show
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
 from countperf.report.curves import check_outputs
@@ -14,7 +14,6 @@ from countperf.report.rows import Printed, format_quantity, plain, point_text
 from countperf.report.tuning import point as point_row
 from countperf.report.tuning import ranking as ranking_printed
 from countperf.report.tuning import search, state_text
-from countperf.terminal import say
 from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
 from countperf.workflow.prediction import Target

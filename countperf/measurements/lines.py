@@ -272,7 +272,7 @@ class Measurement(_Line):
         The property vector's document; None if the kernel could not be counted.
     code : dict from str to int, or None
         Instructions that all groups execute, by property (``code.load_vector``), where the compiled
-        code was read (`countperf.workflow.compiled_code.read_code`) and could be followed.
+        code was read (`countperf.workflow.measuring.read_code`) and could be followed.
     transactions : dict from str to int, or None
         Those of sub-groups, by property (``transactions.32x128.load``), where a model needs them
         (`countperf.properties.counts`).

@@ -13,10 +13,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Self
 
-from countperf.deferred_interrupts import end_if_interrupted
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.steps import report
+from countperf.steps import end_if_interrupted, report
 from countperf.tuning.points import (
     NOT_SENT,
     Packed,

@@ -13,9 +13,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from countperf.deferred_interrupts import deferred_interrupts, end_if_interrupted
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
+from countperf.steps import deferred_interrupts, end_if_interrupted
 from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Predicted, PredictionTask, Refused, checked_space
 from countperf.tuning.pools import pool_or

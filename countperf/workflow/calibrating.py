@@ -60,7 +60,7 @@ from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.steps import report
-from countperf.workflow.compiled_code import read_code
+from countperf.workflow.measuring import read_code
 from measurement_kernels.catalog import entry
 from measurement_kernels.entry import CatalogEntry
 

@@ -8,11 +8,10 @@ import sys
 import pytest
 
 from countperf.cli.commands import COMMANDS
-from countperf.cli.common import Progress
+from countperf.cli.common import Progress, shown
 from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
 from countperf.steps import listening, stepped
-from countperf.terminal import shown
 from countperf.workflow.fitting import evaluate
 from tests.cli.conftest import Run
 from tests.shipped import FITS

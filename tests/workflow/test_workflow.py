@@ -28,7 +28,7 @@ from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import caches_of
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import compiled_code, fitting, kernels, measuring, prediction
+from countperf.workflow import fitting, kernels, measuring, prediction
 from measurement_kernels.catalog import entry, families
 from measurement_kernels.groups import SizeClass
 from rental import publishing
@@ -233,7 +233,7 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
     without.write_file(store)
     said: list[str] = []
 
-    noted = compiled_code.read_code(store, device="pocl:0", progress=said.append)
+    noted = measuring.read_code(store, device="pocl:0", progress=said.append)
 
     assert MeasurementSet.read_file(store) == noted
     assert {m.kernel for m in noted} == set(kernels)
