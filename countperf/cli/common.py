@@ -160,6 +160,11 @@ def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = 
         print(in_options("\n\n".join(result.text() for result in shown), options))
 
 
+def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return options that functions have parameters of the same name for."""
+    return {name: getattr(options, name) for name in names}
+
+
 def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
     """Collect parsed ``name=value`` pairs."""
     values: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import show, show_all
+from countperf.cli.common import given, show, show_all
 from countperf.documents import check_writable, read_content
 from countperf.errors import FitError, OutputError, ParameterError
 from countperf.measurements import MeasurementSet, TimingDocument
@@ -100,11 +100,7 @@ def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[F
     fitted: list[FitResult] = []
     for model in models:
         try:
-            result = fit_measurements(
-                measurements,
-                model=model,
-                nonnegative=options.nonnegative,
-            )
+            result = fit_measurements(measurements, model=model, nonnegative=options.nonnegative)
         except FitError as error:
             if model == models[-1] and not fitted:
                 raise
@@ -129,22 +125,13 @@ def _measurements(options: argparse.Namespace) -> MeasurementSet:
         message = "a table does not say what was measured: add --device, such as nvidia-titan-x"
         raise ParameterError(message, parameter="device")
     return measurements_of_table(
-        options.measurements,
-        kernels=options.kernels,
-        device=options.device,
-        ignore=options.ignore,
+        options.measurements, **given(options, "kernels", "device", "ignore")
     )
 
 
 def run_calibrate(options: argparse.Namespace) -> None:
     """Calibrate, and say what was reached."""
-    result = calibrate(
-        device=options.device,
-        minutes=options.minutes,
-        name=options.name,
-        store=options.store,
-        busy=options.busy,
-    )
+    result = calibrate(**given(options, "device", "minutes", "name", "store", "busy"))
     show(options, calibration(result))
 
 
@@ -165,9 +152,7 @@ def run_measure(options: argparse.Namespace) -> None:
         file=sys.stderr,
     )
     measured = measure_catalogue(
-        store=options.store,
-        device=options.device,
-        profile=options.profile,
+        **given(options, "store", "device", "profile"),
         families=options.family,
         element_types=options.element_type or ("f32",),
         purposes=options.purpose,
@@ -195,16 +180,9 @@ def run_evaluate(options: argparse.Namespace) -> None:
     """Evaluate and print predicted against measured times, and the order of variants."""
     check_outputs(options.figure, options.output)
     measurements = MeasurementSet.read_file(options.measurements)
-    evaluation = evaluate(
-        measurements,
-        weights=options.weights,
-        model=options.model,
-        force=options.force,
-        purposes=options.purpose,
-    )
-    ranking = evaluate_ranking(
-        measurements, weights=options.weights, model=options.model, force=options.force
-    )
+    weights = given(options, "weights", "model", "force")
+    evaluation = evaluate(measurements, purposes=options.purpose, **weights)
+    ranking = evaluate_ranking(measurements, **weights)
     shown = evaluation_printed(evaluation)
     is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
     if is_ranked:
@@ -238,14 +216,14 @@ def run_compare(options: argparse.Namespace) -> None:
     check_writable(options.output)  # before the work, not after it
     names = [name for part in options.model or () for name in part.split(",") if name]
     models = () if "all" in names else tuple(names)
-    given = {"registers_per_work_item": options.registers} if options.registers else {}
+    registers = {"registers_per_work_item": options.registers} if options.registers else {}
     comparisons = [
         compare(
             device,
             models=models,
             kernel=options.kernel,
             timing=options.timing,
-            profile_options=given,
+            profile_options=registers,
             levels=tuple(options.level or ("published", "scaled")),
             purposes=tuple(options.purpose or ("test",)),
         )

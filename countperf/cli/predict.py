@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, one_point, points, print_json, show, show_all
+from countperf.cli.common import as_dict, given, one_point, points, print_json, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
 from countperf.report.breakdown import MOST_ROWS
@@ -74,15 +74,10 @@ def _compares(options: argparse.Namespace) -> bool:
 def _asked(options: argparse.Namespace) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Return kernel, sizes and options of what is to be predicted; two to compare are two."""
     named = {
-        "weights": options.weights,
-        "model": options.model,
-        "device": options.device,
-        "force": options.force,
+        **given(options, "weights", "model", "device", "force", "level", "instruction_counts"),
         "incomplete_ok": options.incomplete,
-        "level": options.level,
         "anchors": options.anchor or (),
         "statistics": as_dict(options.statistics) or None,
-        "instruction_counts": options.instruction_counts,
     }
     if not _compares(options):
         sizes = as_dict(options.parameters)

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import as_dict, show
+from countperf.cli.common import as_dict, given, show
 from countperf.documents import check_writable, read_file_text, write_atomically
 from countperf.errors import ParameterError
 from countperf.fitting.judging import RankingEvaluation
@@ -149,10 +149,8 @@ def _kernel_page(options: argparse.Namespace) -> Page:
     explained = explain(
         options.what,
         as_dict(options.parameters),
-        weights=options.weights,
-        model=options.model,
-        device=options.device,
         statistics=as_dict(options.statistics) or None,
+        **given(options, "weights", "model", "device"),
     )
     made = explained.prediction
     device = known_device(made.device, options.weights)

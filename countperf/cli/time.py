@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, in_options, print_json, say, show
+from countperf.cli.common import as_dict, given, in_options, print_json, say, show
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.harness.characterization.suite import characterize
@@ -33,16 +33,11 @@ def run_time(options: argparse.Namespace) -> None:
     timing = time_kernel(
         options.kernel,
         as_dict(options.parameters),
-        device=options.device,
         make_arguments=None if options.arguments is None else _arguments(options.arguments),
         statistics=as_dict(options.statistics) or None,
-        instruction_counts=options.instruction_counts,
-        weights=options.weights,
-        model=options.model,
-        force=options.force,
         incomplete_ok=options.incomplete,
-        level=options.level,
         longest_s=options.longest,
+        **given(options, "device", "instruction_counts", "weights", "model", "force", "level"),
     )
     if timing.model_choice:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)

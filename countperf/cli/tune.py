@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from countperf.cli.common import PROGRESS, as_dict, say, show
+from countperf.cli.common import PROGRESS, as_dict, given, say, show
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import ParameterError
 from countperf.report.curves import check_outputs
@@ -38,24 +38,16 @@ def run_tune(options: argparse.Namespace) -> None:
     seconds = options.budget
     if seconds is None and options.measurements is None:
         seconds = 60.0
-    given: dict[str, Any] = {
-        "seconds": seconds,
-        "measurements": options.measurements,
-        "weights": asked_weights(options),
-        "force": options.force,
-        "store": options.store,
-        "workers": options.workers,
-        "longest_s": options.longest,
-    }
-    sizes = as_dict(options.parameters)
     try:
         result = tune(
             options.space,
-            sizes,
-            device=options.device,
+            as_dict(options.parameters),
+            seconds=seconds,
+            weights=asked_weights(options),
+            longest_s=options.longest,
             progress=say,
             watch=lambda state: PROGRESS.show(state_text(state)),
-            **given,
+            **given(options, "measurements", "device", "force", "store", "workers"),
         )
     except SearchInterrupt as error:
         if error.result is not None:
@@ -73,9 +65,9 @@ def _replay(options: argparse.Namespace) -> None:
             " --measurements that of --budget; leave these and --figure out",
             parameter="space",
         )
-    given = as_dict([read_value(text) for text in options.where])
+    values = as_dict([read_value(text) for text in options.where])
     recorded = RecordedSpace.read_file(options.replay)
-    recorded = recorded.where(**given) if given else recorded
+    recorded = recorded.where(**values) if values else recorded
     predicted_s = None
     if options.prior is not None:
         predicted_s = RecordedSpace.read_file(options.prior).times_of(recorded.configurations)
@@ -129,12 +121,9 @@ def run_rank(options: argparse.Namespace) -> None:
         options.space,
         as_dict(options.parameters),
         weights=asked_weights(options),
-        device=options.device,
-        force=options.force,
         incomplete_ok=options.incomplete,
-        points=options.points,
-        workers=options.workers,
         longest_s=options.longest,
+        **given(options, "device", "force", "points", "workers"),
         on_point=None
         if options.output is None
         else lambda point: lines.append(json.dumps(plain(point_row(point))) + "\n"),

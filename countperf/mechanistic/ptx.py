@@ -63,9 +63,10 @@ _SPACES = {"global": "global", "shared": "local", "local": "private", "const": "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PtxLaunch:
-    """A launch of a kernel in PTX, and the work group to follow."""
+class GpuLaunch:
+    """A launch of a device program, and the work group to follow."""
 
+    kernel: str = ""  # name of the program
     arguments: Sequence[np.generic | None]  # in order; None for arrays
     # groups of the grid, items of a group, and numbers of the group, along three axes
     groups: tuple[int, ...]
@@ -112,7 +113,7 @@ class PtxProgram:
         self,
         trips: Mapping[str, int] | None = None,
         *,
-        launch: PtxLaunch | None = None,
+        launch: GpuLaunch | None = None,
         max_instructions: int = MAX_INSTRUCTIONS,
     ) -> InstructionGraph:
         """Write the instructions of a sub-group out."""

@@ -129,37 +129,6 @@ class Ranking(Table):
         )
 
 
-class Tally:
-    """Summary of the points of a ranking, independent of their order."""
-
-    def __init__(self, keep: int) -> None:
-        self._keep = keep
-        self._best: list[tuple[float, int, Predicted]] = []
-        self._refusals: dict[str, _Refusals] = {}
-        self.predicted = 0
-
-    def add(self, number: int, point: Point) -> None:
-        """Take a point and its number in the order of `SearchSpace.choices`."""
-        match point:
-            case Predicted():
-                self.predicted += 1
-                item = (-point.time_s, -number, point)
-                if len(self._best) < self._keep:
-                    heapq.heappush(self._best, item)
-                else:
-                    heapq.heappushpop(self._best, item)
-            case Refused():
-                self._refusals.setdefault(point.stage, _Refusals()).add(number, point)
-
-    def best(self) -> tuple[Predicted, ...]:
-        """Return the best, fastest first; of equal ones those that are visited first."""
-        return tuple(point for *_, point in sorted(self._best, key=lambda i: i[:2], reverse=True))
-
-    def refusals(self) -> dict[str, RefusalCount]:
-        """Return how many fell out at each stage, and why."""
-        return {stage: counted.summary() for stage, counted in sorted(self._refusals.items())}
-
-
 KEPT = 10_000
 """Default number of best predicted points that are kept."""
 
@@ -232,7 +201,10 @@ class Ranker:
         self._on_point = on_point
         self._now = now
         self._longest_s = longest_s
-        self._tally = Tally(keep)
+        self._keep = keep
+        self._best: list[tuple[float, int, Predicted]] = []
+        self._refusals: dict[str, _Refusals] = {}
+        self._predicted = 0
         self._spent_s = 0.0
         self._left = points
         self._waiting = enumerate(space.choices())
@@ -251,7 +223,7 @@ class Ranker:
     @property
     def has_predictions(self) -> bool:
         """True if there is a variant with a prediction."""
-        return self._tally.predicted > 0
+        return self._predicted > 0
 
     def work(self, seconds: float | None) -> None:
         """Keep the executor busy, and wait for an answer, so long at most."""
@@ -277,9 +249,12 @@ class Ranker:
             space=self._space.name,
             sizes={**self._space.sizes, **self._question.sizes},
             device=self._question.weights.device.slug,
-            best=self._tally.best(),
-            predicted=self._tally.predicted,
-            refusals=self._tally.refusals(),
+            # of equal ones those first that are visited first
+            best=tuple(p for *_, p in sorted(self._best, key=lambda i: i[:2], reverse=True)),
+            predicted=self._predicted,
+            refusals={
+                stage: refused.summary() for stage, refused in sorted(self._refusals.items())
+            },
             complete=not (self._ahead or self._chunks or self._pending),
             seconds=self._spent_s,
         )
@@ -320,7 +295,7 @@ class Ranker:
     def _promising(self, promise: Surrogate, count: int) -> list[int]:
         """Choose points: three of four promise short times, the others are the next ones."""
         there = range(len(self._ahead))
-        if not self._tally.predicted:
+        if not self._predicted:
             return list(there[:count])
         order = promise.order([choice for _, choice in self._ahead])[: count - count // 4]
         return list(dict.fromkeys([*order, *there[:count]]))[:count]
@@ -356,13 +331,23 @@ class Ranker:
         for task in done:
             chunk = self._pending.pop(task)
             for (number, _), point in zip(chunk, self._answer(task, chunk), strict=False):
-                self._tally.add(number, point)
-                if self._promise is not None:
-                    time_s = None if isinstance(point, Refused) else point.time_s
-                    self._promise.add(point.choice, time_s)
-                self.answered += 1
-                if self._on_point is not None:
-                    self._on_point(point)
+                self._add(number, point)
+
+    def _add(self, number: int, point: Point) -> None:
+        """Take a point and its number in the order of `SearchSpace.choices`."""
+        self.answered += 1
+        if isinstance(point, Refused):
+            self._refusals.setdefault(point.stage, _Refusals()).add(number, point)
+        else:
+            self._predicted += 1
+            heapq.heappush(self._best, (-point.time_s, -number, point))
+            if len(self._best) > self._keep:
+                heapq.heappop(self._best)
+        if self._promise is not None:
+            time_s = None if isinstance(point, Refused) else point.time_s
+            self._promise.add(point.choice, time_s)
+        if self._on_point is not None:
+            self._on_point(point)
 
     def _answer(self, task: Future[list[Point]], chunk: list[Numbered]) -> list[Point]:
         """Return the points of a chunk; of one whose process was lost each is tried by itself."""

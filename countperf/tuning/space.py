@@ -73,37 +73,13 @@ def _values(hint: object, default: object) -> Sequence[Any] | None:
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
-_NODES = (
-    ast.Expression,
-    ast.BoolOp,
-    ast.And,
-    ast.Or,
-    ast.UnaryOp,
-    ast.Not,
-    ast.USub,
-    ast.UAdd,
-    ast.BinOp,
-    ast.Add,
-    ast.Sub,
-    ast.Mult,
-    ast.Div,
-    ast.FloorDiv,
-    ast.Mod,
-    ast.Compare,
-    ast.Eq,
-    ast.NotEq,
-    ast.Lt,
-    ast.LtE,
-    ast.Gt,
-    ast.GtE,
-    ast.In,
-    ast.NotIn,
-    ast.IfExp,
-    ast.Tuple,
-    ast.List,
-    ast.Load,
-    ast.Name,
-    ast.Constant,
+_NODES = tuple(
+    getattr(ast, name)
+    for name in (
+        *("Expression", "BoolOp", "And", "Or", "UnaryOp", "Not", "USub", "UAdd", "BinOp", "Add"),
+        *("Sub", "Mult", "Div", "FloorDiv", "Mod", "Compare", "Eq", "NotEq", "Lt", "LtE", "Gt"),
+        *("GtE", "In", "NotIn", "IfExp", "Tuple", "List", "Load", "Name", "Constant"),
+    )
 )
 
 

@@ -9,7 +9,7 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.machine_code.ptx_unit import PtxState, execute_ptx
 from countperf.machine_code.sass_instruction import LANES
 from countperf.mechanistic.profile import InstructionGraph
-from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
+from countperf.mechanistic.ptx import GpuLaunch, PtxProgram, parse_ptx
 
 _SUM = """
 .version 9.0
@@ -162,7 +162,7 @@ after:
 
 @pytest.mark.parametrize(("n", "items", "expected"), [(3, 1, 3), (3, 32, 3), (0, 32, 0)])
 def test_values_decide_branches(n: int, items: int, expected: int) -> None:
-    launch = PtxLaunch(
+    launch = GpuLaunch(
         arguments=(np.int32(n), None), groups=(1, 1, 1), shape=(items, 1, 1), group=(0, 0, 0)
     )
     counts = parse_ptx(_WHILE)["k"].graph(launch=launch).counts()

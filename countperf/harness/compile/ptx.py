@@ -22,7 +22,7 @@ from countperf.errors import (
     ModelNotApplicableError,
 )
 from countperf.hardware.parameters import DeviceParameters, load_device
-from countperf.harness.cuda.target import Launches, Shape, generate_cuda, three
+from countperf.harness.cuda.target import Launches, generate_cuda, three
 from countperf.harness.description import describe_kernel
 from countperf.harness.nvcc import compile_for, compile_sass, find_nvcc
 from countperf.harness.ptx import compile_ptx, with_loops_kept
@@ -31,7 +31,7 @@ from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.ptx import PtxLaunch, PtxProgram, parse_ptx
+from countperf.mechanistic.ptx import GpuLaunch, PtxProgram, parse_ptx
 from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of
 from countperf.mechanistic.sass_listing import parse_sass
 
@@ -68,29 +68,15 @@ class GpuCounts(ShortRepr):
     assumed_groups: int
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLaunch:
-    """A device program and what it is launched with."""
-
-    kernel: str
-    groups: Shape
-    shape: Shape
-    arguments: tuple[Any, ...]  # NumPy scalars; None for arrays
-
-    @property
-    def middle(self) -> Shape:
-        """The work group in the middle of the grid."""
-        return three([extent // 2 for extent in self.groups])
-
-
 def gpu_launches(launches: Launches, parameters: Mapping[str, int]) -> list[GpuLaunch]:
-    """Return the launches of a kernel in CUDA at given sizes."""
+    """Return the launches of a kernel in CUDA at given sizes, to follow their middle groups."""
     return [
         GpuLaunch(
-            kernel,
-            groups,
-            shape,
-            tuple(a if isinstance(a, np.generic) else None for a in arguments),
+            kernel=kernel,
+            groups=groups,
+            shape=shape,
+            group=three([extent // 2 for extent in groups]),
+            arguments=tuple(a if isinstance(a, np.generic) else None for a in arguments),
         )
         for kernel, groups, shape, arguments in launches.noted(parameters)
     ]
@@ -156,7 +142,7 @@ class GpuKernel:
     def of_middle(self, launch: GpuLaunch) -> Executed:
         """Return what the first sub-group of the middle work group executes."""
         program = self.programs[launch.kernel]
-        state, lanes = launched(self._constants(launch), launch.middle, launch.shape, 0)
+        state, lanes = launched(self._constants(launch), launch.group, launch.shape, 0)
         return program.executed(state, lanes)
 
     def _chosen(
@@ -176,7 +162,7 @@ class GpuKernel:
 
     def _are_alike(self, launch: GpuLaunch, program: WarpProgram) -> bool:
         """Return whether groups between the first and the last execute as much, along each axis."""
-        middle = [extent // 2 for extent in launch.groups]
+        middle = launch.group
         others = [
             [*middle[:axis], number, *middle[axis + 1 :]]
             for axis, extent in enumerate(launch.groups)
@@ -340,13 +326,7 @@ class MachineCodeProfiler(KernelProfiler):
 
     def _with_code(self, profiled: ProfiledKernel, launch: GpuLaunch) -> ProfiledKernel:
         if self.gpu is None:
-            start = PtxLaunch(
-                arguments=launch.arguments,
-                groups=launch.groups,
-                shape=launch.shape,
-                group=launch.middle,
-            )
-            return with_ptx(profiled, self.ptx[launch.kernel], start)
+            return with_ptx(profiled, self.ptx[launch.kernel], launch)
         code = self.sass[launch.kernel]
         executed = self.gpu.of_middle(launch)
         return code.applied(profiled, *code.trips(executed.instructions))
@@ -394,7 +374,7 @@ def with_machine_code(
     return MachineCodeProfiler(**given, **more)
 
 
-def with_ptx(profiled: ProfiledKernel, written: PtxProgram, launch: PtxLaunch) -> ProfiledKernel:
+def with_ptx(profiled: ProfiledKernel, written: PtxProgram, launch: GpuLaunch) -> ProfiledKernel:
     """Return a profile with the instructions and dependencies of PTX; errors as of its graph."""
     graph = written.graph(launch=launch)
     graph = replace(graph, nodes=_with_lines(graph.nodes, profiled.profile.alpha))
