@@ -97,11 +97,6 @@ class _Above:
 
         return PredictionPair(first=first, second=second)
 
-    def anchor(self, weights: Any, kernel: Any, runs: Any) -> Any:
-        from countperf.models.anchored import anchor
-
-        return anchor(weights, kernel, runs)
-
     def predict(self, kernel: Any, sizes: Any, **options: Any) -> Prediction:
         from countperf.workflow.prediction import predict
 

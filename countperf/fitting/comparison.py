@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
@@ -89,16 +88,6 @@ class Comparison(Table, Document):
     unprofiled: dict[str, str] = Field(default_factory=dict)  # kernels without a profile, and why
     models: tuple[ModelResult, ...]  # sorted by model, then level
 
-    def with_models(self, results: Sequence[ModelResult]) -> Comparison:
-        """Return the comparison with more results, in front."""
-        return self.model_copy(update={"models": (*results, *self.models)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    measurement: Measurement
-    kernel: ProfiledKernel
-
 
 def compare_models(
     makers: Callable[[Iterable[str]], Mapping[str, ModelMaker]],
@@ -113,26 +102,27 @@ def compare_models(
     """Predict measured kernels by every mechanistic model at every level."""
     judging = set(purposes) - {"measurement"}
     unprofiled: dict[str, str] = {}
-    cases: list[_Case] = []
+    cases: list[tuple[Measurement, ProfiledKernel]] = []
     for measurement in stepped(measurements, "profiling kernels"):
         if measurement.purpose not in {"measurement", *judging}:
             continue
         try:
-            cases.append(_Case(measurement=measurement, kernel=profile(measurement)))
+            cases.append((measurement, profile(measurement)))
         except CountperfError as error:
             unprofiled[measurement.kernel] = str(error)
     if not cases:
         raise FitError(f"none of the {len(measurements)} measured cases has a profile")
-    classes = {name for case in cases for name in case.kernel.profile.alpha}
-    results: list[ModelResult] = []
+    classes = {name for _, kernel in cases for name in kernel.profile.alpha}
     asked: list[tuple[str, ModelMaker, Level]] = [
         (name, make, level)
         for name, make in makers(classes).items()
         for level in LEVELS
         if (not models or name in models) and level in levels
     ]
-    for name, make, level in stepped(asked, "calibrating models"):
-        results.append(_result(name, level, make(device), device.slug, cases))
+    results = [
+        _result(name, level, make(device), device.slug, cases)
+        for name, make, level in stepped(asked, "calibrating models")
+    ]
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose in judging for m in measurements),
@@ -147,9 +137,9 @@ def _result(
     level: Level,
     model: MechanisticModel,
     device: str,
-    cases: Sequence[_Case],
+    cases: Sequence[tuple[Measurement, ProfiledKernel]],
 ) -> ModelResult:
-    predicted = [(case.measurement, time_of(model, case.kernel)) for case in cases]
+    predicted = [(measurement, time_of(model, kernel)) for measurement, kernel in cases]
     learned = [(m, time_s) for m, time_s in predicted if m.purpose == "measurement"]
     known = [(m.time_s, time_s) for m, time_s in learned if isinstance(time_s, float)]
     needed = predicted if level == "published" else learned
@@ -196,23 +186,16 @@ def time_of(model: MechanisticModel, kernel: ProfiledKernel) -> float | str:
     return time_s if math.isfinite(time_s) else f"the model gives {time_s} s, which is no time"
 
 
-def linear_results(
-    measurements: MeasurementSet, purposes: Collection[str] = ("test",)
-) -> tuple[ModelResult, ...]:
-    """Return the fitted linear model in the shape of a mechanistic one.
-
-    `purposes` are those of the evaluated kernels.
-    """
+def linear_result(measurements: MeasurementSet, purposes: Collection[str]) -> ModelResult:
+    """Return the fitted linear model in the shape of a mechanistic one, judged by purposes."""
     fitted = fit(measurements)
     judging = set(purposes) - {"measurement"}
     evaluation = evaluate(fitted.weights, (m for m in measurements if m.purpose in judging))
     quality = fitted.weights.quality
-    return (
-        ModelResult(
-            model=fitted.weights.model,
-            level="fitted",
-            cases=evaluation.cases,
-            in_sample=None if quality is None else quality.in_sample_error,
-            constants={w.feature: w.value_s for w in fitted.weights.weights},
-        ),
+    return ModelResult(
+        model=fitted.weights.model,
+        level="fitted",
+        cases=evaluation.cases,
+        in_sample=None if quality is None else quality.in_sample_error,
+        constants={w.feature: w.value_s for w in fitted.weights.weights},
     )

@@ -1,4 +1,4 @@
-r"""Predictions of one kernel, corrected by measured runs of it, and explained term by term.
+r"""Predictions of one kernel, corrected by measured runs of it.
 
 A model's errors are nearly constant per kernel. With :math:`r = \log(m/p)` of measured and
 predicted times, a kernel's :math:`r` scatter about a value of its own with :math:`\sigma_w` (within
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -30,25 +30,66 @@ from countperf.errors import DeviceMismatchError, ParameterError, PredictionErro
 from countperf.features import vector_of
 from countperf.measurements.sets import TimingDocument
 from countperf.models.cost_function import CostFunction
-from countperf.models.function import Calibration, model_inputs
-from countperf.models.validity import ExplainedPart, Explanation, Level
-from countperf.models.weights import Run, WeightsAndKernel, WeightSet
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
+    from countperf.execution.memory_hierarchy import CountedCaches
+    from countperf.hardware.identity import DeviceIdentity
     from countperf.measurements import Measurement
+    from countperf.models.definition import ModelDefinition
+    from countperf.models.function import Calibration, FitQuality
+    from countperf.models.validity import Level
+    from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
 
 _LEAST_SCATTER = 0.01
 """No kernel's times are taken to be known better than to one percent."""
 
 
+Run = tuple[Mapping[str, int], float]
+"""Parameters of a run, and its measured time, s."""
+
+
+class _Weights(Protocol):
+    """What is asked here of a `countperf.models.weights.WeightSet`."""
+
+    model: str
+    definition: ModelDefinition
+    device: DeviceIdentity
+    view: View
+    counted_caches: CountedCaches
+    quality: FitQuality | None
+
+    def counted(self, kernel: object) -> PropertyVector: ...
+
+    def compile(self, kernel: object) -> CostFunction: ...
+
+    def predict_counts(
+        self, kernel: object, parameters: Mapping[str, ParameterValue], *, level: Level = 0.95
+    ) -> Prediction: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightsAndKernel:
+    """Weights and the kernel that they predicted; the origin of a prediction."""
+
+    weights: Any  # the weights, not anchored
+    kernel: object  # the kernel, as `WeightSet.predict` took it
+    parameters: Mapping[str, ParameterValue]  # values of the size parameters
+    level: Level  # of the interval
+
+    def anchored(self, *runs: Run | Measurement | TimingDocument) -> Prediction:
+        """Return the prediction, corrected by measured runs; errors as of `WeightSet.anchored`."""
+        corrected = anchor(self.weights, self.kernel, runs)
+        return corrected.predict(None, self.parameters, level=self.level)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AnchoredWeights(ShortRepr):
     """Weights for one kernel, corrected by runs of it."""
 
-    weights: WeightSet  # the weights as fitted
+    weights: _Weights  # the weights as fitted
     vector: PropertyVector  # the kernel
     factor: float  # by what predictions are multiplied
     shrink: float  # by what the logarithmic width of intervals is multiplied, at most one
@@ -125,7 +166,7 @@ class AnchoredWeights(ShortRepr):
 
 
 def anchor(
-    weights: WeightSet, kernel: object, given: Sequence[Run | Measurement | TimingDocument]
+    weights: _Weights, kernel: object, given: Sequence[Run | Measurement | TimingDocument]
 ) -> AnchoredWeights:
     """Correct weights by measured runs of a kernel; see `WeightSet.anchored`."""
     vector = weights.counted(kernel)
@@ -167,7 +208,7 @@ def _variances(calibration: Calibration) -> tuple[float, float]:
 
 
 def _runs(
-    weights: WeightSet, kernel: object, given: Run | Measurement | TimingDocument
+    weights: _Weights, kernel: object, given: Run | Measurement | TimingDocument
 ) -> list[Run] | list[Measurement]:
     """Return the runs of a timing, if it is of the kernel and of the weights' device; or a run."""
     if not isinstance(given, TimingDocument):
@@ -193,7 +234,7 @@ def _run(run: Any) -> Run:
 
 
 def _log_ratio(
-    weights: WeightSet, vector: PropertyVector, parameters: Mapping[str, int], time_s: float
+    weights: _Weights, vector: PropertyVector, parameters: Mapping[str, int], time_s: float
 ) -> float:
     if not (math.isfinite(time_s) and time_s > 0):
         raise ParameterError(
@@ -206,40 +247,3 @@ def _log_ratio(
             f" {dict(parameters)}, which no factor corrects: use a model with weights >= 0"
         )
     return math.log(time_s / predicted_s)
-
-
-def explain(weights: WeightSet, vector: PropertyVector, prediction: Prediction) -> Explanation:
-    """Explain a prediction of a kernel by weights."""
-    if isinstance(prediction.time_s, np.ndarray):
-        raise ParameterError("a prediction is explained at one size at a time, not at an array")
-    counts = vector.evaluate(prediction.parameters)
-    values = weights.charge(model_inputs(weights.definition, counts)).values
-    by_feature = weights.by_feature
-    return Explanation(
-        prediction=prediction,
-        expression=weights.definition.expression,
-        parts=tuple(
-            ExplainedPart(
-                name=name,
-                weight=by_feature.get(name),
-                count=float(values[name]) if name in by_feature else None,
-                part_s=float(np.asarray(seconds).item()),
-            )
-            for name, seconds in prediction.breakdown.items()
-        ),
-        global_bytes=_total(counts, _access_bytes),
-        flops=_total(counts, _flops),
-    )
-
-
-def _total(counts: Mapping[str, Any], size: Any) -> float:
-    return sum(size(*name.split(".")) * float(count) for name, count in counts.items())
-
-
-def _access_bytes(kind: str, *rest: str) -> float:
-    return int(rest[1]) / 8 if kind == "gmem" and rest[0] in ("load", "store") else 0.0
-
-
-def _flops(kind: str, *rest: str) -> float:
-    work = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
-    return work.get(rest[0], 0.0) if kind == "flop" else 0.0

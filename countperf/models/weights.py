@@ -23,6 +23,7 @@ from countperf.errors import (
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.features import vector_of
 from countperf.hardware.identity import DeviceIdentity
+from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, anchor
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
@@ -67,10 +68,6 @@ MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
 
 
-Run = tuple[Mapping[str, int], float]
-"""Parameters of a run, and its measured time, s."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Charge(ShortRepr):
     """A time, and what it is made of."""
@@ -82,43 +79,22 @@ class Charge(ShortRepr):
 
 
 class WeightSet(Table, Document):
-    """Weights of a fitted model on a device.
+    """Weights of a fitted model on a device, with their ranges, groups and quality.
 
     Attributes
     ----------
-    model : str
-        Name of the model.
-    definition : ModelDefinition
-        The model: its terms and features.
+    model, definition : str, ModelDefinition
+        Name of the model, and its terms and features.
     device : DeviceIdentity
         What they were measured on.
-    counting_rules : int
-        Version of the counting rules that the property values of the fit follow.
-    view : {"source", "compiled"}
-        View under which the kernels of the fit were counted; documents without it are of the
-        source's view.
-    counted_caches : CountedCaches
-        Caches for which the kernels of the fit were counted in the structure view; documents that
-        do not state them have those of `countperf.execution.memory_hierarchy.DEFAULT_CACHES`.
+    counting_rules, view, counted_caches
+        Version of the counting rules, view and caches by which the kernels of the fit were counted.
     weights : tuple of Weight
-        One for each feature of a term that the measurements exercise.
-    ranges : dict from str to Range
-        For each scale of terms that the measurements exercise, its range.
-    indistinguishable : tuple of IndistinguishableGroup
-        Which weights are a choice among many that fit as well.
-    quality : FitQuality or None
-        None for weights that come from elsewhere.
-    source : MeasurementSource or None
-        The measurements.
-    exercising_kernels : dict from str to tuple of str
-        For features without a weight, measurement kernels that would supply one.
+        One for each feature of a term that the measurements exercise, s per unit.
+    quality, source : FitQuality or None, MeasurementSource or None
+        Errors and intervals of the fit, and its measurements; None for weights from elsewhere.
     correction : Correction or None
-        What measured kernels say of kernels like them, by which predictions are corrected; None
-        where nothing is.
-    remark : str
-        For whoever predicts with the weights, such as for which counts they were printed.
-    written_by : str
-        Version of countperf.
+        What measured kernels say of kernels like them, by which predictions are corrected.
     """
 
     format: Literal["countperf-weights"] = "countperf-weights"
@@ -133,15 +109,17 @@ class WeightSet(Table, Document):
     view: View = "source"
     counted_caches: CountedCaches = DEFAULT_CACHES
     weights: tuple[Weight, ...]
-    ranges: dict[str, Range] = Field(default_factory=dict)
+    ranges: dict[str, Range] = Field(default_factory=dict)  # by scale of terms
+    # which weights are a choice among many that fit as well
     indistinguishable: tuple[IndistinguishableGroup, ...] = ()
     quality: FitQuality | None = None
     source: MeasurementSource | None = None
+    # for features without a weight, measurement kernels that would supply one
     exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     candidates: Unread = Field(default=(), exclude=True)
     correction: Correction | None = None
-    remark: str = ""
-    written_by: str = ""
+    remark: str = ""  # for whoever predicts, such as for which counts they were printed
+    written_by: str = ""  # version of countperf
 
     @field_validator("weights")
     @classmethod
@@ -224,21 +202,8 @@ class WeightSet(Table, Document):
     ) -> Prediction:
         """Predict the time of one launch of a kernel by these weights.
 
-        Parameters
-        ----------
-        kernel, parameters, **options
-            As for `countperf.predict`, without weights and model: a kernel, its name, its property
-            vector or counts written by hand; sizes; ``level``, ``device``, ``anchors`` and so on.
-
-        Returns
-        -------
-        Prediction
-            Time, interval, breakdown, and verdicts on its validity.
-
-        Raises
-        ------
-        CountperfError
-            As for `countperf.predict`.
+        Parameters and errors are those of `countperf.predict`, without weights and model; counts
+        written by hand are a kernel as well.
         """
         sizes = _with_sizes_of(options, parameters)
         return display.above.predict(kernel, sizes, weights=self, **options)
@@ -311,16 +276,8 @@ class WeightSet(Table, Document):
     def compile(self, kernel: object, *, incomplete_ok: bool = False) -> CostFunction:
         """Return the predicted time of a kernel as a fast function of its parameters.
 
-        Parameters
-        ----------
-        kernel, incomplete_ok
-            As in `predict`.
-
-        Raises
-        ------
-        PredictionError, CountingError
-            As in `predict`. A property without a weight raises when the function is called with
-            parameters at which it is not zero.
+        Errors are those of `predict`; a property without a weight raises when the function is
+        called with parameters at which it is not zero.
         """
         self.check_counting_rules()
         vector = self.counted(kernel)
@@ -357,22 +314,14 @@ class WeightSet(Table, Document):
     ) -> Explanation:
         """Predict the time of one launch, and say where it goes term by term.
 
-        Parameters
-        ----------
-        kernel, parameters
-            As in `predict`; one value for each parameter.
-        **options
-            Whatever else `predict` takes: sizes, and ``level``, ``statistics`` and so on.
-
-        Raises
-        ------
-        PredictionError, CountingError, ParameterError
-            As in `predict`; `ParameterError` for arrays too.
+        Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
         """
         sizes = _with_sizes_of(options, parameters)
         return display.above.explain(kernel, sizes, weights=self, **options)
 
-    def anchored(self, kernel: object, *runs: Run | Measurement | TimingDocument) -> Any:
+    def anchored(
+        self, kernel: object, *runs: Run | Measurement | TimingDocument
+    ) -> AnchoredWeights:
         """Correct a kernel's predictions by measured runs of it.
 
         Parameters
@@ -389,15 +338,13 @@ class WeightSet(Table, Document):
 
         Raises
         ------
-        PredictionError
+        PredictionError, DeviceMismatchError
             The fit does not say how kernels scatter, the kernel cannot be predicted, or a timing
-            is of another kernel.
-        DeviceMismatchError
-            A timing is of another device.
+            is of another kernel or device.
         ParameterError
             There is no run, or a time is not positive.
         """
-        return display.above.anchor(self, kernel, runs)
+        return anchor(self, kernel, runs)
 
     def _check_guessed(self, kernel: str, charge: Charge, verdict: Verdict) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
@@ -541,21 +488,6 @@ class WeightSet(Table, Document):
 
 def _plain(row: NDArray[np.float64]) -> Quantity:
     return row if row.ndim else float(row)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WeightsAndKernel:
-    """Weights and the kernel that they predicted; the origin of a prediction."""
-
-    weights: WeightSet  # the weights, not anchored
-    kernel: object  # the kernel, as `WeightSet.predict` took it
-    parameters: Mapping[str, ParameterValue]  # values of the size parameters
-    level: Level  # of the interval
-
-    def anchored(self, *runs: Run | Measurement | TimingDocument) -> Prediction:
-        """Return the prediction, corrected by measured runs; errors as of `WeightSet.anchored`."""
-        corrected = self.weights.anchored(self.kernel, *runs)
-        return corrected.predict(None, self.parameters, level=self.level)
 
 
 def _with_sizes_of(

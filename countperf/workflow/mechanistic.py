@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.documents import read_file_text
 from countperf.errors import DeviceError, DeviceParameterError, ParameterError
-from countperf.fitting.comparison import compare_models, linear_results
+from countperf.fitting.comparison import compare_models, linear_result
 from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.harness.compile.ptx import profile_kernel, with_machine_code
 from countperf.harness.devices import find_device
@@ -357,25 +357,26 @@ def compare(
         raise ParameterError(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
         )
-    profiles = _catalogue_profiles(device)
-    cases = tuple(measured)
+    own, cases = None, tuple(measured)
     if timing is not None:
-        own = _own_cases(timing, measured.device.slug)
-        cases = (*(case for case in cases if case.purpose == "measurement"), *own)
-        profiles = _own_profiles(kernel, device, profiles, profile_options)
+        timed = _own_cases(timing, measured.device.slug)
+        cases = (*(case for case in cases if case.purpose == "measurement"), *timed)
+        given = {"max_instructions": COMPARED_INSTRUCTIONS, **(profile_options or {})}
+        own = profiler_of(kernel, device, {}, given)
         purposes = ("application",)
     comparison = compare_models(
         model_makers,
         device,
         cases,
-        profiles,
+        _profiles(device, own),
         models=models,
         levels=levels,
         purposes=purposes,
     )
     if kernel is not None or (models and "linear" not in models):
         return comparison
-    return comparison.with_models(linear_results(measured, purposes))
+    models_with_linear = (linear_result(measured, purposes), *comparison.models)
+    return comparison.model_copy(update={"models": models_with_linear})
 
 
 def _described(slug: str, source: object) -> DeviceParameters:
@@ -410,34 +411,19 @@ def _own_cases(timing: TimingDocument | Path | str, slug: str) -> list[Measureme
     ]
 
 
-def _own_profiles(
-    kernel: Any, device: DeviceParameters, others: Profiler, options: Mapping[str, Any] | None
-) -> Profiler:
-    """Return profiles of a kernel of the user's, and of the catalogue's."""
-    given = {"max_instructions": COMPARED_INSTRUCTIONS, **(options or {})}
-    profiler = profiler_of(kernel, device, {}, given)
-    return lambda measurement: (
-        profiler.at(measurement.parameters)
-        if measurement.kernel.startswith(_OWN)
-        else others(measurement)
-    )
-
-
-def _catalogue_profiles(device: DeviceParameters) -> Profiler:
-    """Return profiles of measured kernels of the catalogue, each kernel counted once."""
+def _profiles(device: DeviceParameters, own: KernelProfiler | None = None) -> Profiler:
+    """Return profiles of measured kernels, of the catalogue, each counted once, or of one's own."""
     profilers: dict[object, KernelProfiler] = {}
 
     def profile(measurement: Measurement) -> ProfiledKernel:
         name = measurement.kernel
+        if own is not None and name.startswith(_OWN):
+            return own.at(measurement.parameters)
         statistics = entry(name).statistics_at(measurement.parameters)
         key = (name, tuple(sorted(statistics.items())))
         if key not in profilers:
-            profilers[key] = profile_kernel(
-                entry(name).build(),
-                device,
-                max_instructions=COMPARED_INSTRUCTIONS,
-                statistics=statistics,
-            )
+            given = {"max_instructions": COMPARED_INSTRUCTIONS, "statistics": statistics}
+            profilers[key] = profile_kernel(entry(name).build(), device, **given)
         return profilers[key].at(measurement.parameters)
 
     return profile

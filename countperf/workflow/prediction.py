@@ -17,10 +17,10 @@ from countperf.hardware.identity import DeviceIdentity, counted_caches_of
 from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import discover, find_device
 from countperf.measurements import TimingDocument
-from countperf.models.anchored import explain as explain_prediction
+from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
 from countperf.models.shipped import COMPILED
-from countperf.models.validity import Level, refuse_negative
+from countperf.models.validity import ExplainedPart, Explanation, Level, refuse_negative
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.properties.vector import with_transactions as added
@@ -29,7 +29,6 @@ from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 
 if TYPE_CHECKING:
     from countperf.measurements import InstructionCounts, Statistic
-    from countperf.models.validity import Explanation
     from countperf.predictions import Prediction
 
 
@@ -251,8 +250,40 @@ def explain(
 
 def explained(prediction: Prediction) -> Explanation:
     """Say where a predicted time goes term by term."""
-    origin = prediction.origin
-    return explain_prediction(origin.weights, origin.kernel, prediction)
+    if isinstance(prediction.time_s, np.ndarray):
+        raise ParameterError("a prediction is explained at one size at a time, not at an array")
+    weights: WeightSet = prediction.origin.weights
+    counts = prediction.origin.kernel.evaluate(prediction.parameters)
+    values = weights.charge(model_inputs(weights.definition, counts)).values
+    by_feature = weights.by_feature
+    return Explanation(
+        prediction=prediction,
+        expression=weights.definition.expression,
+        parts=tuple(
+            ExplainedPart(
+                name=name,
+                weight=by_feature.get(name),
+                count=float(values[name]) if name in by_feature else None,
+                part_s=float(np.asarray(seconds).item()),
+            )
+            for name, seconds in prediction.breakdown.items()
+        ),
+        global_bytes=_total(counts, _access_bytes),
+        flops=_total(counts, _flops),
+    )
+
+
+def _total(counts: Mapping[str, Any], size: Any) -> float:
+    return sum(size(*name.split(".")) * float(count) for name, count in counts.items())
+
+
+def _access_bytes(kind: str, *rest: str) -> float:
+    return int(rest[1]) / 8 if kind == "gmem" and rest[0] in ("load", "store") else 0.0
+
+
+def _flops(kind: str, *rest: str) -> float:
+    work = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
+    return work.get(rest[0], 0.0) if kind == "flop" else 0.0
 
 
 def vector_for(
