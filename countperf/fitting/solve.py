@@ -301,7 +301,6 @@ class _End:
 
     unknowns: Vector
     cost: float
-    gradient: Vector
     converged: bool
     message: str
 
@@ -328,35 +327,27 @@ def _minimise_from(problem: Problem, start: Vector) -> _End:
         if ahead is None:
             message, converged = "no step makes the cost smaller", True
             break
-        gain = cost - ahead.cost
-        solved, residuals, cost = ahead.unknowns, ahead.residuals, ahead.cost
-        damping = ahead.damping / _DAMPING_FACTOR
+        before = cost
+        solved, residuals, cost, damped = ahead
+        damping = damped / _DAMPING_FACTOR
         damping = 0.0 if damping < _LEAST_DAMPING else damping
-        if gain > recipe.tolerance * cost:
+        if before - cost > recipe.tolerance * cost:
             small_gains = 0
             continue
         small_gains, damping = small_gains + 1, 0.0
-        if ahead.damping == 0 or small_gains == _SMALL_GAINS:
+        if damped == 0 or small_gains == _SMALL_GAINS:
             message, converged = "the cost changes by less than the tolerance", True
             break
-    gradient = problem.jacobian(solved).T @ (problem.loss_weights(residuals) * residuals)
-    return _End(unknowns=solved, cost=cost, gradient=gradient, converged=converged, message=message)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Step:
-    """Unknowns at which the cost is smaller, and how the step to them was damped."""
-
-    unknowns: Vector
-    residuals: Vector
-    cost: float
-    damping: float
+    return _End(unknowns=solved, cost=cost, converged=converged, message=message)
 
 
 def _damped_step(
     problem: Problem, linear: tuple[Matrix, Vector], solved: Vector, cost: float, damping: float
-) -> _Step | None:
-    """Find a step that makes the cost smaller, the least damped one; None if there is none."""
+) -> tuple[Vector, Vector, float, float] | None:
+    """Find the least damped step that makes the cost smaller; None if there is none.
+
+    Returned are unknowns, residuals, cost and damping.
+    """
     triangle, target = linear
     sizes = np.linalg.norm(triangle, axis=0)
     sizes = np.maximum(sizes, _LEAST_SIZE * sizes.max())
@@ -370,7 +361,7 @@ def _damped_step(
         residuals = problem.residuals(damped_step)
         ahead = problem.cost(residuals)
         if ahead <= cost:
-            return _Step(unknowns=damped_step, residuals=residuals, cost=ahead, damping=damping)
+            return damped_step, residuals, ahead, damping
         damping = max(damping * _DAMPING_FACTOR, _LEAST_DAMPING)
     return None
 
@@ -380,9 +371,11 @@ def _snapped(problem: Problem, end: _End) -> tuple[Vector, NDArray[np.bool_]]:
     solved, low, high = end.unknowns, problem.low, problem.high
     if problem.prior is not None:
         return solved, (solved <= low) | (solved >= high)
+    residuals = problem.residuals(solved)
+    gradient = problem.jacobian(solved).T @ (problem.loss_weights(residuals) * residuals)
     near = _AT_BOUND * max(float(np.abs(solved).max(initial=0.0)), 1e-30)
-    at_low = (solved - low <= near) & (end.gradient >= 0)
-    at_high = (high - solved <= near) & (end.gradient <= 0)
+    at_low = (solved - low <= near) & (gradient >= 0)
+    at_high = (high - solved <= near) & (gradient <= 0)
     return np.where(at_low, low, np.where(at_high, high, solved)), at_low | at_high
 
 

@@ -174,16 +174,8 @@ def _low_bits(bits: int, a: int, index: int) -> _Outcome:
     return result, _exact(bits, result)
 
 
-def _places(mask: int) -> list[int]:
-    return [index for index in range(mask.bit_length()) if mask >> index & 1]
-
-
-def _gather_bits(_bits: int, a: int, mask: int) -> _Outcome:
-    return sum((a >> position & 1) << k for k, position in enumerate(_places(mask))), _KEPT
-
-
-def _spread_bits(_bits: int, a: int, mask: int) -> _Outcome:
-    return sum((a >> k & 1) << position for k, position in enumerate(_places(mask))), _KEPT
+def _places(mask: int) -> enumerate[int]:
+    return enumerate(index for index in range(mask.bit_length()) if mask >> index & 1)
 
 
 def _kept(function: Callable[[int, int, int], int]) -> _Rule:
@@ -246,8 +238,8 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "bsr2": ("0>1", _found_bit(lambda a: a.bit_length() - 1)),
     "bextr3": ("10>2", _extract_bits),
     "bzhi3": ("10>2", _low_bits),
-    "pext3": ("10>2", _gather_bits),
-    "pdep3": ("10>2", _spread_bits),
+    "pext3": ("10>2", _kept(lambda _, a, m: sum((a >> p & 1) << k for k, p in _places(m)))),
+    "pdep3": ("10>2", _kept(lambda _, a, m: sum((a >> k & 1) << p for k, p in _places(m)))),
     "bswap1": ("0>0", lambda bits, a: (int.from_bytes(a.to_bytes(bits // 8), "little"), _KEPT)),
     "xadd2": ("10>10", lambda bits, a, b: (_add(bits, a, b)[0], a, _add(bits, a, b)[1])),
     "cltd0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),

@@ -202,20 +202,18 @@ def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return compute
 
 
-def _mapped(
-    parts: Sequence[str], width: int, bits: int, function: Callable[[Elements], Elements]
-) -> Source:
-    source = source_of(parts[0], width)
+def _mapped(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Take absolute values, or widen elements."""
+    kind, narrow, wide = (*match.groups(), match[2])[:3]
+    bits = BITS[wide]
+    source = source_of(parts[0], width * BITS[narrow] // bits)
 
     def compute(machine: Machine) -> Lanes:
-        values, known = elements_of(source(machine), bits)
-        return _packed(function(values), known, bits)
+        values, known = elements_of(source(machine), BITS[narrow])
+        values = values if kind == "z" else signed_elements(values)
+        return _packed(np.abs(values) if kind == "abs" else values.astype(np.int64), known, bits)
 
     return compute
-
-
-def _absolute(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    return _mapped(parts, width, BITS[match[1]], lambda a: np.abs(signed_elements(a)))
 
 
 def _shifted(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -256,18 +254,6 @@ def _saturated(match: re.Match[str], parts: Sequence[str], width: int) -> Source
         return _packed(np.clip(signed_elements(values), limits.min, limits.max), known, narrow)
 
     return pack
-
-
-def _widened(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    narrow, wide = BITS[match[2]], BITS[match[3]]
-    source = source_of(parts[0], width * narrow // wide)
-
-    def widen(machine: Machine) -> Lanes:
-        values, known = elements_of(source(machine), narrow)
-        values = signed_elements(values) if match[1] == "s" else values
-        return _packed(values.astype(np.int64), known, wide)
-
-    return widen
 
 
 def _inserted(match: re.Match[str], parts: Sequence[str], _width: int) -> Source:
@@ -339,7 +325,7 @@ def _permuted(match: re.Match[str], parts: Sequence[str], width: int) -> Source 
     return permute
 
 
-def _shuffled(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _shuffled(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Take bytes within 128 bits by indices, or zero where the highest bit of one is set."""
     order, source = source_of(parts[0], width), source_of(parts[1], width)
     starts = np.arange(width) // 16 * 16
@@ -352,7 +338,7 @@ def _shuffled(_found: re.Match[str], parts: Sequence[str], width: int) -> Source
     return shuffle
 
 
-def _ternary(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Combine three vectors bit by bit, by a table of eight bits."""
     table = immediate(parts[0]) or 0
     if table == 0xFF:
@@ -370,15 +356,6 @@ def _ternary(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return combine
 
 
-def _spread_mask(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
-    return spread_mask(parts[0], ELEMENT_BYTES[match[1]], width)
-
-
-def _chosen(_found: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    """Return what is written where the mask of a blend is set."""
-    return source_of(parts[0], width)
-
-
 _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
     (re.compile(pattern), operands, make)
     for pattern, operands, make in (
@@ -388,19 +365,24 @@ _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
             _pairwise,
         ),
         (r"^vp?(andn?|or|xor)()(?:[dq]|p[sd])?$", 3, _pairwise),
-        (r"^vpabs([bwdq])$", 2, _absolute),
+        (r"^vp(abs)([bwdq])$", 2, _mapped),
         (r"^vps(ll|rl|ra)([wdq])$", 3, _shifted),
         (r"^vpmul(u?)dq$", 3, _products),
         (r"^vpack(s|u)s(wb|dw)$", 3, _saturated),
-        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _widened),
+        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _mapped),
         (r"^vpinsr([bwdq])$", 4, _inserted),
         (r"^vp?blendv(p[sd]|b)$", 4, _blended),
         (_MASKED.pattern, 3, _masked_load),
         (r"^vperm(il|[ti]2)?(d|q|ps|pd|w|b)$", 3, _permuted),
         (r"^vpshufb$", 3, _shuffled),
         (r"^vpternlog[dq]$", 4, _ternary),
-        (r"^vpmovm2([bwdq])$", 2, _spread_mask),
-        (r"^vp?blendm(b|w|d|ps|q|pd)$", 3, _chosen),
+        (
+            r"^vpmovm2([bwdq])$",
+            2,
+            lambda match, parts, width: spread_mask(parts[0], ELEMENT_BYTES[match[1]], width),
+        ),
+        # what is written where the mask of a blend is set
+        (r"^vp?blendm(?:b|w|d|ps|q|pd)$", 3, lambda _, parts, width: source_of(parts[0], width)),
     )
 )
 """Rules by name and number of operands."""
@@ -435,24 +417,21 @@ def _gathered(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
     number, is_known = int(vector[2]), mnemonic.startswith("vp")
 
     def gather(machine: Machine) -> None:
-        lanes = machine.vectors[number].copy()
+        lanes = machine.vectors[number]
         for lane, address in enumerate(addresses):
-            if chosen := int(machine.masks[mask, lane]):
-                at = address(machine) if chosen == 1 and is_known else None
-                lanes[size * lane : size * (lane + 1)] = machine.load_lanes(at, size)
-        lanes[size * len(addresses) :] = 0
-        machine.vectors[number] = lanes
-        machine.masks[mask] = 0
-
-    def scatter(machine: Machine) -> None:
-        for lane, address in enumerate(addresses):
-            if chosen := int(machine.masks[mask, lane]):
-                lanes = machine.vectors[number, size * lane : size * (lane + 1)]
+            chosen, part = int(machine.masks[mask, lane]), slice(size * lane, size * (lane + 1))
+            if chosen and operand == 0:
                 lost = chosen < 0 or not is_known
-                machine.store_lanes(address(machine), lanes_of(None, size) if lost else lanes)
+                stored = lanes_of(None, size) if lost else lanes[part]
+                machine.store_lanes(address(machine), stored)
+            elif chosen:
+                at = address(machine) if chosen == 1 and is_known else None
+                lanes[part] = machine.load_lanes(at, size)
+        if operand:
+            lanes[size * len(addresses) :] = 0
         machine.masks[mask] = 0
 
-    return scatter if operand == 0 else gather
+    return gather
 
 
 def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:

@@ -9,7 +9,8 @@ Loopy's kernels need them. Rules were found from NVIDIA's names ("CUDA Binary Ut
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,6 +34,9 @@ from countperf.machine_code.sass_instruction import (
     upper_of,
 )
 
+Modifiers: TypeAlias = frozenset[str]
+Operands: TypeAlias = Sequence[str]
+Results: TypeAlias = "Mapping[str, Lanes] | None"
 _COMPARISONS: Mapping[str, Callable[[Lanes, Lanes], Bits]] = {
     "LT": np.less,
     "LE": np.less_equal,
@@ -41,21 +45,36 @@ _COMPARISONS: Mapping[str, Callable[[Lanes, Lanes], Bits]] = {
     "EQ": np.equal,
     "NE": np.not_equal,
 }
+_BITWISE: Mapping[str, Callable[[Lanes, Lanes], Lanes]] = {
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+}
 
 
-def _shift(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState, *, left: bool
-) -> dict[str, Lanes]:
-    value, by = state.read(operands[1]), state.read(operands[2])
-    shift = np.clip(by, 0, 32)
-    right = value if "U32" in modifiers else signed(value)
-    moved = value << shift if left else right >> shift
-    return {register_of(operands[0]): joined(moved, value, by)}
+def _simple(places: slice, compute: Callable[..., Lanes | None]) -> Handler:
+    """Return the handler of an instruction that makes one value of some operands.
+
+    It is computed from modifiers and values of operands, and unknown where one of these is.
+    """
+
+    def handle(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
+        inputs = [state.read(operand) for operand in operands[places]]
+        value = compute(modifiers, *inputs)
+        return None if value is None else {register_of(operands[0]): joined(value, *inputs)}
+
+    return handle
 
 
-def _funnel_shift(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _as_numbers(modifiers: Modifiers, *values: Lanes) -> list[Lanes]:
+    return [value if "U32" in modifiers else signed(value) for value in values]
+
+
+def _shift_right(modifiers: Modifiers, value: Lanes, by: Lanes) -> Lanes:
+    return _as_numbers(modifiers, value)[0] >> np.clip(by, 0, 32)
+
+
+def _funnel_shift(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     """Follow shifts of 64 bits, lower half first, of which one half is kept."""
     low, by, high = (state.read(operand) for operand in operands[1:4])
     is_signed = bool(modifiers & {"S32", "S64"})
@@ -71,15 +90,9 @@ def _funnel_shift(
     return {register_of(operands[0]): joined(np.array(funnel_shift, dtype=np.int64), by, *needed)}
 
 
-def _bitwise(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
-    name, first, second = operands[0], state.read(operands[1]), state.read(operands[2])
-    operation = next((name for name in ("AND", "OR", "XOR") if name in modifiers), None)
-    if operation is None or len(operands) != 3:
-        return None
-    value = {"AND": first & second, "OR": first | second, "XOR": first ^ second}[operation]
-    return {register_of(name): joined(value, first, second)}
+def _bitwise(modifiers: Modifiers, first: Lanes, second: Lanes, *more: Lanes) -> Lanes | None:
+    operation = next((name for name in _BITWISE if name in modifiers), None)
+    return None if operation is None or more else _BITWISE[operation](first, second)
 
 
 def _lookup(table: int, inputs: Sequence[Lanes], bits: int) -> Lanes:
@@ -101,9 +114,7 @@ def _decided(value: Lanes, *inputs: Lanes) -> Lanes:
     return np.where(lowest >= 0, value, lowest)
 
 
-def _table_of_bits(
-    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes]:
+def _table_of_bits(_modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     rest = list(operands)
     predicate = register_of(rest.pop(0)) if PREDICATES.match(rest[0]) else None
     name, *texts = rest
@@ -115,16 +126,13 @@ def _table_of_bits(
     return table
 
 
-def _table_of_predicates(
-    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes]:
+def _table_of_predicates(_modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     inputs = [state.read(operand) for operand in operands[2:5]]
     return {operands[index]: _lookup(int(operands[5 + index], 0), inputs, 1) for index in (0, 1)}
 
 
 def _combined(operation: str, one: Lanes, other: Lanes) -> Lanes:
-    value = {"AND": one & other, "OR": one | other, "XOR": one ^ other}[operation]
-    combined = _decided(value, one, other)
+    combined = _decided(_BITWISE[operation](one, other), one, other)
     if operation == "AND":
         return np.where((one == 0) | (other == 0), 0, combined)
     if operation == "OR":
@@ -132,21 +140,19 @@ def _combined(operation: str, one: Lanes, other: Lanes) -> Lanes:
     return combined
 
 
-def _compare(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _compare(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     comparison = next((operand for operand in _COMPARISONS if operand in modifiers), None)
     if comparison is None:
         return None
     first, second, also = (state.read(operand) for operand in operands[2:5])
-    one, other = (first, second) if "U32" in modifiers else (signed(first), signed(second))
+    one, other = _as_numbers(modifiers, first, second)
     outcome = _COMPARISONS[comparison](one, other)
     inputs = [first, second]
     if "EX" in modifiers:  # upper halves; if they are equal, lower ones decide
         inputs.append(state.read(operands[5]))
         outcome = np.where(one == other, inputs[2] == 1, outcome)
     compare = joined(outcome.astype(np.int64), *inputs)
-    operation = next((operand for operand in ("AND", "OR", "XOR") if operand in modifiers), "AND")
+    operation = next((name for name in _BITWISE if name in modifiers), "AND")
     inverse = np.where(compare < 0, compare, 1 - compare)
     return {
         operands[0]: _combined(operation, compare, also),
@@ -154,9 +160,7 @@ def _compare(
     }
 
 
-def _combine_predicates(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _combine_predicates(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     """Follow Maxwell's ``PSETP.AND.AND``; others of them mix two operations, and are unknown."""
     if modifiers != frozenset({"AND"}):
         return None
@@ -165,36 +169,15 @@ def _combine_predicates(
     return {operands[0]: value}
 
 
-def _select(
-    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes]:
+def _select(_modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     first, second, choice = (state.read(operand) for operand in operands[1:4])
     chosen = np.where(choice == 1, first, second)
     return {register_of(operands[0]): np.where(choice < 0, choice, chosen)}
 
 
-def _extreme(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes]:
-    first, second, is_least = (state.read(operand) for operand in operands[-3:])
-    one, other = (first, second) if "U32" in modifiers else (signed(first), signed(second))
-    value = np.where(is_least == 1, np.minimum(one, other), np.maximum(one, other))
-    return {register_of(operands[0]): joined(value, first, second, is_least)}
-
-
-LOGIC: Mapping[str, Handler] = {
-    **dict.fromkeys(("LOP", "LOP32I"), _bitwise),
-    **dict.fromkeys(("IMNMX", "VIMNMX"), _extreme),
-    "SHL": partial(_shift, left=True),
-    "SHR": partial(_shift, left=False),
-    "SHF": _funnel_shift,
-    "LOP3": _table_of_bits,
-    "PLOP3": _table_of_predicates,
-    "PSETP": _combine_predicates,
-    "ISETP": _compare,
-    "SEL": _select,
-}
-"""Handlers of these instructions by name without modifiers."""
+def _extreme(modifiers: Modifiers, first: Lanes, second: Lanes, is_least: Lanes) -> Lanes:
+    one, other = _as_numbers(modifiers, first, second)
+    return np.where(is_least == 1, np.minimum(one, other), np.maximum(one, other))
 
 
 def execute(opcode: str, operands: Sequence[str], state: WarpState, active: Bits) -> None:
@@ -235,7 +218,7 @@ def _handler_of(opcode: str) -> Handler | None:
     return _HANDLERS.get(base) or (_HANDLERS.get(base[1:]) if base.startswith("U") else None)
 
 
-def _move(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
+def _move(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     name, source = register_of(operands[0]), operands[1]
     value = state.read(source)
     for kind, bits in (("U8", 8), ("U16", 16), ("S8", 8), ("S16", 16)):
@@ -249,9 +232,7 @@ def _move(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) 
     return results
 
 
-def _permute(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _permute(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     """Follow the choice of four bytes out of eight; 8 more in a digit takes the byte's sign."""
     if modifiers:
         return None
@@ -272,7 +253,7 @@ def _permute(
 
 def _half_constant(
     _modifiers: frozenset[str], operands: Sequence[str], _state: WarpState
-) -> dict[str, Lanes] | None:
+) -> Results:
     """Follow ``HFMA2 Rd, -RZ, RZ, high, low``, which writes a constant as two halves."""
     if [operand.strip("-") for operand in operands[1:3]] != ["RZ", "RZ"]:
         return None
@@ -283,7 +264,7 @@ def _half_constant(
     return {operands[0]: lanes_of(high << 16 | low)}
 
 
-def _add(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
+def _add(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     name, *rest = operands
     carries: list[str] = []
     while rest and (match := PREDICATES.match(rest[0])):
@@ -306,17 +287,14 @@ def _add(modifiers: frozenset[str], operands: Sequence[str], state: WarpState) -
     return results
 
 
-def _multiply(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _multiply(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     if modifiers & {"MOV"}:
         return {register_of(operands[0]): state.read(operands[-1])}
     if "X" in modifiers or any(PREDICATES.match(operand) for operand in operands[1:]):
         return None
     name, *rest = operands
     first, second, third = (state.read(operand) for operand in (*rest, "RZ")[:3])
-    is_signed = "U32" not in modifiers
-    one, other = (signed(first), signed(second)) if is_signed else (first, second)
+    one, other = _as_numbers(modifiers, first, second)
     if "WIDE" in modifiers or "HI" in modifiers:
         products = [int(x) * int(y) for x, y in zip(one, other, strict=True)]
         upper = state.read(upper_of((*rest, "RZ")[2]))
@@ -328,7 +306,7 @@ def _multiply(
 
 def _wide(
     modifiers: frozenset[str], name: str, products: Sequence[int], inputs: tuple[Lanes, ...]
-) -> dict[str, Lanes]:
+) -> Results:
     first, second, third, upper = inputs
     totals = [
         product + int(c) + (max(0, int(d)) << 32)
@@ -344,9 +322,7 @@ def _wide(
     }
 
 
-def _short_multiply(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _short_multiply(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     """Follow Maxwell's product of 16 by 16 bits, of which three make one of 32."""
     if modifiers & {"S16", "X", "CHI", "CLO"} or ".CC" in operands[0]:
         return None
@@ -363,9 +339,7 @@ def _short_multiply(
     return {name: joined(value, first, second, third, whole)}
 
 
-def _scaled_add(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _scaled_add(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     name, *texts = operands
     is_plain = not any(PREDICATES.match(text) for text in texts) and ".CC" not in name
     if "X" in modifiers or not is_plain:
@@ -381,67 +355,52 @@ def _scaled_add(
     return {register_of(name): joined(shifted + second, first, second, upper)}
 
 
-def _absolute(
-    _modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes]:
-    value = state.read(operands[1])
-    return {register_of(operands[0]): joined(np.abs(signed(value)), value)}
-
-
-def _to_float(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _to_float(modifiers: Modifiers, value: Lanes) -> Lanes | None:
     """Follow conversions to f32 as divisions of integers need them."""
     if modifiers & {"F64", "F16", "U16", "S16", "U8", "S8"}:
         return None
-    value = state.read(operands[1])
-    number = (value if "U32" in modifiers else signed(value)).astype(np.float32)
-    return {operands[0]: joined(number.view(np.uint32).astype(np.int64), value)}
+    number = _as_numbers(modifiers, value)[0].astype(np.float32)
+    return number.view(np.uint32).astype(np.int64)
 
 
-def _reciprocal(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _reciprocal(modifiers: Modifiers, value: Lanes) -> Lanes | None:
     if modifiers != frozenset({"RCP"}):
         return None
-    value = state.read(operands[1])
     number = (value & MASK).astype(np.uint32).view(np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):
         result = (np.float32(1) / number).astype(np.float32)
-    return {operands[0]: joined(result.view(np.uint32).astype(np.int64), value)}
+    return result.view(np.uint32).astype(np.int64)
 
 
-def _to_integer(
-    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
-) -> dict[str, Lanes] | None:
+def _to_integer(modifiers: Modifiers, value: Lanes) -> Lanes | None:
     if "U32" not in modifiers or "TRUNC" not in modifiers or modifiers & {"F64", "F16"}:
         return None
-    value = state.read(operands[1])
     number = (value & MASK).astype(np.uint32).view(np.float32)
-    whole = np.clip(np.nan_to_num(number.astype(np.float64)), 0, MASK).astype(np.int64)
-    return {operands[0]: joined(whole, value)}
-
-
-def _normal(
-    _modifiers: frozenset[str], operands: Sequence[str], _state: WarpState
-) -> dict[str, Lanes]:
-    """Take operands of divisions to be normal numbers, which need no slow way."""
-    return {operands[0]: lanes_of(0)}
+    return np.clip(np.nan_to_num(number.astype(np.float64)), 0, MASK).astype(np.int64)
 
 
 _HANDLERS: Mapping[str, Handler] = {
-    **LOGIC,
+    **dict.fromkeys(("LOP", "LOP32I"), _simple(slice(1, None), _bitwise)),
+    **dict.fromkeys(("IMNMX", "VIMNMX"), _simple(slice(-3, None), _extreme)),
+    "SHL": _simple(slice(1, 3), lambda _, value, by: value << np.clip(by, 0, 32)),
+    "SHR": _simple(slice(1, 3), _shift_right),
+    "SHF": _funnel_shift,
+    "LOP3": _table_of_bits,
+    "PLOP3": _table_of_predicates,
+    "PSETP": _combine_predicates,
+    "ISETP": _compare,
+    "SEL": _select,
     **dict.fromkeys(("MOV", "MOV32I", "LDC", "LDCU", "S2R", "S2UR", "R2UR", "CS2R"), _move),
-    **dict.fromkeys(("HFMA2",), _half_constant),
+    "HFMA2": _half_constant,
     **dict.fromkeys(("IADD", "IADD32I", "IADD3", "VIADD"), _add),
     **dict.fromkeys(("IMAD", "IMUL"), _multiply),
     **dict.fromkeys(("ISCADD", "LEA"), _scaled_add),
     "PRMT": _permute,
     "XMAD": _short_multiply,
-    "IABS": _absolute,
-    "I2F": _to_float,
-    "I2FP": _to_float,
-    "MUFU": _reciprocal,
-    "F2I": _to_integer,
-    "FCHK": _normal,
+    "IABS": _simple(slice(1, 2), lambda _, value: np.abs(signed(value))),
+    **dict.fromkeys(("I2F", "I2FP"), _simple(slice(1, 2), _to_float)),
+    "MUFU": _simple(slice(1, 2), _reciprocal),
+    "F2I": _simple(slice(1, 2), _to_integer),
+    # operands of divisions are taken to be normal numbers, which need no slow way
+    "FCHK": lambda _modifiers, operands, _state: {operands[0]: lanes_of(0)},
 }

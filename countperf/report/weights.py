@@ -45,18 +45,10 @@ def rate_of(weight: Weight, model: ModelDefinition | None = None) -> tuple[float
     rate; nor is that of a launch, of the paper's minimum, or of a derived feature whose model is
     not given. A fused multiply-add is two flop.
     """
-    error_s = weight.standard_error_s
-    uncertain = error_s is not None and weight.value_s < 2 * error_s
     amount = charged(weight.feature, weight.unit, model)
-    if amount is None or amount.kind == "launches" or weight.value_s <= 0 or uncertain:
+    if amount is None or amount.kind == "launches" or doubt(weight):
         return None
     return amount.size / weight.value_s, f"{amount.unit}/s"
-
-
-def implied_rate(weight: Weight, model: ModelDefinition | None = None) -> str:
-    """Write how much of a feature per second a weight amounts to, or nothing if it is no rate."""
-    rate = rate_of(weight, model)
-    return "" if rate is None else format_quantity(*rate)
 
 
 def doubt(weight: Weight) -> str:

@@ -16,7 +16,8 @@ from countperf.models.library import load_weights
 from countperf.models.shipped import structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
-from countperf.report.weights import implied_rate, weights_table
+from countperf.report.rows import format_quantity
+from countperf.report.weights import rate_of, weights_table
 from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import object_of, text_of
 
@@ -165,5 +166,7 @@ def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
     if feature in model.derived:
         weight = weight.model_copy(update={"feature": feature, "unit": "unit"})
 
-    assert implied_rate(weight, model) == rate
+    implied = rate_of(weight, model)
+    assert implied is not None
+    assert format_quantity(*implied) == rate
     assert unit_of(weight, model) == unit

@@ -17,7 +17,7 @@ from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.function import FitQuality
 from countperf.properties.vector import PropertyVector
 from countperf.report.rows import format_percent, format_quantity, format_table, si_prefix
-from countperf.report.weights import doctor_text, implied_rate
+from countperf.report.weights import doctor_text, rate_of
 from tests.fitting.builders import measure
 from tests.models.builders import make_weight, make_weights
 from tests.printing import text_of
@@ -98,7 +98,8 @@ def test_counts_with_and_without_values() -> None:
 def test_only_weights_that_are_rates_are_shown_as_rates(
     feature: str, value_s: float, error_s: float | None, rate: str
 ) -> None:
-    assert implied_rate(make_weight(feature, value_s, standard_error_s=error_s)) == rate
+    implied = rate_of(make_weight(feature, value_s, standard_error_s=error_s))
+    assert ("" if implied is None else format_quantity(*implied)) == rate
 
 
 def test_a_fit_gives_its_errors_first_and_its_verdicts_last() -> None:
