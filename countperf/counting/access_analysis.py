@@ -11,25 +11,15 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
-from loopy.kernel.data import IlpBaseTag, UnrollTag
 from numpy.typing import NDArray
 
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.automatic import offset_of
-from countperf.counting.device_programs import DeviceProgram, RegionOutline
-from countperf.counting.instructions import (
-    Instruction,
-    Part,
-    Tallied,
-    computing,
-    supplied_operations,
-    tally,
-)
-from countperf.counting.keys import Case, Grid, MemoryAccess
+from countperf.counting.instructions import Instruction, Part
+from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.lanes import LanePattern, lane_patterns
-from countperf.counting.operations import InstructionCounter
-from countperf.counting.preparation import PreparedKernel
-from countperf.counting.scopes import AxisKind, AxisStride, Scope, strides_of
+from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
+from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.sizes import SizeParameters
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
@@ -78,87 +68,27 @@ class AccessAnalysis(ShortRepr):
 
 
 class AccessAnalyzer:
-    """State that the analyses of all instructions of a kernel have in common."""
+    """State that the analyses of all accesses of a kernel have in common."""
 
-    def __init__(self, prepared: PreparedKernel, tallies: InstructionCounter) -> None:
-        self.kernel = kernel = prepared.kernel
+    def __init__(self, prepared: PreparedKernel) -> None:
         self.domains = domains = prepared.domains
-        self.supplied = prepared.supplied
-        self.tallies = tallies
-        self.sizes = SizeParameters.of(kernel, domains.sizes, domains.defaults)
-        self.memo: dict[Any, Any] = {}
-        self._read: dict[str, Instruction] = {}
-        self.copied = _copied_inames(kernel)
-        self.changing = _private_scalars(kernel)
+        self.sizes = prepared.sizes
+        self.changing = _private_scalars(prepared.kernel)
         self.to_opaque = ToQuasiPolynomial(
             lambda name: name in domains.inames or name in domains.sizes or name in self.changing
         )
 
-    def read(
-        self,
-        program: DeviceProgram,
-        outline: RegionOutline,
-        instruction_id: str,
-        grid: Grid,
-        *,
-        can_supply: bool = True,
-    ) -> Instruction:
-        """Return an instruction in its place, tallied when it is asked for first."""
-        read = self._read.get(instruction_id)
-        if read is not None:
-            return read
-        instruction = self.kernel.id_to_insn[instruction_id]
-        supplied: Mapping[str, Fraction] = {}
-        if instruction_id in self.supplied:
-            predicates, probability = self.domains.predicate_conditions(instruction)
-            supplied = self.supplied[instruction_id]
-            operations = supplied_operations(supplied).items()
-            parts = tuple(Part(key, predicates, number, probability) for key, number in operations)
-            tallied = Tallied(predicates=predicates, probability=probability, parts=parts)
-        else:
-            tallied = tally(self.domains, self.tallies, instruction, can_supply=can_supply)
-        kinds = self.kinds(program, outline, instruction_id)
-        scope = Scope(
-            domains=self.domains,
-            within=self.tallies.loops_around(instruction),
-            cases=tallied.predicates,
-            grid=grid,
-            loops=(*outline.around, *outline.loops[instruction_id]),
-            own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
-            memo=self.memo,
-        )
-        self._read[instruction_id] = read = Instruction(
-            loopy=instruction, tallied=tallied, kinds=kinds, scope=scope, supplied=supplied
-        )
-        return read
-
-    def accesses(
-        self, program: DeviceProgram, outline: RegionOutline, grid: Grid
-    ) -> Iterator[AccessAnalysis]:
-        """Analyze the accesses of one region."""
-        for instruction_id in computing(self.kernel, outline.instruction_ids):
-            instruction = self.read(program, outline, instruction_id, grid, can_supply=False)
-            for part in instruction.tallied.parts:
+    def accesses(self, launch: Launch, tally: KernelTally) -> Iterator[AccessAnalysis]:
+        """Analyze the accesses of a launch."""
+        for instruction in tally.instructions(launch):
+            for part in instruction.parts:
                 if isinstance(part.key, MemoryAccess):
-                    access = self.access(outline, instruction, part.key, part)
+                    access = self.access(launch.program.number, instruction, part.key, part)
                     if access.executions:
                         yield access
 
-    def kinds(
-        self, program: DeviceProgram, outline: RegionOutline, instruction_id: str
-    ) -> dict[str, AxisKind]:
-        """Return the kind of each loop variable around an instruction that is no hardware axis."""
-        kinds: dict[str, AxisKind] = {}
-        for name in outline.around:
-            kinds[name] = "launch loop" if name in program.launch_loops else "barrier loop"
-        for name in outline.loops[instruction_id]:
-            kinds[name] = "unrolled" if name in self.copied else "loop"
-        for name in self.copied:
-            kinds.setdefault(name, "unrolled")
-        return kinds
-
     def access(
-        self, outline: RegionOutline, read: Instruction, access: MemoryAccess, part: Part
+        self, program: int, read: Instruction, access: MemoryAccess, part: Part
     ) -> AccessAnalysis:
         """Analyze one access."""
         domains = self.domains
@@ -173,7 +103,7 @@ class AccessAnalyzer:
         offset = None if address is None else self.offset(access.array)
         opaque = address or address_of(access, domains.layout_of(access), self.to_opaque)
         return AccessAnalysis(
-            program=outline.program,
+            program=program,
             instruction=read.loopy.id,
             access=access,
             repeats=int(part.number) or 1,
@@ -192,14 +122,6 @@ class AccessAnalyzer:
             return self.domains.to_polynomial(offset_of(self.domains.variable(array)))
         except NotAffineError:
             return None
-
-
-def _copied_inames(kernel: Any) -> frozenset[str]:
-    return frozenset(
-        name
-        for name, iname in kernel.inames.items()
-        if any(isinstance(tag, IlpBaseTag | UnrollTag) for tag in iname.tags)
-    )
 
 
 def _private_scalars(kernel: Any) -> dict[str, frozenset[str]]:

@@ -15,13 +15,12 @@ from countperf.counting.access_analysis import AccessAnalysis, AccessAnalyzer
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address, Layout
 from countperf.counting.chains import Operations, Recurrence, Step, recurrences
-from countperf.counting.compiled_view import instruction_counter
 from countperf.counting.complex_arithmetic import real_part
 from countperf.counting.components import touched_addresses
-from countperf.counting.device_programs import DeviceProgram, LocalBarrier, RegionOutline
+from countperf.counting.device_programs import LocalBarrier, RegionOutline
 from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
-from countperf.counting.preparation import Launch, PreparedKernel
+from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
 from countperf.counting.sizes import SizeParameters, require_sizes
 from countperf.counting.vectors import component_of
@@ -99,38 +98,36 @@ class ProgramAnalysis(ShortRepr):
         return chain.from_iterable(region.instructions for region in self.regions)
 
 
-def analyzed_program(analyzer: AccessAnalyzer, launch: Launch) -> ProgramAnalysis:
+def analyzed_program(
+    prepared: PreparedKernel, tally: KernelTally, launch: Launch
+) -> ProgramAnalysis:
     """Analyze the structure of a device program."""
-    grid, outlines = launch.grid, launch.regions
-    builder = _Builder(analyzer, launch.program, outlines, grid)
+    grid = launch.grid
+    builder = _Builder(prepared, tally, launch)
     return ProgramAnalysis(
         name=launch.program.name,
         launches=launch.number,
         groups=tuple(grid.groups[axis] for axis in sorted(grid.groups)),
         shape=tuple(grid.items[axis] for axis in sorted(grid.items)),
-        regions=tuple(builder.region(outline) for outline in outlines),
+        regions=tuple(builder.region(outline) for outline in launch.regions),
     )
 
 
 class _Builder:
     """Analyzes the regions of one device program."""
 
-    def __init__(
-        self,
-        analyzer: AccessAnalyzer,
-        program: DeviceProgram,
-        outlines: tuple[RegionOutline, ...],
-        grid: Grid,
-    ) -> None:
-        self.analyzer = analyzer
-        self.kernel = analyzer.kernel
-        self.domains = analyzer.domains
-        self.program = program
-        self.grid = grid
+    def __init__(self, prepared: PreparedKernel, tally: KernelTally, launch: Launch) -> None:
+        self.tally = tally
+        self.launch = launch
+        self.kernel = prepared.kernel
+        self.copied = prepared.copied
+        self.domains = prepared.domains
+        self.program = launch.program
+        self.grid = launch.grid
         self.hardware = frozenset(self.domains.local_axes) | frozenset(self.domains.group_axes)
         self.chains: dict[str, list[Recurrence]] = {}
         self.nests: dict[str, tuple[str, ...]] = {}
-        self._find_chains(outlines)
+        self._find_chains(launch.regions)
 
     def region(self, outline: RegionOutline) -> RegionAnalysis:
         """Analyze a region."""
@@ -161,7 +158,7 @@ class _Builder:
                 inside.setdefault(nest[: depth + 1], []).append(i)
         result: list[LoopAnalysis] = []
         for (*outer, name), members in inside.items():
-            if name in self.analyzer.copied:
+            if name in self.copied:
                 continue
             around = (*outline.around, *outer)
             outside = self.hardware | {*around}
@@ -186,12 +183,12 @@ class _Builder:
         return counts.pop() if len(counts) == 1 else None
 
     def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
-        instruction = self.analyzer.read(self.program, outline, instruction_id, self.grid)
+        instruction = self.tally.instruction(self.launch, outline, instruction_id)
         scope = instruction.scope
         executions = self.domains.executions(scope.within, scope.cases, self.grid)
         return InstructionAnalysis(
             id=instruction_id,
-            executions=executions.scale(instruction.tallied.probability),
+            executions=executions.scale(instruction.probability),
             scope=scope,
         )
 
@@ -228,7 +225,7 @@ class _Builder:
         nest = self.nests[last]
         outside = nest[: nest.index(chain.loops[0])] if chain.loops[0] in nest else ()
         apart = chain.subscripts & (within - self.hardware - frozenset(outside))
-        apart |= chain.subscripts & self.analyzer.copied & within
+        apart |= chain.subscripts & self.copied & within
         count = trips_of(self.domains, apart, within - apart - carried) if apart else None
         number = None if count is None else count.as_polynomial()
         return ChainAnalysis(
@@ -297,9 +294,9 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     """
     prepared = PreparedKernel(t_unit, statistics=statistics)
     with prepared.counting():
-        analyzer = AccessAnalyzer(prepared, instruction_counter(prepared.domains))
-        accesses = _accesses(analyzer, prepared)
-        programs = tuple(analyzed_program(analyzer, launch) for launch in prepared.launches())
+        tally = prepared.tally("source")
+        accesses = analyzed_accesses(prepared)
+        programs = tuple(analyzed_program(prepared, tally, one) for one in prepared.launches())
     counts = {access.label: access.executions for access in accesses}
     for program in programs:
         counts[f"the launches of {program.name}"] = program.launches
@@ -308,7 +305,7 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     return KernelAnalysis(
         kernel=prepared.kernel.name,
         is_estimate=", ".join(sorted(prepared.statistics.numbers)),
-        sizes=analyzer.sizes,
+        sizes=prepared.sizes,
         programs=programs,
         accesses=accesses,
     )
@@ -316,15 +313,9 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
 
 def analyzed_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
     """Analyze the accesses of a prepared kernel alone."""
-    return _accesses(AccessAnalyzer(prepared, instruction_counter(prepared.domains)), prepared)
-
-
-def _accesses(analyzer: AccessAnalyzer, prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
+    analyzer, tally = AccessAnalyzer(prepared), prepared.tally("source")
     return tuple(
-        access
-        for launch in prepared.launches()
-        for outline in launch.regions
-        for access in analyzer.accesses(launch.program, outline, launch.grid)
+        access for launch in prepared.launches() for access in analyzer.accesses(launch, tally)
     )
 
 

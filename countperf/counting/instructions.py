@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import loopy as lp
 
 from countperf.counting.access_counter import Key
-from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Operation
-from countperf.counting.operations import InstructionCounter
 from countperf.counting.scopes import AxisKind, Scope
 from countperf.counting.statistics import nonnegative
 from countperf.errors import CountingError, UnsupportedExpressionError
@@ -25,7 +23,7 @@ Conditions = tuple[Case | FirstIteration, ...]
 class Part(NamedTuple):
     """Operations or accesses of one kind in an instruction, under the same conditions."""
 
-    key: Key
+    key: Key | str  # the name of a property, if the caller supplies it
     conditions: Conditions
     number: Number  # in one execution under these conditions
     share: Number  # how often conditions that data decides hold
@@ -37,23 +35,16 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tallied:
-    """Work of an instruction: the tests of its predicates, and itself where they hold."""
-
-    predicates: tuple[Case, ...]  # affine conditions under which it is executed
-    probability: Number  # how often conditions that data decides hold
-    parts: tuple[Part, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """An instruction in its place."""
+    """An instruction in its place, with its work: tests of predicates, and what they guard."""
 
     loopy: Any
-    tallied: Tallied
+    parts: tuple[Part, ...]
+    probability: Number  # how often conditions that data decides hold
     kinds: Mapping[str, AxisKind]  # of the loops around it
     scope: Scope  # under its predicates
-    supplied: Mapping[str, Fraction]  # what the caller says that one execution does, by property
+    reasons: frozenset[str]  # why its counts are not exact
+    is_supplied: bool  # whether the caller says what one execution does
 
     @property
     def own(self) -> list[str]:
@@ -77,21 +68,6 @@ def conditional(predicates: Conditions, cases: Iterable[Case | FirstIteration]) 
 
 def _is_always(case: Case) -> bool:
     return case.alternatives == ALWAYS and case.holds
-
-
-def tally(
-    domains: Domains, tallies: InstructionCounter, instruction: Any, *, can_supply: bool = True
-) -> Tallied:
-    """Tally an instruction by the rules of a view; they may ask for the order of the schedule."""
-    require_rule(domains.kernel, instruction, can_supply=can_supply)
-    predicates, probability = domains.predicate_conditions(instruction)
-    tested = tallies.tally_predicates(instruction) if instruction.predicates else {}
-    parts = tuple(
-        Part(key, conditional(predicates, cases), number, share)
-        for some, share in ((tested, 1), (tallies.tally(instruction), probability))
-        for (key, cases), number in some.items()
-    )
-    return Tallied(predicates=predicates, probability=probability, parts=parts)
 
 
 # --- Counts of instructions that have no counting rule, supplied by the caller
@@ -126,16 +102,19 @@ def supplied_counts(
     return counts
 
 
-def supplied_operations(numbers: Mapping[str, Fraction]) -> dict[Operation, Fraction]:
-    """Return the operations among supplied counts, by property name."""
-    operations: dict[Operation, Fraction] = {}
+def supplied_parts(
+    numbers: Mapping[str, Fraction], predicates: Conditions, probability: Number
+) -> tuple[Part, ...]:
+    """Return what a caller supplies as parts: operations as such, the rest by property name."""
+    parts: list[Part] = []
     for name, number in numbers.items():
-        root, *parts = name.split(".")
+        root, *words = name.split(".")
+        key: Key | str = name
         if root in ("flop", "iop"):
-            kind, type_name, *function = parts
+            kind, type_name, *function = words
             key = Operation(kind=kind, type_name=type_name, function="".join(function))
-            operations[key] = number
-    return operations
+        parts.append(Part(key, predicates, number, probability))
+    return tuple(parts)
 
 
 def reason_of(instruction_id: str) -> str:

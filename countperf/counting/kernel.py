@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
-from countperf.counting.compiled_view import compiled_counter, instruction_counter
-from countperf.counting.instructions import Conditions, computing, reason_of, tally, touched_arrays
-from countperf.counting.keys import NOWHERE, Granularity, Grid, MemoryAccess, Operation
-from countperf.counting.operations import InstructionCounter
-from countperf.counting.preparation import Launch, PreparedKernel
+from countperf.counting.access_counter import Powers
+from countperf.counting.instructions import Conditions, touched_arrays
+from countperf.counting.keys import NOWHERE, Granularity, MemoryAccess, Operation
+from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, View
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 
@@ -23,7 +22,8 @@ class Counts:
 
     kernel: str  # name of the kernel
     parameters: tuple[str, ...]  # size parameters, sorted
-    operations: dict[Operation, PiecewiseQuasiPolynomial]  # operations of all work items
+    # operations of all work items, and by property name what the caller says of instructions
+    operations: dict[Operation | str, PiecewiseQuasiPolynomial]
     accesses: tuple[AccessCount, ...]  # memory accesses of all work items
     # barriers times the work items that wait at them
     local_barriers: PiecewiseQuasiPolynomial
@@ -32,8 +32,6 @@ class Counts:
     work_groups: PiecewiseQuasiPolynomial
     launches: PiecewiseQuasiPolynomial
     counter: Counter  # what counted them; proves signs under the assumptions
-    # by property name, what the caller's counts of instructions amount to
-    supplied: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     # why counts of operations, of supplied properties, ``barrier.local``, ``barrier.global`` and
     # ``launches`` are not exact; those that are missing are
     reasons: dict[Operation | str, frozenset[str]] = field(default_factory=dict)
@@ -41,7 +39,7 @@ class Counts:
 
 @dataclass(slots=True)
 class _Totals:
-    operations: dict[Operation, list[PiecewiseQuasiPolynomial]] = field(default_factory=dict)
+    operations: dict[Operation | str, list[PiecewiseQuasiPolynomial]] = field(default_factory=dict)
     accesses: dict[tuple[MemoryAccess, frozenset[str]], list[Occurrence]] = field(
         default_factory=dict
     )
@@ -50,7 +48,6 @@ class _Totals:
     global_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
     work_groups: PiecewiseQuasiPolynomial = ZERO_COUNT
     launches: PiecewiseQuasiPolynomial = ZERO_COUNT
-    supplied: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     reasons: dict[Any, frozenset[str]] = field(default_factory=dict)
     opaque: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -63,8 +60,8 @@ class _Totals:
 def count_loopy_kernel(
     kernel: Any,
     *,
-    powers: Literal["emitted", "written"] = "emitted",
-    view: Literal["source", "compiled"] = "source",
+    powers: Powers = "emitted",
+    view: View = "source",
     **options: Any,
 ) -> Counts:
     """Count a translation unit, or a kernel that is prepared already, exactly.
@@ -72,17 +69,15 @@ def count_loopy_kernel(
     With `options` a unit is prepared; all are those of `countperf.count_kernel`.
     """
     prepared = PreparedKernel.of(kernel, **options)
-    rules = compiled_counter if view == "compiled" else instruction_counter
-    tallies = rules(prepared.domains, powers=powers)
     with prepared.counting():
-        return _counted(prepared, tallies)
+        return _counted(prepared, prepared.tally(view, powers=powers))
 
 
-def _counted(prepared: PreparedKernel, tallies: InstructionCounter) -> Counts:
+def _counted(prepared: PreparedKernel, tally: KernelTally) -> Counts:
     kernel, domains, given = prepared.kernel, prepared.domains, prepared.statistics
     totals = _Totals()
     for launch in prepared.launches():
-        _count_program(launch, prepared, tallies, totals)
+        _count_program(launch, tally, totals)
         _count_launches(launch, prepared, totals)
     footprints = Footprints(kernel, domains, totals.cases, totals.opaque)
     accesses = access_counts(domains, given, totals.accesses, totals.reasons, footprints)
@@ -98,7 +93,6 @@ def _counted(prepared: PreparedKernel, tallies: InstructionCounter) -> Counts:
         work_groups=totals.work_groups,
         launches=totals.launches,
         counter=domains.counter,
-        supplied=totals.supplied,
         reasons={k: r for k, r in totals.reasons.items() if isinstance(k, Operation | str)},
     )
 
@@ -123,50 +117,28 @@ def _count_launches(launch: Launch, prepared: PreparedKernel, totals: _Totals) -
             totals.note("barrier.global", given.reasons(within_loops | spread))
 
 
-def _count_program(
-    launch: Launch,
-    prepared: PreparedKernel,
-    tallies: InstructionCounter,
-    totals: _Totals,
-) -> None:
-    domains, given, grid = prepared.domains, prepared.statistics, launch.grid
+def _count_program(launch: Launch, tally: KernelTally, totals: _Totals) -> None:
     # what instructions have in common is multiplied with its executions once
     numbers: dict[tuple[frozenset[str], Conditions], dict[Any, Any]] = {}
-    for instruction_id in computing(prepared.kernel, launch.program.instruction_ids):
-        instruction = prepared.kernel.id_to_insn[instruction_id]
-        given.used.clear()
-        if instruction_id in prepared.supplied:
-            totals.opaque.update(dict.fromkeys(touched_arrays(instruction), instruction_id))
-            _count_supplied(instruction, grid, prepared, totals)
-            continue
-        tallied = tally(domains, tallies, instruction)
-        within = tallies.loops_around(instruction)
-        reasons = given.reasons(within)
-        for part in tallied.parts:
+    for instruction in tally.instructions(launch):
+        within = instruction.scope.within
+        if instruction.is_supplied:
+            for array in touched_arrays(instruction.loopy):
+                totals.opaque[array] = instruction.loopy.id
+        for part in instruction.parts:
             key = part.key
             here = numbers.setdefault((within, part.conditions), {})
             here[key] = here.get(key, 0) + part.times
-            totals.note(key if isinstance(key, Operation) else (key, within), reasons)
+            totals.note(
+                (key, within) if isinstance(key, MemoryAccess) else key, instruction.reasons
+            )
     for (within, cases), occurring in numbers.items():
-        executions = domains.executions(within, cases, grid)
+        executions = launch.domains.executions(within, cases, launch.grid)
         for key, number in occurring.items():
-            if isinstance(key, Operation):
-                totals.operations.setdefault(key, []).append(executions.scale(number))
-            else:
+            if isinstance(key, MemoryAccess):
                 where = (key, within)
-                occurrence = Occurrence(executions.scale(number), cases, grid, number)
+                occurrence = Occurrence(executions.scale(number), cases, launch.grid, number)
                 totals.accesses.setdefault(where, []).append(occurrence)
                 totals.cases.setdefault(where, set()).add(cases)
-
-
-def _count_supplied(
-    instruction: Any, grid: Grid, prepared: PreparedKernel, totals: _Totals
-) -> None:
-    """Multiply the caller's counts of an instruction with its executions."""
-    within = instruction.within_inames
-    predicates, probability = prepared.domains.predicate_conditions(instruction)
-    executions = prepared.domains.executions(within, predicates, grid).scale(probability)
-    reasons = prepared.statistics.reasons(within) | {reason_of(instruction.id)}
-    for name, number in prepared.supplied[instruction.id].items():
-        totals.supplied[name] = totals.supplied.get(name, ZERO_COUNT) + executions.scale(number)
-        totals.note(name, reasons)
+            else:
+                totals.operations.setdefault(key, []).append(executions.scale(number))

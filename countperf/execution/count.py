@@ -60,11 +60,9 @@ import pymbolic.primitives as p
 from loopy.kernel.data import LoopedIlpTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
-from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.analysis import analyzed_program
 from countperf.counting.chains import divisions_that_shift
-from countperf.counting.compiled_view import compiled_counter
-from countperf.counting.instructions import Conditions, Instruction, computing, reason_of
+from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import FirstIteration, Grid, Operation
 from countperf.counting.preparation import Launch, PreparedKernel
 from countperf.counting.scopes import Known, Scope, slots_of
@@ -133,16 +131,16 @@ class _Executions:
         self.domains = domains = prepared.domains
         self.kernel = prepared.kernel
         self.statistics = prepared.statistics
-        self.analyzer = AccessAnalyzer(prepared, compiled_counter(domains))
+        self.tally = prepared.tally("compiled")
         self.placements = Placements(domains)
-        self.steps = StepSorter(domains, self.analyzer, self.statistics, ReuseLimits.of(caches))
+        self.steps = StepSorter(prepared, ReuseLimits.of(caches))
         self.looped_copies = frozenset(
             name
             for name, iname in self.kernel.inames.items()
             if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
         )
         self.loops = LoopCounter(domains, self.placements, self.looped_copies)
-        self.footprints = Footprints(domains, self.analyzer, self.steps)
+        self.footprints = Footprints(domains, self.steps)
         self.private_arrays = frozenset(
             name
             for name, variable in self.kernel.temporary_variables.items()
@@ -167,16 +165,11 @@ class _Executions:
         )
 
     def _program(self, launch: Launch) -> None:
-        program, grid = launch.program, launch.grid
-        instructions = [
-            self.analyzer.read(program, outline, instruction_id, grid)
-            for outline in launch.regions
-            for instruction_id in computing(self.kernel, outline.instruction_ids)
-        ]
-        flat = flat_site(program, grid)
-        for instruction in instructions:
+        grid = launch.grid
+        flat = flat_site(launch.program, grid)
+        for instruction in self.tally.instructions(launch):
             self._instruction(instruction, flat, grid)
-        analysis = analyzed_program(self.analyzer, launch)
+        analysis = analyzed_program(self.prepared, self.tally, launch)
         for key, quantity in self.loops.counted(analysis, flat, grid):
             self._add(key, quantity)
 
@@ -194,8 +187,8 @@ class _Executions:
         beside = neighbors(scope)
         is_cut = self.placements.cuts(scope.within.difference(instruction.own), beside, grid)
         copied = sorted(self.looped_copies & scope.within)
-        for key, conditions, number, share in instruction.tallied.parts:
-            times = number * share
+        for part in instruction.parts:
+            key, conditions, times = part.key, part.conditions, part.times
             left = left_loops(conditions)
             loops = [name for name in instruction.own if name not in left]
             copies = (name for name in copied if name not in left)
@@ -203,41 +196,43 @@ class _Executions:
             executions = self.domains.executions(scope.within, conditions, grid).scale(times)
             if isinstance(key, Operation):
                 self._operation(key, instruction, conditions, site, executions)
+            elif isinstance(key, str):
+                is_guarded = is_cut or tells_apart(conditions, beside)
+                self._supplied(key, instruction, site, executions, is_guarded=is_guarded)
             elif executions:
                 once = partial(self._once, scope.within, conditions, grid, times)
-                parts = self.steps.sorted(key, instruction, loops, executions, once)
+                steps = self.steps.sorted(key, instruction, loops, executions, once)
                 is_guarded = is_cut or tells_apart(conditions, beside)
-                for step, in_loop, part in parts:
+                for step, in_loop, quantity in steps:
                     between = _masked(step) if idle else step
                     space, direction = cast("Any", (key.address_space, key.direction))
                     at = (site, space, direction, key.bits, between)
-                    self._add(AccessKey(*at, in_loop), part)
+                    self._add(AccessKey(*at, in_loop), quantity)
                     if is_guarded:
-                        self._add(AccessKey(*at, is_guarded=True), part)
+                        self._add(AccessKey(*at, is_guarded=True), quantity)
                 if key.address_space == "global":
                     self.footprints.add(key, instruction, conditions, grid)
         whole = self.placements.site(flat, [*instruction.own, *copied])
-        if instruction.supplied:
-            self._supplied(instruction, whole, grid, is_cut=is_cut)
-        for key, part in self._private(instruction, copied, whole, grid):
-            self._add(key, part)
+        for key, quantity in self._private(instruction, copied, whole, grid):
+            self._add(key, quantity)
+        self.reasons |= instruction.reasons
         self._note(scope.within)
         self._add(EventKey(whole, "idle"), idle)
 
-    def _supplied(self, instruction: Instruction, site: Site, grid: Grid, *, is_cut: bool) -> None:
-        """Add the accesses of an instruction whose counts the caller supplies."""
-        self.reasons.add(reason_of(instruction.loopy.id))
-        executions = self.domains.executions(
-            instruction.scope.within, instruction.scope.cases, grid
-        )
-        executions = executions.scale(instruction.tallied.probability)
-        is_guarded = is_cut or tells_apart(instruction.scope.cases, neighbors(instruction.scope))
-        for name, number in instruction.supplied.items():
-            if name.startswith(("gmem.", "lmem.")):
-                quantity = executions.scale(number)
-                for key, part in _supplied_access(name, instruction, site, quantity):
-                    if is_guarded or not (isinstance(key, AccessKey) and key.is_guarded):
-                        self._add(key, part)
+    def _supplied(
+        self,
+        name: str,
+        instruction: Instruction,
+        site: Site,
+        quantity: PiecewiseQuasiPolynomial,
+        *,
+        is_guarded: bool,
+    ) -> None:
+        """Add accesses of an instruction whose counts the caller supplies, by property name."""
+        if name.startswith(("gmem.", "lmem.")):
+            for key, part in _supplied_access(name, instruction, site, quantity):
+                if is_guarded or not (isinstance(key, AccessKey) and key.is_guarded):
+                    self._add(key, part)
 
     def _idle(self, instruction: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""

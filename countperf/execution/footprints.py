@@ -9,7 +9,6 @@ from fractions import Fraction
 from functools import partial
 from typing import cast
 
-from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
@@ -53,9 +52,8 @@ class _GlobalAccess:
 class Footprints:
     """Collects a kernel's accesses to global memory, and counts what they touch."""
 
-    def __init__(self, domains: Domains, analyzer: AccessAnalyzer, steps: StepSorter) -> None:
+    def __init__(self, domains: Domains, steps: StepSorter) -> None:
         self._domains = domains
-        self._analyzer = analyzer
         self._steps = steps
         self._accesses: list[_GlobalAccess] = []
 

@@ -20,8 +20,8 @@ from countperf.counting.device_programs import DeviceProgram
 from countperf.counting.domains import Domains
 from countperf.counting.instructions import Instruction
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
+from countperf.counting.preparation import PreparedKernel
 from countperf.counting.scopes import AxisStride, Known, Scope, strides_of
-from countperf.counting.statistics import Statistics
 from countperf.execution.keys import (
     BY_DATA,
     ChainKey,
@@ -238,17 +238,11 @@ Sorted = tuple[WorkItemStep, Step | None, PiecewiseQuasiPolynomial]
 class StepSorter:
     """Sorts the executions of a kernel's accesses by steps of their addresses."""
 
-    def __init__(
-        self,
-        domains: Domains,
-        analyzer: AccessAnalyzer,
-        statistics: Statistics,
-        limits: ReuseLimits,
-    ) -> None:
+    def __init__(self, prepared: PreparedKernel, limits: ReuseLimits) -> None:
         self._limits = limits
-        self._domains = domains
-        self._analyzer = analyzer
-        self._statistics = statistics
+        self._domains = prepared.domains
+        self._analyzer = AccessAnalyzer(prepared)
+        self._statistics = prepared.statistics
         self._found: dict[Any, tuple[Scope, tuple[AxisStride, ...]]] = {}
         self.assumed: set[str] = set()
 

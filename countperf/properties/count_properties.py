@@ -263,8 +263,9 @@ def sorted_by_taxonomy(counts: Counts) -> dict[str, Count]:
         if why and quantity:
             reasons[name] = reasons.get(name, frozenset()) | why
 
-    for operation, quantity in counts.operations.items():
-        add(operation.name, quantity, counts.reasons.get(operation, frozenset()))
+    for key, quantity in counts.operations.items():
+        name = key if isinstance(key, str) else key.name
+        add(name, quantity, counts.reasons.get(key, frozenset()))
     for item in counts.accesses:
         access = item.access
         if access.address_space == "local":
@@ -277,8 +278,6 @@ def sorted_by_taxonomy(counts: Counts) -> dict[str, Count]:
                 ),
                 item.reasons,
             )
-    for name, quantity in counts.supplied.items():
-        add(name, quantity, counts.reasons[name])
     synchronization: dict[str, tuple[PiecewiseQuasiPolynomial, str]] = {
         "barrier.local": (counts.local_barriers, "barrier.local"),
         "barrier.global": (counts.global_barriers, "barrier.global"),
