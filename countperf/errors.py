@@ -95,9 +95,6 @@ class UnmeasuredPropertyError(PredictionError):
 class MismatchError(PredictionError):
     """Counts, weights and a device do not belong together."""
 
-    expected: str = ""
-    actual: str = ""
-
 
 class DeviceMismatchError(MismatchError):
     """Weights are to be used for a device that they were not fitted on."""
@@ -115,8 +112,6 @@ class DeviceLostError(DeviceError):
 
 class KernelSpecificationError(CountperfError, ValueError):
     """Kernel specification that names no kernel."""
-
-    specification: str = ""
 
 
 class MeasurementError(CountperfError):

@@ -181,6 +181,5 @@ def _extent(extent: str, text: str) -> Extent | int:
 
 def _malformed(part: str, text: str) -> KernelSpecificationError:
     return KernelSpecificationError(
-        f"{part!r} in {text!r} cannot be read; write arrays as in 'a[n + 2, 3], output r[2*n]'",
-        specification=text,
+        f"{part!r} in {text!r} cannot be read; write arrays as in 'a[n + 2, 3], output r[2*n]'"
     )

@@ -115,8 +115,7 @@ def entry(name: str) -> CatalogEntry:
         case _:
             raise KernelSpecificationError(
                 f"{name!r} could be any of {len(meant)} kernels; add parts of its name: "
-                f"{_some(meant)}",
-                specification=name,
+                f"{_some(meant)}"
             )
 
 
@@ -135,4 +134,4 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> KernelSpecificationE
         mend = f"did you mean {' or '.join(near)}?"
     else:
         mend = f"there are the families {', '.join(families(purpose=None, collection=None))}"
-    return KernelSpecificationError(f"no {what} is called {name!r}; {mend}", specification=name)
+    return KernelSpecificationError(f"no {what} is called {name!r}; {mend}")

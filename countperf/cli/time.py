@@ -56,14 +56,11 @@ def _arguments(
     specification: str,
 ) -> Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]:
     """Return a function of the user's that makes inputs; what it prints goes to standard error."""
-
-    def error(message: str) -> KernelSpecificationError:
-        return KernelSpecificationError(message, specification=specification)
-
     if ":" not in specification:
-        raise error(f"{specification}: name the function too, as in my.py:make_arguments")
+        message = f"{specification}: name the function too, as in my.py:make_arguments"
+        raise KernelSpecificationError(message)
     function: Any = find_in_user_code(
-        specification, FunctionType, kind_name="function", error=error
+        specification, FunctionType, kind_name="function", error=KernelSpecificationError
     )
 
     def make_arguments(rng: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:

@@ -139,8 +139,7 @@ class KernelCase(ShortRepr):
         if not callable(given):
             raise KernelSpecificationError(
                 f"case {self.name!r} has no kernel; pass kernel= a loopy.TranslationUnit, or build="
-                " a function that returns one",
-                specification=self.name,
+                " a function that returns one"
             )
         changes = {
             "build": given,

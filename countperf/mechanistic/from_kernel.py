@@ -421,26 +421,14 @@ def profile_kernel(
     kernel: Any,
     device: DeviceParameters,
     *,
-    registers_per_work_item: int | Mapping[str, int] | None = None,
-    occupancy: float | None = None,
-    active_groups: int | None = None,
     statistics: Mapping[str, Any] | None = None,
-    lines: Mapping[str, float] | None = None,
     contract: bool = True,
-    max_instructions: int = MAX_INSTRUCTIONS,
-    metrics: Sequence[KernelMetrics] = (),
+    **options: Any,
 ) -> KernelProfiler:
-    """Profile a Loopy kernel for the mechanistic models."""
-    return KernelProfiler(
-        programs=kernel_programs(kernel, statistics=statistics, contract=contract),
-        device=device,
-        registers_per_work_item=registers_per_work_item,
-        occupancy=occupancy,
-        active_groups=active_groups,
-        lines=dict(lines or {}),
-        max_instructions=max_instructions,
-        metrics=tuple(metrics),
-    )
+    """Profile a Loopy kernel for the mechanistic models; options are fields of the profiler."""
+    programs = kernel_programs(kernel, statistics=statistics, contract=contract)
+    given = {name: value for name, value in options.items() if value is not None}
+    return KernelProfiler(programs=programs, device=device, **given)
 
 
 def _where_nvcc_finds_them(capability: str | None) -> str:

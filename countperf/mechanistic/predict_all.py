@@ -11,7 +11,7 @@ from countperf.display import Drawable, Table, printed
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_classes
-from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
+from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
@@ -23,7 +23,6 @@ from countperf.mechanistic.tmm import TmmModel
 from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.predictions import largest_first
-from countperf.sizes import given_sizes
 
 SIMULATED_INSTRUCTIONS = 300_000
 """Instructions of all sub-groups that a simulation may start, about."""
@@ -128,24 +127,12 @@ def lacking_input(error: ParameterError | DeviceParameterError) -> str:
     return f"kernel.{error.parameter}" if error.parameter else "kernel"
 
 
-def predict_all(
-    kernel: Any,
-    device: DeviceParameters,
-    parameters: Mapping[str, Any] | None = None,
-    /,
-    *,
-    models: ModelChoice = ALL,
-    profile_options: Mapping[str, Any] | None = None,
-    **more: Any,
+def answers_of(
+    profiler: KernelProfiler, values: Mapping[str, Any], models: ModelChoice = ALL
 ) -> ModelAnswers:
     """Predict the time of a Loopy kernel by every mechanistic model."""
-    values = given_sizes(parameters, more)
     chosen_models(models)  # refused before the work
-    profiler = (
-        kernel
-        if isinstance(kernel, KernelProfiler)
-        else profile_kernel(kernel, device, **(profile_options or {}))
-    )
+    device = profiler.device
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
     adapted, unknown = with_known_classes(with_dram_ratio(device, _dram_ratio(launches)), names)

@@ -235,6 +235,21 @@ class KernelProfile(ShortRepr):
             if device.require_class(name, model=model).kind == kind
         )
 
+    def mean_cost(
+        self, kind: InstructionKind, device: DeviceParameters, *, model: str
+    ) -> tuple[float, float] | None:
+        """Return cycles per instruction and latency, means over instructions of a kind, if any."""
+        counts = self.counts(model=model)
+        costs = {name: device.require_class(name, model=model) for name in counts}
+        chosen = [(counts[name], cost) for name, cost in costs.items() if cost.kind == kind]
+        total = sum(count for count, _ in chosen)
+        if not total:
+            return None
+        return (
+            sum(count * cost.cpi for count, cost in chosen) / total,
+            sum(count * cost.latency for count, cost in chosen) / total,
+        )
+
     def _lacking(self, name: str, model: str) -> ModelNotApplicableError:
         given = ", ".join(
             entry.name

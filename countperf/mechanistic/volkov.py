@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from countperf.errors import ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
@@ -203,27 +203,22 @@ def two_subsystems(
 
     Counts add up; costs are the means weighted with the counts. Barriers are left out.
     """
-    counts = profile.counts(model=model)
 
-    def mean(kind: InstructionKind, constant: Literal["cpi", "latency"]) -> float:
-        entries = [
-            (count, device.require_class(name, model=model)) for name, count in counts.items()
-        ]
-        chosen = [(count, entry) for count, entry in entries if entry.kind == kind]
-        total = sum(count for count, _ in chosen)
-        if not total:
-            message = f"kernel {profile.name!r}: no instruction of kind {kind}, which {model} needs"
-            parameter = "alpha_comp" if kind == "compute" else "alpha_mem"
-            raise ModelNotApplicableError(message, parameter=parameter)
-        return sum(count * getattr(entry, constant) for count, entry in chosen) / total
+    def mean(kind: InstructionKind) -> tuple[float, float]:
+        if (cost := profile.mean_cost(kind, device, model=model)) is not None:
+            return cost
+        message = f"kernel {profile.name!r}: no instruction of kind {kind}, which {model} needs"
+        parameter = "alpha_comp" if kind == "compute" else "alpha_mem"
+        raise ModelNotApplicableError(message, parameter=parameter)
 
+    (cpi_comp, latency_comp), (cpi_mem, latency_mem) = mean("compute"), mean("memory")
     return TwoSubsystems(
         alpha_comp=profile.count_of("compute", device, model=model),
         alpha_mem=profile.count_of("memory", device, model=model),
-        cpi_comp=mean("compute", "cpi"),
-        latency_comp=mean("compute", "latency"),
-        cpi_mem=mean("memory", "cpi"),
-        latency_mem=mean("memory", "latency"),
+        cpi_comp=cpi_comp,
+        latency_comp=latency_comp,
+        cpi_mem=cpi_mem,
+        latency_mem=latency_mem,
     )
 
 

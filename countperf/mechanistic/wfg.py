@@ -279,20 +279,14 @@ class WorkFlowModel(MechanisticModel):
         )
 
     def _mean_cost(self, kind: InstructionKind, profile: KernelProfile) -> tuple[float, float]:
-        counts = profile.counts(model=self.model)
-        known = {name: self.device.require_class(name, model=self.model) for name in counts}
-        counted = [(counts[name], known[name]) for name in known if known[name].kind == kind]
-        total = sum(count for count, _ in counted)
-        if not total:
+        cost = profile.mean_cost(kind, self.device, model=self.model)
+        if cost is None:
             message = (
                 f"kernel {profile.name!r}: {self.model} must know which {kind} instructions the"
                 " blocks hold; pass alpha, the instructions by class, to the kernel's profile"
             )
             raise ModelNotApplicableError(message, parameter="alpha")
-        return (
-            sum(count * cost.cpi for count, cost in counted) / total,
-            sum(count * cost.latency for count, cost in counted) / total,
-        )
+        return cost
 
 
 def _bound(result: WorkFlowResult) -> Bound:

@@ -218,9 +218,7 @@ def _runs(
             f"the timing of {given.kernel!r} is of {given.device.slug} ({given.device.name}), and"
             f" the weights are for {weights.device.slug} ({weights.device.name}), which differ in"
             f" {given.device.differences_text(weights.device)}: time the kernel there, or take"
-            " weights of the timing's device",
-            expected=weights.device.slug,
-            actual=given.device.slug,
+            " weights of the timing's device"
         )
     named = weights.definition.named_transactions
     vector = vector_of(kernel, view=weights.view, transactions=named, caches=weights.counted_caches)

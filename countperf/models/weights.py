@@ -427,9 +427,7 @@ class WeightSet(Table, Document):
         raise MismatchError(
             f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
             f" {self.device.slug} were fitted to the {self.view} view: count it with"
-            f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view",
-            expected=self.view,
-            actual=vector.view,
+            f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view"
         )
 
     def _check_caches(self, vector: PropertyVector) -> None:
@@ -445,9 +443,7 @@ class WeightSet(Table, Document):
             f"kernel '{vector.kernel}' was counted for caches of {there}, and the {self.model}"
             f" weights for {self.device.slug} are for {expected}: predict the kernel itself, or"
             " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
-            " counts of measurements are made anew by countperf.workflow.fitting.recount",
-            expected=expected,
-            actual=there,
+            " counts of measurements are made anew by countperf.workflow.fitting.recount"
         )
 
     def _check_what_has_no_formula(self, vector: PropertyVector) -> None:
@@ -480,9 +476,7 @@ class WeightSet(Table, Document):
         raise DeviceMismatchError(
             f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
             f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
-            " for it, or force the use of these (force=True)",
-            expected=self.device.slug,
-            actual=device.slug,
+            " for it, or force the use of these (force=True)"
         )
 
 

@@ -69,12 +69,8 @@ def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
         return entry(specification).build(), {}
     if ":" not in specification:
         raise KernelSpecificationError(
-            f"{specification} is a file: name the kernel in it too, as in {specification}:axpy",
-            specification=specification,
+            f"{specification} is a file: name the kernel in it too, as in {specification}:axpy"
         )
-
-    def error(message: str) -> KernelSpecificationError:
-        return KernelSpecificationError(message, specification=specification)
 
     bound: dict[str, Any] = {}
 
@@ -90,7 +86,7 @@ def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
         specification,
         lp.TranslationUnit,
         kind_name="loopy.TranslationUnit",
-        error=error,
+        error=KernelSpecificationError,
         convert=unit_or_itself,
     )
     name = specification.rpartition(":")[2]
@@ -104,16 +100,13 @@ def table_kernels(names: Iterable[str], file: str | None) -> dict[str, Any]:
     if file is None:
         return {name: load_kernel(name) for name in names}
 
-    def error(message: str) -> KernelSpecificationError:
-        return KernelSpecificationError(message, specification=file)
-
     kinds: Any = lp.TranslationUnit | FunctionType
     return {
         name: find_in_user_code(
             f"{file}:{name}",
             kinds,
             kind_name="loopy.TranslationUnit",
-            error=error,
+            error=KernelSpecificationError,
         )
         for name in names
     }
@@ -133,7 +126,7 @@ def entry(name: str) -> CatalogEntry:
 
 def _vector_document(path: Path) -> PropertyVector:
     if not path.exists():
-        raise KernelSpecificationError(f"there is no file {path}", specification=str(path))
+        raise KernelSpecificationError(f"there is no file {path}")
     content = parse_json(read_file_text(path), path=path)
     try:
         return PropertyVector.from_document(content)

@@ -145,8 +145,7 @@ def profile_entries(
         raise KernelSpecificationError(
             f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} "
             f"({' or '.join(collections)}) has "
-            f"element type {' or '.join(element_types)}",
-            specification=",".join(element_types),
+            f"element type {' or '.join(element_types)}"
         )
     return listed_entries if families else _share_of(listed_entries, profile.share)
 
@@ -291,8 +290,7 @@ def _check_families(families: Sequence[str]) -> None:
     for family in families:
         if family not in known:
             raise KernelSpecificationError(
-                f"no family of kernels is called {family!r}; there are {', '.join(known)}",
-                specification=family,
+                f"no family of kernels is called {family!r}; there are {', '.join(known)}"
             )
 
 
@@ -336,9 +334,7 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
     if not measured.device.matches(chosen.identity):
         raise DeviceMismatchError(
             f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled for"
-            " each processor; read it there",
-            expected=measured.device.slug,
-            actual=chosen.identity.slug,
+            " each processor; read it there"
         )
     waiting: dict[str, list[Measurement]] = {}
     for measurement in measured:

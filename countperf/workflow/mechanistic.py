@@ -13,11 +13,16 @@ from countperf.hardware.parameters import DeviceParameters, available_devices, l
 from countperf.harness.compile.ptx import profile_kernel, with_machine_code
 from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument, measurements_in
-from countperf.mechanistic import predict_all as models
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.merpsys import Schedule, Step, parse_application, schedule, transfer_time
 from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy
-from countperf.mechanistic.predict_all import ModelAnswers, model_makers
+from countperf.mechanistic.predict_all import (
+    ALL,
+    ModelAnswers,
+    ModelChoice,
+    answers_of,
+    model_makers,
+)
 from countperf.mechanistic.profile import MechanisticPrediction
 from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Axis, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
@@ -41,7 +46,7 @@ def predict_all(
     parameters: Mapping[str, Any] | None = None,
     /,
     *,
-    models: models.ModelChoice = models.ALL,
+    models: ModelChoice = ALL,
     statistics: Mapping[str, Any] | None = None,
     lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
@@ -75,14 +80,11 @@ def predict_all(
     Raises
     ------
     CountperfError
-        As in `countperf.mechanistic.predict_all.predict_all`; or there is no such device or kernel.
+        As in `countperf.mechanistic.predict_all.answers_of`; or there is no such device or kernel.
     """
     values = given_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, _with(profile_options, statistics, lines))
-    return _predict_all(profiler, profiler.device, values, models=models)
-
-
-_predict_all = models.predict_all
+    return answers_of(profiler, values, models)
 
 
 def occupancy(
@@ -135,7 +137,7 @@ def sweep(
     *,
     over: Axis = "occupancy",
     values: Sequence[int] | None = None,
-    models: models.ModelChoice = models.ALL,
+    models: ModelChoice = ALL,
     statistics: Mapping[str, Any] | None = None,
     lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,

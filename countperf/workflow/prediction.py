@@ -140,9 +140,7 @@ def default_weights(
     there = ", ".join(named_fits()) or "none"
     raise DeviceMismatchError(
         f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose "
-        "one with weights=NAME, or make one with 'countperf measure' and 'countperf fit'",
-        expected=there,
-        actual=identity.slug,
+        "one with weights=NAME, or make one with 'countperf measure' and 'countperf fit'"
     )
 
 

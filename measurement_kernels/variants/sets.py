@@ -238,7 +238,6 @@ def variant_entries(family: str) -> tuple[CatalogEntry, ...]:
     known = variant_sets()
     if family not in known:
         raise KernelSpecificationError(
-            f"no set of variants is called {family!r}; there are {', '.join(known)}",
-            specification=family,
+            f"no set of variants is called {family!r}; there are {', '.join(known)}"
         )
     return known[family].entries()

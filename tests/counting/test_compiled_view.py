@@ -92,9 +92,8 @@ def test_an_unknown_view_in_a_document_is_refused() -> None:
 
 
 def test_weights_of_the_other_view_are_refused() -> None:
-    with pytest.raises(MismatchError, match="count it with") as caught:
+    with pytest.raises(MismatchError, match=r"the compiled view.*to the source view: count it"):
         WEIGHTS.predict(COMPILED)
-    assert (caught.value.expected, caught.value.actual) == ("source", "compiled")
     with pytest.raises(MismatchError):
         WEIGHTS.compile(COMPILED)
     with pytest.raises(MismatchError):

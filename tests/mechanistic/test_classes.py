@@ -16,7 +16,7 @@ from countperf.mechanistic.classes import (
     with_known_classes,
 )
 from countperf.mechanistic.from_kernel import profile_kernel
-from countperf.mechanistic.predict_all import predict_all
+from countperf.mechanistic.predict_all import answers_of
 from countperf.mechanistic.profiler_csv import KernelMetrics
 from measurement_kernels import catalog
 from tests.mechanistic.builders import example_device, make_class
@@ -124,7 +124,7 @@ def test_models_take_the_measured_ratio() -> None:
         metrics = KernelMetrics(kernel=kernel, launches=1, values={"dram__bytes.sum": moved})
         profiler = profile_kernel(unit, WITH_CACHE, registers_per_work_item=16, metrics=(metrics,))
         assert profiler.at({"n": n}).profile.dram_ratio == moved / accessed
-        volkov = predict_all(profiler, WITH_CACHE, n=n, models="volkov").predictions["volkov"]
+        volkov = answers_of(profiler, {"n": n}, "volkov").predictions["volkov"]
         times.append(float(volkov.time_s))
     # memory bounds the time: 18, 36 and (18 + 6) / 2 cycles for each access
     assert times == pytest.approx([times[0], 2 * times[0], times[0] * 12 / 18])

@@ -14,12 +14,12 @@ from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
 )
-from countperf.hardware.parameters import available_devices, load_device
+from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.pipeline import PipelineModel
-from countperf.mechanistic.predict_all import ModelAnswers, model_names, predict_all
+from countperf.mechanistic.predict_all import ModelAnswers, answers_of, model_names
 from countperf.mechanistic.profile import MechanisticPrediction
 from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
@@ -42,6 +42,17 @@ GTX_970 = load_device("nvidia-gtx-970").replaced(
 SIZES = {"n": 256, "m": 256, "l": 256}
 SMALL = dict.fromkeys(SIZES, 64)
 OPTIONS: dict[str, Any] = {"registers_per_work_item": 32}
+
+
+def predict_all(
+    kernel: Any,
+    device: DeviceParameters,
+    sizes: dict[str, int] | None = None,
+    profile_options: dict[str, Any] | None = None,
+    **more: Any,
+) -> ModelAnswers:
+    profiler = profile_kernel(kernel, device, **(profile_options or {}))
+    return answers_of(profiler, sizes or {}, **more)
 
 
 def matmul() -> Any:

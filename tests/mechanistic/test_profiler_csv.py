@@ -11,7 +11,7 @@ from countperf.cli import main
 from countperf.errors import TableError
 from countperf.hardware.parameters import load_device
 from countperf.mechanistic.from_kernel import profile_kernel
-from countperf.mechanistic.predict_all import predict_all
+from countperf.mechanistic.predict_all import answers_of
 from countperf.mechanistic.profiler_csv import measured_fields, parse_profiler_csv
 from measurement_kernels import catalog
 
@@ -102,7 +102,7 @@ def test_measured_numbers_take_the_place_of_counts_and_are_marked() -> None:
     measured = ("total_bytes", "gmem_bytes", "dram_ratio", "ins_issued")
     marked = (*measured, "registers_per_work_item", "occupancy")
     assert set(profiled.profile.measured) == set(marked)
-    answers = predict_all(profiler, K620, SIZES)
+    answers = answers_of(profiler, SIZES)
     assert answers.measured["total_bytes"] == DRAM
     roof = answers.predictions["roofline-bytes"]
     assert float(roof.time_s) == pytest.approx(max(65536 / 2.9e10, 2 * 64**3 / 8.12544e11))
@@ -221,7 +221,7 @@ def test_a_ratio_of_bytes_that_changes_no_cost_says_so(
     assert mark.startswith(f"{moved:.3g}: dram__bytes.sum")
     assert mark.endswith("states no cost of ld.l2.s32") is unused
     times = {
-        float(predict_all(profiler, device, SIZES, models=["volkov"]).predictions["volkov"].time_s)
+        float(answers_of(profiler, SIZES, ["volkov"]).predictions["volkov"].time_s)
         for profiler in (plain, measured)
     }
     assert (len(times) == 1) is unused

@@ -237,9 +237,8 @@ def test_on_request_a_prediction_is_incomplete_and_says_of_what() -> None:
 def test_weights_are_of_their_device_unless_forced_and_a_new_driver_is_a_caveat() -> None:
     other = make_device(slug="intel-otherchip", compute_units=64)
 
-    with pytest.raises(DeviceMismatchError, match="pocl-testchip") as caught:
+    with pytest.raises(DeviceMismatchError, match=r"for pocl-testchip .*not for intel-otherchip"):
         WEIGHTS.predict({"launches": 1}, device=other)
-    assert (caught.value.expected, caught.value.actual) == ("pocl-testchip", "intel-otherchip")
 
     forced = WEIGHTS.predict({"launches": 1}, device=other, force=True)
     assert (forced.device, _failed(forced)) == ("intel-otherchip", {"device"})

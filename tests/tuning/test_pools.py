@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import KernelSpecificationError
+from countperf.errors import ParameterError
 from countperf.tuning.pools import Pool, WorkerLostError, process_pool
 from tests.patience import LONGEST_S
 
@@ -46,13 +46,13 @@ def test_what_is_dropped_is_not_blamed(pool: Pool) -> None:
 
 
 def fail_as_ours() -> None:
-    raise KernelSpecificationError("there is none", specification="nothing")
+    raise ParameterError("there is none", parameter="n")
 
 
 def test_errors_come_back_and_what_cannot_be_sent_is_refused(pool: Pool) -> None:
-    with pytest.raises(KernelSpecificationError, match="there is none") as caught:
+    with pytest.raises(ParameterError, match="there is none") as caught:
         pool.submit(fail_as_ours).result()
-    assert caught.value.specification == "nothing"
+    assert caught.value.parameter == "n"
     for function, argument, kind, said in (
         (int, ["one"], ValueError, "invalid literal"),
         (repr, [threading.Lock()], TypeError, "cannot pickle"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -57,9 +58,8 @@ def _of_paper(slug: str, *purposes: str) -> MeasurementSet:
     ],
 )
 def test_what_names_no_kernel_is_an_error(specification: str) -> None:
-    with pytest.raises(KernelSpecificationError) as caught:
+    with pytest.raises(KernelSpecificationError, match=re.escape(specification.split(":")[0])):
         kernels.load_kernel(specification)
-    assert caught.value.specification == specification
 
 
 def test_a_module_path_names_a_kernel() -> None:
