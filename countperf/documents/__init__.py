@@ -43,26 +43,7 @@ from countperf.documents.lines import (
     split_lines,
 )
 
-__all__ = [
-    "COMPRESSED",
-    "Document",
-    "FileLines",
-    "Interval",
-    "IntervalOfTimes",
-    "Part",
-    "check_format",
-    "check_writable",
-    "damaged_line",
-    "field_path",
-    "format_json",
-    "output_error",
-    "parse_json",
-    "parse_lines",
-    "parse_toml",
-    "read_bytes",
-    "read_content",
-    "read_file_text",
-    "split_lines",
-    "validate",
-    "write_atomically",
-]
+__all__ = ["COMPRESSED", "Document", "FileLines", "Interval", "IntervalOfTimes", "Part"]
+__all__ += ["check_format", "check_writable", "damaged_line", "field_path", "format_json"]
+__all__ += ["output_error", "parse_json", "parse_lines", "parse_toml", "read_bytes", "read_content"]
+__all__ += ["read_file_text", "split_lines", "validate", "write_atomically"]

@@ -25,7 +25,6 @@ from countperf.machine_code.machine_state import (
 from countperf.machine_code.operands import (
     Action,
     Read,
-    Write,
     address_of,
     condition_of,
     operands_of,
@@ -245,6 +244,7 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "cltd0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
     "cqto0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
 }
+_IMPLIED = {"a": "%rax", "d": "%rdx"}
 _OF_SAME: Mapping[str, tuple[str, _Rule]] = {
     # the same of instructions whose two operands are one register, whatever it holds
     "xor2": (">1", lambda bits: (0, _exact(bits, 0))),
@@ -308,7 +308,7 @@ def _by_rule(mnemonic: str, parts: list[str]) -> Action | None:
     reads = [_reader(kind, parts, bits) for kind in read]
     if name in ("and", "test"):
         reads[0] = _masked(reads[0], REGISTERS.get(parts[1]), reads[1])
-    writes = [_writer(kind, parts, bits) for kind in written]
+    writes = [writer(_IMPLIED.get(kind) or parts[int(kind)], bits) for kind in written]
     lost: _Outcome = (*(None,) * len(writes), _KEPT if _KEEPING.match(mnemonic) else None)
 
     def operate(machine: Machine) -> None:
@@ -329,11 +329,7 @@ def _reader(kind: str, parts: Sequence[str], bits: int) -> Read:
         return carry
     if kind == "n":
         return reader(parts[0], 8)
-    return reader({"a": "%rax", "d": "%rdx"}.get(kind) or parts[int(kind)], bits)
-
-
-def _writer(kind: str, parts: Sequence[str], bits: int) -> Write:
-    return writer({"a": "%rax", "d": "%rdx"}.get(kind) or parts[int(kind)], bits)
+    return reader(_IMPLIED.get(kind) or parts[int(kind)], bits)
 
 
 def _masked(read: Read, register: Register | None, mask: Read) -> Read:

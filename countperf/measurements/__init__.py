@@ -35,25 +35,7 @@ from countperf.measurements.sets import (
     measurements_in,
 )
 
-__all__ = [
-    "PURPOSES",
-    "Environment",
-    "FailedCase",
-    "Header",
-    "InstructionCounts",
-    "KernelCase",
-    "Measurement",
-    "MeasurementSet",
-    "Protocol",
-    "Purpose",
-    "Resumption",
-    "Settling",
-    "Statistic",
-    "Summary",
-    "TimedSize",
-    "TimingDocument",
-    "TimingVerdict",
-    "counts_digest",
-    "measurements_in",
-    "summarize",
-]
+__all__ = ["PURPOSES", "Environment", "FailedCase", "Header", "InstructionCounts", "KernelCase"]
+__all__ += ["Measurement", "MeasurementSet", "Protocol", "Purpose", "Resumption", "Settling"]
+__all__ += ["Statistic", "Summary", "TimedSize", "TimingDocument", "TimingVerdict", "counts_digest"]
+__all__ += ["measurements_in", "summarize"]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from countperf.hardware.identity import DeviceIdentity
     from countperf.measurements import Measurement
     from countperf.models.definition import ModelDefinition
-    from countperf.models.function import Calibration, FitQuality
+    from countperf.models.function import FitQuality
     from countperf.models.validity import Level
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
@@ -187,7 +187,8 @@ def anchor(
             parameter="runs",
         )
     logs = [_log_ratio(weights, vector, *_run(run)) for run in runs]
-    between, within = _variances(calibration)
+    between = max(calibration.between_kernels, _LEAST_SCATTER) ** 2
+    within = max(calibration.within_kernels, _LEAST_SCATTER) ** 2
     shared = between / (between + within / len(logs))
     left = 1.0 / (1.0 / between + len(logs) / within)
     return AnchoredWeights(
@@ -197,13 +198,6 @@ def anchor(
         shrink=math.sqrt((left + within) / (between + within)),
         runs=len(logs),
         given=kernel,
-    )
-
-
-def _variances(calibration: Calibration) -> tuple[float, float]:
-    return (
-        max(calibration.between_kernels, _LEAST_SCATTER) ** 2,
-        max(calibration.within_kernels, _LEAST_SCATTER) ** 2,
     )
 
 

@@ -86,10 +86,6 @@ _WHICH_TRANSACTIONS = (
 _PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
 
 
-def _formula_text(text: str) -> str:
-    return parse(text).text
-
-
 def _pattern(text: str) -> str:
     if not _PATTERN.fullmatch(text):
         raise ValueError(f"{text!r} is no pattern of property names, such as gmem.load.*.stride1")
@@ -105,7 +101,7 @@ def as_term(content: Any) -> Any:
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
-FormulaText = Annotated[str, AfterValidator(_formula_text)]
+FormulaText = Annotated[str, AfterValidator(lambda text: parse(text).text)]
 
 
 class Term(Part):

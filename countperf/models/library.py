@@ -159,11 +159,6 @@ def _identity_of(fit: NamedFit) -> DeviceIdentity | None:
         return None
 
 
-def _slug_of(fit: NamedFit) -> str | None:
-    identity = _identity_of(fit)
-    return None if identity is None else identity.slug
-
-
 def _is_of(fit: NamedFit, device: DeviceIdentity) -> bool:
     identity = _identity_of(fit)
     return identity is not None and identity.matches(device)
@@ -230,8 +225,8 @@ def find_fit(name: str) -> NamedFit | None:
     known = named_fits()
     if name in known:
         return known[name]
-    mine = [fit for fit in known.values() if fit.is_own and _slug_of(fit) == name]
-    if mine:
+    own = [(fit, _identity_of(fit)) for fit in known.values() if fit.is_own]
+    if mine := [fit for fit, device in own if device is not None and device.slug == name]:
         return max(mine, key=_age)
     folder = Path(name)
     stored = NamedFit(name=name, folder=folder)

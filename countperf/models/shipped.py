@@ -140,8 +140,7 @@ def compiled(
         "lines": tuple(lines),
         "traffic": ("segments.group.store", *traffic),
     }
-    groups = "max(1, groups)/max(1, launches)"
-    rounds = {"rounds": f"{units}*ceil({groups}/{units})/({groups})"} if units else {}
+    rounds = _rounds(units)
     return ModelDefinition(
         name=COMPILED,
         description=f"Cycles and instructions of the compiled code, cache lines of {order} in"
@@ -153,11 +152,21 @@ def compiled(
         loss_scale=0.3,
         ignored=_COVERED,
         derived=_shares(memory) | rounds | _sums() | _IN_L2 | lines | traffic,
-        terms={
-            "launch": Term(charged=("launches",)),
-            **{name: Term(charged=c, scale="".join(rounds)) for name, c in charged.items()},
-        },
+        terms=_terms(charged, rounds),
     )
+
+
+def _rounds(units: int) -> dict[str, str]:
+    """Return rounds of groups of a launch on so many compute units, a derived feature, if any."""
+    groups = "max(1, groups)/max(1, launches)"
+    return {"rounds": f"{units}*ceil({groups}/{units})/({groups})"} if units else {}
+
+
+def _terms(charged: Mapping[str, tuple[str, ...]], rounds: Mapping[str, str]) -> dict[str, Term]:
+    """Return terms by what they charge, in rounds where there are such, and that of launches."""
+    scale = "".join(rounds)
+    of_groups = {name: Term(charged=features, scale=scale) for name, features in charged.items()}
+    return {"launch": Term(charged=("launches",)), **of_groups}
 
 
 def order_on(device: DeviceIdentity) -> Order:
@@ -309,32 +318,29 @@ def structural(
         direction: f"(bytes_group_{direction}_dense + bytes_group_{direction}_sparse)"
         for direction in ("load", "store")
     }
-    bytes_in_all = "max(1, bytes_kernel_load + bytes_kernel_store)"
     for beyond, cache in _beyond_caches(memory).items():
-        shares[beyond] = f"max(0, 1 - {cache.size_bytes}/{bytes_in_all})"
+        shares[beyond] = f"max(0, 1 - {cache.size_bytes}/{_BYTES})"
         for direction, in_groups in group_bytes.items():
             derived[f"{direction}_{beyond}"] = f"{in_groups}*{beyond}"
             derived[f"{direction}_segments_{beyond}"] = f"segments_group_{direction}*{beyond}"
-    pieces = "max(1, segments_group_load + segments_group_store)/max(1, groups)"
     for number in STREAMS:
-        shares[f"beyond_streams{number}"] = f"max(0, 1 - {number}/({pieces}))"
+        shares[f"beyond_streams{number}"] = f"max(0, 1 - {number}/({_PIECES}))"
         for direction, in_groups in group_bytes.items():
             derived[f"{direction}_beyond_streams{number}"] = (
                 f"{in_groups}*beyond_l2*beyond_streams{number}"
             )
-    shares["out_of_reach"] = f"max(0, 1 - {memory.translation_reach_bytes}/{bytes_in_all})"
+    shares["out_of_reach"] = f"max(0, 1 - {memory.translation_reach_bytes}/{_BYTES})"
     for unit, kinds in _FAR_ACCESSES.items():
         for direction in ("load", "store"):
             for kind in kinds:
                 derived[f"{unit}_{direction}_{kind}_out_of_reach"] = (
                     f"issue_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
-    traffic = ("bytes.group.*.*", "segments.group.*", *derived)
-    rounds = "rounds" if policy.units else ""
-    if policy.units:
-        # those of a launch, where there are several
-        groups = "max(1, groups)/max(1, launches)"
-        shares["rounds"] = f"{policy.units}*ceil({groups}/{policy.units})/({groups})"
+    rounds = _rounds(policy.units)
+    charged = {
+        **{"overhead": OVERHEAD, "compute": COMPUTE, "accesses": ACCESSES, "chains": CHAINS},
+        **{"misses": MISSES, "traffic": ("bytes.group.*.*", "segments.group.*", *derived)},
+    }
     return ModelDefinition(
         name=STRUCTURAL,
         description=f"What the device issues: {policy.text}",
@@ -344,16 +350,8 @@ def structural(
         loss="soft_l1",
         loss_scale=0.3,
         ignored=("bytes.kernel.*",),
-        derived=shares | derived,
-        terms={
-            "launch": Term(charged=("launches",)),
-            "overhead": Term(charged=OVERHEAD, scale=rounds),
-            "compute": Term(charged=COMPUTE, scale=rounds),
-            "accesses": Term(charged=ACCESSES, scale=rounds),
-            "chains": Term(charged=CHAINS, scale=rounds),
-            "misses": Term(charged=MISSES, scale=rounds),
-            "traffic": Term(charged=traffic, scale=rounds),
-        },
+        derived=shares | rounds | derived,
+        terms=_terms(charged, rounds),
     )
 
 

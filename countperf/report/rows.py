@@ -40,7 +40,8 @@ def format_quantity(value: float, unit: str, *, digits: int = 3) -> str:
     if not number.is_finite() or number == 0:
         return f"{value:g} {unit}"
     rounded = round_to_digits(number, digits)
-    exponent = _prefix_exponent(rounded)
+    # one to three digits before the point
+    exponent = max(min(rounded.adjusted() // 3 * 3, max(_PREFIXES)), min(_PREFIXES))
     return f"{rounded.scaleb(-exponent):f} {si_prefix(exponent)}{unit}"
 
 
@@ -82,11 +83,6 @@ def format_table(
         ).rstrip()
         for line in lines
     )
-
-
-def _prefix_exponent(number: Decimal) -> int:
-    """Return the multiple of 3 that leaves one to three digits before the point."""
-    return max(min(number.adjusted() // 3 * 3, max(_PREFIXES)), min(_PREFIXES))
 
 
 def width_text(factor: float) -> str:

@@ -24,7 +24,7 @@ from countperf.steps import format_duration
 if TYPE_CHECKING:
     from countperf.measurements import TimingDocument
     from countperf.tuning.points import Point
-    from countperf.tuning.ranker import Ranking, Reason, RefusalCount
+    from countperf.tuning.ranker import Ranking, RefusalCount
     from countperf.tuning.result import Trial, TuningResult
     from countperf.tuning.trials import SearchState
 
@@ -219,14 +219,11 @@ def _refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
 
 def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
     return [
-        f"refused ({stage}): {reason.count} of {refusal.count}, such as {_example(reason)}"
+        f"refused ({stage}): {reason.count} of {refusal.count}, such as"
+        f" {choice_text(reason.example.choice)}: {reason.example.reason}"
         for stage, refusal in refusals.items()
         for reason in refusal.reasons[:_EXAMPLES]
     ]
-
-
-def _example(reason: Reason) -> str:
-    return f"{choice_text(reason.example.choice)}: {reason.example.reason}"
 
 
 _MOST_NOTES = 5

@@ -266,22 +266,20 @@ def explained(prediction: Prediction) -> Explanation:
             )
             for name, seconds in prediction.breakdown.items()
         ),
-        global_bytes=_total(counts, _access_bytes),
-        flops=_total(counts, _flops),
+        global_bytes=sum(
+            int(name.split(".")[2]) / 8 * float(count)
+            for name, count in counts.items()
+            if name.startswith(("gmem.load.", "gmem.store."))
+        ),
+        flops=sum(
+            _FLOPS.get(name.split(".")[1], 0.0) * float(count)
+            for name, count in counts.items()
+            if name.startswith("flop.")
+        ),
     )
 
 
-def _total(counts: Mapping[str, Any], size: Any) -> float:
-    return sum(size(*name.split(".")) * float(count) for name, count in counts.items())
-
-
-def _access_bytes(kind: str, *rest: str) -> float:
-    return int(rest[1]) / 8 if kind == "gmem" and rest[0] in ("load", "store") else 0.0
-
-
-def _flops(kind: str, *rest: str) -> float:
-    work = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
-    return work.get(rest[0], 0.0) if kind == "flop" else 0.0
+_FLOPS = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
 
 
 def vector_for(
