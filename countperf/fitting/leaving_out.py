@@ -123,7 +123,8 @@ def learn(fitted: Estimate, observations: Sequence[Observation]) -> Correction |
     profiles = _Profiles.of(fitted, observations)
     if profiles is None:
         return None
-    off = _off(profiles, fitted.design.times_s, fitted.predicted_s)
+    logs = np.log(fitted.design.times_s / fitted.predicted_s)
+    off = _mean_logs(logs, profiles.members, len(profiles.kernels))
     alpha = np.asarray(cho_solve(cho_factor(profiles.covariance), off), np.float32)
     return Correction(
         kernels=profiles.kernels,
@@ -172,12 +173,8 @@ def left_out_corrections(
     return log_factors
 
 
-def _off(profiles: _Profiles, times_s: Vector, predicted_s: Vector) -> Vector:
-    """Return logarithms of what kernels are off by, means over their cases."""
-    return _mean_logs(np.log(times_s / predicted_s), profiles.members, len(profiles.kernels))
-
-
 def _mean_logs(ratios: Vector, members: NDArray[np.intp], number: int) -> Vector:
+    """Return logarithms of what kernels are off by, means over their cases."""
     sums = np.bincount(members, ratios, minlength=number)
     cases = np.maximum(np.bincount(members, minlength=number), 1)
     return np.clip(sums / cases, -LARGEST_LOG, LARGEST_LOG)
@@ -435,10 +432,5 @@ def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> fl
     It is the median of the absolute values over that of the standard normal distribution. A time
     that is not positive, or off by more than a factor of 1000, counts as off by that factor.
     """
-    if len(predicted_s) == 0:
-        return None
-    ratios = np.asarray(predicted_s, np.float64) / np.asarray(measured_s, np.float64)
-    logs = np.full(ratios.shape, WORST_LOG_RATIO)
-    positive = ratios > 0
-    logs[positive] = np.minimum(np.abs(np.log(ratios[positive])), WORST_LOG_RATIO)
-    return float(np.median(logs) / NORMAL_MEDIAN)
+    logs = [abs(log_ratio(p, m)) for p, m in zip(predicted_s, measured_s, strict=True)]
+    return float(np.median(logs) / NORMAL_MEDIAN) if logs else None

@@ -132,19 +132,12 @@ def try_device(device: Device) -> Trial:
     """Build and run a one-line kernel and look at its numbers."""
     backend = backend_of(device)
     try:
-        right = _run_trial(backend.open(device))
+        if _run_trial(backend.open(device)):
+            return Trial(works=True)
+        reason = "a one-line kernel gave wrong numbers"
     except (KernelBuildError, *backend.failures()) as error:
         reason = str(error)
-        return Trial(works=False, reason=reason, advice=advise(reason, device))
-    if right:
-        return Trial(works=True)
-    reason = "a one-line kernel gave wrong numbers"
-    return Trial(works=False, reason=reason, advice=advise(reason, device))
-
-
-def advise(reason: str, device: Device) -> str:
-    """Say what to do about a device that failed its trial for that reason."""
-    return backend_of(device).advise(reason, device)
+    return Trial(works=False, reason=reason, advice=backend.advise(reason, device))
 
 
 def _run_trial(session: Session) -> bool:

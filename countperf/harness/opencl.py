@@ -120,6 +120,7 @@ def describe(handle: cl.Device, label: str) -> Device:
         compute_units=handle.max_compute_units,
         processor=processor,
     )
+    capability = [_extension(handle, f"compute_capability_{n}_nv") for n in ("major", "minor")]
     limits = DeviceLimits(
         max_group_size=handle.max_work_group_size,
         max_group_shape=tuple(handle.max_work_item_sizes),
@@ -129,7 +130,7 @@ def describe(handle: cl.Device, label: str) -> Device:
         timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
         max_clock_mhz=handle.max_clock_frequency,
         sub_group_size=_sub_group_size(handle, device_type),
-        compute_capability=_compute_capability(handle),
+        compute_capability=".".join(map(str, capability)) if None not in capability else "",
     )
     return Device(label=label, identity=identity, limits=limits, handle=handle, backend="opencl")
 
@@ -146,12 +147,6 @@ def _sub_group_size(handle: cl.Device, device_type: DeviceType) -> int:
     if device_type == "cpu":
         return int(handle.native_vector_width_float)
     return int(_extension(handle, "warp_size_nv") or _extension(handle, "wavefront_width_amd") or 0)
-
-
-def _compute_capability(handle: cl.Device) -> str:
-    major = _extension(handle, "compute_capability_major_nv")
-    minor = _extension(handle, "compute_capability_minor_nv")
-    return "" if major is None or minor is None else f"{major}.{minor}"
 
 
 def _extension(handle: cl.Device, name: str) -> int | None:
@@ -331,7 +326,8 @@ def build_kernel(
     exec(DEF_EVEN_DIV_FUNCTION, namespace)
     exec(code.host_code(), namespace)
     host_function = namespace[code.host_programs[entry.name].name]
-    kernels = _kernels_of(program)
+    names = program.kernel_names.split(";")
+    kernels = SimpleNamespace(**{name: cl.Kernel(program, name) for name in names})
 
     def allocate(size: int) -> cl.Buffer:
         return session.allocate(int(size))
@@ -356,8 +352,3 @@ def check_types(device: Device, t_unit: Any) -> None:
             f" {t_unit.default_entrypoint.name!r} has some; declare np.float16 as np.float32, or"
             " choose another device"
         )
-
-
-def _kernels_of(program: cl.Program) -> Any:
-    names = program.kernel_names.split(";")
-    return SimpleNamespace(**{name: cl.Kernel(program, name) for name in names})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from countperf.harness.device import Device, DriverFile, DriverSearch
-from countperf.harness.devices import Discovery, Trial, advise, examine, find_tools
+from countperf.harness.devices import Discovery, Trial, backend_of, examine, find_tools
 from countperf.harness.opencl import build_message
 from tests.harness.fakes import make_device
 
@@ -21,7 +21,7 @@ def _attempt(device: object) -> Trial:
     if device is GOOD:
         return Trial(works=True)
     reason = "error: unknown target CPU 'generic'"
-    return Trial(works=False, reason=reason, advice=advise(reason, BAD))
+    return Trial(works=False, reason=reason, advice=backend_of(BAD).advise(reason, BAD))
 
 
 def _found(
@@ -82,7 +82,7 @@ def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
     ],
 )
 def test_advice(reason: str, said: str) -> None:
-    assert said in advise(reason, GOOD)
+    assert said in backend_of(GOOD).advise(reason, GOOD)
 
 
 def test_of_a_failed_build_only_the_compilers_words_are_kept() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -300,7 +300,7 @@ CHAINS = 4
 _TYPES = {"f32": ("float", np.float32), "f64": ("double", np.float64), "s32": ("int", np.int32)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class InstructionTest:
     """A class of instructions, and a step of a chain of them."""
 
@@ -338,35 +338,17 @@ _FLOATING = {
 }
 
 
-def _floating(kind: str) -> Iterator[InstructionTest]:
-    for name, step in _FLOATING.items():
-        yield InstructionTest(name=f"{name}.{kind}", type=kind, step=step)
-
-
 INSTRUCTION_TESTS: tuple[InstructionTest, ...] = (
-    *_floating("f32"),
+    *(InstructionTest(f"{name}.f32", "f32", step) for name, step in _FLOATING.items()),
     # an addition and an exclusive or: sums alone would be folded
+    InstructionTest("add.s32", "s32", "x = (x ^ a) + b", 2, (21845, 13)),
+    InstructionTest("mul.s32", "s32", "x = x * x", 1, (5, 2)),
+    InstructionTest("mad.s32", "s32", "x = x * x + a", 1, (5, 2)),
+    InstructionTest("div.s32", "s32", "x = a / (x | 1)", 1, (2000000011, 3)),
+    InstructionTest("cvt.s32.f32", "s32", "x = (int) (float) (x ^ a)", 2, (21, 13)),
+    *(InstructionTest(f"{name}.f64", "f64", step) for name, step in _FLOATING.items()),
     InstructionTest(
-        name="add.s32", type="s32", step="x = (x ^ a) + b", instructions=2, values=(21845, 13)
-    ),
-    InstructionTest(name="mul.s32", type="s32", step="x = x * x", values=(5, 2)),
-    InstructionTest(name="mad.s32", type="s32", step="x = x * x + a", values=(5, 2)),
-    InstructionTest(name="div.s32", type="s32", step="x = a / (x | 1)", values=(2000000011, 3)),
-    InstructionTest(
-        name="cvt.s32.f32",
-        type="s32",
-        step="x = (int) (float) (x ^ a)",
-        values=(21, 13),
-        instructions=2,
-    ),
-    *_floating("f64"),
-    InstructionTest(
-        name="cvt.f64.f32",
-        type="f64",
-        step="x = (double) (float) (x * a)",
-        instructions=2,
-        values=(0.9999, 0.5),
-        carries="mul.f64",
+        "cvt.f64.f32", "f64", "x = (double) (float) (x * a)", 2, (0.9999, 0.5), "mul.f64"
     ),
 )
 """The classes that are measured, most wanted first."""
