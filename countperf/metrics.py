@@ -16,7 +16,7 @@ from statistics import median
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field, NonNegativeInt
 
 from countperf.display import Drawable, Table
@@ -43,24 +43,11 @@ def factor_between(predicted_s: float, measured_s: float) -> float:
     return max(predicted_s / measured_s, measured_s / predicted_s)
 
 
-def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> NDArray[np.float64]:
-    """Return ``|predicted - measured| / measured`` for each case."""
-    prediction, measurement = _vector(predicted, "predicted"), _vector(measured, "measured")
-    message = ""
-    if prediction.size != measurement.size:
-        message = f"predicted has {prediction.size} values and measured has {measurement.size}"
-    elif np.any(measurement <= 0):
-        message = f"measured values must be positive; found {measurement.min()}"
-    if message:
-        raise ParameterError(message, parameter="measured")
-    return np.abs(prediction - measurement) / measurement
-
-
 def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
     """Take the geometric mean of relative errors, or of means of them."""
-    values = _vector(errors, "errors")
-    if np.any(values < 0):
-        message = f"relative errors are not negative; found {values.min()}"
+    values = np.asarray(errors, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values) & (values >= 0)):
+        message = f"relative errors are a vector of finite numbers of at least 0, not {errors}"
         raise ParameterError(message, parameter="errors")
     if not (np.isfinite(floor) and floor >= 0):
         message = f"the floor must be finite and not negative, not {floor}"
@@ -174,13 +161,3 @@ def mean_of_means(means: Mapping[str, MeanError]) -> MeanError:
         count=sum(mean.count for mean in means.values()),
         zero_errors=sum(mean.zero_errors for mean in means.values()),
     )
-
-
-def _vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    vector = np.asarray(values, dtype=np.float64)
-    if vector.ndim != 1 or vector.size == 0:
-        message = f"{name} must be a vector with at least one value, not of shape {vector.shape}"
-        raise ParameterError(message, parameter=name)
-    if not np.all(np.isfinite(vector)):
-        raise ParameterError(f"{name} must be finite numbers", parameter=name)
-    return vector

@@ -27,17 +27,6 @@ from countperf.symbolic.tiles import Polyhedron, Row, fuse_tiles
 _DT = isl.dim_type
 
 
-def parameter_set(text: str) -> IntegerSet:
-    """Parse a parameter set in isl's notation, such as ``[n] -> { : n >= 1 }``."""
-    try:
-        return isl.Set(text)
-    except isl.Error as error:
-        raise CountingError(
-            f"{text!r} is no parameter set in isl's notation such as '[n] -> {{ : n >= 1 }}': "
-            f"{error}"
-        ) from error
-
-
 def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
     """Project a set onto some of its dimensions, exactly."""
     wanted = set(keep)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.errors import CountingError
-from countperf.symbolic import isl_sets, sets
+from countperf.symbolic import isl_sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_counts import from_isl_text, guards_of, to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -17,7 +17,7 @@ from tests.oracles import enumeration
 
 
 def test_a_tiling_that_divides_leaves_no_floor() -> None:
-    counter = Counter(sets.parameter_set("[n] -> { : n mod 16 = 0 and n >= 16 }"))
+    counter = Counter(isl.Set("[n] -> { : n mod 16 = 0 and n >= 16 }"))
     square = "[n] -> { [a,b,c,d] : 0 <= b, d < 16 and 0 <= a, c and 16a + b < n and 16c + d < n }"
     assert str(counter.count(isl.Set(square))) == "n^2"
 
@@ -45,7 +45,7 @@ def test_a_weight_is_summed_over_the_points(text: str, weight: str, value: str) 
 
 
 def test_minimum_is_pointwise_where_it_cannot_be_decided() -> None:
-    counter = Counter(sets.parameter_set("[n, m] -> { : n >= 1 and m >= 1 }"))
+    counter = Counter(isl.Set("[n, m] -> { : n >= 1 and m >= 1 }"))
     left = counter.count(isl.Set("[n, m] -> { [i, j] : 0 <= i < n and 0 <= j < n }"))
     right = counter.count(isl.Set("[n, m] -> { [i, j] : 0 <= i < n and 3 <= j < m }"))
     smaller = counter.minimum(left, right)
@@ -55,7 +55,7 @@ def test_minimum_is_pointwise_where_it_cannot_be_decided() -> None:
 
 
 def test_minimum_is_decided_where_assumptions_allow() -> None:
-    counter = Counter(sets.parameter_set("[n] -> { : n >= 1 }"))
+    counter = Counter(isl.Set("[n] -> { : n >= 1 }"))
     square = PiecewiseQuasiPolynomial.from_value(QuasiPolynomial.name("n") ** 2)
     assert counter.minimum(square, square.scale(2)) == square
 
@@ -72,7 +72,7 @@ def test_minimum_is_decided_where_assumptions_allow() -> None:
     ],
 )
 def test_signs_are_proved_or_left_open(polynomial: str, provable: bool) -> None:
-    counter = Counter(sets.parameter_set("[n, m] -> { : n >= 1 and m >= 1 }"))
+    counter = Counter(isl.Set("[n, m] -> { : n >= 1 and m >= 1 }"))
     assert counter.is_nonnegative(parse_polynomial(polynomial)) is provable
 
 
@@ -105,7 +105,7 @@ _COUPLED = "[n, m] -> { : (n + m) mod 4 = 0 and n >= 1 and m >= 1 }"
 def test_signs_under_congruences(
     assumptions: str, polynomial: str, guards: tuple[str, ...], provable: bool
 ) -> None:
-    counter = Counter(sets.parameter_set(assumptions))
+    counter = Counter(isl.Set(assumptions))
     stated = frozenset(map(parse_polynomial, guards))
     assert counter.is_nonnegative(parse_polynomial(polynomial), stated) is provable
 
@@ -132,7 +132,7 @@ def test_what_is_proved_holds(
     n, m = QuasiPolynomial.name("n"), QuasiPolynomial.name("m")
     polynomial = sum((n**a * m**b * c for (a, b), c in terms.items()), QuasiPolynomial())
     guards = frozenset[QuasiPolynomial]() if bound is None else frozenset([n - bound])
-    possible = sets.parameter_set(assumptions)
+    possible = isl.Set(assumptions)
     if Counter(possible).is_nonnegative(polynomial, guards):
         (stated,) = guards_of(possible)
         for values in ({"n": x, "m": y} for x in range(-6, 60) for y in range(-3, 20)):
