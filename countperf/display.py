@@ -31,6 +31,11 @@ def shortened(text: str, most: int = MOST_LINES) -> str:
     return "\n".join([*lines[:kept], f"... {len(lines) - kept} more lines"])
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text, cut after so many characters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def printed(self: Any) -> str:
     """Return the text of a result in 25 lines at most: the `repr` of results with a report."""
     return shortened(above.printed(self).text(12, widest=2 * _WIDTH))

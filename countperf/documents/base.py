@@ -29,7 +29,7 @@ from pydantic import (
     field_validator,
 )
 
-from countperf.display import short_repr
+from countperf.display import cut, short_repr
 from countperf.errors import DocumentError, OutputError
 
 _LINE_WIDTH = 100
@@ -370,6 +370,5 @@ def field_path(location: Sequence[str | int], *, root: str = "$") -> str:
     return root + "".join(steps)
 
 
-def _abbreviated(value: object, limit: int = 40) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+def _abbreviated(value: object) -> str:
+    return cut(json.dumps(value, default=str), 40)

@@ -24,6 +24,7 @@ from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
 from countperf.caches import POCLS, give_a_cache
 from countperf.counting.copies import check_element_types, generated, uses_half
+from countperf.display import cut
 from countperf.errors import CountingError, KernelBuildError
 from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
@@ -258,14 +259,13 @@ class Session:
         return result
 
 
-def build_message(text: str, limit: int = 600) -> str:
+def build_message(text: str) -> str:
     """Shorten what pyopencl says of a failed build to the compiler's own words."""
     lines = [line.strip() for line in text.splitlines()]
     noise = ("Build on <pyopencl", "(options:", "(source saved as")
     kept = [line for line in lines if line and not line.startswith(noise)]
     own = [line for line in kept if "BUILD_PROGRAM_FAILURE" not in line]
-    message = "; ".join(own or kept)
-    return message if len(message) <= limit else message[: limit - 3] + "..."
+    return cut("; ".join(own or kept), 600)
 
 
 Extents = tuple[int, ...]

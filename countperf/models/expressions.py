@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from countperf.display import cut
 from countperf.errors import ExpressionError
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -212,15 +213,10 @@ def _refuse(
     message: str, text: str, position: int | None, *, names: Sequence[str] = ()
 ) -> NoReturn:
     where = "" if position is None else f" at column {position + 1} ({_near(text, position)})"
-    raise ExpressionError(
-        f"formula {_short(text)!r}{where}: {message}", text=text, position=position, names=names
-    )
+    said = f"formula {cut(text, 3 * _SHOWN)!r}{where}: {message}"
+    raise ExpressionError(said, text=text, position=position, names=names)
 
 
 def _near(text: str, position: int) -> str:
     rest = text[position : position + _SHOWN]
     return f"before {rest!r}" if rest else "at its end"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 3 * _SHOWN else text[: 3 * _SHOWN - 3] + "..."

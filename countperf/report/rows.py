@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
+from countperf.display import cut
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -244,7 +246,10 @@ class Printed:
         table = None if self.parts else self.table
         lines = [] if table is None else table.lines(most_rows, more=more, indent=indent)
         lines += [line for part in self.parts for line in part.text(most_rows).splitlines()]
-        return "\n".join(_cut(line, widest) for line in [*self.head, *lines, *self.notes])
+        return "\n".join(
+            line if widest is None else cut(line, widest)
+            for line in [*self.head, *lines, *self.notes]
+        )
 
     def html(self, most_rows: int = 25) -> str:
         """Return it as HTML, for notebooks; of a longer table the first and the last rows."""
@@ -262,10 +267,6 @@ class Printed:
     def object(self) -> dict[str, Any]:
         """Return facts and rows as JSON has them; nothing is rounded."""
         return plain({**self.facts, **({self.name: self.rows} if self.name else {})})
-
-
-def _cut(text: str, widest: int | None) -> str:
-    return text if widest is None or len(text) <= widest else f"{text[: widest - 3]}..."
 
 
 def plain(value: Any) -> Any:

@@ -22,7 +22,7 @@ import cloudpickle
 from countperf.counting.producers import translation_unit
 from countperf.counting.schedule import scheduled
 from countperf.counting.unattended import without_disk_caches
-from countperf.display import ShortRepr
+from countperf.display import ShortRepr, cut
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -105,7 +105,7 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
     kept = dict(choice)
 
     def refused(stage: Stage, error: CountperfError | str) -> Refused:
-        return Refused(choice=kept, stage=stage, reason=one_line(str(error)))
+        return Refused(choice=kept, stage=stage, reason=cut(" ".join(str(error).split()), 400))
 
     try:
         unit = built(space, choice)
@@ -188,12 +188,6 @@ def exceeded(limits: DeviceLimits, resources: Any) -> str:
     if local is not None and local > limits.local_memory_bytes:
         return f"{local} byte of local memory; the device has {limits.local_memory_bytes}"
     return ""
-
-
-def one_line(text: str, limit: int = 400) -> str:
-    """Return a text on one line, cut after so many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 @lru_cache(maxsize=32)

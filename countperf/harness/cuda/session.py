@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.display import cut
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 from countperf.harness.cuda.target import CudaCode, generate_cuda, retarget
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
@@ -155,7 +156,6 @@ _HOLD_SOURCE = """
 extern "C" __global__ void hold(long long cycles)
 { long long begin = clock64(); while (clock64() - begin < cycles) { } }
 """
-_MESSAGE_LIMIT = 600
 
 
 class DeviceMemory:
@@ -385,8 +385,7 @@ class CudaSession:
 def compilers_words(text: str) -> str:
     """Return the errors among the lines of a compiler, or all that it says, at most so long."""
     lines = [line.strip() for line in text.splitlines() if "error" in line]
-    message = "; ".join(lines) or " ".join(text.split())
-    return message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 3] + "..."
+    return cut("; ".join(lines) or " ".join(text.split()), 600)
 
 
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
