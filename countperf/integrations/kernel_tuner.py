@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from countperf.errors import ParameterError
 from countperf.integrations import Cost, predicted_times
 from countperf.tuning.posterior import FIRST, Chooser
 
@@ -52,7 +53,12 @@ class PosteriorStrategy:
         chooser = Chooser(configurations, predicted_s, first=self._first, seed=self._seed)
         best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
         while (index := chooser.ask()) is not None:
-            objective = float(func(values[index]))
+            if isinstance(value := func(values[index]), list):
+                raise ParameterError(
+                    "this strategy searches by one objective: pass objective=, not objectives=",
+                    parameter="objectives",
+                )
+            objective = float(value)
             chooser.tell(index, _time_like(objective))
             if objective < best[1]:
                 best = values[index], objective

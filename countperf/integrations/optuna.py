@@ -9,17 +9,18 @@
 The objective calls ``trial.suggest_categorical(name, values)`` for each parameter, with all values
 that the list has in the order of their first occurrence, and returns seconds; parameters that the
 list does not have are drawn at random. A trial that fails, or is pruned, counts as a configuration
-that does not run.
+that does not run. Enqueued trials are learned from if the list has their configuration.
 
 Source: Optuna's documentation, "User-defined sampler" (``optuna.samplers.BaseSampler``).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from countperf.errors import MissingExtraError
+from countperf.errors import MissingExtraError, ParameterError
 from countperf.integrations import Cost, predicted_times
 from countperf.tuning.posterior import FIRST, Chooser
 from countperf.tuning.space import Choice
@@ -27,14 +28,12 @@ from countperf.tuning.space import Choice
 try:
     from optuna.distributions import BaseDistribution, CategoricalDistribution
     from optuna.samplers import BaseSampler, RandomSampler
-    from optuna.study import Study
+    from optuna.study import Study, StudyDirection
     from optuna.trial import FrozenTrial, TrialState
 except ImportError as error:
     raise MissingExtraError(
         "this sampler needs Optuna 4 or later: pip install 'countperf[tuners]'", extra="tuners"
     ) from error
-
-_INDEX = "countperf:configuration"
 
 
 class PosteriorSampler(BaseSampler):
@@ -51,14 +50,21 @@ class PosteriorSampler(BaseSampler):
         self._configurations = list(configurations)
         predicted_s = None if cost is None else predicted_times(cost, self._configurations)
         self._chooser = Chooser(self._configurations, predicted_s, first=first, seed=seed)
+        self._asked: dict[int, int] = {}
         self._others = RandomSampler(seed)
 
     def infer_relative_search_space(
         self,
-        study: Study,  # noqa: ARG002
+        study: Study,
         trial: FrozenTrial,  # noqa: ARG002
     ) -> dict[str, BaseDistribution]:
         """Return all parameters, each with the values that some configuration has."""
+        if study.directions != [StudyDirection.MINIMIZE]:
+            raise ParameterError(
+                "this sampler looks for the shortest time: create the study with"
+                ' direction="minimize" and no further objective',
+                parameter="direction",
+            )
         names = self._configurations[0]
         return {
             name: CategoricalDistribution(
@@ -76,10 +82,10 @@ class PosteriorSampler(BaseSampler):
         """Return the configuration to try next; the study ends when all were tried."""
         index = self._chooser.ask()
         if index is None:
-            study.stop()
+            with contextlib.suppress(RuntimeError):  # trials by ask and tell run in no loop
+                study.stop()
             return dict(self._configurations[self._chooser.best])
-        trial_id = trial._trial_id  # pyright: ignore[reportPrivateUsage]  # Optuna's storage takes it
-        study._storage.set_trial_system_attr(trial_id, _INDEX, index)  # pyright: ignore[reportPrivateUsage]
+        self._asked[trial.number] = index
         return dict(self._configurations[index])
 
     def sample_independent(
@@ -100,7 +106,13 @@ class PosteriorSampler(BaseSampler):
         values: Sequence[float] | None,
     ) -> None:
         """Learn from a trial that has ended."""
-        index = trial.system_attrs.get(_INDEX)
+        index = self._asked.pop(trial.number, None)
+        given: dict[str, Any] = {name: trial.params.get(name) for name in self._configurations[0]}
+        asked = {} if index is None else self._configurations[index]
+        if any(asked.get(name) != value for name, value in trial.params.items() if name in given):
+            if given not in self._configurations:
+                return
+            index = self._configurations.index(given)
         if index is None:
             return
         ran = state == TrialState.COMPLETE and values is not None and values[0] > 0

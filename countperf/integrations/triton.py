@@ -19,12 +19,13 @@ Source: Triton's documentation of ``triton.autotune`` (``prune_configs_by``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from countperf.errors import ParameterError
+from countperf.errors import CountperfError, ParameterError
 from countperf.integrations import Cost, predicted_times
 
 Prune: TypeAlias = Callable[..., list[Any]]
@@ -60,9 +61,17 @@ def early_config_prune(cost: Cost, *, keep: int) -> Prune:
 
 
 def perf_model(cost: Cost) -> Callable[..., float]:
-    """Return a function for ``prune_configs_by={"perf_model": ..., "top_k": k}``."""
+    """Return a function for ``prune_configs_by={"perf_model": ..., "top_k": k}``.
+
+    Triton sorts by it; configurations without a prediction come last.
+    """
 
     def estimate(**given: Any) -> float:
-        return float(cost({name: value for name, value in given.items() if value is not None}))
+        configuration = {name: value for name, value in given.items() if value is not None}
+        try:
+            time_s = float(cost(configuration))
+        except CountperfError:
+            return math.inf
+        return time_s if math.isfinite(time_s) else math.inf
 
     return estimate

@@ -126,6 +126,13 @@ def test_negative_objectives_are_searched_by_their_reciprocal() -> None:
     assert len(recorder.results) == 5
 
 
+def test_several_objectives_are_refused() -> None:
+    recorder = Recorder()
+
+    with pytest.raises(ParameterError, match="by one objective: pass objective=, not objectives="):
+        PosteriorStrategy()(lambda _: [1.0, 2.0], recorder)
+
+
 def test_costs_are_checked() -> None:
     def refuses(_: dict[str, Any]) -> float:
         raise PredictionError("no weight for tan")

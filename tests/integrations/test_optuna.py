@@ -9,6 +9,7 @@ import pytest
 
 optuna: Any = pytest.importorskip("optuna", reason="needs the extra 'tuners'")
 
+from countperf.errors import ParameterError  # noqa: E402
 from countperf.integrations.optuna import PosteriorSampler  # noqa: E402
 
 CONFIGURATIONS = [
@@ -55,6 +56,37 @@ def test_the_study_ends_when_all_were_tried() -> None:
 
     assert len({(t.params["tile"], t.params["pad"]) for t in study.trials}) == 6
     assert len(study.trials) <= 7
+
+
+def test_trials_by_ask_and_tell_go_on_with_the_best_when_all_were_tried() -> None:
+    configurations = [{"tile": tile} for tile in (8, 16, 32)]
+    study = optuna.create_study(sampler=PosteriorSampler(configurations))
+
+    for _ in range(5):
+        trial = study.ask()
+        study.tell(trial, 1.0 + abs(trial.suggest_categorical("tile", [8, 16, 32]) - 16))
+
+    assert {trial.params["tile"] for trial in study.trials[:3]} == {8, 16, 32}
+    assert [trial.params["tile"] for trial in study.trials[3:]] == [16, 16]
+
+
+def test_enqueued_trials_teach_their_own_configuration() -> None:
+    configurations = [{"tile": tile} for tile in (8, 16, 32)]
+    study = optuna.create_study(sampler=PosteriorSampler(configurations))
+    study.enqueue_trial({"tile": 32})
+
+    study.optimize(lambda trial: trial.suggest_categorical("tile", [8, 16, 32]), n_trials=3)
+
+    assert study.trials[0].params == {"tile": 32}
+    assert {trial.params["tile"] for trial in study.trials} == {8, 16, 32}
+
+
+@pytest.mark.parametrize("directions", [["maximize"], ["minimize", "minimize"]])
+def test_other_objectives_than_one_time_are_refused(directions: list[str]) -> None:
+    study = optuna.create_study(sampler=PosteriorSampler(CONFIGURATIONS), directions=directions)
+
+    with pytest.raises(ParameterError, match='create the study with direction="minimize"'):
+        study.optimize(seconds, n_trials=1)
 
 
 def test_a_cost_function_decides_the_first() -> None:
