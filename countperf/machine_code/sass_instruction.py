@@ -261,7 +261,7 @@ def _is_wide(base: str, modifiers: Sequence[str]) -> bool:
     match = _FLOAT.match(base.removeprefix("U"))
     if match is not None:
         return match["type"] == "D" or (match["type"] == "F" and bool(match["lanes"]))
-    return "64" in modifiers
+    return bool({"64", "S64", "U64"} & set(modifiers)) and not base.endswith("SHF")
 
 
 def _data_width(opcode: str) -> int:

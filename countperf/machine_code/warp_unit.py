@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from countperf.machine_code.sass_instruction import (
     LANES,
@@ -59,6 +60,8 @@ def _simple(places: slice, compute: Callable[..., Lanes | None]) -> Handler:
     """
 
     def handle(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
+        if PREDICATES.match(operands[0]):
+            return None
         inputs = [state.read(operand) for operand in operands[places]]
         value = compute(modifiers, *inputs)
         return None if value is None else {register_of(operands[0]): joined(value, *inputs)}
@@ -146,8 +149,13 @@ def _compare(modifiers: Modifiers, operands: Operands, state: WarpState) -> Resu
         return None
     first, second, also = (state.read(operand) for operand in operands[2:5])
     one, other = _as_numbers(modifiers, first, second)
-    outcome = _COMPARISONS[comparison](one, other)
     inputs = [first, second]
+    if modifiers & {"S64", "U64"}:
+        (one, *inputs), (other, *more) = (_whole(operand, state) for operand in operands[2:4])
+        inputs += more
+        if "S64" in modifiers:
+            one, other = one.view(np.int64), other.view(np.int64)
+    outcome = _COMPARISONS[comparison](one, other)
     if "EX" in modifiers:  # upper halves; if they are equal, lower ones decide
         inputs.append(state.read(operands[5]))
         outcome = np.where(one == other, inputs[2] == 1, outcome)
@@ -188,8 +196,9 @@ def execute(opcode: str, operands: Sequence[str], state: WarpState, active: Bits
     """
     handler = _handler_of(opcode)
     results: Mapping[str, Lanes] | None = None
-    if handler is not None:
-        results = handler(frozenset(opcode.split(".")[1:]), operands, state)
+    modifiers = frozenset(opcode.split(".")[1:])
+    if handler is not None and (handler in _FOLLOW_PAIRS or not modifiers & _PAIRS):
+        results = handler(modifiers, operands, state)
     if results is None:
         results = dict.fromkeys(
             results_of(opcode, tuple(operands)), _not_followed(opcode, tuple(operands), state)
@@ -227,8 +236,10 @@ def _move(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results
             high = low >> bits - 1 << bits if kind.startswith("S") else 0
             value = joined(low - high, value)
     results = {name: value}
-    if "64" in modifiers or (operands[1] == "SRZ" and "32" not in modifiers):
-        results[next_register(name)] = state.read(upper_of(source))
+    is_pair = "64" in modifiers or (operands[1] == "SRZ" and "32" not in modifiers)
+    for _ in range(3 if "128" in modifiers else is_pair):
+        name, source = next_register(name), upper_of(source)
+        results[name] = state.read(source)
     return results
 
 
@@ -264,7 +275,40 @@ def _half_constant(
     return {operands[0]: lanes_of(high << 16 | low)}
 
 
+def _whole(operand: str, state: WarpState) -> tuple[npt.NDArray[Any], Lanes, Lanes]:
+    """Return 64 bits, unsigned, and their lower and upper halves: negative if not known."""
+    text = operand.removeprefix("-")
+    if text[0].isdigit():
+        low, high = lanes_of(int(text, 0)), lanes_of(int(text, 0) >> 32)
+    elif text[0] in "RUc":
+        low, high = state.read(text), state.read(upper_of(text))
+    else:
+        low = high = state.not_followed(operand)
+    halves = (np.maximum(half, 0).astype(np.uint64) for half in (high, low))
+    value = next(halves) << np.uint64(32) | next(halves)
+    return ~value + np.uint64(1) if operand[0] == "-" else value, low, high
+
+
+def _add_pairs(operands: Operands, state: WarpState) -> Results:
+    """Follow sums of 64 bits without carries in or out."""
+    name, *rest = (operand for operand in operands if operand not in ("PT", "UPT"))
+    if any(PREDICATES.match(operand) for operand in rest):
+        return None
+    total, inputs = np.zeros(LANES, dtype=np.uint64), list[Lanes]()
+    for operand in rest:
+        value, *halves = _whole(operand, state)
+        total += value
+        inputs += halves
+    low, high = total & np.uint64(MASK), total >> np.uint64(32)
+    return {
+        name: joined(low.astype(np.int64), *inputs),
+        next_register(name): joined(high.astype(np.int64), *inputs),
+    }
+
+
 def _add(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
+    if "64" in modifiers:
+        return None if "X" in modifiers else _add_pairs(operands, state)
     name, *rest = operands
     carries: list[str] = []
     while rest and (match := PREDICATES.match(rest[0])):
@@ -277,9 +321,9 @@ def _add(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
         ]
     raw = sum(terms, np.zeros(LANES, dtype=np.int64))
     # carries are known of sums of two, not of differences
-    is_simple = (
-        len(carries) < 2 and "RZ" in rest and not any(operand.startswith("-") for operand in rest)
-    )
+    added = [text for text in rest if text not in ("RZ", "URZ") and not PREDICATES.match(text)]
+    is_simple = len(added) <= 2 and not any("-" in text for text in added)
+    is_simple = is_simple and all(name in ("PT", "UPT") for name in carries[1:])
     carried = joined(raw >> 32, *terms) if is_simple else state.not_followed("a carry")
     results = {register_of(name): joined(raw, *terms)} | dict.fromkeys(carries, carried)
     if ".CC" in name:
@@ -290,9 +334,14 @@ def _add(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
 def _multiply(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     if modifiers & {"MOV"}:
         return {register_of(operands[0]): state.read(operands[-1])}
-    if "X" in modifiers or any(PREDICATES.match(operand) for operand in operands[1:]):
-        return None
     name, *rest = operands
+    carry = lanes_of(0)
+    if "X" in modifiers and not modifiers & {"WIDE", "HI"} and PREDICATES.match(rest[-1]):
+        carry = state.read(rest.pop())
+    elif "X" in modifiers:
+        return None
+    if any(PREDICATES.match(operand) for operand in rest):
+        return None
     first, second, third = (state.read(operand) for operand in (*rest, "RZ")[:3])
     one, other = _as_numbers(modifiers, first, second)
     if "WIDE" in modifiers or "HI" in modifiers:
@@ -301,7 +350,7 @@ def _multiply(modifiers: Modifiers, operands: Operands, state: WarpState) -> Res
         return _wide(modifiers, name, products, (first, second, third, upper))
     # the lower half of a product does not depend on signs
     raw = (first & 0xFFFF) * second + (((first >> 16) * (second & 0xFFFF)) << 16)
-    return {register_of(name): joined(raw + third, first, second, third)}
+    return {register_of(name): joined(raw + third + carry, first, second, third, carry)}
 
 
 def _wide(
@@ -404,3 +453,5 @@ _HANDLERS: Mapping[str, Handler] = {
     # operands of divisions are taken to be normal numbers, which need no slow way
     "FCHK": lambda _modifiers, operands, _state: {operands[0]: lanes_of(0)},
 }
+_PAIRS = frozenset({"64", "S64", "U64", "128"})
+_FOLLOW_PAIRS = (_move, _add, _compare, _funnel_shift)

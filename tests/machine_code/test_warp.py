@@ -11,6 +11,7 @@ from countperf.errors import CountingError
 from countperf.machine_code import warp
 from countperf.machine_code.sass_instruction import (
     LANES,
+    UNKNOWN,
     SassInstruction,
     WarpState,
     classify_sass,
@@ -61,6 +62,10 @@ def _value(opcode: str, operands: Sequence[str], **registers: int) -> dict[str, 
         ("PRMT", "R1 R2 0x8880 RZ", {"R2": 0x80}, 0xFFFF_FF80),
         ("IADD3", "R1 PT PT R2 -0x1 RZ", {"R2": 1}, 0),
         ("LDC.U8", "R1 c[0x0][0x165]", {}, 1),
+        ("IMAD.X", "R1 RZ 0x24924924 R3 P1", {"R3": 7, "P1": 1}, 8),
+        ("IADD.64", "R0 R2 -R4", {"R2": 0, "R3": 5, "R4": 1, "R5": 1}, 3),
+        ("IADD.64", "R0 R2 -0x10", {"R2": 16, "R3": 0}, 0),
+        ("UIADD3.64", "R0 UPT UPT R2 0x1 URZ", {"R2": -1, "R3": 8}, 9),
         ("XMAD.MRG", "R1 R2 R3.H1 RZ", {"R2": 3, "R3": 0x0002_0005}, 0x0005_0006),
     ],
 )
@@ -70,9 +75,32 @@ def test_single_instructions(
     assert _value(opcode, operands.split(), **registers)["R1"] == expected & _MASK
 
 
-def test_moves_of_64_bits_take_both_registers() -> None:
+@pytest.mark.parametrize(
+    ("opcode", "operands"),
+    [
+        ("SEL.64", "R0 R2 R4 P0"),
+        ("IMNMX.S64", "PT PT R0 R2 R4 !PT !PT"),
+        ("IMNMX", "PT PT R0 R2 R4 !PT !PT"),
+        ("I2F.U64", "R0 R2"),
+        ("IADD.64", "R0 P0 R2 R4"),
+    ],
+)
+def test_what_is_not_followed_is_known_to_be_so(opcode: str, operands: str) -> None:
+    assert _value(opcode, operands.split(), R2=3, R3=0, R4=5, R5=0, P0=1)["R0"] < UNKNOWN
+
+
+@pytest.mark.parametrize("text", ["IADD RZ P1 R2 R3", "IADD3 RZ P1 PT R2 R3 RZ"])
+def test_carries_of_sums_of_two(text: str) -> None:
+    opcode, *operands = text.split()
+    for second, carry in ((1, 0), (2, 1)):
+        assert _value(opcode, operands, R2=-2, R3=second)["P1"] == carry
+
+
+def test_wide_moves_take_all_registers() -> None:
     found = _value("MOV.64", ["R2", "R4"], R4=7, R5=9)
     assert (found["R2"], found["R3"]) == (7, 9)
+    found = _value("LDC.128", ["R0", "c[0x0][0x158]"])
+    assert (found["R2"], found["R3"]) == (77, 0x0102)
 
 
 def test_three_short_products_are_a_long_one() -> None:
@@ -95,6 +123,9 @@ def test_comparison_of_64_bits(first: int, second: int) -> None:
     execute("ISETP.LT.AND.EX", ["P1", "PT", "R3", "R5", "PT", "P0"], state, _ALL)
 
     assert bool(state.registers["P1"][0]) == (first < second)
+    for type_, expected in (("S64", first < second), ("U64", first % 2**64 < second % 2**64)):
+        execute(f"ISETP.LT.{type_}.AND", ["P2", "PT", "R2", "R4", "PT"], state, _ALL)
+        assert bool(state.registers["P2"][0]) == expected
 
 
 def _followed(code: str, lanes: int = LANES) -> Executed:

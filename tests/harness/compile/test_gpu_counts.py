@@ -84,6 +84,15 @@ def test_trip_counts_that_are_quotients_of_sizes(capability: str) -> None:
         assert counts.lanes["flop.add.f32.1"] == 64 * -(-n // 7)
 
 
+def test_sizes_of_64_bits_on_blackwell() -> None:
+    domain, body = "{[i, j]: 0 <= i < 64 and 0 <= j < n - i}", "out[i] = sum(j, a[j + i])"
+    unit = made(domain, body, "a f32 n+64; out f32 64; n i64", assumptions="")
+    kernel = GpuKernel(lp.tag_inames(unit, "i:l.0"), "12.0")
+    for n in (1, 8, 100):
+        wanted = sum(max(0, n - i) for i in range(64))
+        assert kernel.counts({"n": n}).lanes["flop.add.f32.1"] == wanted
+
+
 def _by_data() -> Any:
     return made(
         ["i<n", "[count] -> {[j]: 0 <= j < count}"],
