@@ -13,6 +13,7 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from loopy.symbolic import parse
 
@@ -615,6 +616,18 @@ def prefetched_stencils(draw: st.DrawFn) -> KernelCase:
 
 
 # }}}
+
+
+def generated(number: int) -> settings:
+    """Return settings of a test of generated kernels: the same in each run, for any time."""
+    unchecked: list[Any] = list(HealthCheck)
+    return settings(
+        max_examples=number,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=unchecked,
+    )
 
 
 def kernels() -> st.SearchStrategy[KernelCase]:

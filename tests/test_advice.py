@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shutil
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +71,10 @@ _CLAUSE = re.compile(
 _NO_MESSAGES = {"cli/options.py", "cli/commands.py"}
 
 
-def _texts() -> Iterator[tuple[str, str]]:
-    """Give all texts of the package that are no docstrings, with … for what is put in."""
+@cache
+def _texts() -> list[tuple[str, str]]:
+    """Return all texts of the package that are no docstrings, with … for what is put in."""
+    texts: list[tuple[str, str]] = []
     root = Path(countperf.__file__).parent
     for path in root.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -90,7 +92,8 @@ def _texts() -> Iterator[tuple[str, str]]:
                 continue
             values = [part.value if isinstance(part, ast.Constant) else _UNKNOWN for part in parts]
             if isinstance(node, ast.JoinedStr | ast.Constant) and isinstance(values[0], str):
-                yield str(path.relative_to(root)), "".join(map(str, values))
+                texts.append((str(path.relative_to(root)), "".join(map(str, values))))
+    return texts
 
 
 def clauses() -> dict[str, str]:

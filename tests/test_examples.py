@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -28,15 +29,21 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
         ),
     ],
 )
-def test_an_example_finds_something(name: str, arguments: tuple[str, ...], said: str) -> None:
+def test_an_example_finds_something(
+    name: str,
+    arguments: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     if name == "optuna" and find_spec("optuna") is None:
         pytest.skip("needs the extra 'tuners'")
-    command = [sys.executable, str(EXAMPLES / f"search_with_{name}.py"), *arguments]
+    path = str(EXAMPLES / f"search_with_{name}.py")
+    monkeypatch.setattr(sys, "argv", [path, *arguments])
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLES.parent)
+    runpy.run_path(path, run_name="__main__")
 
-    assert done.returncode == 0, done.stderr
-    assert re.search(said, done.stdout)
+    assert re.search(said, capsys.readouterr().out)
 
 
 @pytest.mark.extra("cluster")

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("countperf", "measurement_kernels")
 MOST_INSIDE = 60
@@ -51,13 +53,15 @@ BY_NAME = {
 """Modules that import others by name, which import-linter cannot see."""
 
 
-MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-        path.read_text(encoding="utf-8")
-    )
-    for package in PACKAGES
-    for path in sorted((ROOT / package).rglob("*.py"))
-}
+@pytest.fixture(scope="module")
+def modules() -> dict[str, ast.Module]:
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            path.read_text(encoding="utf-8")
+        )
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
 
 
 def _imported(nodes: Iterable[ast.AST]) -> list[tuple[int, str]]:
@@ -76,33 +80,33 @@ def _inside(tree: ast.Module) -> list[tuple[int, str]]:
     return _imported(dict.fromkeys(node for function in functions for node in ast.walk(function)))
 
 
-INSIDE = [(name, *imported) for name, tree in MODULES.items() for imported in _inside(tree)]
-
-
 def test_imports_inside_functions_are_found_at_all() -> None:
     tree = ast.parse("import a\ndef f():\n    import b.c, d\n    def g():\n        from e import h")
 
     assert {imported for _, imported in _inside(tree)} == {"b.c", "d", "e"}
 
 
-def test_imports_inside_functions_are_few_and_of_known_kinds_that_are_in_use() -> None:
-    roots = {imported.partition(".")[0] for _, _, imported in INSIDE}
+def test_imports_inside_functions_are_few_and_of_known_kinds_that_are_in_use(
+    modules: dict[str, ast.Module],
+) -> None:
+    inside = [(name, *imported) for name, tree in modules.items() for imported in _inside(tree)]
+    roots = {imported.partition(".")[0] for _, _, imported in inside}
     unknown = [
         f"{module}:{line}: {imported}"
-        for module, line, imported in INSIDE
+        for module, line, imported in inside
         if imported.partition(".")[0] not in {*OPTIONAL, *SLOW} and module not in LIGHT
     ]
 
     assert unknown == []
-    assert 0 < len(INSIDE) <= MOST_INSIDE
+    assert 0 < len(inside) <= MOST_INSIDE
     assert SLOW.keys() <= roots
-    assert LIGHT.keys() <= {module for module, _, _ in INSIDE}
+    assert LIGHT.keys() <= {module for module, _, _ in inside}
 
 
-def test_modules_are_imported_by_name_where_it_is_known() -> None:
+def test_modules_are_imported_by_name_where_it_is_known(modules: dict[str, ast.Module]) -> None:
     users = {
         name
-        for name, tree in MODULES.items()
+        for name, tree in modules.items()
         for node in ast.walk(tree)
         if (isinstance(node, ast.Name) and node.id in ("import_module", "__import__"))
         or (isinstance(node, ast.Attribute) and node.attr == "import_module")
@@ -111,10 +115,12 @@ def test_modules_are_imported_by_name_where_it_is_known() -> None:
     assert users == set(BY_NAME)
 
 
-def test_only_the_workflow_imports_the_catalogue_of_kernels() -> None:
+def test_only_the_workflow_imports_the_catalogue_of_kernels(
+    modules: dict[str, ast.Module],
+) -> None:
     users = {
         name
-        for name, tree in MODULES.items()
+        for name, tree in modules.items()
         if any(m.startswith("measurement_kernels") for _, m in _imported(ast.walk(tree)))
     }
 

@@ -17,7 +17,6 @@ from countperf.machine_code.object_file import find_objdump
 from countperf.properties.vector import PropertyVector
 from tests.cli.conftest import Run
 from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
-from tests.shipped import shipped_measurements
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Loopy and pymbolic warn of what is written
 
@@ -229,8 +228,7 @@ def test_anchors_levels_and_comparisons(
 
 def test_a_property_without_a_weight_says_what_to_measure(tmp_path: Path, run: Run) -> None:
     store, weights = tmp_path / "some.jsonl", tmp_path / "weights.json"
-    some = shipped_measurements(SLUG).select(lambda m: m.family in ("stride1", "empty"))
-    some.write_file(store)
+    measure(KERNELS).write_file(store)
     run(f"fit {store} --output {weights}")
     vector = _counts(tmp_path / "v.json", PropertyVector.from_mapping({"flop.div.f64": 9}))
 

@@ -12,16 +12,22 @@ from tests.kernels import made
 _SILENCED = ["write_race*", "array_access_out_of_bounds", "iname-order", "v1_scheduler_fallback"]
 
 
-def make(domain: str, instructions: str, arrays: str, *, assumptions: str = "n >= 1") -> Any:
+_WHOLE = "n mod 64 = 0 and n >= 64"
+
+
+def make(
+    loops: str, body: str, arrays: str, *, assumptions: str = "n >= 1", split: str = ""
+) -> Any:
     """Return a kernel of single-precision arrays, declared as ``x(n+2) y(n,n)``."""
     declared = [part.rstrip(")").split("(") for part in arrays.split()]
     return made(
-        domain,
-        instructions,
+        loops,
+        body,
         "a f32; n i32",
         *(lp.GlobalArg(name, np.float32, shape=shape) for name, shape in declared),
         assumptions=assumptions,
         silenced_warnings=_SILENCED,
+        split=split,
     )
 
 
@@ -30,48 +36,32 @@ def spread(t_unit: Any, name: str, width: int, axis: int = 0) -> Any:
     return lp.split_iname(t_unit, name, width, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
 
 
-def saxpy() -> Any:
+def saxpy(assumptions: str = _WHOLE) -> Any:
     """One work item per element."""
-    unit = make(
-        "{ [i]: 0 <= i < n }",
-        "z[i] = a*x[i] + y[i]",
-        "x(n) y(n) z(n)",
-        assumptions="n mod 64 = 0 and n >= 64",
-    )
-    return spread(unit, "i", 64)
+    arrays = "x(n) y(n) z(n)"
+    return make("i<n", "z[i] = a*x[i] + y[i]", arrays, assumptions=assumptions, split="i:64")
 
 
 def guarded_saxpy() -> Any:
     """The same for sizes that fill no group."""
-    unit = make("{ [i]: 0 <= i < n }", "z[i] = a*x[i] + y[i]", "x(n) y(n) z(n)")
-    return spread(unit, "i", 64)
+    return saxpy("n >= 1")
 
 
 def stencil() -> Any:
     """Three neighbors."""
-    unit = make(
-        "{ [i]: 0 <= i < n }",
-        "z[i] = x[i] + x[i + 1] + x[i + 2]",
-        "x(n+2) z(n)",
-        assumptions="n mod 64 = 0 and n >= 64",
-    )
-    return spread(unit, "i", 64)
+    body = "z[i] = x[i] + x[i + 1] + x[i + 2]"
+    return make("i<n", body, "x(n+2) z(n)", assumptions=_WHOLE, split="i:64")
 
 
 def transpose() -> Any:
     """Reads rows, writes columns; groups of 32 by 8."""
-    unit = make(
-        "{ [i, j]: 0 <= i, j < n }",
-        "y[j, i] = x[i, j]",
-        "x(n,n) y(n,n)",
-        assumptions="n mod 32 = 0 and n >= 32",
-    )
-    return spread(spread(unit, "j", 32), "i", 8, 1)
+    whole, split = "n mod 32 = 0 and n >= 32", "j:32 i:8:1"
+    return make("i<n, j<n", "y[j, i] = x[i, j]", "x(n,n) y(n,n)", assumptions=whole, split=split)
 
 
 def row_sums() -> Any:
     """A chain of additions over the elements of a triangular row."""
-    unit = make(
+    return make(
         "{ [i, k]: 0 <= k <= i < n }",
         """
         <> total = 0 {id=begin, inames=i}
@@ -79,21 +69,21 @@ def row_sums() -> Any:
         z[i] = total {dep=add}
         """,
         "x(n,n) z(n)",
-        assumptions="n mod 64 = 0 and n >= 64",
+        assumptions=_WHOLE,
+        split="i:64",
     )
-    return spread(unit, "i", 64)
 
 
 def four_accumulators() -> Any:
     """Four chains, in a private array over an unrolled loop."""
-    unit = make(
-        "{ [i, k, u, v, w]: 0 <= i < n and 0 <= k < 8 and 0 <= u, v, w < 4 }",
+    return make(
+        "i<n, k<8, u<4, v<4, w<4",
         """
         <float32> sums[u] = 0 {id=begin, inames=i:u}
         sums[v] = sums[v] + x[4*k + v, i] {id=add, dep=begin}
         y[w, i] = sums[w] {dep=add}
         """,
         "x(32,n) y(4,n)",
-        assumptions="n mod 64 = 0 and n >= 64",
+        assumptions=_WHOLE,
+        split="i:64",
     )
-    return spread(unit, "i", 64)

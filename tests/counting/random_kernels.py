@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections import Counter
@@ -12,7 +13,7 @@ from unittest import mock
 
 import islpy as isl
 import loopy as lp
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import Phase, given, seed, settings
 from pytools.graph import CycleError
 
 from countperf.counting.accesses import UtilizationClass
@@ -20,7 +21,10 @@ from countperf.errors import CountperfError
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from tests.oracles.interpreter import Interpreter, NotInterpretedError, utilization_classes
-from tests.strategies import KernelCase, kernels
+from tests.strategies import KernelCase, generated, kernels
+
+DISTINCT = int(os.environ.get("COUNTPERF_GENERATED_KERNELS", "40"))
+"""Number of generated kernels that a test compares; ``scripts/nightly`` takes more."""
 
 _REFUSALS = (
     lp.LoopyError,
@@ -145,18 +149,7 @@ class Campaign:
         """Examine generated kernels, without stopping or shrinking at failures."""
 
         @seed(start)
-        @settings(
-            max_examples=number,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=[
-                HealthCheck.too_slow,
-                HealthCheck.filter_too_much,
-                HealthCheck.data_too_large,
-                HealthCheck.large_base_example,
-            ],
-        )
+        @settings(generated(number), derandomize=False, phases=[Phase.generate])
         @given(kernels())
         def examine_one(case: KernelCase) -> None:
             try:

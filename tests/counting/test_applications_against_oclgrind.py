@@ -8,6 +8,7 @@ import pytest
 
 from countperf.properties.count_properties import count_kernel
 from tests.counting.applications import APPLICATIONS
+from tests.nightly import one_of
 from tests.oracles import oclgrind
 
 pytestmark = [
@@ -16,7 +17,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", one_of(3, APPLICATIONS))
 def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
     application = APPLICATIONS[name]
     t_unit = application.build()

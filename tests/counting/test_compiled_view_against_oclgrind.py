@@ -18,6 +18,7 @@ import pytest
 from countperf.properties.count_properties import count_kernel
 from tests.counting.applications import APPLICATIONS
 from tests.counting.compiled_kernels import BOUNDS, KERNELS, LOWER_BOUNDS
+from tests.nightly import one_of
 from tests.oracles import llvm_ir, oclgrind
 
 pytestmark = [
@@ -43,7 +44,7 @@ def _parameters(vector: Any, n: int) -> dict[str, int]:
     return {name: {"n": n, "m": 5}[name] for name in vector.parameters}
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", one_of(3, APPLICATIONS))
 def test_applications_are_as_llvm_leaves_them(name: str, tmp_path: Path) -> None:
     application = APPLICATIONS[name]
     t_unit = application.build()
@@ -61,7 +62,7 @@ def test_applications_are_as_llvm_leaves_them(name: str, tmp_path: Path) -> None
         assert found == {}, parameters
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", one_of(7, APPLICATIONS))
 def test_applications_are_as_oclgrind_leaves_them(name: str, tmp_path: Path) -> None:
     application = APPLICATIONS[name]
     t_unit = application.build()

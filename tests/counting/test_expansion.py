@@ -8,7 +8,7 @@ from typing import Any
 
 import loopy as lp
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from countperf.counting.expansion import Expansion, SubGroup
 from countperf.counting.keys import Operation
@@ -16,10 +16,9 @@ from countperf.counting.programs import kernel_programs
 from countperf.errors import CountingError
 from measurement_kernels import catalog
 from tests.counting import profiled
+from tests.counting.random_kernels import DISTINCT
 from tests.kernels import made
-from tests.strategies import KernelCase, kernels
-
-_SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
+from tests.strategies import KernelCase, generated, kernels
 
 
 def expanded(
@@ -263,13 +262,7 @@ def test_graphs_of_a_group_hold_what_is_counted() -> None:
     """Where there is one group, its sub-groups together are the whole launch."""
     compared: Counter[str] = Counter()
 
-    @settings(
-        max_examples=60,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=_SLOW,
-    )
+    @generated(DISTINCT)
     @given(kernels())
     def check(case: KernelCase) -> None:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import loopy as lp
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from countperf.counting.access_analysis import transactions
 from countperf.counting.kernel import count_loopy_kernel
@@ -20,7 +20,7 @@ from countperf.errors import CountingError
 from measurement_kernels import catalog
 from tests.counting import profiled
 from tests.kernels import made
-from tests.strategies import KernelCase, kernels
+from tests.strategies import KernelCase, generated, kernels
 
 
 def kind_of(node: Node) -> str:
@@ -233,13 +233,7 @@ def test_fusing_keeps_the_number_of_operations() -> None:
 def test_generated_kernels_in_sub_groups_of_any_size() -> None:
     compared: Counter[str] = Counter()
 
-    @settings(
-        max_examples=30,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
-    )
+    @generated(30)
     @given(kernels())
     def check(case: KernelCase) -> None:
         try:

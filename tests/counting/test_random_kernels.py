@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.counting.random_kernels import Campaign
+from tests.counting.random_kernels import DISTINCT, Campaign
 from tests.strategies import KernelCase, kernels
-
-DISTINCT = int(os.environ.get("COUNTPERF_GENERATED_KERNELS", "60"))
-"""Number that is compared; fewer where the same are counted again, on other dependencies."""
 
 _UNEVEN = "refused by countperf: UnsupportedExpressionError: kernel 'loopy_kernel': the address of "
 """Floors in subscripts along the lanes, drawn on purpose: they have no stride, by definition."""

@@ -10,7 +10,7 @@ from typing import Any
 import islpy as isl
 import loopy as lp
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pytools.graph import CycleError
 
@@ -19,6 +19,7 @@ from countperf.counting.analysis import analyze_kernel
 from countperf.errors import CountperfError
 from measurement_kernels.catalog import entry
 from tests.counting import applications, structure_kernels
+from tests.counting.random_kernels import DISTINCT
 from tests.counting.structure import (
     conflict_mistakes,
     footprint_mistakes,
@@ -29,7 +30,7 @@ from tests.counting.structure import (
 )
 from tests.oracles.interpreter import NotInterpretedError
 from tests.oracles.lanes import LaneRecorder
-from tests.strategies import KernelCase, kernels, staged_tiles
+from tests.strategies import KernelCase, generated, kernels, staged_tiles
 
 _REFUSALS = (
     lp.LoopyError,
@@ -40,7 +41,7 @@ _REFUSALS = (
     ValueError,
     KeyError,
 )
-EXAMPLES = 40
+EXAMPLES = DISTINCT * 3 // 5
 LINES = ((16, 4), (32, 8), (128, 32), (12, 3))
 """Bytes of a line, and items of a sub-group."""
 
@@ -100,19 +101,7 @@ def test_structure_of_generated_kernels_is_what_work_items_do() -> None:
     compared: set[KernelCase] = set()
     refused: set[KernelCase] = set()
 
-    @settings(
-        max_examples=EXAMPLES,
-        derandomize=True,
-        phases=[Phase.generate],
-        deadline=None,
-        database=None,
-        suppress_health_check=[
-            HealthCheck.too_slow,
-            HealthCheck.filter_too_much,
-            HealthCheck.data_too_large,
-            HealthCheck.large_base_example,
-        ],
-    )
+    @generated(EXAMPLES)
     @given(st.one_of(kernels(), staged_tiles()))
     def check(case: KernelCase) -> None:
         with lp.CacheMode(False), suppress(NotInterpretedError):

@@ -52,10 +52,14 @@ def device(request: pytest.FixtureRequest) -> Device:
         pytest.skip(str(error))
 
 
+SPMV = catalog.entry("spmv/random/128x1/f32")
+
+
 @cache
 def compiled(device: Device) -> dict[str, CompiledKernel]:
     units = [(catalog.entry(name).build(), sizes) for name, sizes in CASES.items()]
-    by_name = zip(CASES, read_compiled(units, device), strict=True)
+    units.append((SPMV.build(), dict(SPMV.check_parameters)))
+    by_name = zip((*CASES, SPMV.name), read_compiled(units, device), strict=True)
     return {name: kernel for name, kernel in by_name if isinstance(kernel, CompiledKernel)}
 
 
@@ -116,10 +120,7 @@ def test_all_launches_are_counted(device: Device) -> None:
 @pytest.mark.device
 @pytest.mark.parametrize("mean", [16, 5, Fraction(5, 2)])
 def test_loops_over_data_take_their_mean_trip_counts(device: Device, mean: Fraction) -> None:
-    entry = catalog.entry("spmv/random/128x1/f32")
-    sizes = entry.check_parameters
-    (kernel,) = read_compiled([(entry.build(), sizes)], device)
-    assert isinstance(kernel, CompiledKernel)
+    kernel, sizes = compiled(device)[SPMV.name], SPMV.check_parameters
     with pytest.raises(CountingError, match=r"loop 'j' runs, bounded by length, is data"):
         kernel.counts(sizes)
     with pytest.raises(CountingError, match=r"statistics={'j': 12.5}"):
@@ -191,7 +192,7 @@ def test_many_kernels_take_one_run_of_the_analyzer(
 ) -> None:
     from countperf.machine_code import throughput
 
-    kernels = [replace(each, analyzed={}) for each in compiled(device).values()]
+    *kernels, of_data = (replace(each, analyzed={}) for each in compiled(device).values())
     alone = [each.counts(sizes) for each, sizes in zip(kernels, CASES.values(), strict=True)]
     runs: list[int] = []
     run = throughput._run  # pyright: ignore[reportPrivateUsage]
@@ -201,12 +202,9 @@ def test_many_kernels_take_one_run_of_the_analyzer(
         return run(blocks)
 
     monkeypatch.setattr(throughput, "_run", counting)
-    spmv = catalog.entry("spmv/random/128x1/f32")
-    (of_data,) = read_compiled([(spmv.build(), spmv.check_parameters)], device)
-    assert isinstance(of_data, CompiledKernel)
     l1 = DEFAULT_CACHES.code
     requests = [(each, sizes, {}, l1) for each, sizes in zip(kernels, CASES.values(), strict=True)]
-    *together, refused = counts_of_many([*requests, (of_data, spmv.check_parameters, {}, l1)])
+    *together, refused = counts_of_many([*requests, (of_data, SPMV.check_parameters, {}, l1)])
     assert together == alone
     assert isinstance(refused, CountingError)
     assert len(runs) == 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import loopy as lp
-import numpy as np
 import pytest
 
 from countperf.errors import DeviceError
@@ -14,6 +12,7 @@ from countperf.harness.devices import find_device
 from countperf.machine_code.object_file import find_objdump
 from measurement_kernels import catalog
 from tests.harness.loopy_cases import GROUP, two_launches
+from tests.kernels import made
 from tests.oracles.native_stepping import (
     Steppable,
     SteppingError,
@@ -43,47 +42,26 @@ NAMES = (
 """Of several launches, with guards, remainders, barriers, divisions and triangular loops."""
 
 
-def made(loops: str, code: str, arrays: dict[str, Any], assumptions: str = "") -> Any:
-    arguments = [lp.GlobalArg(names, *typed) for names, typed in arrays.items()]
-    return lp.make_kernel(
-        loops,
-        code,
-        [*arguments, lp.ValueArg("n", np.int32)],
-        assumptions=assumptions,
-        lang_version=(2018, 2),
-    )
-
-
 def one_group() -> Any:
     """Multiply rows by a matrix, untransformed: one group of one item, which PoCL calls."""
-    return made(
-        "{[e,i,j]: 0<=e<n and 0<=i,j<9}",
-        "z[e,i] = sum(j, M[i,j]*u[e,j])",
-        {"z,u": (np.float64, "n,9"), "M": (np.float64, "9,9")},
-    )
+    return made("e<n, i<9, j<9", "z[e,i] = sum(j, M[i,j]*u[e,j])", "z,u f64 n,9; M f64 9,9; n i32")
 
 
 def stencil() -> Any:
     """Average neighbors in three dimensions: compilers guard the loop against overflow."""
-    unit = made(
-        "{[i,j,k]: 0<=i,j,k<n}",
+    return made(
+        "i<n, j<n, k<n",
         "r[i,j,k] = u[i+1,j+1,k+1] - u[i,j+1,k+1] - u[i+2,j+1,k+1] - u[i+1,j+1,k+2]",
-        {"u": (np.float32, "n+2,n+2,n+2"), "r": (np.float32, "n,n,n")},
-        "n mod 16 = 0 and n >= 16",
+        "u f32 n+2,n+2,n+2; r f32 n,n,n; n i32",
+        assumptions="n mod 16 = 0 and n >= 16",
+        split="k:16 j:2:1",
     )
-    unit = lp.split_iname(unit, "k", 16, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(unit, "j", 2, outer_tag="g.1", inner_tag="l.1")
 
 
 def upper_rows() -> Any:
     """Sum the upper triangle of a matrix; the last group is not full."""
-    unit = made(
-        "{[i,j]: 0<=i<n and i<=j<n}",
-        "y[i] = sum(j, a[i,j]*x[j])",
-        {"a": (np.float64, "n,n"), "x,y": (np.float64, "n")},
-        "n >= 1",
-    )
-    return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    arguments = "a f64 n,n; x,y f64 n; n i32"
+    return made("i<n, i<=j<n", "y[i] = sum(j, a[i,j]*x[j])", arguments, split="i:32")
 
 
 OTHERS = {

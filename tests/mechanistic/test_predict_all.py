@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import loopy as lp
 import pytest
 
 from countperf.errors import (
@@ -25,6 +24,7 @@ from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog
 from tests.counting import profiled
+from tests.kernels import made
 from tests.printing import object_of, text_of
 
 K620 = load_device("nvidia-k620")
@@ -142,12 +142,7 @@ def test_a_class_without_a_cost_is_named() -> None:
 def test_errors_of_counting_and_of_sizes_are_not_swallowed() -> None:
     with pytest.raises(ParameterError, match="no value for parameter m"):
         predict_all(matmul(), GTX_970, {"n": 64, "l": 64}, profile_options=OPTIONS)
-    unit = lp.make_kernel(
-        "{ [i]: 0 <= i < 64 }",
-        "x[i] = x[i] + 1 {atomic}",
-        [lp.GlobalArg("x", "float32", shape=64, for_atomic=True)],
-        lang_version=(2018, 2),
-    )
+    unit = made("i<64", "x[i] = x[i] + 1 {atomic}", "x f32 64", arrays={"for_atomic": True})
     with pytest.raises(CountingError):
         predict_all(unit, GTX_970)
 
@@ -180,13 +175,8 @@ def test_launches_add_up() -> None:
     first, second = "y[i] = 2 * x[i] {id=first}", "z[j] = y[n - 1 - j]*3 {dep=barrier}"
 
     def times(*lines: str) -> dict[str, float]:
-        unit = lp.make_kernel(
-            "{ [i, j]: 0 <= i, j < n }",
-            list(lines),
-            [lp.GlobalArg("x,y,z", "float32", shape="n"), lp.ValueArg("n", "int32")],
-            assumptions="n mod 64 = 0 and n >= 64",
-            lang_version=(2018, 2),
-        )
+        whole = "n mod 64 = 0 and n >= 64"
+        unit = made("i<n, j<n", list(lines), "x,y,z f32 n; n i32", assumptions=whole)
         for name in "ij":
             if any(f"[{name}]" in line for line in lines):
                 unit = profiled.spread(unit, name, 64)

@@ -9,12 +9,12 @@ import islpy as isl
 import loopy as lp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles import oclgrind
 from tests.oracles.interpreter import Interpreter, NotInterpretedError, utilization_classes
-from tests.strategies import KernelCase, kernels, staged_tiles
+from tests.strategies import KernelCase, generated, kernels, staged_tiles
 
 
 def test_a_small_kernel_tallies_what_is_counted_by_hand() -> None:
@@ -49,18 +49,7 @@ def test_a_small_kernel_tallies_what_is_counted_by_hand() -> None:
 def test_generated_kernels_tally_executed_instructions() -> None:
     compared: set[KernelCase] = set()
 
-    @settings(
-        max_examples=20,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=[
-            HealthCheck.too_slow,
-            HealthCheck.filter_too_much,
-            HealthCheck.data_too_large,
-            HealthCheck.large_base_example,
-        ],
-    )
+    @generated(20)
     @given(st.one_of(kernels(), staged_tiles()))
     def check(case: KernelCase) -> None:
         with lp.CacheMode(False), tempfile.TemporaryDirectory() as folder:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import islpy as isl
 import loopy as lp
-import numpy as np
 import pytest
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.properties.count_properties import count_kernel
 from countperf.symbolic import isl_sets
 from countperf.symbolic.cardinality import Counter
+from tests.kernels import made
 from tests.oracles import enumeration
 
 EASY = "[n] -> { [i, j, k] : 0 <= i, j, k < n and j <= i }"
@@ -59,18 +59,8 @@ def test_a_limit_that_is_reached_while_reading_a_number_is_told_as_such() -> Non
 
 
 def test_what_a_limit_refuses_is_counted_at_fixed_sizes() -> None:
-    kernel = lp.make_kernel(
-        HARD[7:],
-        "y[i, j, k] = 2.5*x[i]",
-        [
-            lp.GlobalArg("x", np.float32, shape="n + 1"),
-            lp.GlobalArg("y", np.float32, shape=("n + 1",) * 3),
-            lp.ValueArg("n", np.int32),
-        ],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        silenced_warnings=["write_race*"],
-    )
+    arguments = "x f32 n+1; y f32 n+1,n+1,n+1; n i32"
+    kernel = made(HARD[7:], "y[i, j, k] = 2.5*x[i]", arguments, assumptions="n >= 1")
     with pytest.raises(CountingError, match=r"loopy\.fix_parameters"):
         count_kernel(kernel)
     for n in (140, 1024):

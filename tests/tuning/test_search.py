@@ -4,7 +4,7 @@ import re
 import runpy
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -61,10 +61,6 @@ def scripted(time_of: Callable[[str], float] = usual_time_s, **more: Any) -> Fak
 
 def search(runner: FakeRunner, budget: Budget = MANY, **more: Any) -> TuningResult:
     return tune_space(QUESTION, runner, budget, executor=Inline(), **more)
-
-
-class Never(Executor):
-    """Takes on nothing."""
 
 
 def test_the_fastest_is_found_and_run_in_all_rounds_and_each_checked_variant_in_one() -> None:

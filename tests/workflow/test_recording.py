@@ -15,6 +15,7 @@ import countperf
 from countperf.counting.producers import launched_sizes
 from countperf.errors import CountingError
 from countperf.harness.devices import discover
+from tests.kernels import made
 from tests.models.builders import make_weights
 
 pytestmark = [
@@ -137,17 +138,8 @@ def test_recordings_may_lie_inside_each_other() -> None:
 
 
 def test_sizes_are_found_from_shapes_as_loopy_does() -> None:
-    unit = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        "z[i] = x[2*i] + y[i + k]",
-        [
-            lp.GlobalArg("x", np.float32, shape="2*n + 2"),
-            lp.GlobalArg("y", np.float32, shape="n + k"),
-            lp.GlobalArg("z", np.float32, shape="n"),
-            lp.ValueArg("n,k", np.int32),
-        ],
-        lang_version=(2018, 2),
-    )
+    arguments = "x f32 2*n+2; y f32 n+k; z f32 n; n,k i32"
+    unit = made("i<n", "z[i] = x[2*i] + y[i + k]", arguments)
 
     # 2n + 2 = 12 and n + k = 8
     assert launched_sizes(unit, {}, {"x": (12,), "y": (8,)}) == {"n": 5, "k": 3}

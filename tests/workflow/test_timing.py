@@ -9,12 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import loopy as lp
 import numpy as np
 import pytest
 
@@ -31,9 +30,9 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.devices import find_device
+from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase, Measurement, TimedSize
 from countperf.measurements import TimingDocument as Timing
-from countperf.models.function import Calibration, FitQuality
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
@@ -41,52 +40,23 @@ from countperf.tuning.measuring import ApartRunner
 from countperf.workflow.prediction import COMPILED_CHOICE
 from countperf.workflow.timing import time_kernel
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
-from tests.models.builders import make_device, make_weights
+from tests.kernels import made
+from tests.models.builders import calibrated, make_device, make_weights
 from tests.patience import LONGEST_S
 
-ARGUMENTS = [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)]
-
-
-def made(name: str, statement: str, arguments: Sequence[Any] = ARGUMENTS) -> Any:
-    """Build a kernel of groups of 64 items over n elements."""
-    unit = lp.make_kernel(
-        "{ [i] : 0 <= i < n }",
-        statement,
-        [*arguments],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-        name=name,
-    )
-    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
-
-
-AXPY = made("axpy", "z[i] = 2*x[i] + y[i]")
+ARGUMENTS = "x,y,z f32 n; n i32"
+AXPY = made("i<n", "z[i] = 2*x[i] + y[i]", ARGUMENTS, name="axpy", split="i:64")
 
 
 def linear(**changes: Any) -> WeightSet:
     """Weights of the fake device: 1 us a launch and 2 ns an addition; nothing else costs."""
-    calibration = Calibration(
-        log_errors_90=0.5,
-        log_errors_95=0.7,
-        between_kernels=0.5,
-        within_kernels=0.1,
-        families=9,
-        cases=200,
-    )
-    quality = FitQuality(
-        in_sample_error=0.1,
-        held_out_error=0.3,
-        in_sample_scatter=0.1,
-        held_out_scatter=0.4,
-        calibration=calibration,
-    )
     free = (
         "flop.mul.f32",
         "groups",
         *(f"gmem.{way}.32.stride1" for way in ("load", "store", "min")),
     )
     values = {"launches": 1e-6, "flop.add.f32": 2e-9, **dict.fromkeys(free, 0.0)}
-    fields: dict[str, Any] = {"quality": quality, "device": IDENTITY}
+    fields: dict[str, Any] = {"quality": calibrated(0.5, 0.1), "device": IDENTITY}
     return make_weights(values, **(fields | changes))
 
 
@@ -189,10 +159,7 @@ def test_what_has_no_weight_can_be_left_out() -> None:
 
 @pytest.mark.extra("plot")
 def test_a_kernel_without_sizes_is_timed() -> None:
-    arguments = [lp.GlobalArg("x,z", np.float32, shape="64")]
-    kernel = lp.make_kernel(
-        "{ [i] : 0 <= i < 64 }", "z[i] = x[i] + 1", arguments, lang_version=(2018, 2)
-    )
+    kernel = made("i<64", "z[i] = x[i] + 1", "x,z f32 64")
 
     timing = time_kernel(
         kernel, runner=FakeRunner(lambda *_: 1e-6), weights=linear(), protocol=PROTOCOL
@@ -374,7 +341,7 @@ def test_a_timing_anchors_like_its_runs() -> None:
     assert prediction.anchored(*timing.runs).interval_s == anchored.predict(n=777).interval_s
 
 
-_SCALE = made("scale", "z[i] = 2*x[i]")
+_SCALE = made("i<n", "z[i] = 2*x[i]", ARGUMENTS, name="scale", split="i:64")
 
 
 _OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
@@ -416,13 +383,8 @@ def _uncounted(timing: Timing) -> Timing:
 
 
 def test_a_timing_with_other_statistics_is_refused() -> None:
-    kernel = lp.make_kernel(
-        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < m }"],
-        "for i\n<> m = length[i]\nz[i] = sum(j, x[j])\nend",
-        [lp.GlobalArg("length", np.int32, shape="n"), *ARGUMENTS],
-        assumptions="n >= 1",
-        lang_version=(2018, 2),
-    )
+    body = "for i\n<> m = length[i]\nz[i] = sum(j, x[j])\nend"
+    kernel = made(["i<n", "j<m"], body, f"length i32 n; {ARGUMENTS}")
     runner = FakeRunner(lambda *_: 1e-6)
     timing = time_kernel(
         kernel, n=64, runner=runner, weights=linear(), protocol=PROTOCOL, statistics={"j": 5}
@@ -435,21 +397,20 @@ def test_a_timing_with_other_statistics_is_refused() -> None:
 
 
 def test_counts_have_the_same_digest_in_every_process() -> None:
-    command = [sys.executable, "-c", _DIGEST]
-    environments = ({**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2"))
-    digests = {
-        subprocess.run(command, env=env, capture_output=True, check=True).stdout
-        for env in environments
-    }
+    command = [sys.executable, "-c", f"{_DIGEST}\nprint(digests)"]
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    here: dict[str, Any] = {}
+    exec(_DIGEST, here)
 
-    assert len(digests) == 1
+    assert other.stdout.strip() == str(here["digests"])
 
 
 _DIGEST = """
 from countperf.workflow.kernels import counted
 from countperf.measurements import counts_digest
 views = ("source", "structure")
-print([counts_digest(counted("matmul-tiled/square/16x16/f32", view=view)) for view in views])
+digests = [counts_digest(counted("matmul-tiled/square/16x16/f32", view=view)) for view in views]
 """
 
 
@@ -511,8 +472,9 @@ def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any
 
 @pytest.mark.device
 def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
+    runner = KernelRunner.open(find_device(device))
     with pytest.raises(WrongResultError, match="wrong numbers: z"):
-        time_kernel(AXPY, n=64, device=device, protocol=FAST, reference=_wrong)
+        time_kernel(AXPY, n=64, runner=runner, protocol=FAST, reference=_wrong)
 
 
 def _crashing(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -598,6 +560,7 @@ def test_the_command_times_saves_and_anchors(
     saved = tmp_path / "axpy.json"
     command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device]
 
+    command += ["--model", "linear"]  # no code is compiled to be read
     command += ["--arguments", f"{kernel_file}:inputs", "--save", str(saved), "--json"]
     assert main(command) == 0
 
@@ -609,10 +572,10 @@ def test_the_command_times_saves_and_anchors(
     assert Timing.read_file(saved).runs == runs
     slug = find_device(device).identity.slug
     if printed["weights"]:
-        anchored = ["predict", f"{kernel_file}:axpy", "n=2048", "--weights", slug]
-        assert main([*anchored, "--anchor", str(saved)]) == 0
+        anchor = ["--weights", slug, "--model", "linear", "--anchor", str(saved)]
+        assert main(["predict", f"{kernel_file}:axpy", "n=2048", *anchor]) == 0
         assert "anchored model" in capsys.readouterr().out
-        assert main(["predict", "n-body", "n=256", "--weights", slug, "--anchor", str(saved)]) == 1
+        assert main(["predict", "n-body", "n=256", *anchor]) == 1
         assert "kernel 'n_body' has other counts" in capsys.readouterr().err
 
 
@@ -639,9 +602,8 @@ def test_arguments_that_are_none_are_refused(
 
 @pytest.mark.device
 def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: str) -> None:
-    arguments = [lp.GlobalArg("x,z", np.float32, shape="n"), "..."]
-    unit = made("undeclared", "z[i] = 2*x[i]", arguments)
-
-    timing = time_kernel(unit, n=256, device=device, protocol=FAST)
+    unit = made("i<n", "z[i] = 2*x[i]", "x,z f32 n", "...", assumptions="n >= 1", split="i:64")
+    runner = KernelRunner.open(find_device(device))
+    timing = time_kernel(unit, n=256, runner=runner, protocol=FAST, weights=linear(), force=True)
 
     assert timing.sizes[0].measurement.time_s > 0

@@ -48,14 +48,13 @@ UNITS = {
     "two launches": (two_launches, {"n": 32}),
     "too large": (lambda: double(2**16), {"n": 2**16}),
     "behind it": (axpy, {"n": 256}),
+    "triangle": (triangle, {"n": 1000}),
 }
 
 
 @pytest.mark.device
 @needs_objdump
-def test_each_launch_and_each_unit_has_code_of_its_own(
-    pocl: Device,
-) -> None:
+def test_each_launch_and_each_unit_has_code_of_its_own(pocl: Device) -> None:
     units = [(build(), sizes) for build, sizes in UNITS.values()]
     compiled = dict(zip(UNITS, read_compiled(units, pocl), strict=True))
     failed = compiled.pop("too large")  # it says why, and keeps no other from running
@@ -68,13 +67,8 @@ def test_each_launch_and_each_unit_has_code_of_its_own(
     assert counts == kernels["behind it"].counts({"n": 256})
     assert counts["code.store_vector"] >= 256 // 16
     assert "code.store_vector" not in kernels["alone"].counts({"n": 8})
-
-
-@pytest.mark.device
-@needs_objdump
-def test_every_group_of_a_triangle_executes_what_its_rows_have(pocl: Device) -> None:
-    (followed,) = read_compiled([(triangle(), {"n": 1000})], pocl)
-    assert isinstance(followed, CompiledKernel)
+    # every group of a triangle executes what its rows have
+    followed = kernels["triangle"]
     counts = followed.counts({"n": 1000}, every_group=True)
     assert counts["code.arithmetic_scalar"] == 1000 * 1001 // 2
     assert followed.counts({"n": 1000})["code.arithmetic_scalar"] != 1000 * 1001 // 2
@@ -155,7 +149,7 @@ def _code_of_launch(folder: Path, unit: Any, sizes: dict[str, int], groups: str)
 
 
 @needs_objdump
-@pytest.mark.parametrize("n", [64 * 1023, 2**20])
+@pytest.mark.parametrize("n", [64 * 1023, pytest.param(2**20, marks=pytest.mark.nightly)])
 def test_few_groups_give_the_code_of_a_launch_of_all(tmp_path: Path, pocl: Device, n: int) -> None:
     assert pocl.label == "pocl:0"
     whole = _code_of_launch(tmp_path / "all", axpy(), {"n": n}, "all")
