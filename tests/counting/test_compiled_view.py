@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import islpy as isl
 import pytest
 
 from countperf.errors import CountingError, DocumentError, FitError, MismatchError
@@ -12,7 +13,7 @@ from countperf.fitting.fit import fit
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
-from countperf.symbolic import coverage, sets
+from countperf.symbolic import coverage
 from countperf.workflow import kernels, prediction
 from tests.counting.compiled_kernels import KERNELS
 from tests.fitting.builders import measure
@@ -155,15 +156,15 @@ def test_a_vector_is_not_counted_again_in_another_view() -> None:
     ids=["everything", "fewer rows", "short rows", "triangle", "condition on sizes"],
 )
 def test_rows_that_are_there_entirely_or_not_at_all(part: str, expected: bool) -> None:
-    whole = sets.parameter_set("[n] -> { [i, j] : 0 <= i < n and 2 <= j <= 4 }")
+    whole = isl.Set("[n] -> { [i, j] : 0 <= i < n and 2 <= j <= 4 }")
 
-    assert coverage.is_all_or_nothing(sets.parameter_set(part), whole, "i") is expected
+    assert coverage.is_all_or_nothing(isl.Set(part), whole, "i") is expected
 
 
 def test_containment_on_assumptions() -> None:
-    guarded = sets.parameter_set("[n] -> { [g, l] : 0 <= g and 0 <= l <= 3 and 4g + l < n }")
+    guarded = isl.Set("[n] -> { [g, l] : 0 <= g and 0 <= l <= 3 and 4g + l < n }")
     groups = coverage.widened_along(guarded, {"l": (0, 3)})
-    multiple = sets.parameter_set("[n] -> { : n mod 4 = 0 }")
+    multiple = isl.Set("[n] -> { : n mod 4 = 0 }")
 
     assert coverage.contains(groups, guarded, None)
     assert not coverage.contains(guarded, groups, None)
