@@ -472,9 +472,10 @@ def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any
 
 @pytest.mark.device
 def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
+    options: dict[str, Any] = {"weights": linear(), "force": True, "reference": _wrong}
     runner = KernelRunner.open(find_device(device))
     with pytest.raises(WrongResultError, match="wrong numbers: z"):
-        time_kernel(AXPY, n=64, runner=runner, protocol=FAST, reference=_wrong)
+        time_kernel(AXPY, n=64, runner=runner, protocol=FAST, **options)
 
 
 def _crashing(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
