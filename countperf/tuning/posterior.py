@@ -76,43 +76,32 @@ class Draw:
     own: float  # share of the variance that no other variant tells of
 
 
-def draws(
-    similar: Array,
-    base: Array,
-    ratios: Array,
-    *,
-    prior_square: float,
-    prior_freedom: float,
-    seed: int = 0,
-) -> tuple[Draw, ...]:
-    """Draw what matters how much, given measurements; the same ones from the same."""
-    random = np.random.default_rng(seed)
-    sampler = _Sampler(similar, base, ratios, prior_square, prior_freedom, random)
-    drawn = [Draw(matters=np.full(similar.shape[2], _MIDDLE), own=_MIDDLE)]
-    for _ in range(_BURN_IN + _DRAWS):
-        drawn.append(sampler.sweep(drawn[-1]))
-    return tuple(drawn[-_DRAWS:])
-
-
-class _Sampler:
-    """Draws given some measurements; see `draws`."""
+class Sampler:
+    """Draws what matters how much, given measurements; the same from the same."""
 
     def __init__(
         self,
         similar: Array,
         base: Array,
         ratios: Array,
+        *,
         prior_square: float,
         prior_freedom: float,
-        random: np.random.Generator,
     ) -> None:
         self._similar = np.moveaxis(similar, 2, 0)
         self._base = base
         self._ratios = ratios
         self._prior_square = prior_square
         self._freedom = prior_freedom + len(ratios)
-        self._random = random
+        self._random = np.random.default_rng(0)
         self._unit = np.eye(len(ratios))
+
+    def draws(self) -> tuple[Draw, ...]:
+        """Return draws, each made from the one before."""
+        drawn = [Draw(matters=np.full(len(self._similar), _MIDDLE), own=_MIDDLE)]
+        for _ in range(_BURN_IN + _DRAWS):
+            drawn.append(self.sweep(drawn[-1]))
+        return tuple(drawn[-_DRAWS:])
 
     def sweep(self, draw: Draw) -> Draw:
         """Draw each value anew, given the others."""
@@ -218,11 +207,6 @@ class Posterior:
         self._measured: list[int] = []
         self._ratios: list[float] = []
 
-    @property
-    def measured(self) -> tuple[int, ...]:
-        """Positions of the variants that were measured, in that order."""
-        return tuple(self._measured)
-
     def add(self, position: int, time_s: float) -> None:
         """Learn from a variant's measured time, s; a second one of the same replaces the first."""
         ratio = float(np.log(time_s) - self._log_predicted[position])
@@ -257,13 +241,14 @@ class Posterior:
         key = tuple(self._ratios)
         if key not in self._drawn:
             self._drawn.clear()
-            self._drawn[key] = draws(
+            sampler = Sampler(
                 self._similar[self._measured],
                 cross[self._measured],
                 np.array(self._ratios),
                 prior_square=self._prior_square,
                 prior_freedom=PRIOR_FREEDOM,
             )
+            self._drawn[key] = sampler.draws()
         return self._drawn[key]
 
     def unknown(self, predicted_s: float) -> LogTimes:

@@ -17,8 +17,7 @@ from countperf.tuning.posterior import (
     Draw,
     LogTimes,
     Posterior,
-    _Sampler,  # pyright: ignore[reportPrivateUsage]
-    draws,
+    Sampler,
 )
 from tests.tuning.spaces import make_space
 
@@ -79,7 +78,7 @@ def test_a_second_measurement_replaces_the_first() -> None:
     twice.add(3, 5e-3)
     twice.add(3, 2e-3)
 
-    assert twice.measured == (3,)
+    assert twice.log_times().freedom == PRIOR_FREEDOM + 1
     assert twice.log_times().mean == pytest.approx(once.log_times().mean)
 
 
@@ -92,7 +91,7 @@ DRAWS = (
 @pytest.fixture
 def _draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have it be known what matters."""
-    monkeypatch.setattr("countperf.tuning.posterior.draws", lambda *_, **__: DRAWS)
+    monkeypatch.setattr("countperf.tuning.posterior.Sampler.draws", lambda _: DRAWS)
 
 
 def _small(ratios: list[float]) -> tuple[Posterior, list[NDArray[np.float64]]]:
@@ -276,7 +275,7 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
         law(np.zeros(6), (base + (1 - own) * one + own * np.eye(6)) / 4.0, df=4.0).logpdf(ratios)
         for one, own in zip(among, OWN[1:3], strict=True)
     ]
-    sampler = _Sampler(similar, base, ratios, 1.0, 4.0, np.random.default_rng(0))
+    sampler = Sampler(similar, base, ratios, prior_square=1.0, prior_freedom=4.0)
 
     evidence = sampler.evidence(among, OWN[1:3])
 
@@ -286,7 +285,7 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
 def test_parameters_that_decide_are_told_from_those_that_do_not_matter() -> None:
     similar, ratios = _made(24)
 
-    drawn = draws(similar, np.ones((24, 24)), ratios, prior_square=1.0, prior_freedom=4.0)
+    drawn = Sampler(similar, np.ones((24, 24)), ratios, prior_square=1.0, prior_freedom=4.0).draws()
 
     matters = np.mean([draw.matters for draw in drawn], axis=0)
     assert matters[1] > 2 * max(matters[[0, 2, 3]])
