@@ -36,7 +36,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from countperf.display import ShortRepr
 from countperf.documents import read_file_text
@@ -121,19 +121,21 @@ def parse_profiler_csv(text: str, *, name: str = "the table") -> tuple[KernelMet
     return _collected(cells, has_commas=has_commas)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cell:
+class _Cell(NamedTuple):
     """A value of a table, of a launch or the mean of several."""
 
-    kernel: str
-    size: tuple[str, str, str]  # of the grid and of the block, and the device
-    launch: tuple[str, str]
-    launches: int | None
+    line: Mapping[str, str]  # all of its line, by column
     metric: str
     text: str
     unit: str | None
     row: int
     column: str
+
+    @property
+    def launches(self) -> int | None:
+        """Number of launches, where the table says so."""
+        invocations = self.line.get("Invocations", "")
+        return int(invocations) if invocations.isdecimal() else None
 
 
 def _cells(text: str, name: str) -> Iterator[_Cell]:
@@ -164,32 +166,14 @@ def _cells(text: str, name: str) -> Iterator[_Cell]:
             cells = dict(zip(header, row, strict=True))
             for metric, value in cells.items():
                 if "__" in metric:
-                    yield _cell(cells, metric, value, units[metric], (number, metric))
+                    name_of = _LABELS.get(metric, metric)
+                    yield _Cell(cells, name_of, value, units[metric], number, metric)
     if not has_table:
         raise TableError(
             f"{name} is no table of ncu --csv or nvprof --csv: no line has the columns 'Metric"
             " Name', 'Event Name', or 'ID' and 'Kernel Name', separated by commas; export it by"
             " ncu --csv --metrics ..., ncu --csv --page raw, or nvprof --csv --metrics ..."
         )
-
-
-def _cell(
-    cells: Mapping[str, str], metric: str, text: str, unit: str | None, at: tuple[int, str]
-) -> _Cell:
-    invocations = cells.get("Invocations", "")
-    block = cells.get("Block Size") or cells.get("launch__block_size", "")
-    grid = cells.get("Grid Size") or cells.get("launch__grid_size", "")
-    return _Cell(
-        kernel=cells.get("Kernel Name", cells.get("Kernel", "")),
-        size=(grid, block, cells.get("Device", "")),
-        launch=(cells.get("Process ID", ""), cells.get(_RAW_FIRST, "0")),
-        launches=int(invocations) if invocations.isdecimal() else None,
-        metric=_LABELS.get(metric, metric),
-        text=text,
-        unit=unit,
-        row=at[0],
-        column=at[1],
-    )
 
 
 def _check_columns(header: Sequence[str]) -> None:
@@ -208,7 +192,7 @@ def _long(header: Sequence[str], row: Sequence[str], number: int) -> Iterator[_C
     if len(row) > len(header) or is_cut or not cells.get(metric) or value not in cells:
         return  # what the program printed, a new table's title, or a rule
     unit = cells.get("Metric Unit") if metric == "Metric Name" else None
-    yield _cell(cells, cells[metric], cells[value], unit, (number, value))
+    yield _Cell(cells, _LABELS.get(cells[metric], cells[metric]), cells[value], unit, number, value)
 
 
 def _number(cell: _Cell, *, has_commas: bool) -> float | None:
@@ -255,10 +239,16 @@ def _collected(cells: Sequence[_Cell], *, has_commas: bool) -> tuple[KernelMetri
     for cell in cells:
         value = _number(cell, has_commas=has_commas)
         if value is not None:
-            key = (cell.kernel, cell.size)
+            line = cell.line
+            block = line.get("Block Size") or line.get("launch__block_size", "")
+            grid = line.get("Grid Size") or line.get("launch__grid_size", "")
+            name = line.get("Kernel Name", line.get("Kernel", ""))
+            key = (name, (grid, block, line.get("Device", "")))
             weighted = (value, cell.launches or 1)
             collected.setdefault(key, {}).setdefault(cell.metric, []).append(weighted)
-            launches.setdefault(key, set()).add(cell.launch)
+            launches.setdefault(key, set()).add(
+                (line.get("Process ID", ""), line.get(_RAW_FIRST, "0"))
+            )
     if not collected:
         raise TableError("the table has no metric with a number", column="Metric Value")
     return tuple(
