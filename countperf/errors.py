@@ -7,7 +7,7 @@ message says what happened, where, and how to mend it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 
 class CountperfError(Exception):
@@ -118,14 +118,19 @@ class MeasurementError(CountperfError):
     """A measurement failed."""
 
     case: str | None = None
+    stage: Literal["build", "check", "run"] = "run"
 
 
 class KernelBuildError(MeasurementError):
     """A kernel does not build or run on the device."""
 
+    stage = "build"
+
 
 class WrongResultError(MeasurementError):
     """A kernel's results on the device differ from its reference."""
+
+    stage = "check"
 
 
 class SearchSpaceError(CountperfError, ValueError):

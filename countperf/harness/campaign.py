@@ -12,9 +12,7 @@ from countperf.documents.lines import AppendedLines, locked
 from countperf.errors import (
     CountingError,
     DeviceLostError,
-    KernelBuildError,
     MeasurementError,
-    WrongResultError,
 )
 from countperf.harness.device import check_clocks
 from countperf.harness.environment import gather_environment, timestamp
@@ -250,13 +248,8 @@ class _Campaign:
         self._done += 1
 
     def _record_failure(self, case: KernelCase, error: MeasurementError) -> None:
-        stage = "run"
-        if isinstance(error, KernelBuildError):
-            stage = "build"
-        elif isinstance(error, WrongResultError):
-            stage = "check"
         entry = FailedCase(
-            **case_fields(case), recorded_at=timestamp(), stage=stage, reason=str(error)
+            **case_fields(case), recorded_at=timestamp(), stage=error.stage, reason=str(error)
         )
         self._store.append(entry)
         self._done += 1

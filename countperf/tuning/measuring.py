@@ -32,14 +32,13 @@ from countperf.errors import (
     KernelBuildError,
     MeasurementError,
     ParameterError,
-    WrongResultError,
 )
 from countperf.harness import campaign
 from countperf.harness.device import Device, EventClock, Timing
 from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.runner import BROAD, CaseRunner, KernelRunner, Run
 from countperf.measurements import KernelCase
-from countperf.tuning.points import NOT_SENT, Stage
+from countperf.tuning.points import NOT_SENT
 from countperf.tuning.pools import START_S, Remote, WorkerLostError
 from countperf.tuning.posterior import LogTimes
 from countperf.tuning.result import Plan
@@ -431,14 +430,3 @@ def timed(
             if len(samples) >= FEWEST_RUNS and (spent > most_s or spent >= left_s):
                 break
     return tuple(samples), False
-
-
-def stage_of(error: MeasurementError) -> Stage:
-    """Tell where on the device a variant failed."""
-    match error:
-        case KernelBuildError():
-            return "compile"
-        case WrongResultError():
-            return "results"
-        case _:
-            return "run"

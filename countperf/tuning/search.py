@@ -6,7 +6,7 @@ Variants are built several at a time, and timed one at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import fields
@@ -16,8 +16,8 @@ from typing import Any
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.steps import deferred_interrupts, end_if_interrupted
-from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Predicted, PredictionTask, Refused, checked_space
+from countperf.tuning.measuring import Bench
+from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import KEPT, Ranker, Ranking, by_stage
 from countperf.tuning.result import (
@@ -39,6 +39,9 @@ from countperf.tuning.result import (
 )
 from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.trials import Candidates, SearchState, Watch
+
+_STAGES: Mapping[str, Stage] = {"build": "compile", "check": "results", "run": "run"}
+"""Stages at which variants fail on the device, by those of measurements."""
 
 Progress = Callable[[str], None]
 
@@ -288,7 +291,8 @@ class _Search:
             build_s = build.result()
             samples, cut_short = self._time(point.choice, best_s)
         except MeasurementError as error:
-            refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
+            stage = _STAGES[error.stage]
+            refused = Refused(choice=point.choice, stage=stage, reason=str(error))
             self._write(refused)
             self._known.refuse(refused)
             self.say(f"failed: {self._space.label(point.choice)}: {error}")

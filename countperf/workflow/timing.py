@@ -126,11 +126,7 @@ def _digests(case: KernelCase, counts: InstructionCounts | None) -> dict[str, st
     return digests
 
 
-_FAILURES: Mapping[str, type[MeasurementError]] = {
-    "build": KernelBuildError,
-    "check": WrongResultError,
-    "run": MeasurementError,
-}
+_FAILURES = (KernelBuildError, WrongResultError, MeasurementError)
 
 
 def time_kernel(
@@ -221,7 +217,8 @@ def time_kernel(
             measured = measure(cases, store=store, protocol=used, runner=opened)
     if measured.failures and not len(measured):
         first = measured.failures[0]
-        raise _FAILURES[first.stage](first.reason, case=first.case)
+        kind = next(kind for kind in _FAILURES if kind.stage == first.stage)
+        raise kind(first.reason, case=first.case)
     of_case = {measurement.case: measurement for measurement in measured}
     return TimingDocument(
         kernel=cases[0].kernel,
