@@ -11,7 +11,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from countperf.errors import DeviceError, KernelBuildError
+from countperf.machine_code.object_file import run_program
 
 INSTALL_ADVICE = (
     "install NVIDIA's CUDA toolkit, or 'pip install nvidia-cuda-nvcc', or name the program in the"
@@ -125,13 +125,7 @@ def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
         path = Path(folder) / "kernels.cu"
         path.write_text(source, encoding="utf-8")
         target = path.with_suffix(".out")
-        result = subprocess.run(
-            [str(nvcc), f"-arch={architecture}", *flags, str(path), "-o", str(target)],
-            capture_output=True,
-            text=True,
-            check=False,
-            errors="replace",
-        )
+        result = run_program(nvcc, f"-arch={architecture}", *flags, path, "-o", target)
         said = (result.stdout + result.stderr).replace(f"{folder}/", "")
         if result.returncode:
             lines = [line for line in said.splitlines() if "error" in line or "fatal" in line]
@@ -179,13 +173,7 @@ def disassemble(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory(prefix="countperf-sass-") as folder:
         path = Path(folder) / "kernels.cubin"
         path.write_bytes(cubin)
-        result = subprocess.run(
-            [str(program), "-c", str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-            errors="replace",
-        )
+        result = run_program(program, "-c", path)
     if result.returncode:
         said = (result.stderr or result.stdout).strip().replace(str(path), "the cubin")
         raise DeviceError(

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from countperf.errors import DeviceError
 from countperf.machine_code.blocks import Line
@@ -56,17 +57,18 @@ def _output(path: Path, *options: str) -> str:
     program = find_objdump()
     if program is None:
         raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
-    result = subprocess.run(
-        [str(program), *options, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        errors="replace",
-    )
+    result = run_program(program, *options, path)
     if result.returncode:
         said = (result.stderr or result.stdout).strip()[:_MESSAGE_LIMIT]
         raise DeviceError(f"{program} does not read {path.name}: {said}; {INSTALL_ADVICE}")
     return result.stdout
+
+
+def run_program(*command: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and return what it says as text, whatever its status is."""
+    return subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, check=False, errors="replace", **more
+    )
 
 
 def find_program(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from countperf.errors import DeviceError
 from countperf.machine_code.blocks import Line
 from countperf.machine_code.interpreter import Program
-from countperf.machine_code.object_file import find_program
+from countperf.machine_code.object_file import find_program, run_program
 
 INSTALL_ADVICE = (
     "install LLVM 16 or newer ('apt-get install llvm-19'), or name its llvm-mca in the environment"
@@ -165,14 +165,7 @@ def _run(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
         "\n".join((f"# LLVM-MCA-BEGIN {number}", *lines, f"# LLVM-MCA-END {number}"))
         for number, lines in enumerate(blocks)
     )
-    outcome = subprocess.run(
-        [str(program), *_OPTIONS],
-        input="\n".join((*regions, f"{_LABEL}:\n")),
-        capture_output=True,
-        text=True,
-        check=False,
-        errors="replace",
-    )
+    outcome = run_program(program, *_OPTIONS, input="\n".join((*regions, f"{_LABEL}:\n")))
     if _UNKNOWN_PROCESSOR in outcome.stderr:
         raise DeviceError(f"{program} does not know {PROCESSOR}: {INSTALL_ADVICE}")
     return outcome

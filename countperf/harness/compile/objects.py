@@ -43,7 +43,12 @@ from countperf.harness.devices import discover
 from countperf.harness.opencl import Session, build_kernel
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.machine_state import KernelLaunch
-from countperf.machine_code.object_file import INSTALL_ADVICE, find_objdump, program_of
+from countperf.machine_code.object_file import (
+    INSTALL_ADVICE,
+    find_objdump,
+    program_of,
+    run_program,
+)
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -320,16 +325,9 @@ def _compiled(
         folder = Path(name)
         (folder / CACHE).mkdir()
         (folder / UNITS).write_bytes(_packed(device, units))
-        command = [sys.executable, "-P", "-m", "countperf.harness.compile.objects", str(folder)]
+        command = (sys.executable, "-P", "-m", "countperf.harness.compile.objects", folder)
         try:
-            result = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                check=False,
-                errors="replace",
-                timeout=_LONGEST_S * len(units),
-            )
+            result = run_program(*command, timeout=_LONGEST_S * len(units))
             end = f"status {result.returncode}: {result.stderr.strip()[-_MESSAGE_LIMIT:]}"
         except subprocess.TimeoutExpired as error:
             end = f"no result after {error.timeout:.0f} s"
