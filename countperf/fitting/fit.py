@@ -37,6 +37,7 @@ from countperf.fitting.leaving_out import (
     leave_families_out,
     log_scatter,
 )
+from countperf.fitting.probes import probes_of
 from countperf.fitting.solve import Vector
 from countperf.measurements import Header, Measurement, MeasurementSet
 from countperf.metrics import mean_error
@@ -273,7 +274,7 @@ def weight_set(
 ) -> WeightSet:
     """Return the document of a fit."""
     model = fitted.function.model
-    return WeightSet(
+    weights = WeightSet(
         model=model.name,
         definition=model,
         device=header.device,
@@ -288,15 +289,23 @@ def weight_set(
         },
         indistinguishable=fitted.diagnosis.groups,
         quality=quality,
-        source=MeasurementSource(
-            cases=len(observations),
-            unstable_cases=sum(not case.stable for case in observations),
-            families=tuple(dict.fromkeys(case.family for case in observations)),
-            protocol=header.protocol.name,
-            recorded_at=header.environment.recorded_at,
-        ),
+        source=measurement_source(observations, header),
         correction=correction,
         written_by=__version__,
+    )
+    if model.policy is None:
+        return weights
+    return weights.model_copy(update={"probes": probes_of(weights, observations)})
+
+
+def measurement_source(observations: Sequence[Observation], header: Header) -> MeasurementSource:
+    """Say what weights rest on."""
+    return MeasurementSource(
+        cases=len(observations),
+        unstable_cases=sum(not case.stable for case in observations),
+        families=tuple(dict.fromkeys(case.family for case in observations)),
+        protocol=header.protocol.name,
+        recorded_at=header.environment.recorded_at,
     )
 
 

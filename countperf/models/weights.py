@@ -27,6 +27,7 @@ from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, an
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
+from countperf.models.drift import GROUPS, MACHINE, Probe, group_of
 from countperf.models.function import (
     FitQuality,
     IndistinguishableGroup,
@@ -118,6 +119,8 @@ class WeightSet(Table, Document):
     exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     candidates: Unread = Field(default=(), exclude=True)
     correction: Correction | None = None
+    probes: tuple[Probe, ...] = ()  # kernels that tell how fast the machine is now
+    machine: str = Field(default="", exclude=True)  # by what weights were multiplied, and why
     remark: str = ""  # for whoever predicts, such as for which counts they were printed
     written_by: str = ""  # version of countperf
 
@@ -166,6 +169,8 @@ class WeightSet(Table, Document):
             del content["counted_caches"]
         if self.correction is None:
             del content["correction"]
+        if not self.probes:
+            del content["probes"]
         return content
 
     @cached_property
@@ -254,6 +259,7 @@ class WeightSet(Table, Document):
             sign_verdict(time_s),
             device_verdict(self.device, device),
             *(() if corrected is None else (corrected,)),
+            *((Verdict(name=MACHINE, passed=True, message=self.machine),) if self.machine else ()),
             *((Verdict(name="weights", passed=False, message=self.remark),) if self.remark else ()),
         )
         return Prediction(
@@ -359,6 +365,19 @@ class WeightSet(Table, Document):
                 f"kernel {kernel!r}: {verdict.message}; {verdict.remedy}, or ask for the guess"
                 " (incomplete_ok=True)"
             )
+
+    def scaled(self, factors: Mapping[str, float], text: str = "") -> Self:
+        """Return weights for a machine that is faster or slower by groups of weights, and why."""
+        by_group = {None: 1.0, **dict.fromkeys(GROUPS, 1.0), **factors}
+        weights = tuple(
+            weight.model_copy(
+                update={"value_s": weight.value_s * by_group[group_of(weight.feature)]}
+            )
+            for weight in self.weights
+        )
+        probes = tuple(probe.moved(factors) for probe in self.probes)
+        changes = {"weights": weights, "probes": probes, "machine": text}
+        return self.model_copy(update=changes)
 
     def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
         """Return the features and names that the kernel has and the fit had not."""

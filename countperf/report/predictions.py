@@ -13,6 +13,7 @@ from countperf.counting.access_analysis import bank_conflicts, transactions
 from countperf.errors import CountingError, ParameterError
 from countperf.hardware.parameters import some_of
 from countperf.models.correction import CORRECTION
+from countperf.models.drift import MACHINE
 from countperf.models.library import short_name
 from countperf.predictions import Prediction
 from countperf.properties.taxonomy import property_unit
@@ -178,8 +179,8 @@ def _times(of: Prediction) -> list[dict[str, Any]]:
 
 def _caveats(of: Prediction) -> list[str]:
     """Write after which measured kernels a time was corrected, if it was; and what is doubtful."""
-    corrected = [f"{v.name}: {v.message}" for v in of.verdicts if v.name == CORRECTION]
-    return [*corrected, *verdict_lines(of.caveats)]
+    said = [f"{v.name}: {v.message}" for v in of.verdicts if v.name in (CORRECTION, MACHINE)]
+    return [*said, *verdict_lines(of.caveats)]
 
 
 def prediction_head(of: Prediction) -> list[str]:

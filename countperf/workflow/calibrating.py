@@ -21,7 +21,7 @@ from countperf.errors import (
     ParameterError,
 )
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches, MemoryHierarchy
-from countperf.fitting.fit import FitResult, observations_of
+from countperf.fitting.fit import observations_of
 from countperf.fitting.prior import (
     CalibratedModel,
     CalibrationResult,
@@ -31,6 +31,7 @@ from countperf.fitting.prior import (
     KnownDevices,
     KnownModel,
     fit_with_prior,
+    follow,
     is_alike,
     shipped_choice,
     shipped_devices,
@@ -53,6 +54,8 @@ from countperf.models.library import (
     OWN,
     checked_own_name,
     find_fit,
+    fits_for,
+    load_weights,
     store_own_fit,
     user_fits_folder,
 )
@@ -113,8 +116,10 @@ def calibrate(
     """Measure the kernels that tell most about a device, and fit its weights to them.
 
     What other devices' fits say is the prior: weights that the measured kernels do not determine
-    stay there, with the uncertainty that other devices show. Weights are stored among the user's
-    own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next kernels.
+    stay there, with the uncertainty that other devices show. Where weights of the very device ship,
+    they follow the measured kernels instead (`countperf.models.drift`). Weights are stored among
+    the user's own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the
+    next kernels.
     """
     began = time.monotonic()
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
@@ -150,7 +155,7 @@ def calibrate(
         measured, without_code = _with_code(task, measured)
     if not busy:
         measured = measured.select(_is_settled)
-    models = _fit_all(task, measured, devices, plain, busy=busy)
+    models = _fit_all(task, measured, devices, plain, busy=busy, can_follow=known is None)
     near = [one.device for model in devices.models for one in model.devices]
     near.sort(key=lambda identity: not is_alike(identity, chosen.identity))
     return CalibrationResult(
@@ -243,51 +248,69 @@ def _with_code(task: CalibrationTask, measured: MeasurementSet) -> tuple[Measure
 
 
 def _fit_all(
-    task: CalibrationTask, measured: MeasurementSet, known: KnownDevices, name: str, *, busy: bool
+    task: CalibrationTask,
+    measured: MeasurementSet,
+    known: KnownDevices,
+    name: str,
+    *,
+    busy: bool,
+    can_follow: bool,
 ) -> tuple[CalibratedModel, ...]:
     """Fit each model and store its weights, that which reads code first."""
     observations = observations_of(measured)
     noise = float(np.sqrt(np.mean([case.noise**2 for case in observations]))) if busy else 0.0
     kernels = len({case.kernel for case in observations})
-    made: list[tuple[KnownModel, FitResult]] = []
+    made: list[tuple[KnownModel, WeightSet]] = []
     for kind in (COMPILED, STRUCTURAL):
         model = known.of(kind)
         if model is None or (kind == COMPILED and not task.reads_code):
             continue
         report(f"fitting the {kind} model", 0)
+        own = _shipped(task.device, kind, task.caches) if can_follow else None
         try:
-            fitted = fit_with_prior(
-                observations,
-                model,
-                measured.header,
-                memory=task.memory,
-                caches=task.caches,
-                noise=noise,
-            )
+            if own is not None:
+                weights = follow(own, observations, measured.header, noise=noise)
+            else:
+                weights = fit_with_prior(
+                    observations,
+                    model,
+                    measured.header,
+                    memory=task.memory,
+                    caches=task.caches,
+                    noise=noise,
+                ).weights
         except FitError:
             if kind == STRUCTURAL:
                 raise
             continue
-        made.append((model, fitted))
-    stored, _ = store_own_fit(
-        *(fitted.weights for _, fitted in made), name=name, replace=_is_calibrated
-    )
+        made.append((model, weights))
+    stored, _ = store_own_fit(*(weights for _, weights in made), name=name, replace=_is_calibrated)
     fit = find_fit(stored)
     assert fit is not None
     return tuple(
-        _calibrated(fitted, fit.models[model.kind], model.errors_on(task.device.identity, kernels))
-        for model, fitted in made
+        _calibrated(weights, fit.models[model.kind], model.errors_on(task.device.identity, kernels))
+        for model, weights in made
     )
 
 
-def _calibrated(fit: FitResult, path: Path, expected: ExpectedErrors | None) -> CalibratedModel:
+def _shipped(device: Device, kind: str, caches: CountedCaches) -> WeightSet | None:
+    """Return the weights that ship for the very device; None if there are none."""
+    for fit in fits_for(device.identity):
+        if not fit.name.startswith(OWN) and kind in fit.models:
+            weights = load_weights(fit.name, model=kind)
+            if weights.counted_caches.counts_alike(caches):
+                return weights
+    return None
+
+
+def _calibrated(weights: WeightSet, path: Path, expected: ExpectedErrors | None) -> CalibratedModel:
     """Say what a model reached, beside calibrations of other devices after as many kernels."""
-    quality = fit.weights.quality
+    quality = weights.quality
     error = None if quality is None else quality.held_out_error
     factor = 1.0 if expected is None else widening(error, expected)
     return CalibratedModel(
-        model=fit.weights.model,
-        fit=fit,
+        model=weights.model,
+        weights=weights,
         path=path,
         held_out_error=error,
         factor=factor,

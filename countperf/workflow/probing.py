@@ -1,0 +1,64 @@
+"""How fast the machine at hand is now, and weights that follow it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+
+from countperf.errors import CountperfError
+from countperf.harness.devices import discover, find_device
+from countperf.harness.runner import QUICK, KernelRunner
+from countperf.models.drift import CORE, FAR, MEMORY, factors_of
+from countperf.models.weights import WeightSet
+from measurement_kernels.catalog import entry
+
+AS_FITTED = "COUNTPERF_AS_FITTED"
+"""Environment variable that has weights used as they were fitted."""
+
+_PROTOCOL = QUICK.changed(name="probe", rounds=2, runs=12, drops=2, max_seconds=0.08)
+_WORDS = {CORE: "work in the core", FAR: "memory beyond the second cache", MEMORY: "main memory"}
+
+
+def on_this_machine(weights: WeightSet) -> WeightSet:
+    """Return weights for the machine as it is now, where their device is at hand.
+
+    The kernels of `WeightSet.probes` run there once in a process, for a second or two. Weights stay
+    as they are where probes do not run, or other programs use the machine meanwhile.
+    """
+    if not weights.probes or os.environ.get(AS_FITTED):
+        return weights
+    here = [d.label for d in discover().devices if weights.device.matches(d.identity)]
+    if not here:
+        return weights
+    kernels = tuple((probe.kernel, tuple(probe.parameters.items())) for probe in weights.probes)
+    times = times_of(here[0], kernels)
+    if isinstance(times, str):
+        return weights.scaled({}, f"weights as they were fitted: {times}")
+    factors = factors_of(weights.probes, times)
+    return weights.scaled(factors, _text(factors))
+
+
+def _text(factors: Mapping[str, float]) -> str:
+    changes = ", ".join(f"{_WORDS[group]} x {factor:.2f}" for group, factor in factors.items())
+    return f"this machine was probed; times since the fit: {changes}"
+
+
+@lru_cache
+def times_of(
+    label: str, kernels: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+) -> tuple[float, ...] | str:
+    """Time kernels, s; or say why their times say nothing of the machine."""
+    rounds: list[list[float]] = []
+    try:
+        runner = KernelRunner.open(find_device(label))
+        cases = [entry(kernel).case_at(**dict(parameters)) for kernel, parameters in kernels]
+        for _ in range(_PROTOCOL.rounds):
+            turns = [runner.time_round(case, _PROTOCOL) for case in cases]
+            if not any(turn.disturbed for turn in turns):
+                rounds.append([min(turn.samples_s[_PROTOCOL.drops :]) for turn in turns])
+    except CountperfError as error:
+        return f"the machine was not probed ({error})"
+    if not rounds:
+        return "other programs use the machine, which was not probed"
+    return tuple(map(min, zip(*rounds, strict=True)))

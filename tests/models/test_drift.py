@@ -1,0 +1,235 @@
+"""Weights that follow the machine: factors from probes, and where they apply."""
+
+import gzip
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from countperf import load_weights
+from countperf.errors import MeasurementError
+from countperf.fitting.fit import Observation, observations_of
+from countperf.fitting.prior import follow
+from countperf.fitting.probes import probes_of
+from countperf.measurements import Header, MeasurementSet
+from countperf.models.drift import GROUPS, Probe, factors_of, group_of
+from countperf.models.function import model_inputs
+from countperf.models.weights import WeightSet
+from countperf.workflow import probing
+from countperf.workflow.prediction import Target
+
+FITS = Path(__file__).parents[2] / "fits"
+
+
+@pytest.mark.parametrize(
+    ("feature", "group"),
+    [
+        ("launches", None),
+        ("code.cycles_operations", "core"),
+        ("cycles_loop_in_l2", "core"),
+        ("bytes.group.load.dense", "far"),
+        ("load_segments_beyond_l2", "far"),
+        ("store_lines_out_of_reach", "far"),
+        ("load_beyond_llc", "memory"),
+        ("load_memory_lines_out_of_reach", "memory"),
+    ],
+)
+def test_features_are_core_or_memory(feature: str, group: str | None) -> None:
+    assert group_of(feature) == group
+
+
+def _probes(*shares: tuple[float, float, float]) -> list[Probe]:
+    return [
+        Probe(
+            kernel=f"k{i}",
+            parameters={},
+            expected_s=1e-3 * (i + 1),
+            shares=dict(zip(GROUPS, some, strict=True)),
+        )
+        for i, some in enumerate(shares)
+    ]
+
+
+@pytest.mark.parametrize("clock", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("memory", [0.4, 1.0, 2.5])
+def test_factors_come_back_from_times_that_they_made(clock: float, memory: float) -> None:
+    probes = _probes((1.0, 0.0, 0.0), (0.6, 0.4, 0.0), (0.1, 0.1, 0.8))
+    true = np.array([1 / clock, memory, memory])
+    times = [p.expected_s * float(np.array([*p.shares.values()]) @ true) for p in probes]
+    found = factors_of(probes, times)
+    assert [found[g] for g in GROUPS] == pytest.approx(true.tolist(), rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def header() -> Header:
+    with gzip.open(FITS / "pocl-epyc-zen5" / "measurements.jsonl.gz", "rt") as file:
+        return Header.model_validate_json(file.readline())
+
+
+def _cases(device: str, every: int) -> list[Observation]:
+    measured = MeasurementSet.read_file(FITS / device / "measurements.jsonl.gz")
+    wanted = ("stride1", "independent-chains")
+    numbered = itertools.count()
+    return [
+        *observations_of(
+            measured.select(
+                lambda m: (
+                    m.purpose == "measurement"
+                    and (m.family in wanted or next(numbered) % every == 0)
+                )
+            )
+        )
+    ]
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Observation]:
+    return _cases("pocl-epyc-zen5", 20)
+
+
+def _parts(weights: WeightSet, case: Observation) -> dict[str | None, float]:
+    charge = weights.charge(model_inputs(weights.definition, case.counts))
+    parts: dict[str | None, float] = {}
+    for (_, feature), change, value in zip(
+        weights.function.columns, charge.changes.values(), weights.unknowns, strict=True
+    ):
+        group = group_of(feature)
+        parts[group] = parts.get(group, 0.0) + float(change) * value
+    return parts
+
+
+def _mean_factor(weights: WeightSet, cases: list[Observation], times: list[float]) -> float:
+    charges = [weights.charge(model_inputs(weights.definition, c.counts)) for c in cases]
+    predicted = [float(weights.corrected(charge)[0]) for charge in charges]
+    return float(np.exp(np.mean(np.abs(np.log(np.array(predicted) / times)))))
+
+
+@pytest.mark.parametrize("model", ["structural", "compiled"])
+def test_shipped_probes_are_those_of_the_measurements(model: str, cases: list[Observation]) -> None:
+    weights = load_weights("pocl-epyc-zen5", model=model)
+    again = probes_of(weights, cases)
+    assert [(p.kernel, p.parameters) for p in again] == [
+        (p.kernel, p.parameters) for p in weights.probes
+    ]
+    for probe, other in zip(again, weights.probes, strict=True):
+        assert probe.expected_s == pytest.approx(other.expected_s, rel=1e-3)
+        assert probe.shares == pytest.approx(other.shares, abs=1e-3)
+
+
+@pytest.mark.parametrize("model", ["structural", "compiled"])
+@pytest.mark.parametrize(("memory", "clock"), [(0.4, 1.3), (2.5, 0.7), (1.6, 1.0)])
+def test_predictions_follow_a_drift_that_is_simulated(
+    model: str, memory: float, clock: float, cases: list[Observation]
+) -> None:
+    weights = load_weights("pocl-epyc-zen5", model=model)
+    known = [c for c in cases if c.has_code or model == "structural"]
+    true = {None: 1.0, "core": 1 / clock, "far": memory, "memory": memory}
+    parts = [_parts(weights, case) for case in known]
+    drifted = [
+        case.time_s * sum(true[g] * s for g, s in part.items()) / sum(part.values())
+        for case, part in zip(known, parts, strict=True)
+    ]
+    probed = [
+        p.expected_s * (1 + sum(s * (true[g] - 1) for g, s in p.shares.items()))
+        for p in weights.probes
+    ]
+    followed = weights.scaled(factors_of(weights.probes, probed))
+    usual = _mean_factor(weights, known, [case.time_s for case in known])
+    assert _mean_factor(followed, known, drifted) <= 1.05 * usual
+    assert _mean_factor(weights, known, drifted) > 1.05 * usual
+
+
+@pytest.mark.parametrize("model", ["structural", "compiled"])
+@pytest.mark.parametrize(("memory", "clock"), [(0.4, 1.3), (1.0, 1.0), (2.5, 0.7)])
+def test_a_calibration_is_not_worse_than_what_ships_for_the_device(
+    model: str, memory: float, clock: float, cases: list[Observation], header: Header
+) -> None:
+    weights = load_weights("pocl-epyc-zen5", model=model)
+    known = [c for c in cases if c.has_code or model == "structural"]
+    true = {None: 1.0, "core": 1 / clock, "far": memory, "memory": memory}
+    parts = [_parts(weights, case) for case in known]
+    drifted = [
+        replace(case, time_s=case.time_s * sum(true[g] * s for g, s in p.items()) / sum(p.values()))
+        for case, p in zip(known, parts, strict=True)
+    ]
+    measured, others = drifted[::4], [case for n, case in enumerate(drifted) if n % 4]
+    calibrated = follow(weights, measured, header)
+    usual = _mean_factor(weights, known, [case.time_s for case in known])
+    reached = _mean_factor(calibrated, others, [case.time_s for case in others])
+    assert reached <= 1.05 * usual
+    assert reached <= 1.01 * _mean_factor(weights, others, [case.time_s for case in others])
+    assert calibrated.correction == weights.correction
+    assert calibrated.source is not None
+    assert calibrated.source.cases == len(measured)
+
+
+def test_intervals_of_a_calibration_grow_with_its_errors(
+    cases: list[Observation], header: Header
+) -> None:
+    weights = load_weights("pocl-epyc-zen5", model="structural")
+    noisy = [replace(c, time_s=c.time_s * 2.5 ** (n % 2 * 2 - 1)) for n, c in enumerate(cases)]
+    usual, wider = (follow(weights, some, header).quality for some in (cases, noisy))
+    assert usual is not None
+    assert wider is not None
+    assert usual.calibration is not None
+    assert wider.calibration is not None
+    assert wider.calibration.log_errors_90 > 1.5 * usual.calibration.log_errors_90
+
+
+# --- where weights follow the machine
+
+
+@pytest.fixture
+def at_hand(monkeypatch: pytest.MonkeyPatch) -> WeightSet:
+    """Have the device of weights at hand, on which all takes twice the time."""
+    weights = load_weights("pocl-epyc-zen5", model="structural")
+
+    here = SimpleNamespace(label="pocl:0", identity=weights.device)
+    monkeypatch.delenv(probing.AS_FITTED, raising=False)
+    monkeypatch.setattr(probing, "discover", lambda: SimpleNamespace(devices=[here]))
+    twice = tuple(2 * probe.expected_s for probe in weights.probes)
+    monkeypatch.setattr(probing, "times_of", lambda *_: twice)
+    return weights
+
+
+def test_named_weights_follow_the_machine_and_say_so(at_hand: WeightSet) -> None:
+    found = Target(weights="pocl-epyc-zen5", model="structural").checked()
+    charged = {w.feature: w.value_s for w in at_hand.weights}
+    now = {w.feature: w.value_s for w in found.weights}
+    assert now["launches"] == charged["launches"]
+    vector = "issue.vector.chain.f32.add"
+    assert now[vector] == pytest.approx(2 * charged[vector], rel=0.1)
+    assert found.machine.startswith("this machine was probed; times since the fit: work in the")
+    assert found.probes[0].expected_s == pytest.approx(2 * at_hand.probes[0].expected_s, rel=0.1)
+    assert "machine" not in found.to_object()
+
+
+def test_weights_that_are_given_stay(at_hand: WeightSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Target(weights=at_hand).loaded() is at_hand
+    named = Target(weights="pocl-epyc-zen5", model="structural")
+    assert named.loaded().weights != at_hand.weights
+    monkeypatch.setenv(probing.AS_FITTED, "1")
+    assert named.loaded().weights == at_hand.weights
+    assert Target(weights="pocl-epyc-zen4", model="structural").loaded().machine == ""
+
+
+def test_a_probe_that_says_nothing_leaves_weights_alone(
+    at_hand: WeightSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "times_of", lambda *_: "other programs use it")
+    found = Target(weights="pocl-epyc-zen5", model="structural").checked()
+    assert found.weights == at_hand.weights
+    assert found.machine == "weights as they were fitted: other programs use it"
+
+
+def test_a_device_that_fails_is_not_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> object:
+        raise MeasurementError("no memory")
+
+    monkeypatch.setattr(probing, "find_device", lambda _: None)
+    monkeypatch.setattr(probing.KernelRunner, "open", fails)
+    reason = probing.times_of("pocl:fails", (("stride1/copy/256x1/f32", (("n", 4096),)),))
+    assert reason == "the machine was not probed (no memory)"
