@@ -24,6 +24,7 @@ import loopy as lp
 import numpy as np
 import pyopencl as cl
 from loopy.diagnostic import LoopyError
+from numpy.typing import NDArray
 from pytools.persistent_dict import WriteOncePersistentDict
 
 from countperf.caches import (
@@ -35,9 +36,10 @@ from countperf.caches import (
 )
 from countperf.counting.automatic import offset_parameters
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
+from countperf.harness.arrays import evaluate_integer
 from countperf.harness.binding import bind_arguments
 from countperf.harness.cuda.target import HostBuilder, Launches, code_of
-from countperf.harness.description import describe_kernel, with_argument_types
+from countperf.harness.description import Kernel, describe_kernel, with_argument_types
 from countperf.harness.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.harness.devices import discover
 from countperf.harness.opencl import Session, build_kernel
@@ -189,12 +191,31 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
 def _launch(session: Session, unit: Any, parameters: Mapping[str, int]) -> None:
     kernel = build_kernel(session, unit, choose_groups=fewest_groups)
     given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
-    bound = bind_arguments(session, kernel, given)
+    bound = bind_arguments(session, kernel, given, _without_shape(kernel, given))
     kernel.launch(bound.arguments)
     session.finish()
 
 
+def _without_shape(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Return zeros for arrays of undeclared shape in which data decides how far the kernel goes.
+
+    Accesses are checked to stay in them before the launch, in which all data is zero.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    for array in kernel.arrays:
+        part = next(iter(array.parts.values()))
+        try:
+            part.extents(sizes, kernel.addressed)
+        except KernelBuildError:
+            if undeclared := part.shape.count(None):
+                extent = round(_UNDECLARED_ELEMENTS ** (1 / undeclared))
+                extents = [extent if e is None else evaluate_integer(e, sizes) for e in part.shape]
+                arrays[array.name] = np.zeros(array.whole(extents), array.dtype)
+    return arrays
+
+
 _ANY_SHAPE = "0-0-0"
+_UNDECLARED_ELEMENTS = 1 << 20
 _MESSAGE_LIMIT = 800
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")

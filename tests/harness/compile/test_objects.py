@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import loopy as lp
 import numpy as np
 import pytest
 
@@ -72,6 +73,40 @@ def test_each_launch_and_each_unit_has_code_of_its_own(pocl: Device) -> None:
     counts = followed.counts({"n": 1000}, every_group=True)
     assert counts["code.arithmetic_scalar"] == 1000 * 1001 // 2
     assert followed.counts({"n": 1000})["code.arithmetic_scalar"] != 1000 * 1001 // 2
+
+
+def _sparse_product(extent: str | None) -> Any:
+    arguments = [
+        lp.GlobalArg("starts", np.int32, shape="n+1"),
+        lp.GlobalArg("column", np.int32, shape=extent),
+        lp.GlobalArg("value", np.float32, shape=extent),
+        lp.GlobalArg("x,y", np.float32, shape="n"),
+        lp.ValueArg("n,q", np.int32),
+    ]
+    body = """
+        for i
+            <> s = starts[i]
+            <> e = starts[i+1]
+            y[i] = sum(j, value[j]*x[column[j]])
+        end
+    """
+    domains = ["{[i]: 0<=i<n}", "{[j]: s<=j<e}"]
+    unit = lp.make_kernel(domains, body, arguments, lang_version=(2018, 2), assumptions="n>=64")
+    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+@pytest.mark.device
+@needs_objdump
+def test_code_is_read_where_data_decides_how_long_an_array_is(pocl: Device) -> None:
+    sizes = {"n": 4096, "q": 81920}
+    units = [(_sparse_product(extent), sizes) for extent in ("q", None)]
+    declared, undeclared = read_compiled(units, pocl)
+    assert isinstance(declared, CompiledKernel)
+    assert isinstance(undeclared, CompiledKernel)
+    counts = undeclared.counts(sizes, {"j": 20})
+    assert counts == declared.counts(sizes, {"j": 20})
+    # an addition and a product of each of the elements
+    assert counts["code.arithmetic_scalar"] + counts.get("code.arithmetic_vector", 0) >= 81920
 
 
 @pytest.mark.device
