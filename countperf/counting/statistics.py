@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from math import isfinite
 from typing import Any
@@ -106,6 +107,9 @@ class Statistics:
             return probability
         if instruction_id in self.numbers:
             return self._use(instruction_id)
+        for name in self.numbers:
+            if name not in self.inames and fnmatchcase(instruction_id, name):
+                return self._use(name)
         return None
 
     def _by_text(self, condition: Any) -> Fraction | None:

@@ -277,9 +277,18 @@ def _branching() -> Any:
     )
 
 
-def test_probabilities_by_instruction() -> None:
-    vector = count_kernel(_branching(), statistics={"first": 0.25, "second": 0.25})
-    assert vector.evaluate(n=N)["flop.mul.f32"] == N // 2
+@pytest.mark.parametrize(
+    ("statistics", "multiplications"),
+    [
+        ({"first": 0.25, "second": 0.25}, N // 2),
+        ({"*": 0.25}, N // 2),
+        ({"fir??": 0.5, "sec*": 0.25}, N // 2 + N // 4),
+        ({"*": 0.25, "second": 1}, N + N // 4),  # the name goes before patterns
+    ],
+)
+def test_probabilities_by_instruction(statistics: Any, multiplications: int) -> None:
+    vector = count_kernel(_branching(), statistics=statistics)
+    assert vector.evaluate(n=N)["flop.mul.f32"] == multiplications
     assert not vector["flop.mul.f32"].exact
     assert vector["flop.add.f32"].exact
 
@@ -297,6 +306,7 @@ def test_the_text_of_a_condition_names_it_everywhere() -> None:
 @pytest.mark.parametrize(
     ("statistics", "message"),
     [
+        ({"noth*": 0.5}, r"'noth\*' names no loop"),
         ({"nothing": 0.5}, r"'nothing' names no loop .*no instruction .*no condition"),
         ({"jj": 3.0}, "no loop of the kernel"),
         ({"v": "stride1"}, r"'v' names no array"),
