@@ -242,9 +242,13 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
 def _with_code(task: CalibrationTask, measured: MeasurementSet) -> tuple[MeasurementSet, str]:
     """Read the compiled code of measured kernels; say why, if that fails."""
     try:
-        return read_code(task.store, device=task.device.label), ""
+        until = task.deadline - _FIT_S
+        read = read_code(task.store, device=task.device.label, until=until)
     except (DeviceError, KernelSpecificationError, DocumentError) as error:
         return measured, str(error)
+    if all(measurement.code is None for measurement in read):
+        return read, "the time was over before code was read; calibrate again, which goes on"
+    return read, ""
 
 
 def _fit_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -295,6 +296,7 @@ def _check_families(families: Sequence[str]) -> None:
 
 
 _BATCH = 40  # kernels that a process compiles
+_SMALL_BATCH = 6  # the same where time is short
 _BETWEEN_FILES = 400  # after so many the file is written
 
 
@@ -315,6 +317,7 @@ def read_code(
     *,
     device: str | None = None,
     progress: Callable[[str], None] | None = None,
+    until: float | None = None,
 ) -> MeasurementSet:
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
@@ -322,12 +325,15 @@ def read_code(
     (`countperf.workflow.fitting.recount` makes it that of the device). Cases that have their
     instructions already are left as they are, unless what older versions noted says nothing of
     cycles. The file is written now and then, so that a run that is cut off goes on where it was.
+    `until`, by the monotonic clock, ends it early.
     """
     with Rewriting(measurements) as file:
-        return _read_code(file, device, progress or (lambda _: None))
+        return _read_code(file, device, progress or (lambda _: None), until)
 
 
-def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) -> MeasurementSet:
+def _read_code(
+    file: Rewriting, device: str | None, say: Callable[[str], None], until: float | None
+) -> MeasurementSet:
     """Note what the code of measured kernels executes, in an open file."""
     measured = file.read()
     chosen = find_device(device or measured.device.slug)
@@ -345,7 +351,8 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
         (name, tuple((m.case, m.parameters, caches_of(m.properties or {}).code) for m in some))
         for name, some in waiting.items()
     ]
-    batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
+    size = _BATCH if until is None else _SMALL_BATCH
+    batches = [cases[first : first + size] for first in range(0, len(cases), size)]
     code: dict[str, dict[str, int]] = {}
 
     def renewed() -> MeasurementSet:
@@ -356,9 +363,15 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
 
     with process_pool() as pool:
         done = 0
-        read = pool.map(partial(_code_of, chosen.label), batches)
-        pairs = zip(batches, read, strict=True)
-        for batch, outcomes in stepped(pairs, "reading code", total=len(batches)):
+        tasks = [pool.submit(_code_of, chosen.label, batch) for batch in batches]
+        pairs = zip(batches, tasks, strict=True)
+        for batch, task in stepped(pairs, "reading code", total=len(batches)):
+            try:
+                left_s = None if until is None else max(until - time.monotonic(), 0.0)
+                outcomes = task.result(left_s)
+            except TimeoutError:
+                pool.end()
+                break
             for case, outcome in outcomes:
                 if isinstance(outcome, str):
                     say(f"{case}: {outcome}")
