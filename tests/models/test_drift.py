@@ -101,6 +101,19 @@ def _parts(weights: WeightSet, case: Observation) -> dict[str | None, float]:
     return parts
 
 
+def _drifted(
+    weights: WeightSet, cases: list[Observation], memory: float, clock: float
+) -> tuple[list[Observation], dict[str | None, float]]:
+    """Change times by groups of weights; return the factors, too."""
+    true = {None: 1.0, "core": 1 / clock, "far": memory, "memory": memory}
+    parts = [_parts(weights, case) for case in cases]
+    drifted = [
+        replace(case, time_s=case.time_s * sum(true[g] * s for g, s in p.items()) / sum(p.values()))
+        for case, p in zip(cases, parts, strict=True)
+    ]
+    return drifted, true
+
+
 def _mean_factor(weights: WeightSet, cases: list[Observation], times: list[float]) -> float:
     charges = [weights.charge(model_inputs(weights.definition, c.counts)) for c in cases]
     predicted = [float(weights.corrected(charge)[0]) for charge in charges]
@@ -126,12 +139,8 @@ def test_predictions_follow_a_drift_that_is_simulated(
 ) -> None:
     weights = load_weights("pocl-epyc-zen5", model=model)
     known = [c for c in cases if c.has_code or model == "structural"]
-    true = {None: 1.0, "core": 1 / clock, "far": memory, "memory": memory}
-    parts = [_parts(weights, case) for case in known]
-    drifted = [
-        case.time_s * sum(true[g] * s for g, s in part.items()) / sum(part.values())
-        for case, part in zip(known, parts, strict=True)
-    ]
+    cases_now, true = _drifted(weights, known, memory, clock)
+    drifted = [case.time_s for case in cases_now]
     probed = [
         p.expected_s * (1 + sum(s * (true[g] - 1) for g, s in p.shares.items()))
         for p in weights.probes
@@ -149,12 +158,7 @@ def test_a_calibration_is_not_worse_than_what_ships_for_the_device(
 ) -> None:
     weights = load_weights("pocl-epyc-zen5", model=model)
     known = [c for c in cases if c.has_code or model == "structural"]
-    true = {None: 1.0, "core": 1 / clock, "far": memory, "memory": memory}
-    parts = [_parts(weights, case) for case in known]
-    drifted = [
-        replace(case, time_s=case.time_s * sum(true[g] * s for g, s in p.items()) / sum(p.values()))
-        for case, p in zip(known, parts, strict=True)
-    ]
+    drifted, _ = _drifted(weights, known, memory, clock)
     measured, others = drifted[::4], [case for n, case in enumerate(drifted) if n % 4]
     calibrated = follow(weights, measured, header)
     usual = _mean_factor(weights, known, [case.time_s for case in known])
