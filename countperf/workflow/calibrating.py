@@ -247,7 +247,7 @@ def _with_code(task: CalibrationTask, measured: MeasurementSet) -> tuple[Measure
     except (DeviceError, KernelSpecificationError, DocumentError) as error:
         return measured, str(error)
     if all(measurement.code is None for measurement in read):
-        return read, "the time was over before code was read; give more (minutes=NUMBER)"
+        return read, "the time was over before code was read; the next calibration goes on with it"
     return read, ""
 
 
