@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -296,7 +295,6 @@ def _check_families(families: Sequence[str]) -> None:
 
 
 _BATCH = 40  # kernels that a process compiles
-_SMALL_BATCH = 6  # the same where time is short
 _BETWEEN_FILES = 400  # after so many the file is written
 
 
@@ -317,7 +315,6 @@ def read_code(
     *,
     device: str | None = None,
     progress: Callable[[str], None] | None = None,
-    until: float | None = None,
 ) -> MeasurementSet:
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
@@ -325,15 +322,12 @@ def read_code(
     (`countperf.workflow.fitting.recount` makes it that of the device). Cases that have their
     instructions already are left as they are, unless what older versions noted says nothing of
     cycles. The file is written now and then, so that a run that is cut off goes on where it was.
-    `until`, by the monotonic clock, ends it early.
     """
     with Rewriting(measurements) as file:
-        return _read_code(file, device, progress or (lambda _: None), until)
+        return _read_code(file, device, progress or (lambda _: None))
 
 
-def _read_code(
-    file: Rewriting, device: str | None, say: Callable[[str], None], until: float | None
-) -> MeasurementSet:
+def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) -> MeasurementSet:
     """Note what the code of measured kernels executes, in an open file."""
     measured = file.read()
     chosen = find_device(device or measured.device.slug)
@@ -351,8 +345,7 @@ def _read_code(
         (name, tuple((m.case, m.parameters, caches_of(m.properties or {}).code) for m in some))
         for name, some in waiting.items()
     ]
-    size = _BATCH if until is None else _SMALL_BATCH
-    batches = [cases[first : first + size] for first in range(0, len(cases), size)]
+    batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
     code: dict[str, dict[str, int]] = {}
 
     def renewed() -> MeasurementSet:
@@ -363,15 +356,9 @@ def _read_code(
 
     with process_pool() as pool:
         done = 0
-        tasks = [pool.submit(_code_of, chosen.label, batch) for batch in batches]
-        pairs = zip(batches, tasks, strict=True)
-        for batch, task in stepped(pairs, "reading code", total=len(batches)):
-            try:
-                left_s = None if until is None else max(until - time.monotonic(), 0.0)
-                outcomes = task.result(left_s)
-            except TimeoutError:
-                pool.end()
-                break
+        read = pool.map(partial(_code_of, chosen.label), batches)
+        pairs = zip(batches, read, strict=True)
+        for batch, outcomes in stepped(pairs, "reading code", total=len(batches)):
             for case, outcome in outcomes:
                 if isinstance(outcome, str):
                     say(f"{case}: {outcome}")
