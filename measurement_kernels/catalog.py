@@ -33,11 +33,8 @@ def _measured() -> dict[str, CatalogEntry]:
 
 @cache
 def _everything() -> dict[str, CatalogEntry]:
-    found = [
-        *random_shapes.entries(),
-        *(entry for kernel in APPLICATIONS.values() for entry in kernel.entries()),
-    ]
-    return _measured() | {each.name: each for each in found}
+    others = (*random_shapes.entries(), *(e for k in APPLICATIONS.values() for e in k.entries()))
+    return _measured() | {each.name: each for each in others}
 
 
 @cache

@@ -15,7 +15,7 @@ is not the model's fault (`row_weights`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import cast
@@ -57,6 +57,7 @@ class Observation(ShortRepr):
     time_s: float  # measured time, s
     stable: bool = True  # whether its samples agreed well enough
     noise: float = 0.0  # how well its time repeats: standard deviation of its logarithm
+    parameters: Mapping[str, int] = field(default_factory=dict[str, int])  # its sizes
 
     @property
     def has_code(self) -> bool:

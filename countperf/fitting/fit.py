@@ -37,13 +37,13 @@ from countperf.fitting.leaving_out import (
     leave_families_out,
     log_scatter,
 )
-from countperf.fitting.probes import probes_of
+from countperf.fitting.probes import measurement_source, probes_of
 from countperf.fitting.solve import Vector
 from countperf.measurements import Header, Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import Correction
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import DERIVED, FitQuality, MeasurementSource, Range, Weight
+from countperf.models.function import DERIVED, FitQuality, Range, Weight
 from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
@@ -257,6 +257,7 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
                 noise=measurement.noise
                 if measurement.settling == "settled"
                 else max(measurement.noise, UNSETTLED_NOISE),
+                parameters=measurement.parameters,
             )
         )
     return tuple(observations)
@@ -296,17 +297,6 @@ def weight_set(
     if model.policy is None:
         return weights
     return weights.model_copy(update={"probes": probes_of(weights, observations)})
-
-
-def measurement_source(observations: Sequence[Observation], header: Header) -> MeasurementSource:
-    """Say what weights rest on."""
-    return MeasurementSource(
-        cases=len(observations),
-        unstable_cases=sum(not case.stable for case in observations),
-        families=tuple(dict.fromkeys(case.family for case in observations)),
-        protocol=header.protocol.name,
-        recorded_at=header.environment.recorded_at,
-    )
 
 
 def _standard_error(fitted: Estimate, column: int) -> float | None:

@@ -39,28 +39,18 @@ from pydantic import (
 
 from countperf.display import ShortRepr, Table, printed
 from countperf.documents import Document, Part
-from countperf.errors import FitError
 from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.estimate import estimate_design, on_one_thread
-from countperf.fitting.fit import FitResult, fit_quality, measurement_source, weight_set
-from countperf.fitting.leaving_out import leave_families_out, log_scatter
-from countperf.fitting.probes import timed_case
+from countperf.fitting.fit import FitResult, fit_quality, weight_set
+from countperf.fitting.leaving_out import leave_families_out
+from countperf.fitting.probes import readable, wider
 from countperf.fitting.solve import LogPrior, Recipe, Vector
 from countperf.hardware.identity import DeviceIdentity, platform_prefix
 from countperf.measurements import Header
-from countperf.metrics import mean_error
 from countperf.models.definition import ModelDefinition
-from countperf.models.drift import Probe, factors_of
-from countperf.models.function import (
-    Calibration,
-    Column,
-    FitQuality,
-    ModelFunction,
-    model_inputs,
-)
+from countperf.models.function import Calibration, Column, FitQuality, ModelFunction
 from countperf.models.shipped import COMPILED, fitted_model
-from countperf.models.validity import NORMAL_QUANTILES
 from countperf.models.weights import WeightSet
 
 SPREAD = 0.5
@@ -363,13 +353,7 @@ def fit_with_prior(
 
     `noise`, of times that did not settle, makes intervals wider.
     """
-    if known.kind == COMPILED:
-        observations = [case for case in observations if case.has_code]
-    if not observations:
-        raise FitError(
-            "no measured kernel has what the model reads: measure more kernels (countperf"
-            " calibrate goes on)"
-        )
+    observations = readable(observations, reads_code=known.kind == COMPILED)
     device = header.device
     definition = known.definition(device, memory)
     design = build_design(observations, definition)
@@ -402,61 +386,6 @@ def fit_with_prior(
         observations=tuple(observations),
         estimate=fitted,
         held_out=held_out,
-    )
-
-
-@on_one_thread
-def follow(
-    weights: WeightSet, observations: Sequence[Observation], header: Header, *, noise: float = 0.0
-) -> WeightSet:
-    """Have weights that ship for a device follow its measured kernels: its clock and its memory.
-
-    What a long campaign found stays, with its correction by kernels alike; intervals get wider as
-    far as left-out families are predicted worse than in the fit.
-    """
-    if weights.definition.reads_code:
-        observations = [case for case in observations if case.has_code]
-    timed = [
-        timed_case(weights, case)
-        for case in observations
-        if not weights.missing(model_inputs(weights.definition, case.counts))
-    ]
-    if not timed:
-        raise FitError(
-            "no measured kernel has what the model reads: measure more kernels (countperf"
-            " calibrate goes on)"
-        )
-    quality = weights.quality
-    then = (quality and quality.held_out_scatter) or SPREAD
-    known = [
-        Probe(kernel=one.case.kernel, parameters={}, expected_s=one.predicted_s, shares=one.shares)
-        for one in timed
-    ]
-
-    def found(left_out: str) -> dict[str, float]:
-        kept = [number for number, one in enumerate(timed) if one.case.family != left_out]
-        times = [timed[number].case.time_s for number in kept]
-        return factors_of([known[number] for number in kept], times, noise=then)
-
-    factors = {family: found(family) for family in {one.case.family for one in timed}}
-    pairs = [
-        (probe.moved(factors[one.case.family]).expected_s, one.case.time_s)
-        for probe, one in zip(known, timed, strict=True)
-    ]
-    now = log_scatter([p for p, _ in pairs], [m for _, m in pairs]) or then
-    made = weights.scaled(found(""))
-    if quality is not None:
-        off = mean_error([abs(predicted / measured - 1.0) for predicted, measured in pairs]).value
-        quality = quality.model_copy(
-            update={
-                "held_out_error": off,
-                "held_out_scatter": now,
-                "calibration": quality.calibration
-                and _wider(quality.calibration, max(1.0, now / then), noise),
-            }
-        )
-    return made.model_copy(
-        update={"quality": quality, "source": measurement_source(observations, header)}
     )
 
 
@@ -510,17 +439,5 @@ def _calibration(
                 "log_errors_95": expected.log_error_95,
             }
         )
-        return _wider(own, widening(quality.held_out_error, expected), noise)
-    return _wider(own, 1.0, noise)
-
-
-def _wider(calibration: Calibration, factor: float, noise: float) -> Calibration:
-    """Widen intervals by a factor of errors, and by noise of the measured times."""
-    errors = {0.9: calibration.log_errors_90, 0.95: calibration.log_errors_95}
-    wider = {
-        at: float(np.hypot(error * factor, NORMAL_QUANTILES[at] * noise))
-        for at, error in errors.items()
-    }
-    return calibration.model_copy(
-        update={"log_errors_90": wider[0.9], "log_errors_95": wider[0.95]}
-    )
+        return wider(own, widening(quality.held_out_error, expected), noise)
+    return wider(own, 1.0, noise)

@@ -1,28 +1,34 @@
-"""Kernels of a fit that tell how fast the machine is, and what the fit expects of them."""
+"""Probes: kernels that tell how fast a machine is, and weights that follow measured kernels."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from countperf.display import ShortRepr
+from countperf.errors import FitError
 from countperf.fitting.design import Observation
-from countperf.models.drift import CORE, GROUPS, Probe, group_of
-from countperf.models.function import model_inputs
+from countperf.fitting.leaving_out import log_scatter
+from countperf.measurements import Header
+from countperf.metrics import mean_error
+from countperf.models.drift import CORE, GROUPS, Probe, factors_of, group_of
+from countperf.models.function import Calibration, MeasurementSource, model_inputs
+from countperf.models.validity import NORMAL_QUANTILES
 from countperf.models.weights import WeightSet
 
-PROBES = {
-    "independent-chains/fma-1/128x1/f32": "independent-chains",
-    "stride1/copy/256x1/f32": "stride1",
-}
-"""Measurement kernels that are probes, and the family that says what the fit expects of them: a
-chain of multiply-adds, and copies in the last cache and in memory."""
+PROBES = ("independent-chains/fma-1/128x1/f32", "stride1/copy/256x1/f32")
+"""Measurement kernels that are probes: a chain of multiply-adds, and copies in the last cache and
+in memory."""
 
 _SHORTEST_S, _LONGEST_S = 1e-4, 7e-3
 """Times at the fit of sizes that are probed."""
+
+_SCATTER = 0.5
+"""Scatter of logarithms of errors that is assumed of weights without one."""
 
 
 def probes_of(weights: WeightSet, observations: Iterable[Observation]) -> tuple[Probe, ...]:
@@ -33,7 +39,7 @@ def probes_of(weights: WeightSet, observations: Iterable[Observation]) -> tuple[
     that single times say little of it: there the mean is over all kernels of the probes' families
     of which memory takes most.
     """
-    families = frozenset(PROBES.values())
+    families = {kernel.split("/")[0] for kernel in PROBES}
     timed = [
         timed_case(weights, observation)
         for observation in observations
@@ -55,14 +61,7 @@ def probes_of(weights: WeightSet, observations: Iterable[Observation]) -> tuple[
                 if o.most == one.most and (o.most != CORE or o.case.kernel == kernel)
             ]
             off = np.mean([math.log(o.case.time_s / o.predicted_s) for o in alike])
-            probes.append(
-                Probe(
-                    kernel=kernel,
-                    parameters=one.parameters,
-                    expected_s=one.predicted_s * math.exp(off),
-                    shares=one.shares,
-                )
-            )
+            probes.append(one.probe(one.predicted_s * math.exp(off)))
     return tuple(probes)
 
 
@@ -79,11 +78,14 @@ class TimedCase(ShortRepr):
         """The group of weights that takes most of the time."""
         return max(self.shares, key=self.shares.__getitem__)
 
-    @property
-    def parameters(self) -> dict[str, int]:
-        """Sizes, as the case is named."""
-        texts = (text.split("=") for text in self.case.name.rsplit("/", 1)[1].split(","))
-        return {name: int(value) for name, value in texts}
+    def probe(self, expected_s: float) -> Probe:
+        """Return it as a probe that is expected to take a time, s."""
+        return Probe(
+            kernel=self.case.kernel,
+            parameters=dict(self.case.parameters),
+            expected_s=expected_s,
+            shares=self.shares,
+        )
 
 
 def timed_case(weights: WeightSet, case: Observation) -> TimedCase:
@@ -98,3 +100,82 @@ def timed_case(weights: WeightSet, case: Observation) -> TimedCase:
         for group in GROUPS
     }
     return TimedCase(case=case, predicted_s=float(weights.corrected(charge)[0]), shares=shares)
+
+
+def readable(observations: Sequence[Observation], *, reads_code: bool) -> list[Observation]:
+    """Return the cases that have what a model reads; refuse where there are none."""
+    cases = [case for case in observations if case.has_code or not reads_code]
+    if not cases:
+        raise FitError(
+            "no measured kernel has what the model reads: measure more kernels (countperf"
+            " calibrate goes on)"
+        )
+    return cases
+
+
+def measurement_source(observations: Sequence[Observation], header: Header) -> MeasurementSource:
+    """Say what weights rest on."""
+    return MeasurementSource(
+        cases=len(observations),
+        unstable_cases=sum(not case.stable for case in observations),
+        families=tuple(dict.fromkeys(case.family for case in observations)),
+        protocol=header.protocol.name,
+        recorded_at=header.environment.recorded_at,
+    )
+
+
+def follow(
+    weights: WeightSet, observations: Sequence[Observation], header: Header, *, noise: float = 0.0
+) -> WeightSet:
+    """Have weights that ship for a device follow its measured kernels: its clock and its memory.
+
+    What a long campaign found stays, with its correction by kernels alike. Intervals get wider as
+    far as left-out families are predicted worse than in the fit, and by `noise` of the times.
+    """
+    complete = [
+        case
+        for case in observations
+        if not weights.missing(model_inputs(weights.definition, case.counts))
+    ]
+    cases = readable(complete, reads_code=weights.definition.reads_code)
+    timed = [timed_case(weights, case) for case in cases]
+    probes = [one.probe(one.predicted_s) for one in timed]
+    quality = weights.quality
+    then = (quality and quality.held_out_scatter) or _SCATTER
+
+    def factors(left_out: str = "") -> dict[str, float]:
+        kept = [n for n, one in enumerate(timed) if one.case.family != left_out]
+        times = [timed[n].case.time_s for n in kept]
+        return factors_of([probes[n] for n in kept], times, noise=then)
+
+    of_families = {family: factors(family) for family in {one.case.family for one in timed}}
+    predicted = [
+        probe.moved(of_families[one.case.family]).expected_s
+        for probe, one in zip(probes, timed, strict=True)
+    ]
+    measured = [one.case.time_s for one in timed]
+    now = log_scatter(predicted, measured) or then
+    if quality is not None:
+        errors = np.abs(np.array(predicted) / measured - 1.0)
+        changes: dict[str, Any] = {
+            "held_out_error": mean_error(errors).value,
+            "held_out_scatter": now,
+        }
+        if quality.calibration is not None:
+            changes["calibration"] = wider(quality.calibration, max(1.0, now / then), noise)
+        quality = quality.model_copy(update=changes)
+    return weights.scaled(factors()).model_copy(
+        update={"quality": quality, "source": measurement_source(cases, header)}
+    )
+
+
+def wider(calibration: Calibration, factor: float, noise: float) -> Calibration:
+    """Widen intervals by a factor of errors, and by noise of the measured times."""
+    errors = {0.9: calibration.log_errors_90, 0.95: calibration.log_errors_95}
+    widened = {
+        at: float(np.hypot(error * factor, NORMAL_QUANTILES[at] * noise))
+        for at, error in errors.items()
+    }
+    return calibration.model_copy(
+        update={"log_errors_90": widened[0.9], "log_errors_95": widened[0.95]}
+    )

@@ -52,7 +52,7 @@ Run = tuple[Mapping[str, int], float]
 
 
 class _Weights(Protocol):
-    """What is asked here of a `countperf.models.weights.WeightSet`."""
+    """Members of a `countperf.models.weights.WeightSet` that anchors use."""
 
     model: str
     definition: ModelDefinition

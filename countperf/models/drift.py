@@ -46,7 +46,7 @@ class Probe(Part):
 
     kernel: str  # name in the catalogue
     parameters: dict[str, int]
-    expected_s: float = Field(gt=0)  # what the fit stands for, s
+    expected_s: float = Field(gt=0)  # time that the fit expects, s
     shares: dict[str, float]  # of the expected time, by group of weights
 
     def moved(self, factors: Mapping[str, float]) -> Self:

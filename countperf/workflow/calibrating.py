@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,12 +31,12 @@ from countperf.fitting.prior import (
     KnownDevices,
     KnownModel,
     fit_with_prior,
-    follow,
     is_alike,
     shipped_choice,
     shipped_devices,
     widening,
 )
+from countperf.fitting.probes import follow
 from countperf.hardware.identity import counted_caches_of, memory_hierarchy_of
 from countperf.harness.campaign import Rewriting, measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
@@ -155,8 +155,10 @@ def calibrate(
         measured, without_code = _with_code(task, measured)
     if not busy:
         measured = measured.select(_is_settled)
-    models = _fit_all(task, measured, devices, plain, busy=busy, can_follow=known is None)
-    near = [one.device for model in devices.models for one in model.devices]
+    shipped = _shipped(chosen, task.caches) if known is None else {}
+    models = _fit_all(task, measured, devices, shipped, plain, busy=busy)
+    near = [weights.device for weights in shipped.values()]
+    near = near or [one.device for model in devices.models for one in model.devices]
     near.sort(key=lambda identity: not is_alike(identity, chosen.identity))
     return CalibrationResult(
         name=f"{OWN}{models[0].path.parent.name}",
@@ -251,10 +253,10 @@ def _fit_all(
     task: CalibrationTask,
     measured: MeasurementSet,
     known: KnownDevices,
+    shipped: Mapping[str, WeightSet],
     name: str,
     *,
     busy: bool,
-    can_follow: bool,
 ) -> tuple[CalibratedModel, ...]:
     """Fit each model and store its weights, that which reads code first."""
     observations = observations_of(measured)
@@ -266,7 +268,7 @@ def _fit_all(
         if model is None or (kind == COMPILED and not task.reads_code):
             continue
         report(f"fitting the {kind} model", 0)
-        own = _shipped(task.device, kind, task.caches) if can_follow else None
+        own = shipped.get(kind)
         try:
             if own is not None:
                 weights = follow(own, observations, measured.header, noise=noise)
@@ -293,14 +295,16 @@ def _fit_all(
     )
 
 
-def _shipped(device: Device, kind: str, caches: CountedCaches) -> WeightSet | None:
-    """Return the weights that ship for the very device; None if there are none."""
-    for fit in fits_for(device.identity):
-        if not fit.name.startswith(OWN) and kind in fit.models:
-            weights = load_weights(fit.name, model=kind)
-            if weights.counted_caches.counts_alike(caches):
-                return weights
-    return None
+def _shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
+    """Return the weights that ship for the very device, by model."""
+    weights = {
+        kind: load_weights(fit.name, model=kind)
+        for fit in fits_for(device.identity)
+        if not fit.name.startswith(OWN)
+        for kind in (COMPILED, STRUCTURAL)
+        if kind in fit.models
+    }
+    return {kind: w for kind, w in weights.items() if w.counted_caches.counts_alike(caches)}
 
 
 def _calibrated(weights: WeightSet, path: Path, expected: ExpectedErrors | None) -> CalibratedModel:

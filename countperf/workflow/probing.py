@@ -1,4 +1,4 @@
-"""How fast the machine at hand is now, and weights that follow it."""
+"""Speed of the machine at hand, and weights that follow it."""
 
 from __future__ import annotations
 

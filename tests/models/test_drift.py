@@ -12,11 +12,9 @@ import pytest
 from countperf import load_weights
 from countperf.errors import MeasurementError
 from countperf.fitting.fit import Observation, observations_of
-from countperf.fitting.prior import follow
-from countperf.fitting.probes import probes_of
+from countperf.fitting.probes import follow, probes_of, timed_case
 from countperf.measurements import Header, MeasurementSet
 from countperf.models.drift import GROUPS, Probe, factors_of, group_of
-from countperf.models.function import model_inputs
 from countperf.models.weights import WeightSet
 from countperf.workflow import probing
 from countperf.workflow.prediction import Target
@@ -90,33 +88,21 @@ def cases() -> list[Observation]:
     return _cases("pocl-epyc-zen5", 20)
 
 
-def _parts(weights: WeightSet, case: Observation) -> dict[str | None, float]:
-    charge = weights.charge(model_inputs(weights.definition, case.counts))
-    parts: dict[str | None, float] = {}
-    for (_, feature), change, value in zip(
-        weights.function.columns, charge.changes.values(), weights.unknowns, strict=True
-    ):
-        group = group_of(feature)
-        parts[group] = parts.get(group, 0.0) + float(change) * value
-    return parts
-
-
 def _drifted(
     weights: WeightSet, cases: list[Observation], memory: float, clock: float
 ) -> tuple[list[Observation], dict[str | None, float]]:
     """Change times by groups of weights; return the factors, too."""
     true = {None: 1.0, "core": 1 / clock, "far": memory, "memory": memory}
-    parts = [_parts(weights, case) for case in cases]
+    shares = [timed_case(weights, case).shares for case in cases]
     drifted = [
-        replace(case, time_s=case.time_s * sum(true[g] * s for g, s in p.items()) / sum(p.values()))
-        for case, p in zip(cases, parts, strict=True)
+        replace(case, time_s=case.time_s * (1 + sum(s * (true[g] - 1) for g, s in some.items())))
+        for case, some in zip(cases, shares, strict=True)
     ]
     return drifted, true
 
 
 def _mean_factor(weights: WeightSet, cases: list[Observation], times: list[float]) -> float:
-    charges = [weights.charge(model_inputs(weights.definition, c.counts)) for c in cases]
-    predicted = [float(weights.corrected(charge)[0]) for charge in charges]
+    predicted = [timed_case(weights, case).predicted_s for case in cases]
     return float(np.exp(np.mean(np.abs(np.log(np.array(predicted) / times)))))
 
 
