@@ -35,7 +35,7 @@ instructions that the others have is ours; it matters in intervals without instr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
@@ -66,6 +66,8 @@ class Interval:
 
     insts: float  # instructions issued
     stall: float  # cycles of the stall that ends the interval
+    # class of the instruction whose result is waited for
+    cause: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         check_not_negative(self.insts, "intervals")
@@ -161,17 +163,19 @@ def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Int
     time = 0.0
     instructions = 0
     for instruction, sources in zip(classes, graph.predecessors(), strict=True):
-        ready = max((finish[source] for source in sources), default=0.0)
-        if ready > time + _ROUNDING:
-            intervals.append(Interval(instructions, ready - time))
+        last = max(sources, key=finish.__getitem__, default=None)
+        ready = 0.0 if last is None else finish[last]
+        if last is not None and ready > time + _ROUNDING:
+            intervals.append(Interval(instructions, ready - time, graph.nodes[last]))
             instructions, time = 0, ready
         is_memory = instruction.kind == "memory"
         finish.append(time + (instruction.latency if is_memory else 1.0))
         time += not is_memory
         instructions += not is_memory
-    end = max(*finish, time)
+    last = max(range(len(finish)), key=finish.__getitem__)
+    end = max(finish[last], time)
     if instructions or end > time + _ROUNDING:
-        intervals.append(Interval(instructions, end - time))
+        intervals.append(Interval(instructions, end - time, graph.nodes[last]))
     return tuple(intervals)
 
 
@@ -203,6 +207,9 @@ class GpuMechModel(MechanisticModel):
         geometry = launch_geometry(profile, launch, self.device)
         result = interval_cycles(intervals, geometry.occupancy, self.policy)
         own = sum(interval.insts for interval in intervals)
+        stalls: dict[str, float] = {}
+        for interval in intervals:
+            stalls[interval.cause] = stalls.get(interval.cause, 0.0) + interval.stall
         is_idle = result.cpr > geometry.occupancy * own * (1 + _LATENCY_BOUND)
         bound: Bound = "latency" if is_idle else "issue"
         return self._at_rate(
@@ -215,4 +222,5 @@ class GpuMechModel(MechanisticModel):
                 "ipc": result.ipc,
                 "occupancy": geometry.occupancy,
             },
+            stalls,
         )

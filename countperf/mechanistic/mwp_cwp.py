@@ -133,6 +133,7 @@ class MwpCwpResult:
     synch_cost: float
     exec_cycles_with_synch: float
     cpi: float  # cycles per sub-group instruction of one compute unit, Eq
+    advice: str
 
 
 def mwp_cwp_cycles(inputs: MwpCwpInputs) -> MwpCwpResult:
@@ -194,7 +195,39 @@ def mwp_cwp_cycles(inputs: MwpCwpInputs) -> MwpCwpResult:
         synch_cost=synch_cost,
         exec_cycles_with_synch=exec_cycles + synch_cost,  # Eq. (27)
         cpi=exec_cycles / (total_insts * own_sub_groups),  # Eq. (25)
+        advice=_advice(
+            case,
+            more_sub_groups=mwp == occupancy,
+            coalescing=bool(x.alpha_mem_uncoal) and mwp == mwp_without_bw_full,
+        ),
     )
+
+
+def _advice(case: Case, *, more_sub_groups: bool, coalescing: bool = False) -> str:
+    """Say what shortens the terms that bound a case (Hong & Kim, section 3.2).
+
+    Of a case that memory bounds, Eq. (5) says what limits MWP: the sub-groups that are resident,
+    their departure delay, or the bandwidth.
+    """
+    match case:
+        case "occupancy":
+            return (
+                "too few sub-groups are resident to hide memory: more of them help, and fewer"
+                " memory accesses"
+            )
+        case "memory":
+            more = "more resident sub-groups" if more_sub_groups else ""
+            more = "coalesced accesses" if coalescing else more
+            also = f", and {more}" if more else ""
+            return (
+                f"memory bounds: fewer accesses help{also}; more computation for each access"
+                " costs little"
+            )
+        case "compute":
+            return (
+                "computations bound: fewer of them help; more resident sub-groups and fewer"
+                " accesses help little"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +283,7 @@ class MwpCwpModel(MechanisticModel):
                 "rep": result.rep,
                 "occupancy": result.occupancy,
             },
+            advice=result.advice,
         )
 
 
@@ -364,7 +398,9 @@ class RestatedMwpCwpModel(MechanisticModel):
             {
                 "mwp": result.mwp,
                 "cwp": result.cwp,
+                "cpi": result.cpr / (geometry.occupancy * (system.alpha_comp + system.alpha_mem)),
                 "cpr": result.cpr,
                 "occupancy": geometry.occupancy,
             },
+            advice=_advice(result.case, more_sub_groups=geometry.occupancy <= result.mwp),
         )

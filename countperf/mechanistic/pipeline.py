@@ -107,6 +107,9 @@ class Simulation:
     instructions: int  # what was executed
     sub_groups: int
     fill: Mapping[str, float]  # share of the cycles in which a subsystem was occupied
+    # cycles between starts of instructions in which no sub-group was ready, by the class of the
+    # instruction whose result the next one waited for
+    stalls: Mapping[str, float]
 
     @property
     def wpc(self) -> float:
@@ -120,6 +123,7 @@ class Simulation:
 
 
 class _Program(NamedTuple):
+    name: tuple[str, ...]  # class of each instruction
     unit: list[int]  # number of the subsystem of each instruction
     cpi: list[int]
     latency: list[int]
@@ -162,6 +166,7 @@ def simulate(workload: Workload) -> Simulation:
             / end
             for number, name in enumerate(run.subsystems)
         },
+        stalls={name: ticks / run.ticks_per_cycle for name, ticks in run.stalls.items()},
     )
 
 
@@ -182,6 +187,7 @@ class _Run:
         self.subsystems = sorted({cost.subsystem for cost in used.values()})
         self.programs = [
             _Program(
+                name=tuple(graph.nodes),
                 unit=[self.subsystems.index(used[name].subsystem) for name in graph.nodes],
                 cpi=[int(costs[name][0] * scale) for name in graph.nodes],
                 latency=[int(costs[name][1] * scale) for name in graph.nodes],
@@ -200,10 +206,12 @@ class _Run:
         self.to_start = self.each_group * self.groups
         self.free = [0] * len(self.subsystems)
         self.ready: list[list[int]] = [[] for _ in self.free]  # sub-groups in order, by subsystem
-        self.wakes: list[tuple[int, int]] = []  # times at which sub-groups are ready
-        self.slots = [0] * min(workload.concurrent_groups, self.groups)
+        # times at which sub-groups are ready, and the class whose result they wait for
+        self.wakes: list[tuple[int, int, str]] = []
+        self.slots = [(0, "")] * min(workload.concurrent_groups, self.groups)
         self.left = [self.each_group] * self.groups
-        self.ends = [0] * self.groups
+        self.ends = [(0, "")] * self.groups  # last result of a group, and its class
+        self.stalls: dict[str, int] = {}
         self.arrived: dict[int, list[int]] = {}  # sub-groups that wait at a barrier, by group
         # results of each sub-group: when they are there, and None where a barrier is open
         self.finish: dict[int, list[int | None]] = {}
@@ -213,21 +221,23 @@ class _Run:
         while self.to_start:
             self._launch_groups()
             while self.wakes and self.wakes[0][0] <= self.now:
-                _, number = heappop(self.wakes)
+                _, number, _ = heappop(self.wakes)
                 unit = self.programs[number % self.size].unit[len(self.finish[number])]
                 insort(self.ready[unit], number)
             chosen = self._choose() if self.valve <= self.now else None
             if chosen is None:
-                self.now = self._next_event()
+                self._pass_to_next_event()
             else:
                 self._start(*chosen)
+        last, cause = max(self.ends)
+        self._stall(cause, last - self.now)
 
     def _launch_groups(self) -> None:
-        while self.launched < self.groups and self.slots and self.slots[0] <= self.now:
-            start = heappop(self.slots)
+        while self.launched < self.groups and self.slots and self.slots[0][0] <= self.now:
+            start, cause = heappop(self.slots)
             for number in range(self.launched * self.size, (self.launched + 1) * self.size):
                 self.finish[number] = []
-                heappush(self.wakes, (start, number))
+                heappush(self.wakes, (start, number, cause))
             self.launched += 1
 
     def _choose(self) -> tuple[int, int] | None:
@@ -240,17 +250,24 @@ class _Run:
                 best = key if best is None else min(best, key)
         return None if best is None else best[1:]
 
-    def _next_event(self) -> int:
+    def _pass_to_next_event(self) -> None:
         events = [
-            max(free, self.valve)
+            (max(free, self.valve), "")
             for free, waiting in zip(self.free, self.ready, strict=True)
             if waiting
         ]
+        is_stalled = not events
         if self.wakes:
-            events.append(self.wakes[0][0])
+            events.append((self.wakes[0][0], self.wakes[0][2]))
         if self.launched < self.groups and self.slots:
             events.append(self.slots[0])
-        return min(events)
+        then, cause = min(events)
+        if is_stalled:
+            self._stall(cause, then - self.now)
+        self.now = then
+
+    def _stall(self, cause: str, ticks: int) -> None:
+        self.stalls[cause] = self.stalls.get(cause, 0) + ticks
 
     def _start(self, number: int, unit: int) -> None:
         program, group = self.programs[number % self.size], number // self.size
@@ -265,7 +282,7 @@ class _Run:
         if not program.barrier[node]:
             end = self.now + program.latency[node]
             finish.append(end)
-            self.ends[group] = max(self.ends[group], end)
+            self.ends[group] = max(self.ends[group], (end, program.name[node]))
         else:
             finish.append(None)
             arrived = self.arrived.setdefault(group, [])
@@ -276,9 +293,11 @@ class _Run:
                     results = self.finish[other]
                     latency = self.programs[other % self.size].latency[len(results) - 1]
                     results[-1] = self.now + latency
-                    self.ends[group] = max(self.ends[group], self.now + latency)
+                    self.ends[group] = max(
+                        self.ends[group], (self.now + latency, program.name[node])
+                    )
         if not self.left[group]:
-            self.end = max(self.end, self.ends[group])
+            self.end = max(self.end, self.ends[group][0])
             heappush(self.slots, self.ends[group])
             for other in range(group * self.size, (group + 1) * self.size):
                 del self.finish[other]
@@ -290,10 +309,12 @@ class _Run:
         """Note when the next instruction of a sub-group is ready, if that is known."""
         waits, finish = self.programs[number % self.size].waits, self.finish[number]
         if len(finish) < len(waits):
-            results = [finish[index] for index in waits[len(finish)]]
-            known = [result for result in results if result is not None]
+            results = [(finish[index], index) for index in waits[len(finish)]]
+            known = [(result, index) for result, index in results if result is not None]
             if len(known) == len(results):
-                heappush(self.wakes, (max(self.now, *known, 0), number))
+                end, last = max(known, default=(0, 0))
+                cause = self.programs[number % self.size].name[last]
+                heappush(self.wakes, (max(self.now, end), number, cause))
 
 
 def _fraction(value: float) -> Fraction:
@@ -333,6 +354,7 @@ class PipelineModel(MechanisticModel):
                 "occupancy": geometry.occupancy,
                 **{f"fill[{name}]": fill for name, fill in run.fill.items()},
             },
+            stalls={name: part * time_s / run.cycles for name, part in run.stalls.items()},
         )
 
     def _workload(self, profile: KernelProfile, geometry: LaunchGeometry) -> Workload:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -20,12 +21,15 @@ from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import MechanisticModel, MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.tmm import TmmModel
+from countperf.mechanistic.validity import ROOF_IN_BYTES, published_error
 from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.predictions import largest_first
 
 SIMULATED_INSTRUCTIONS = 300_000
 """Instructions of all sub-groups that a simulation may start, about."""
+
+_OF_ROOF = 0.999  # a time just below its roof is at it
 
 _FREE_BARRIER = InstructionClass(
     name=BARRIER,
@@ -89,6 +93,9 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
     # fields of the kernel's profile that a profiler measured, and its metrics
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
     note: str = ""  # where instructions come from, if not from Loopy
+    has_barriers: bool = False  # the kernel
+    # by model the least time that its own inputs allow: the roofline, in classes or in bytes, s
+    roofs_s: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def __getitem__(self, model: str) -> Answer:
         return self.answers[model]
@@ -109,6 +116,34 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
             for name, answer in self.answers.items()
             if isinstance(answer, MechanisticPrediction)
         }
+
+    def is_below_roof(self, model: str) -> bool:
+        """Return whether a model predicts less time than its own inputs allow."""
+        answer, roof_s = self.answers[model], self.roofs_s.get(model, 0.0)
+        is_prediction = isinstance(answer, MechanisticPrediction)
+        return is_prediction and float(answer.time_s) < _OF_ROOF * roof_s
+
+    def published_error(self, model: str) -> float | None:
+        """Return the mean error that was published of a model for such kernels and devices."""
+        return published_error(model, self.described, has_barriers=self.has_barriers)
+
+    def ranked(self) -> list[str]:
+        """Return the models by validity; those below their roof, and without an answer, are last.
+
+        The smallest published error is first; of models without one, what leaves out least.
+        """
+
+        def place(name: str) -> tuple[bool, bool, float, int]:
+            answer, error = self.answers[name], self.published_error(name)
+            is_prediction = isinstance(answer, MechanisticPrediction)
+            return (
+                not is_prediction,
+                self.is_below_roof(name),
+                math.inf if error is None else error,
+                len(answer.ignored) if is_prediction else 0,
+            )
+
+        return sorted(self.answers, key=place)
 
     @property
     def lacking(self) -> dict[str, str]:
@@ -136,12 +171,17 @@ def answers_of(
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
     adapted, unknown = with_known_classes(with_dram_ratio(device, _dram_ratio(launches)), names)
-    answers = {
-        model.model: answered(
-            lambda model=model: _predicted(model, profiler, launches, values), unknown
-        )
-        for model in built_models(models, adapted)
-    }
+
+    def asked(names: ModelChoice) -> dict[str, Answer]:
+        return {
+            model.model: answered(
+                lambda model=model: _predicted(model, profiler, launches, values), unknown
+            )
+            for model in built_models(names, adapted)
+        }
+
+    answers = asked(models)
+    roofs = [answers.get(name) or asked(name)[name] for name in ("roofline", "roofline-bytes")]
     return ModelAnswers(
         kernel=profiler.kernel,
         device=device.slug,
@@ -156,6 +196,12 @@ def answers_of(
         ),
         measured={k: v for profiled, _ in launches for k, v in profiled.profile.measured.items()},
         note=profiler.note,
+        has_barriers=any(profiled.profile.alpha_sync for profiled, _ in launches),
+        roofs_s={
+            name: float(roof.time_s)
+            for name in answers
+            if isinstance(roof := roofs[name in ROOF_IN_BYTES], MechanisticPrediction)
+        },
     )
 
 
@@ -248,18 +294,27 @@ def _predicted(
         parts.append((model.predict(profiled, values), number))
     if len(parts) == 1 and parts[0][1] == 1:
         return replace(parts[0][0], kernel=profiler.kernel)
-    breakdown: dict[str, float] = {}
-    for part, number in parts:
-        for name, seconds in part.breakdown.items():
-            breakdown[name] = breakdown.get(name, 0.0) + number * float(seconds)
     longest, _ = max(parts, key=lambda entry: float(entry[0].time_s) * entry[1])
     return replace(
         longest,
         kernel=profiler.kernel,
         time_s=sum(float(part.time_s) * number for part, number in parts),
-        breakdown=largest_first(breakdown),
+        breakdown=_total(parts, lambda part: part.breakdown),
+        stalls=_total(parts, lambda part: part.stalls),
         ignored=tuple(sorted({name for part, _ in parts for name in part.ignored})),
     )
+
+
+def _total(
+    parts: Sequence[tuple[MechanisticPrediction, int]],
+    of: Callable[[MechanisticPrediction], Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Add up seconds by name over all launches."""
+    total: dict[str, float] = {}
+    for part, number in parts:
+        for name, seconds in of(part).items():
+            total[name] = total.get(name, 0.0) + number * float(seconds)
+    return largest_first(total)
 
 
 def _simulated(

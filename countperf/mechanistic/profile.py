@@ -311,6 +311,9 @@ class Estimate:
     breakdown: Mapping[str, float]
     # other results under their names in the vocabulary, such as ``wpc`` and ``cpr``
     results: Mapping[str, float] = field(default_factory=dict[str, float])
+    # seconds in which no instruction is issued, by what is waited for; part of the time
+    stalls: Mapping[str, float] = field(default_factory=dict[str, float])
+    advice: str = ""  # what the model says would make the kernel faster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -320,6 +323,9 @@ class MechanisticPrediction(Prediction):
     bound: Bound  # the part of the device that bounds the time
     # other results of the model by name, such as ``wpc``
     results: Mapping[str, float] = field(default_factory=dict[str, float])
+    # seconds in which no instruction is issued, by what is waited for, where the model tells
+    stalls: Mapping[str, float] = field(default_factory=dict[str, float])
+    advice: str = ""  # what the model says would make the kernel faster
 
     __repr__ = Prediction.__repr__
 
@@ -365,9 +371,15 @@ class MechanisticModel(ABC):
             time_s=estimate.time_s + overhead,
             interval_s=None,
             breakdown=largest_first(breakdown),
-            ignored=tuple(sorted(self._ignored(kernel.profile))),
+            ignored=tuple(
+                name
+                for name in sorted(self._ignored(kernel.profile))
+                if name != "barriers" or "barrier" not in breakdown
+            ),
             bound="launch" if overhead > estimate.time_s else estimate.bound,
             results=dict(estimate.results),
+            stalls={name: part for name, part in estimate.stalls.items() if part > 0},
+            advice=estimate.advice,
         )
 
     def _at_rate(
@@ -377,13 +389,22 @@ class MechanisticModel(ABC):
         bound: Bound,
         parts: Mapping[str, float],
         results: Mapping[str, float],
+        stalls: Mapping[str, float] = MappingProxyType({}),
+        advice: str = "",
     ) -> Estimate:
-        """Turn a throughput, sub-groups per cycle, into the time of all, in proportion to parts."""
+        """Turn a throughput, sub-groups per cycle, into the time of all, in proportion to parts.
+
+        `stalls` have the unit of `parts`.
+        """
         time_s = seconds_from_throughput(wpc, total_sub_groups, self.device, model=self.model)
-        whole = sum(parts.values())
-        breakdown = {name: time_s * part / whole for name, part in parts.items()}
+        scale = time_s / sum(parts.values())
         return Estimate(
-            time_s=time_s, bound=bound, breakdown=breakdown, results={"wpc": wpc, **results}
+            time_s=time_s,
+            bound=bound,
+            breakdown={name: scale * part for name, part in parts.items()},
+            results={"wpc": wpc, **results},
+            stalls={name: scale * part for name, part in stalls.items()},
+            advice=advice,
         )
 
     def _ignored(self, profile: KernelProfile) -> set[str]:

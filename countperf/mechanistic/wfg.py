@@ -116,6 +116,7 @@ class WorkFlowResult:
     # cycles of the computation blocks and of the memory instructions
     computation: float
     memory: float
+    exposed_mem: float  # part of `memory` that is latency which nothing hides
     cpr: float  # cycles of a run, ``cpw`` times the occupancy
     wpc: float  # sub-groups per cycle
     busy_comp: float  # cycles per sub-group in which either pipeline is busy
@@ -158,7 +159,7 @@ def work_flow_cycles(
         max(mem_issue, costs.cpi_mem - computation / alpha_mem) if alpha_mem else 0.0
     )  # Eq. (33), (34)
     nbc_avg = (computation + mem_issue * alpha_mem) / (alpha_mem + alpha_sync + 1)  # Eq. (31), (35)
-    memory = 0.0
+    memory = exposed_mem = 0.0
     before: Block | None = None
     for block in blocks:
         if block.kind == "comp":
@@ -166,6 +167,7 @@ def work_flow_cycles(
         elif block.kind == "mem":
             exposed = _exposed(before, occupancy, costs, nbc_avg, variant)
             memory += max(mem_trans, exposed)
+            exposed_mem += max(0.0, exposed - mem_trans)
     cpw = float(computation + memory)
     if cpw == 0:
         message = "blocks hold no work: their cycles are 0"
@@ -174,6 +176,7 @@ def work_flow_cycles(
         cpw=cpw,
         computation=computation,
         memory=memory,
+        exposed_mem=exposed_mem,
         cpr=cpw * occupancy,
         wpc=1 / cpw,
         busy_comp=alpha_comp * costs.cpi_comp + alpha_mem * mem_issue,
@@ -246,6 +249,7 @@ class WorkFlowModel(MechanisticModel):
         geometry = launch_geometry(profile, launch, self.device)
         costs = self._costs(profile, blocks)
         result = work_flow_cycles(blocks, geometry.occupancy, costs, variant=self.variant)
+        busy = costs.cpi_comp * sum(block.count for block in blocks if block.kind == "comp")
         return self._at_rate(
             result.wpc / repetitions,
             geometry.total_sub_groups,
@@ -255,6 +259,10 @@ class WorkFlowModel(MechanisticModel):
                 "cpw": result.cpw * repetitions,
                 "cpr": result.cpr * repetitions,
                 "occupancy": geometry.occupancy,
+            },
+            {
+                "results of computations": result.computation - busy,
+                "results of memory": result.exposed_mem,
             },
         )
 

@@ -6,11 +6,12 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from countperf.mechanistic.predict_all import lacking_input
+from countperf.mechanistic.predict_all import lacking_input, model_names
 from countperf.report.rows import (
     Printed,
     format_percent,
     format_quantity,
+    format_share,
     picked,
     point_text,
     table_of,
@@ -20,25 +21,33 @@ if TYPE_CHECKING:
     from countperf.mechanistic.merpsys import Schedule
     from countperf.mechanistic.occupancy import KernelOccupancy
     from countperf.mechanistic.predict_all import Answer, ModelAnswers
+    from countperf.mechanistic.profile import MechanisticPrediction
     from countperf.mechanistic.sweep import Sweep
 
 _WIDTH = 118
-_ANSWER_COLUMNS = ("model", "time_s", "bound", "ignores", "lacks")
+_ANSWER_COLUMNS = ("model", "time_s", "bound", "published_error", "caveat", "ignores", "lacks")
+_MOST_STALLS = 3
+_LEAST_STALL = 0.01  # share of the time
 
 
 def answers(of: ModelAnswers) -> Printed:
     """Give a row per model: time, bound, what it ignores, what it lacks; then how to mend that.
 
-    In JSON a model has ``time_s``, ``bound``, ``breakdown_s``, ``results`` and ``ignored``, or
-    ``lacks`` and ``reason``.
+    All models are ranked by validity, see `ModelAnswers.ranked`. Below stand stalls by cause, and
+    what MWP-CWP says of the kernel. In JSON a model has ``rank``, and ``time_s``, ``bound``,
+    ``breakdown_s``, ``stalls_s``, ``advice``, ``results`` and ``ignored``, or ``lacks`` and
+    ``reason``.
     """
+    ranked = of.ranked()
+    is_ranked = len(of) == len(model_names())
     errors = [answer for answer in of.values() if isinstance(answer, Exception)]
     return Printed(
         head=[_head(of)],
         rows=[
             {
                 "model": name,
-                **dict.fromkeys(("time_s", "bound")),
+                **dict.fromkeys(("time_s", "bound", "published_error")),
+                "caveat": "",
                 "ignores": "",
                 "lacks": lacking_input(answer),
                 "reason": str(answer),
@@ -48,23 +57,29 @@ def answers(of: ModelAnswers) -> Printed:
                 "model": name,
                 "time_s": float(answer.time_s),
                 "bound": answer.bound,
+                "published_error": of.published_error(name) if is_ranked else None,
+                "caveat": "below its roof" if of.is_below_roof(name) else "",
                 "ignores": ", ".join(answer.ignored),
                 "lacks": "",
                 "reason": "",
                 **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
             }
-            for name, answer in of.items()
+            for name, answer in ((name, of[name]) for name in (ranked if is_ranked else of))
         ],
-        columns={name: name.removesuffix("_s") for name in _ANSWER_COLUMNS},
+        columns={name: name.removesuffix("_s").replace("_", " ") for name in _ANSWER_COLUMNS},
         notes=[
             *([of.note] if of.note else []),
             *(f"measured: {name} ({where})" for name, where in of.measured.items()),
-            *_below(of),
+            *([_rule(of)] if is_ranked else []),
+            *_all_said(of),
             *dict.fromkeys(map(_sentence, errors)),
         ],
         facts={
             **picked(of, "kernel", "device", "parameters", "measured", "note"),
-            "models": {name: _answer(answer) for name, answer in of.items()},
+            "models": {
+                name: {"rank": 1 + ranked.index(name), **_answer(answer), **_judged(of, name)}
+                for name, answer in of.items()
+            },
         },
     )
 
@@ -75,30 +90,62 @@ def _answer(of: Answer) -> dict[str, Any]:
     return {
         **picked(of, "time_s", "bound"),
         "breakdown_s": of.breakdown,
+        "stalls_s": of.stalls,
+        "advice": of.advice,
         "results": {n: value if math.isfinite(value) else None for n, value in of.results.items()},
         "ignored": of.ignored,
     }
 
 
-def _below(of: ModelAnswers) -> list[str]:
-    """Name the models whose times are below what the device's peaks allow."""
-    device = of.described
-    peaks = ((of.total_bytes, device.bandwidth_byte_per_s, "bandwidth"),)
-    peaks += ((of.total_flops, device.peak_flops, "arithmetic"),)
-    known = [(amount / peak, what) for amount, peak, what in peaks if peak]
-    if not known:
-        return []
-    least_s, what = max(known)
-    names = [
-        name for name, prediction in of.predictions.items() if prediction.time_s < 0.999 * least_s
-    ]
-    least = f"{format_quantity(least_s, 's')} at the peak of {what}"
-    said = f"- below the roofline ({least}), which they leave out: {', '.join(names)}"
-    return [said] if names else []
+def _judged(of: ModelAnswers, model: str) -> dict[str, Any]:
+    """Say how far a model is to be trusted, unless it has no answer."""
+    if model not in of.predictions:
+        return {}
+    return {
+        "published_error": of.published_error(model),
+        "roof_s": of.roofs_s.get(model),
+        "below_roof": of.is_below_roof(model),
+    }
+
+
+def _rule(of: ModelAnswers) -> str:
+    """Say by what models are ranked."""
+    if all(of.published_error(name) is None for name in of):
+        return _wrapped("ranked by what they leave out; no errors on such a device are published")
+    kind = "with" if of.has_barriers else "without"
+    return _wrapped(
+        f"ranked by published errors on kernels {kind} barriers, then by what they leave out; last"
+        " those below their own roof, and those that lack an input"
+    )
+
+
+def _all_said(of: ModelAnswers) -> list[str]:
+    """Write what models say of the kernel beside its time; the same text once."""
+    names: dict[str, list[str]] = {}
+    for name, prediction in of.predictions.items():
+        names.setdefault(_said(prediction), []).append(name)
+    return [_wrapped(f"{', '.join(by)}: {said}") for said, by in names.items() if said]
+
+
+def _said(of: MechanisticPrediction) -> str:
+    """Write what MWP-CWP says of the kernel, and stalls in shares of the time."""
+    if of.advice:
+        mwp, cwp, cpi, resident = (of.results[n] for n in ("mwp", "cwp", "cpi", "occupancy"))
+        return (
+            f"MWP {mwp:.3g}, CWP {cwp:.3g}, {resident:.3g} sub-groups resident, CPI {cpi:.3g};"
+            f" {of.advice}"
+        )
+    shares = [(cause, part / float(of.time_s)) for cause, part in of.stalls.items()]
+    known = sorted(((s, cause) for cause, s in shares if s >= _LEAST_STALL), reverse=True)
+    parts = [f"{cause} {format_share(share)}" for share, cause in known[:_MOST_STALLS]]
+    return f"stalls waiting for {', '.join(parts)}" if parts else ""
 
 
 def _sentence(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    return _wrapped(" ".join(str(error).split()))
+
+
+def _wrapped(text: str) -> str:
     return textwrap.fill(
         f"- {text}", _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )

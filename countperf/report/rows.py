@@ -115,7 +115,7 @@ def interval_text(interval_s: Sequence[Any]) -> str:
 Row = Mapping[str, Any]
 _PERCENTS = frozenset(
     {"relative_error", "error", "noise", "spread", "in_sample", "held_out_error", "ties"}
-    | {"in_sample_error", "expected_error"}
+    | {"in_sample_error", "expected_error", "published_error"}
 )
 
 

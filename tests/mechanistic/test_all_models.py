@@ -111,6 +111,29 @@ def test_shares_of_the_example() -> None:
     assert (transit["waiting"], transit["computing"]) == pytest.approx((15 / 7, 20 / 7))
 
 
+@pytest.mark.parametrize(
+    ("name", "occupancy", "shares"),
+    [
+        # C at 0 and 4, M at 8, C at 14 and 15, M at 19 until 25
+        ("pipeline-rr", 1, {"C": 12 / 25, "M": 12 / 25}),
+        # two intervals with two instructions and six cycles of stall, of 16 cycles
+        ("gpumech-gto", 3, {"M": 12 / 16}),
+        # of 38/3 cycles: blocks of 4 and 2 for 2 each; 10/3 twice for a memory instruction of 1
+        ("wfg-original", 2, {"results of computations": 6 / 38, "results of memory": 14 / 38}),
+        ("volkov", 1, {}),
+    ],
+)
+def test_stalls_of_the_example_by_cause(
+    name: str, occupancy: float, shares: dict[str, float]
+) -> None:
+    kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(occupancy))
+
+    prediction = models(full_device())[name].predict(kernel)
+
+    stalls = {cause: part / float(prediction.time_s) for cause, part in prediction.stalls.items()}
+    assert stalls == pytest.approx(shares)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_time_is_the_sum_of_its_parts_and_limits_are_kept(name: str) -> None:
     model = models(full_device(launch_overhead_s=1e-6))[name]

@@ -91,6 +91,23 @@ def test_the_other_cases_of_table_2() -> None:
         assert mwp_cwp_cycles(replace(TABLE_2, **changes)).rep == repetitions
 
 
+@pytest.mark.parametrize(
+    ("changes", "helps"),
+    [
+        # Table 2: its departure delay limits MWP; coalesced, the bandwidth does
+        ({}, ("memory bounds", "coalesced accesses")),
+        ({"alpha_mem_coal": 6, "alpha_mem_uncoal": 0}, ("memory bounds", "fewer accesses help;")),
+        # two resident groups: MWP is N = 8, and a computation period is longer than a wait
+        ({"alpha_comp": 298, "alpha_mem_coal": 2, "alpha_mem_uncoal": 0}, ("computations bound",)),
+        ({"sub_groups_per_group": 1, "active_groups": 1}, ("too few sub-groups", "more of them")),
+    ],
+)
+def test_advice_follows_the_case(changes: dict[str, float], helps: tuple[str, ...]) -> None:
+    advice = mwp_cwp_cycles(replace(TABLE_2, **changes)).advice
+
+    assert all(part in advice for part in helps)
+
+
 def test_cycles_per_run_of_the_example() -> None:
     published = [restated_cycles(EXAMPLE, occupancy) for occupancy in range(1, 10)]
     assert (published[0].mwp, published[0].cwp) == (3, 4)

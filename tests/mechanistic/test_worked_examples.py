@@ -273,7 +273,7 @@ def test_corrected_round_robin_overlaps_no_more_instructions_than_there_are() ->
 )
 def test_intervals_of_graphs(graph: InstructionGraph, intervals: Sequence[Sequence[int]]) -> None:
     assert intervals_of(graph, full_device()) == tuple(
-        each if isinstance(each, Interval) else Interval(*each) for each in intervals
+        each if isinstance(each, Interval) else Interval(each[0], each[1]) for each in intervals
     )
 
 
