@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     from countperf.workflow.fitting import evaluate, fit
     from countperf.workflow.kernels import load_kernel
     from countperf.workflow.measuring import measure_catalogue
-    from countperf.workflow.mechanistic import occupancy, predict_all, predict_application, sweep
+    from countperf.workflow.mechanistic import (
+        occupancy,
+        predict_all,
+        predict_application,
+        step_formulas,
+        sweep,
+    )
     from countperf.workflow.prediction import explain, predict, with_compiled_code
     from countperf.workflow.recording import recording
     from countperf.workflow.timing import time_kernel
@@ -56,7 +62,7 @@ _HOMES = {
     "workflow.fitting": "evaluate fit",
     "workflow.kernels": "load_kernel",
     "workflow.measuring": "measure_catalogue",
-    "workflow.mechanistic": "occupancy predict_all predict_application sweep",
+    "workflow.mechanistic": "occupancy predict_all predict_application step_formulas sweep",
     "workflow.prediction": "explain predict with_compiled_code",
     "workflow.recording": "recording",
     "workflow.timing": "time_kernel",
@@ -76,7 +82,7 @@ __all__ += ["analyze_kernel", "available_weights", "count_kernel", "devices", "d
 __all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
 __all__ += ["measure_catalogue", "occupancy", "predict"]
 __all__ += ["predict_all", "predict_application", "profile_kernel", "rank", "recording", "sweep"]
-__all__ += ["time_kernel", "tune", "with_compiled_code"]
+__all__ += ["step_formulas", "time_kernel", "tune", "with_compiled_code"]
 
 
 class _Above:

@@ -46,6 +46,17 @@ def test_an_example_finds_something(
     assert re.search(said, capsys.readouterr().out)
 
 
+def test_points_of_the_shortest_paths_follow_equation_7() -> None:
+    point = runpy.run_path(str(EXAMPLES / "shortest_paths_steps.py"))["point"](16, 32)
+
+    # 8 groups of 32 items on 32 cores; tiles of 16 take a transaction for each of their two rows
+    transactions = 8192**3 / 128 + 8192**2 / 16
+    waves = -(-(512**2) // (8 * 15))
+    steps = transactions * 16384 / (8 * 480) * waves * 8 * 15 / 512**2
+    assert (point.groups, point.resident, point.per_core) == (512**2, 8, 8)
+    assert point.time_s == pytest.approx(13 * steps / 1.401e9, rel=1e-12)
+
+
 @pytest.mark.extra("cluster")
 def test_processes_of_a_cluster_count_while_one_per_device_times() -> None:
     try:

@@ -11,7 +11,7 @@ from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.report.curves import check_outputs
-from countperf.report.mechanistic import answers, schedule
+from countperf.report.mechanistic import answers, schedule, steps
 from countperf.report.mechanistic import occupancy as occupancy_printed
 from countperf.report.mechanistic import sweep as sweep_printed
 from countperf.workflow.mechanistic import (
@@ -20,6 +20,7 @@ from countperf.workflow.mechanistic import (
     predict_all,
     predict_application,
     profiler_of,
+    step_formulas,
     sweep,
 )
 
@@ -69,6 +70,9 @@ def described(options: argparse.Namespace) -> DeviceParameters:
 
 def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
     """Print one table of all models' answers for each point of the sizes."""
+    if models == ["tmm"] and options.explain:
+        _explain_steps(options)
+        return
     for name in ("anchor", "explain", "against", "against_kernel", "against_size", "incomplete"):
         if getattr(options, name):
             text = name.replace("_", "-")
@@ -88,6 +92,19 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
         show_all(options, [answers(at_point) for at_point in predicted])
     if options.figure:
         predicted[0].plot(options.figure)
+
+
+def _explain_steps(options: argparse.Namespace) -> None:
+    """Print formulas of a kernel's steps, and where another kernel takes fewer."""
+    for name in ("anchor", "against", "against_size", "incomplete", "figure"):
+        if getattr(options, name):
+            text = name.replace("_", "-")
+            message = f"--{text} has no place among formulas of steps; leave it or --explain out"
+            raise ParameterError(message, parameter=name)
+    asked = (described(options), one_point(options.parameters, "a formula"))
+    kernels = filter(None, (options.kernel, options.against_kernel))
+    given = profile_options(options)
+    show(options, steps(*(step_formulas(k, *asked, profile_options=given) for k in kernels)))
 
 
 def run_occupancy(options: argparse.Namespace) -> None:

@@ -255,7 +255,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     # what is shown
     "--explain": flag(
         "also print the time of each part, the rate that each weight implies, and whether the"
-        " device can reach it; in comparisons, the parts that make the difference"
+        " device can reach it; in comparisons, the parts that make the difference. With --model"
+        " tmm: work, span and transactions as formulas in the sizes that are not given, and with"
+        " --against-kernel, from which size on it takes fewer steps"
     ),
     "--against": value(
         "SLUG|PATH", "compare part by part with other weights: another device, or another model"

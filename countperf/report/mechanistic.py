@@ -7,6 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from countperf.mechanistic.predict_all import lacking_input, model_names
+from countperf.mechanistic.step_formulas import growth
 from countperf.report.rows import (
     Printed,
     format_percent,
@@ -16,12 +17,16 @@ from countperf.report.rows import (
     point_text,
     table_of,
 )
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from countperf.mechanistic.merpsys import Schedule
     from countperf.mechanistic.occupancy import KernelOccupancy
     from countperf.mechanistic.predict_all import Answer, ModelAnswers
     from countperf.mechanistic.profile import MechanisticPrediction
+    from countperf.mechanistic.step_formulas import StepFormulas
     from countperf.mechanistic.sweep import Sweep
 
 _WIDTH = 118
@@ -227,6 +232,71 @@ def sweep(of: Sweep) -> Printed:
         notes=[*lacking],
         facts=picked(of, "kernel", "device", "over"),
         name="points",
+    )
+
+
+def steps(of: StepFormulas, other: StepFormulas | None = None) -> Printed:
+    """Give formulas and what they grow as, what bounds the steps, and which kernel takes fewer."""
+    if other is not None:
+        shown, changes = [steps(of), steps(other)], of.crossovers(other)
+        return Printed(
+            parts=shown,
+            notes=[f"fewer steps: {_from(of, changes)}"],
+            facts={
+                "kernels": [part.object() for part in shown],
+                "fewer_steps": [{"from": size, "kernel": name} for size, name in changes],
+            },
+        )
+    rows = [
+        {
+            "program": program.name,
+            "quantity": name,
+            "formula": str(formula),
+            "grows_as": _decimal(growth(formula)),
+        }
+        for program in of.programs
+        for name, formula in (
+            *(("T_1, operations", program.work), ("T_inf, instructions", program.span)),
+            *(("M, transactions", program.transactions), ("B_r, groups", program.groups)),
+            *((f"steps: {name}", term) for name, term in of.terms(program).items()),
+        )
+        if formula is not None
+    ]
+    sizes = [
+        f"{name} = {of.first * by}, {(of.first + 1) * by}, ..." for name, by in of.multiples.items()
+    ]
+    per_core = ", ".join(f"{program.work_items_per_core:g}" for program in of.programs)
+    latency = of.described.latency_steps
+    bounds = of.bounds() if latency is not None and len(of.multiples) == 1 else []
+    return Printed(
+        head=[
+            ", ".join([f"{of.kernel} on {of.device}", *sizes, *filter(None, [point_text(of.held)])])
+        ],
+        rows=rows,
+        columns={"quantity": "quantity", "formula": "formula", "grows_as": "grows as"},
+        notes=[
+            f"- steps: the largest of T_1/P, T_inf and M L/(T P); P = {of.num_cores} cores,"
+            f" T = {per_core} work items per core, L = {'unknown' if latency is None else latency}",
+            *([f"- bound by {_from(of, bounds)}"] if bounds else []),
+        ],
+        facts={
+            **picked(of, "kernel", "device", "held", "multiples", "first", "num_cores"),
+            "bounds": [{"from": size, "bound": term} for size, term in bounds],
+        },
+        name="formulas",
+    )
+
+
+def _from(of: StepFormulas, changes: Sequence[tuple[int, str]]) -> str:
+    name, _ = of.only()
+    return ", ".join(f"{what or 'both alike'} from {name} = {size} on" for size, what in changes)
+
+
+def _decimal(formula: QuasiPolynomial) -> str:
+    """Write a polynomial with decimal coefficients, ``0.004167 n^3``."""
+    terms = [(f"{float(c):.4g}", QuasiPolynomial({m: 1})) for m, c in formula.terms.items()]
+    return " + ".join(c if name.is_constant else f"{c} {name}" for c, name in terms).replace(
+        "*", " "
     )
 
 

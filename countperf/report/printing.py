@@ -32,6 +32,7 @@ _PRINTERS: Mapping[str, Callable[..., Printed]] = {
     "ModelAnswers": mechanistic.answers,
     "KernelOccupancy": mechanistic.occupancy,
     "Sweep": mechanistic.sweep,
+    "StepFormulas": mechanistic.steps,
     "Schedule": mechanistic.schedule,
 }
 """By the names of classes, so that a kind of result is not imported for another one."""

@@ -24,6 +24,8 @@ from countperf.mechanistic.predict_all import (
     model_makers,
 )
 from countperf.mechanistic.profile import MechanisticPrediction
+from countperf.mechanistic.step_formulas import StepFormulas
+from countperf.mechanistic.step_formulas import step_formulas as _step_formulas
 from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Axis, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
 from countperf.models.library import fits_folders
@@ -174,6 +176,47 @@ def sweep(
     launches = profiler.launches_at(sizes)
     profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
     return _sweep(profiled, profiler.device, over=over, values=values, models=models)
+
+
+def step_formulas(
+    kernel: Any,
+    device: DeviceParameters | str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    statistics: Mapping[str, Any] | None = None,
+    lines: Mapping[str, float] | None = None,
+    profile_options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> StepFormulas:
+    """Find work, span and memory transactions of a kernel as polynomials in its sizes.
+
+    Parameters
+    ----------
+    kernel, device, parameters, profile_options, **more
+        As for `predict_all`; sizes without a value are free.
+
+    Returns
+    -------
+    StepFormulas
+        ``programs`` have the formulas; ``bound(sizes)`` is Eq. (1) of Ma, Chamberlain & Agrawal
+        (2014), in steps; ``crossovers(other)`` says which of two kernels takes fewer.
+
+    Raises
+    ------
+    CountperfError
+        As for `predict_all`; or a count is no polynomial of the free sizes.
+
+    Examples
+    --------
+    >>> options = {"registers_per_work_item": 20}
+    >>> found = step_formulas("published-apsp/32x32", "nvidia-gtx-480", profile_options=options)
+    >>> found.programs[0].transactions
+    (1/512)*n^3 + (1/32)*n^2
+    """
+    held = given_sizes(parameters, more)
+    profiler = profiler_of(kernel, device, held, _with(profile_options, statistics, lines))
+    return _step_formulas(profiler, held, label=kernel if isinstance(kernel, str) else "")
 
 
 def _with(

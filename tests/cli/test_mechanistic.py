@@ -55,6 +55,18 @@ def test_what_cannot_be_asked_is_an_error_in_one_line(more: str, said: str, run:
     assert said in run(f"predict {MATMUL} {more}", status=1).err
 
 
+def test_explained_steps_are_formulas_and_a_crossover(run: Run) -> None:
+    asked = "predict published-apsp/16x16 --model tmm --explain --on nvidia-gtx-480 --registers 20"
+
+    lines = run(f"{asked} --against-kernel published-apsp/32x32").out.splitlines()
+    assert lines[2].split() == ["T_1,", "operations", "2*n^3", "2", "n^3"]
+    assert lines[-1] == "fewer steps: published-apsp/32x32 from n = 64 on"
+    printed = run(f"{asked} --json").json
+    assert printed["multiples"] == {"n": 32}
+    assert printed["bounds"] == [{"from": 64, "bound": "memory"}]
+    assert "--anchor has no place" in run(f"{asked} --anchor n=64:1", status=1).err
+
+
 def test_occupancy_says_what_limits_it(run: Run) -> None:
     lines = run(f"occupancy {MATMUL} {GTX}").out.splitlines()
     (now,) = [line.split() for line in lines if "matmul_tiled  " in line]

@@ -1,0 +1,328 @@
+r"""Work, span and transactions of a kernel as polynomials in its sizes, and what follows from them.
+
+Ma, Chamberlain & Agrawal (2014) bound the steps of an algorithm by :math:`\max(T_1/P, T_\infty,
+M L/(\mathcal{T} P))`, Eq. (1), with formulas in the problem size such as their Eq. (10). Here they
+come from a kernel's counts:
+
+1. Free sizes are multiples of what kernel and device cut them into: tiles, groups, lines.
+2. No formula has higher powers than the symbolic counts of operations, accesses and groups.
+3. Counts at as many points as there are coefficients give these exactly (Newton's forward
+   differences). A further point confirms the formula, or there is none; nor is there one where a
+   condition on sizes does not hold alike for all of them.
+
+Left out: the factor of the last wave, Eq. (3), which falls towards 1; groups fill the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise, product
+from math import comb, lcm, prod
+from typing import TypeVar
+
+from countperf.display import ShortRepr, Table, printed
+from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import DeviceParameters
+from countperf.mechanistic.from_kernel import (
+    MAX_INSTRUCTIONS,
+    KernelProfiler,
+    memory_shape,
+    missing_registers,
+)
+from countperf.mechanistic.occupancy import program_occupancy
+from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.tmm import StepBound, Term
+from countperf.symbolic.isl_counts import guards_of
+from countperf.symbolic.kernel_sets import assumptions_of
+from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+
+FIRST, _LAST_FIRST = 2, 64
+"""Multiples of which one is the first where formulas hold: loops have several iterations there, and
+conditions on sizes are as for all larger ones."""
+_DENSE, _RATIO, _LARGEST = 256, 1.02, 2**40
+"""Sizes that are compared: so many multiples, then growing by a ratio up to the largest."""
+_FAR = 2**40
+"""Multiples at which conditions on sizes have to be as at the first ones."""
+
+_Powers = tuple[int, ...]
+_Label = TypeVar("_Label", bound=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSteps(ShortRepr):
+    """Formulas of one device program, all its launches together."""
+
+    name: str
+    work: QuasiPolynomial  # T_1, operations
+    span: QuasiPolynomial | None  # T_inf, instructions; None if it is not known
+    transactions: QuasiPolynomial  # M
+    groups: QuasiPolynomial  # B_r
+    work_items_per_core: float  # script T, where groups fill the device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepFormulas(Table):
+    """Formulas of a kernel's steps, in the sizes that are free."""
+
+    kernel: str
+    device: str
+    described: DeviceParameters
+    held: Mapping[str, int]  # sizes that have a value
+    multiples: Mapping[str, int]  # by free size, what it is a multiple of
+    first: int  # multiple from which on the formulas hold
+    programs: tuple[ProgramSteps, ...]
+
+    __repr__ = printed
+
+    @property
+    def num_cores(self) -> int:
+        """Cores of all compute units, P."""
+        units = self.described.require_int("num_compute_units", model="tmm")
+        return units * self.described.require_int("cores_per_compute_unit", model="tmm")
+
+    def terms(self, program: ProgramSteps) -> dict[Term, QuasiPolynomial]:
+        """Return the terms of Eq. (1) that are known, in steps: T_1/P, T_inf, M L/(T P)."""
+        terms: dict[Term, QuasiPolynomial] = {"work": program.work / self.num_cores}
+        if program.span is not None:
+            terms["span"] = program.span
+        if self.described.latency_steps is not None:
+            overlapped = Fraction(program.work_items_per_core) * self.num_cores
+            latency = Fraction(self.described.latency_steps)
+            terms["memory"] = program.transactions * (latency / overlapped)
+        return terms
+
+    def bound(self, sizes: Mapping[str, int]) -> StepBound:
+        """Return the steps at sizes, Eq. (1) of each program, and the term that gives most."""
+        self.described.require("latency_steps", model="tmm")
+        largest: list[tuple[Fraction, Term]] = [
+            max((Fraction(term.evaluate(sizes)), name) for name, term in self.terms(each).items())
+            for each in self.programs
+        ]
+        _, which = max(largest)
+        return StepBound(steps=float(sum(steps for steps, _ in largest)), which=which)
+
+    def only(self) -> tuple[str, int]:
+        """Return the free size and what it is a multiple of; refuse none, and several."""
+        if len(self.multiples) != 1:
+            message = (
+                f"steps of {self.kernel} are compared over one size, but free are"
+                f" {', '.join(self.multiples) or 'none'}; give values of all sizes but one"
+            )
+            raise ParameterError(message, parameter="parameters")
+        return next(iter(self.multiples.items()))
+
+    def bounds(self) -> list[tuple[int, Term]]:
+        """Return the term that gives the steps, from which size on."""
+        name, step = self.only()
+        return _changes(lambda n: self.bound({name: n}).which, step, self.first * step)
+
+    def crossovers(self, other: StepFormulas) -> list[tuple[int, str]]:
+        """Return which of two kernels takes fewer steps, from which size on; "" for both alike.
+
+        Beyond the first 256 multiples, changes within 2 % of each other may be missed.
+        """
+        (mine, step), (theirs, another) = self.only(), other.only()
+
+        def fewer(n: int) -> str:
+            left, right = self.bound({mine: n}).steps, other.bound({theirs: n}).steps
+            return "" if left == right else self.kernel if left < right else other.kernel
+
+        first = max(self.first * step, other.first * another)
+        return _changes(fewer, lcm(step, another), first)
+
+
+def _changes(label: Callable[[int], _Label], step: int, first: int) -> list[tuple[int, _Label]]:
+    """Return where a label changes over multiples of a step, with what it becomes."""
+    sizes = [-(-first // step) * step + step * number for number in range(_DENSE)]
+    while sizes[-1] < _LARGEST:
+        sizes.append(int(sizes[-1] * _RATIO) // step * step)
+    found = [(sizes[0], label(sizes[0]))]
+    for low, high in pairwise(sizes):
+        before, after = found[-1][1], label(high)
+        while after != before and high - low > step:
+            middle = (low + high) // 2 // step * step
+            low, high = (middle, high) if label(middle) == before else (low, middle)
+        if after != before:
+            found.append((high, label(high)))
+    return found
+
+
+def growth(formula: QuasiPolynomial) -> QuasiPolynomial:
+    """Return the terms of the highest degree: what a polynomial grows as."""
+    degrees = {m: sum(power for _, power in m) for m in formula.terms}
+    most = max(degrees.values(), default=0)
+    return QuasiPolynomial({m: c for m, c in formula.terms.items() if degrees[m] == most})
+
+
+def step_formulas(
+    profiler: KernelProfiler, held: Mapping[str, int], *, label: str = ""
+) -> StepFormulas:
+    """Return the formulas of a kernel in the sizes that are not held at a value."""
+    points, device = _Points(profiler, held), profiler.device
+    cores = device.require_int("cores_per_compute_unit", model="tmm")
+    programs: list[ProgramSteps] = []
+    for number, (profiled, _) in enumerate(points.at((0,) * len(points.names))):
+        if profiler.lacks_registers(profiled.profile):
+            raise missing_registers(profiled.profile.name, device)
+        resident = program_occupancy(profiled, device).residency.active_groups
+        items = (profiled.launch.active_groups or resident) * profiled.launch.work_items_per_group
+        programs.append(
+            ProgramSteps(
+                name=profiled.profile.name,
+                work=points.formula(number, "work"),
+                span=points.span(number),
+                transactions=points.formula(number, "transactions"),
+                groups=points.formula(number, "groups"),
+                work_items_per_core=items / cores,
+            )
+        )
+    return StepFormulas(
+        kernel=label or profiler.kernel,
+        device=device.slug,
+        described=device,
+        held=dict(held),
+        multiples=points.multiples,
+        first=points.first,
+        programs=tuple(programs),
+    )
+
+
+class _Points:
+    """Profiles of a kernel at points of its free sizes, and polynomials through them."""
+
+    def __init__(self, profiler: KernelProfiler, held: Mapping[str, int]) -> None:
+        self.profiler, self.held = profiler, held
+        domains = profiler.programs[0].domains
+        self.names = tuple(sorted(domains.sizes - held.keys() - domains.defaults.keys()))
+        bound = {name: QuasiPolynomial.constant(value) for name, value in held.items()}
+        bound |= {k: v.substitute(bound) for k, v in domains.defaults.items() if k not in held}
+        cuts: list[tuple[QuasiPolynomial | None, int]] = []
+        guards: set[QuasiPolynomial] = set()
+        line_bits = 8 * memory_shape(profiler.device).line_bytes
+        self.powers: list[list[_Powers]] = []  # those that may occur, of each program
+        self.group_powers: list[_Powers] = []
+        for program in profiler.programs:
+            counts = [program.launches * program.grid.work_groups]
+            counts += [
+                program.domains.executions(statement.within, node.cases, program.grid)
+                for statement in program.statements
+                for node in statement.nodes
+            ]
+            terms = [term for count in counts for term in count.substitute(bound).terms]
+            guards |= {guard for term in terms for guard in term.nonnegative | term.zero}
+            parts = [term.value for term in terms] + [*guards]
+            self.powers.append(_powers(parts, self.names))
+            self.group_powers.append(_powers(parts[:1], self.names)[-1])
+            assumed = guards_of(assumptions_of(program.kernel))
+            parts += [guard for sides in assumed for side in sides for guard in side]
+            cuts += [(f.numerator, f.denominator) for part in parts for f in part.floors()]
+            cuts += [
+                (access.address, max(1, line_bits // access.access.bits))
+                for access in program.accesses
+                if access.access.address_space == "global"
+            ]
+            for axis, extent in program.grid.groups.items():
+                cuts += [(t.value, program.grid.items.get(axis, 1)) for t in extent.terms]
+        self.multiples = {
+            name: lcm(*(by for cut, by in cuts if cut is not None and name in cut.names()))
+            for name in self.names
+        }
+        differ: list[QuasiPolynomial] = []
+        for self.first in range(FIRST, _LAST_FIRST + 1):
+            far = [self._sizes(tuple(_FAR * (n == m) for m in self.names)) for n in self.names]
+            near = self._sizes((0,) * len(far))
+            differ = [g for g in guards if len({g.evaluate(at) >= 0 for at in (near, *far)}) > 1]
+            if not differ:
+                break
+        else:
+            raise self._refusal("count", f", but changes at {differ[0]} = 0")
+        self._launches: dict[tuple[_Powers, int], Sequence[tuple[ProfiledKernel, int]]] = {}
+
+    def at(self, point: _Powers, longest: int = 1) -> Sequence[tuple[ProfiledKernel, int]]:
+        """Return launches so many multiples beyond the first, with graphs up to a length."""
+        if (point, longest) not in self._launches:
+            sampled = replace(self.profiler, max_instructions=longest)
+            self._launches[point, longest] = sampled.launches_at(
+                {**self.held, **self._sizes(point)}
+            )
+        return self._launches[point, longest]
+
+    def _sizes(self, point: _Powers) -> dict[str, int]:
+        steps = zip(self.names, point, strict=True)
+        return {name: self.multiples[name] * (self.first + step) for name, step in steps}
+
+    def formula(self, number: int, field: str) -> QuasiPolynomial:
+        """Return a count of a program as a polynomial; refuse what is none."""
+        found = self._through(lambda point: self._value(point, number, field), self.powers[number])
+        if found is None:
+            raise self._refusal(field)
+        return found
+
+    def _refusal(self, field: str, why: str = "") -> ModelNotApplicableError:
+        message = (
+            f"kernel '{self.profiler.kernel}': {field} is no polynomial of"
+            f" {', '.join(self.names)}{why}; give values of more sizes"
+        )
+        return ModelNotApplicableError(message, parameter=field)
+
+    def span(self, number: int) -> QuasiPolynomial | None:
+        """Return the span; None if a sub-group has too many instructions, or it is no polynomial.
+
+        A sub-group executes what all of them do over their number, which its powers follow.
+        """
+        most = self.group_powers[number]
+        powers = {
+            tuple(max(0, p - g) for p, g in zip(some, most, strict=True))
+            for some in self.powers[number]
+        }
+        try:
+            return self._through(lambda point: self._value(point, number, "span"), sorted(powers))
+        except ModelNotApplicableError:
+            return None
+
+    def _value(self, point: _Powers, number: int, field: str) -> Fraction:
+        """Return a count of all launches of a program at a point."""
+        longest = MAX_INSTRUCTIONS if field == "span" else 1
+        profiled, times = self.at(point, longest)[number]
+        graph = profiled.profile.require("idg", model="tmm")
+        if field == "span" and len(graph.nodes) >= longest:
+            raise ModelNotApplicableError("too many instructions", parameter="span")
+        if field == "groups":
+            return Fraction(profiled.launch.num_groups * times)
+        of_launch = profiled.profile.require(field, model="tmm")
+        return Fraction(of_launch * times).limit_denominator(10**6)
+
+    def _through(
+        self, value: Callable[[_Powers], Fraction], powers: Sequence[_Powers]
+    ) -> QuasiPolynomial | None:
+        """Return the polynomial of some powers through values, if a further one confirms it."""
+        result = ZERO
+        for power in powers:
+            difference = Fraction(0)
+            for point in product(*(range(p + 1) for p in power)):
+                sign = (-1) ** (sum(power) - sum(point))
+                difference += sign * prod(map(comb, power, point)) * value(point)
+            basis = ONE
+            for name, p in zip(self.names, power, strict=True):
+                steps = QuasiPolynomial.name(name) / self.multiples[name] - self.first
+                for step in range(p):  # the binomial coefficient of steps and p
+                    basis = basis * (steps - step) / (step + 1)
+            result = result + basis * difference
+        last = tuple(max(p[i] for p in powers) + 1 + i for i in range(len(self.names)))
+        return result if result.evaluate(self._sizes(last)) == value(last) else None
+
+
+def _powers(counts: Iterable[QuasiPolynomial], names: Sequence[str]) -> list[_Powers]:
+    """Return the powers of sizes in counts, and all that divide them, floors smoothed."""
+    found: set[_Powers] = set()
+    for smooth in counts:
+        while smooth.floors():
+            smooth = smooth.map_atoms(
+                lambda atom: None if isinstance(atom, str) else atom.numerator / atom.denominator
+            )
+        for monomial in smooth.terms:
+            powers = dict(monomial)
+            found |= set(product(*(range(powers.get(name, 0) + 1) for name in names)))
+    return sorted(found)
